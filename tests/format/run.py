@@ -26,7 +26,7 @@ ROUNDS = 4
 # Drawn apart, so that the rest of a run stays as it was.
 BESIDE = random.Random(7)
 COMMANDS_PER_ROUND = 6000
-SMALL = " --segment-bytes 1MiB --checkpoint-log-bytes 1MiB --durability memory"
+SMALL = " --segment-bytes 1MiB --checkpoint-log-bytes 1MiB --durability memory --value-bytes-max 1500"
 
 
 def command(rng):

@@ -1,6 +1,6 @@
 //! The real program against a node of one map: what it prints, and how it ends.
 
-#[path = "../../server/tests/fake/mod.rs"]
+#[path = "../../api/tests/fake/mod.rs"]
 mod fake;
 
 use std::ffi::OsStr;
@@ -11,8 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use server::config::Config;
-use server::http::{Options, Server, start};
+use api::http::{Options, Server, start};
 
 struct Node {
     server: Server,
@@ -54,10 +53,7 @@ fn alone(line: &str) -> Ended {
 impl Node {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let options = Options {
-            request_timeout: Duration::from_millis(200),
-            ..Options::new(&Config::default(), 1)
-        };
+        let options = Options { request_timeout: Duration::from_millis(200), ..Options::new(1) };
         Self { server: start(listener, Arc::new(fake::Fake::new()), options).unwrap() }
     }
 

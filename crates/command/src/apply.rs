@@ -2,8 +2,8 @@
 //!
 //! [`apply`] is a pure function of the engine, the command and the entry's timestamp: how long a
 //! value may become is a constant, or the command says it. It answers what Redis 7.0.15 would have
-//! answered at that moment.
-//! Checks made before proposing only save work; here all of them are made again.
+//! answered at that moment. Checks made before proposing only save work; here all of them are made
+//! again.
 //!
 //! ```text
 //!   entry at 1000.0:  SET n 5 · INCR n · SET n x NX · EXPIRE n 999

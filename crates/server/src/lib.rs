@@ -79,13 +79,11 @@
 //! [`run`], then [`event_loop`], then [`hub`] and its `lanes` and `log`. Other nodes: [`cluster`],
 //! then [`peer`].
 
-pub mod api;
 pub mod check;
 pub mod cluster;
 pub mod config;
 pub mod counters;
 pub mod event_loop;
-pub mod http;
 pub mod hub;
 pub mod logging;
 pub mod medium;

@@ -17,7 +17,6 @@ use crate::cluster::secret::{self, SecretError};
 use crate::cluster::{self, Cluster, ClusterError, Identity};
 use crate::config::{Config, Listen};
 use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
-use crate::http;
 use crate::hub::Hub;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
@@ -28,6 +27,7 @@ use crate::logging::Banner;
 use crate::peer::Secret;
 use crate::side_door::{NodeApi, NodeFacts};
 use crate::signals;
+use api::http;
 
 /// Connections that the kernel keeps for a listener until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -152,7 +152,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let banner = banner(&config, &found, sockets, cluster.as_deref());
     let facts = NodeFacts::new(&banner, joined_at);
     let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), facts));
-    let options = http::Options::new(&config, hub.started_millis());
+    let options = config.http_options(hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
     if wait_until_serving(&hub, &stop) {

@@ -1,4 +1,4 @@
-//! The node as HTTP sees it: [`Api`] over the hub.
+//! The node as HTTP sees it: [`NodeService`] over the hub.
 //!
 //! Reads run on the calling thread; a read that is blocked is tried again when the shard's lane
 //! says so. Writes are batches of one, and their answers call back from whichever thread applied
@@ -45,15 +45,15 @@ use node::route::Route;
 use node::whole;
 use storage::engine::At;
 
-use crate::api::{
-    Answer, Api, ApiError, Command, Condition, CutAt, Decisions, Done, Durability, KeyspaceChange,
-    KeyspaceInfo, KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeStanding,
-    Nodes, Placement, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing, Status,
-    Txn, TxnDone, TxnOp, TxnResult,
-};
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
+use api::{
+    Answer, ApiError, Command, Condition, CutAt, Decisions, Done, KeyspaceChange, KeyspaceInfo,
+    KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeService, NodeStanding,
+    Nodes, Placement, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing, Status,
+    Txn, TxnDone, TxnOp, TxnResult,
+};
 use conditional::Conditional;
 use overlay::LookupChoice;
 
@@ -160,7 +160,7 @@ impl NodeApi {
     }
 }
 
-impl Api for NodeApi {
+impl NodeService for NodeApi {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         self.hub.counters.commands.add(1);
         // The clock stands still until it is told the time: a write now must not be stamped then.
@@ -629,24 +629,4 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
         }
     };
     ApiError::Busy { why }
-}
-
-impl From<Durability> for keyspace::Durability {
-    fn from(durability: Durability) -> Self {
-        match durability {
-            Durability::Sync => Self::Sync,
-            Durability::Interval => Self::Interval,
-            Durability::Memory => Self::Memory,
-        }
-    }
-}
-
-impl From<keyspace::Durability> for Durability {
-    fn from(durability: keyspace::Durability) -> Self {
-        match durability {
-            keyspace::Durability::Sync => Self::Sync,
-            keyspace::Durability::Interval => Self::Interval,
-            keyspace::Durability::Memory => Self::Memory,
-        }
-    }
 }

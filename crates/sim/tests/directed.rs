@@ -66,6 +66,7 @@ fn start_at(wall_ms: u64) -> Start {
         level: Level::NEWEST,
         seed: 1,
         forgets: None,
+        system_replicas: 1,
     }
 }
 
@@ -100,7 +101,8 @@ impl Node {
                 let more = self.machine.step_lane(lane, 64, ledger, trace).map_err(fatal)?;
                 answers.extend(more);
             } else if self.machine.has_news() {
-                answers.extend(self.machine.spread_news().0);
+                self.machine.spread_news();
+                answers.append(&mut self.machine.outcomes.answers);
             } else if self.machine.log.wants_sync() {
                 self.machine.log.begin_sync(false)?;
                 self.machine.end_sync()?;

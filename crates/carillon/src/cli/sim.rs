@@ -69,7 +69,7 @@ pub struct SimArgs {
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
     /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
     /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look,
-    /// left-record or gone-replica.
+    /// left-record, gone-replica, early-split, old-route or second-turn.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Of a cluster: transactions over shards are of this kind only: list-append, register, bank,

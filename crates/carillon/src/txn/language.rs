@@ -18,9 +18,9 @@
 //! Words are parted by blanks. In `"…"` they have `\n`, `\r`, `\t`, `\0`, `\\`, `\"` and `\xHH`; in
 //! `'…'` everything stands for itself. `#` begins a comment. A quoted word is never a keyword.
 
+use api::http::txn::OPS_MAX;
 use client::http::txn::word;
 use serde_json::{Value, json};
-use server::http::txn::OPS_MAX;
 
 /// A line, understood.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,347 @@
-//! What a node decides about its shards as a whole, stepped by the server and by the simulator.
+//! What does a node decide beside its executors? Its control plane, as a pure state machine.
+//!
+//! Executors ([`crate::lane`]) do what one shard asks for. What concerns several shards, or shards
+//! that are not here, is decided here: which shard is asked for a key, which replicas begin and
+//! end, what becomes of a shard that was cut or taken in, which keyspaces there are.
+//!
+//! ```text
+//!   executors: catalogue changed, shard learned, ─┐              ┌─► executors: Create, Drop …
+//!     half born, merge hand-over, replica ended   ├─► Control ───┼─► readers: routes, views
+//!   peers: first messages, lookup messages        │    │  ▲      ├─► peers: RPCs, lookup messages
+//!   driver: members, time                        ─┘    ▼  │      └─► events
+//!                                                 questions to executors
+//! ```
+//!
+//! A driver queues inputs in the order in which they came and steps one after the other; it carries
+//! out the effects of one step, in their order, before the next. The server and the simulator drive
+//! the same object.
+//!
+//! # Invariants
+//! 1. What it does follows from its inputs, in their order, the answers of [`Executors`], and the
+//!    clock it was told. It has no clock, thread, socket or file of its own.
+//! 2. It may be wrong about other shards, and that costs time; what a shard owns only the shard's
+//!    own log says (SAFETY G1, G11).
+//! 3. A replica is in [`Views`] before its executor is told to begin it, and out before its
+//!    executor is told to drop it: so nobody begins it twice, or again.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | questions about the catalogue under way | one | the next is asked when it is answered |
+//! | other questions under way | a few for each shard that is led here | – |
+//! | rerouted commands that wait | what their askers may have under way | askers wait |
+//!
+//! # Where to start
+//! [`Input`], [`Effect`], then [`Control::step`].
 
+mod bootstrap;
+mod catalogue_cache;
 pub mod checkpoints;
+pub mod decisions;
+mod effect;
+mod handover;
+mod input;
+mod merges;
+mod placement;
+mod planted;
+mod request;
+mod reshape;
+mod routes;
+mod shared;
 pub mod snapshots;
+mod splits;
+mod table;
+mod tables;
+mod version;
+
+use std::sync::Arc;
+
+use keyspace::{Feature, Level, NodeId, ReplicaId, ShardId, Standing, Standings};
+use overlay::Lookup as _;
+use replication::BootNanos;
+use storage::engine::Settings;
+
+use crate::lane::{Answer, Lane, Origin};
+use crate::merge::Gone;
+use crate::moved::Postponed;
+use catalogue_cache::CatalogueCache;
+pub use effect::Effect;
+pub use input::{FirstMessage, Input, Members};
+use merges::Merges;
+use placement::Placement;
+pub use placement::{Gossip, PlacementSetup, Would};
+pub use planted::Planted;
+pub use request::{Cut, CutAt, Merged, NoMerge, NoSplit, Reply, Request};
+use reshape::Questions;
+pub use reshape::{Hot, Limits, Loads, Pace};
+pub use routes::Routes;
+pub use shared::{DescriptorTable, TableGuard, Views};
+use splits::Splits;
+use tables::Tables;
+use version::Ripe;
+pub use version::Speaker;
+
+/// Who asks, when control itself asks an executor.
+pub const CONTROL: Origin = Origin(u32::MAX - 2);
+/// The system shard.
+const SYSTEM: ShardId = ShardId(0);
+/// Every so many ticks tables of descriptors are compared, and the catalogue is asked for.
+const LOOKUP_TICKS: u64 = 4;
+
+/// What control asks the executors between two of its steps. They answer as of a moment between two
+/// of their own step rounds.
+pub trait Executors {
+    /// Looks at the executor of a shard.
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane));
+
+    /// Looks at every executor.
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane));
+}
+
+impl dyn Executors + '_ {
+    /// What the executor of a shard says.
+    fn of<R>(&mut self, shard: ShardId, ask: impl FnOnce(&Lane) -> R) -> R {
+        let (mut ask, mut answer) = (Some(ask), None);
+        self.look(shard, &mut |lane| answer = ask.take().map(|ask| ask(lane)));
+        answer.expect("every shard has an executor, which looks once")
+    }
+}
+
+/// What a node's control plane is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The node.
+    pub node: NodeId,
+    /// What engines of new replicas are told.
+    pub settings: Settings,
+    /// How long a rerouted command waits for its shard to become known, in nanoseconds.
+    pub request_timeout: u64,
+    /// Whether it asks other nodes for the catalogue while it has no replica of it.
+    pub caches_catalogue: bool,
+    /// When shards are cut and merged without being asked to …
+    pub limits: Limits,
+    /// … and how fast.
+    pub pace: Pace,
+    /// How replicas and leaders are placed.
+    pub placement: PlacementSetup,
+    /// The cluster's version rises when all have spoken the next one for so many nanoseconds; none:
+    /// when people say so.
+    pub raise_version_after: Option<u64>,
+    /// Drawn at random.
+    pub seed: u64,
+}
+
+/// See the front page of this module.
+pub struct Control {
+    setup: Setup,
+    views: Views,
+    table: DescriptorTable,
+    routes: Arc<Routes>,
+    admin_states: Arc<Standings>,
+    /// None before it is known.
+    cluster_version: Option<Level>,
+    catalogue: CatalogueCache,
+    members: Members,
+    /// Tiles that routes do not lead to any more.
+    gone: Gone,
+    /// What shards have turned away, until it is known whose it is.
+    postponed: Postponed,
+    /// The boot clock, as it was last told.
+    now: BootNanos,
+    ticks: u64,
+    loads: Loads,
+    splits: Splits,
+    merges: Merges,
+    tables: Tables,
+    placement: Placement,
+    ripe: Ripe,
+    questions: Questions,
+    planted: Option<Planted>,
+    effects: Vec<Effect>,
+}
+
+impl Control {
+    /// Before the first input.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            views: Views::default(),
+            table: DescriptorTable::new(setup.seed),
+            routes: Arc::default(),
+            admin_states: Arc::default(),
+            cluster_version: None,
+            catalogue: CatalogueCache::default(),
+            members: Members::default(),
+            gone: Gone::default(),
+            postponed: Postponed::default(),
+            now: 0,
+            ticks: 0,
+            loads: Loads::default(),
+            splits: Splits::default(),
+            merges: Merges::default(),
+            tables: Tables::default(),
+            placement: Placement::default(),
+            ripe: None,
+            questions: Questions::default(),
+            planted: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Tells it the boot clock. Time never goes back.
+    pub fn observe(&mut self, now: BootNanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// Whether it asks other nodes for the catalogue from now on.
+    pub fn cache_catalogue(&mut self, caches: bool) {
+        self.setup.caches_catalogue = caches;
+    }
+
+    /// The views of the replicas that are here, or are about to begin.
+    pub fn views(&self) -> &Views {
+        &self.views
+    }
+
+    /// Where shards are.
+    pub fn table(&self) -> &DescriptorTable {
+        &self.table
+    }
+
+    /// The routes as they were last published.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// The administrative states of nodes, as far as they are known here.
+    pub fn admin_states(&self) -> &Arc<Standings> {
+        &self.admin_states
+    }
+
+    /// The version that the cluster has, as far as it is known here.
+    pub fn cluster_version(&self) -> Option<Level> {
+        self.cluster_version
+    }
+
+    /// Takes one input, and says what is to be done about it, in this order.
+    pub fn step(&mut self, input: Input, executors: &mut dyn Executors) -> Vec<Effect> {
+        match input {
+            Input::Catalogue(change) => self.follow(change, executors),
+            Input::Jumped(catalogue) => self.jump(&catalogue, executors),
+            Input::SafePoint(keyspace, to) => self.raise_safe_points(keyspace, to),
+            Input::Answer(answer) => self.answered(answer, executors),
+            Input::Learned(known) => self.learn(known, executors),
+            Input::Table { from, message } => self.table_message(from, message, executors),
+            Input::Half(start) => self.begin_half(*start, executors),
+            Input::Rerouted(moved) => {
+                self.postponed.add(moved, self.now);
+                self.reroute();
+            }
+            Input::Word(shard, word) => self.say(shard, word, executors),
+            Input::Absorbing(waits) => self.absorbing(waits),
+            Input::Given(given) => self.given(given),
+            Input::Bequeathed(bequeathed) => self.bequeathed(*bequeathed),
+            Input::Ended(shard) => self.ended(shard, executors),
+            Input::FirstMessage(first) => self.first_message(*first, executors),
+            Input::Members(members) => self.members_changed(members),
+            Input::Request { id, request } => self.asked_for(id, request, executors),
+            Input::AddReplicas(gossip) => self.add_replicas(&gossip),
+            Input::Place(gossip) => self.place(&gossip, executors),
+            Input::SpreadLeaders(gossip) => self.spread_leaders(&gossip, executors),
+            Input::RaiseVersion(speakers) => self.raise_version(&speakers, executors),
+            Input::Tick => self.tick(),
+            Input::TendTables => self.tend_tables(executors),
+            Input::LookAround(loads) => self.look_around(loads, executors),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A recovered replica was given to its executor.
+    pub fn adopt(&mut self, view: crate::route::View) {
+        let shard = view.read().descriptor.shard;
+        self.views.insert(shard, view);
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(LOOKUP_TICKS) {
+            self.tick_table();
+            self.ask_for_catalogue();
+        }
+        self.reroute();
+    }
+
+    /// About a second has passed: what was decided by what shards hold, and how often they are
+    /// asked.
+    fn look_around(&mut self, loads: Loads, executors: &mut dyn Executors) {
+        self.loads = loads;
+        self.split_large(executors);
+        self.grow_tables(executors);
+        self.supersede_left_over();
+        self.merge_small(executors);
+        self.split_hot(executors);
+    }
+
+    fn asked_for(&mut self, id: u64, request: Request, executors: &mut dyn Executors) {
+        match request {
+            Request::Split { shard, at } => self.ask_split(id, shard, at, executors),
+            Request::Merge { left } => self.ask_merge(id, left, executors),
+            Request::WouldPlace(gossip) => self.ask_would_place(id, &gossip, executors),
+        }
+    }
+
+    /// Whether all nodes can read what comes of a feature.
+    fn may_use(&self, feature: Feature) -> bool {
+        self.cluster_version.unwrap_or_default().allows(feature)
+    }
+
+    fn answered(&mut self, answer: Answer, executors: &mut dyn Executors) {
+        match answer.origin() {
+            CONTROL => self.question_answered(answer, executors),
+            _ => self.effects.push(Effect::Answer(answer)),
+        }
+    }
+
+    fn members_changed(&mut self, members: Members) {
+        if self.members != members {
+            self.members = members;
+            self.table.lock().peers(&self.members.up);
+        }
+    }
+
+    fn submit(&mut self, shard: ShardId, input: crate::lane::Input) {
+        self.effects.push(Effect::Submit(shard, input));
+    }
+
+    /// The cluster has this version, or a higher one by now.
+    fn follow_version(&mut self, level: Level) {
+        if self.cluster_version.is_none_or(|before| before < level) {
+            let before = self.cluster_version.replace(level);
+            self.effects.push(Effect::ClusterVersion { level, before });
+        }
+    }
+
+    /// A node has this administrative state from now on.
+    fn follow_admin_state(&mut self, node: NodeId, standing: Standing) {
+        let mut states = (*self.admin_states).clone();
+        let before = states.of(node);
+        states.set(node, standing);
+        if before != standing {
+            let event = crate::event::Event::AdminState { node, before, now: standing };
+            self.effects.push(Effect::Event(event));
+        }
+        self.follow_admin_states(states);
+    }
+
+    fn follow_admin_states(&mut self, states: Standings) {
+        if *self.admin_states != states {
+            self.admin_states = Arc::new(states);
+            self.effects.push(Effect::AdminStates(self.admin_states.clone()));
+        }
+    }
+
+    /// Whether this replica of a shard has not ended here.
+    fn may_begin(shard: ShardId, replica: ReplicaId, executors: &mut dyn Executors) -> bool {
+        let ended = executors.of(shard, |lane| lane.ended_replica(shard));
+        ended.is_none_or(|ended| ended < replica)
+    }
+}

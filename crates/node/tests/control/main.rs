@@ -1,11 +1,15 @@
 //! Golden scripts of the control plane's cores: what happens to a node, and all that a core then
-//! wants done. `UPDATE_GOLDEN=1` writes the answers anew.
+//! wants done. `UPDATE_GOLDENFILES=1` writes the answers anew.
 
 mod checkpoints;
+mod node_of_one;
 mod places;
+mod shown;
 mod snapshots;
 
 use std::fmt::Write as _;
+
+use node_of_one::NodeOfOne;
 
 /// Replays every script of a folder, whose lines that begin with `> ` are commands.
 #[expect(clippy::disallowed_methods, reason = "golden files are ordinary files")]
@@ -25,7 +29,7 @@ fn replay<W: Default>(folder: &str, run: impl Fn(&mut W, &[&str]) -> String) {
                 again += &run(&mut world, &words);
             }
         }
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
             std::fs::write(&path, &again).expect("it can be written");
         } else {
             assert_eq!(again, script, "{}", path.display());
@@ -39,4 +43,10 @@ fn replay<W: Default>(folder: &str, run: impl Fn(&mut W, &[&str]) -> String) {
 fn number(word: &str) -> u64 {
     let digits = word.trim_matches(|c: char| !c.is_ascii_digit());
     digits.parse().unwrap_or_else(|_| panic!("no number: {word}"))
+}
+
+/// The control plane of one node, with real executors that are durable at once.
+#[test]
+fn control_does_what_its_scripts_say() {
+    replay("plane", |node: &mut NodeOfOne, words| node.run(&words.join(" ")));
 }

@@ -21,7 +21,6 @@ mod error;
 pub mod kind;
 pub mod memory;
 pub mod names;
-mod nearest;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -31,13 +30,14 @@ use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use keyspace::Levels;
 use overlay::LookupChoice;
 
+pub use api::nearest::nearest;
 pub use error::{ConfigError, Origin};
 pub use kind::{Listen, MemoryMax};
-pub use nearest::nearest;
 pub use settings::{Config, SETTINGS, Setting};
 
 /// What the name of each variable of ours begins with.
@@ -210,6 +210,18 @@ impl Config {
         self.http_lookup.unwrap_or(self.lookup)
     }
 
+    /// What the HTTP server may take; `incarnation` is drawn by whoever starts the node.
+    pub fn http_options(&self, incarnation: u64) -> api::http::Options {
+        api::http::Options {
+            connections_max: self.http_connections_max as usize,
+            key_bytes_max: self.key_bytes_max,
+            value_bytes_max: self.value_bytes_max,
+            request_timeout: Duration::from_millis(self.request_timeout_ms),
+            way: self.http_way(),
+            ..api::http::Options::new(incarnation)
+        }
+    }
+
     /// Whether other nodes are spoken with.
     pub fn has_peers(&self) -> bool {
         self.peer != Listen::Off
@@ -228,9 +240,9 @@ impl Config {
     }
 
     /// … at this durability: below sync nothing is replicated (SAFETY G9).
-    pub fn replicas_at(&self, durability: crate::api::Durability) -> u8 {
+    pub fn replicas_at(&self, durability: api::Durability) -> u8 {
         match durability {
-            crate::api::Durability::Sync => self.replicas_count(),
+            api::Durability::Sync => self.replicas_count(),
             _ => 1,
         }
     }

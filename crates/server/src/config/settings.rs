@@ -13,8 +13,8 @@ use super::kind::{
     Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, ListenerLookup, Lookup, MaybePath, Replicas, Seeds};
-use crate::api::Durability;
 use crate::logging::{Format, Level};
+use api::Durability;
 use gateway::resp::Mode;
 use overlay::LookupChoice;
 

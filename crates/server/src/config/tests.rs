@@ -6,8 +6,8 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::Durability;
 use crate::logging::{Format, Level};
+use api::Durability;
 
 fn from(
     text: &str,

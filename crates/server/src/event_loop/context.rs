@@ -11,7 +11,10 @@ use super::topology;
 use super::unread::Unread;
 use crate::config::Config;
 use crate::hub::Hub;
-use gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology};
+use api::Overview;
+use gateway::resp::{
+    ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology,
+};
 
 /// All Redis clients of the process, for CLIENT LIST and KILL.
 #[derive(Default)]
@@ -169,7 +172,7 @@ impl Context for CommandContext<'_> {
             disk_full: log.full,
             cluster_id: self.hub.cluster_id,
             // As the keeper saw it: a loop waits for no lane but its own.
-            cluster: self.hub.overview.load().facts(),
+            cluster: facts_of(&self.hub.overview.load()),
         }
     }
 
@@ -208,5 +211,19 @@ impl Context for CommandContext<'_> {
             let Client { addr, laddr, line, .. } = client;
             show(ClientFacts { id: *id, addr, laddr, line });
         }
+    }
+}
+
+/// What INFO shows of the cluster.
+fn facts_of(overview: &Overview) -> ClusterFacts {
+    ClusterFacts {
+        health: overview.verdict.word(),
+        members_up: overview.members_up,
+        members_down: overview.members_down,
+        companions: overview.companions,
+        shards: overview.shards,
+        shards_led: overview.shards_led,
+        shards_without_leader: overview.shards_without_leader,
+        shards_under_replicated: overview.shards_below_strength,
     }
 }

@@ -233,8 +233,8 @@ pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
              nothing. Read what it would have changed before you send it again"
         }
         Ended::TooLong => {
-            "ERR keys and values of the transaction, and what it watches, have more than 514 MiB in \
-             one shard, and no entry of its log is longer; nothing was done"
+            "ERR keys and values of the transaction, and what it watches, have more than 514 MiB \
+             in one shard, and no entry of its log is longer; nothing was done"
         }
         Ended::TooMuch => {
             "ERR the transaction writes more than 128 MiB in one shard, or others under way do; \

@@ -105,7 +105,7 @@ impl Hub {
         }
         digests.differed.add(1);
         let named = |replicas: &[ReplicaId]| {
-            let view = self.views.lock().get(shard).cloned();
+            let view = self.views.get(*shard);
             let descriptor = view.map(|view| view.read().descriptor.clone());
             let node = |replica: &ReplicaId| match descriptor.as_ref()?.node_of(*replica) {
                 Some(node) => Some(format!("{replica} on node {:016x}", node.0)),
@@ -142,8 +142,7 @@ impl Hub {
 
     /// A replica here takes no part any more.
     pub(super) fn ended(&self, digests: &Digests, shard: ShardId, replica: ReplicaId, why: Unfit) {
-        self.views.lock().remove(&shard);
-        self.post_news([News::Hidden(shard)]);
+        self.post_news([News::Ended(shard)]);
         let found = match why {
             Unfit::Before => return,
             Unfit::Removed => {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api::Histogram;
 use crate::counters::Counter;
+use api::Histogram;
 
 /// Upper bounds in seconds: from what a disk with a battery takes to what one that hangs takes.
 const BOUNDS: [f64; 13] =

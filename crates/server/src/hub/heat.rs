@@ -3,7 +3,7 @@
 //! ```text
 //!   event loops: reads and writes of their clients ──┐ one in 64
 //!   HTTP, and what other nodes' clients ask ─────────┴──► Record of each shard (balancer::hot)
-//!   each second: a rate; above split_rate, where a cut parts it ──► Hub::split
+//!   each second: a rate; above split_rate, where a cut parts it ──► control
 //! ```
 //!
 //! A shard's leader does nearly all that is done for it, so only what leaders here are asked
@@ -15,7 +15,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Instant;
 
 use balancer::hot::{Found, Record, Sampler};
@@ -23,6 +22,7 @@ use command::{Write, codec};
 use keyspace::linear_hash::turned;
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId, Slot, slot_of};
+use node::control::{Hot, Loads};
 use node::fetch::Want;
 use node::letter::Letter;
 use node::route::Route;
@@ -72,19 +72,6 @@ impl Heat {
             sampler: Mutex::new(Sampler::new(seed)),
             records: Mutex::new(Records { shards, random, looked_at, whole }),
         }
-    }
-
-    /// Whether a shard is asked so seldom that it may become one with another: less than a quarter
-    /// of what makes it hot.
-    pub(super) fn is_cold(&self, shard: ShardId) -> bool {
-        let records = self.records.lock();
-        let rate = records.shards.get(&shard).map_or(0.0, |record| record.rate());
-        self.rate_max().is_none_or(|rate_max| rate * 4.0 < rate_max as f64)
-    }
-
-    /// Requests a second for a shard that is led here.
-    pub(super) fn rate(&self, shard: ShardId) -> u32 {
-        self.records.lock().shards.get(&shard).map_or(0, |record| record.rate() as u32)
     }
 
     /// What a loop counts with.
@@ -226,20 +213,22 @@ impl Hub {
         roughly(led.map(|(_, rate)| rate).sum())
     }
 
-    /// Looks at how often shards are asked, and has those led here cut that are asked too often.
-    pub(super) fn split_hot(self: &Arc<Self>) {
+    /// Looks at how often shards are asked, and where those could be cut that are asked too often.
+    pub(super) fn loads(&self) -> Loads {
         let now_ms = self.elapsed_millis();
-        let mut cuts = Vec::new();
-        let mut stay = Vec::new();
-        {
+        let rate_max = self.heat.rate_max();
+        let (mut hot, mut stay) = (Vec::new(), Vec::new());
+        let rates = {
             let mut records = self.heat.records.lock();
             let Records { shards, random, looked_at, .. } = &mut *records;
             let elapsed = std::mem::replace(looked_at, Instant::now()).elapsed();
-            let rate_max = self.heat.rate_max().unwrap_or(u64::MAX);
             for (shard, record) in shards.iter_mut() {
-                let elapsed_ms = elapsed.as_millis() as u64;
-                if let Some(at) = record.look(now_ms, elapsed_ms, rate_max, random.bits()) {
-                    cuts.push((*shard, at, record.rate()));
+                let (elapsed_ms, most) = (elapsed.as_millis() as u64, rate_max.unwrap_or(u64::MAX));
+                if let Some(at) = record.look(now_ms, elapsed_ms, most, random.bits()) {
+                    let rate = record.rate();
+                    let rate_max = rate_max.unwrap_or_default();
+                    let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
+                    hot.push(Hot { shard: *shard, at, why });
                 }
                 stay.extend(record.whole().map(|found| match found {
                     Found::Scans => (*shard, Whole::Scans),
@@ -247,14 +236,11 @@ impl Hub {
                 }));
             }
             shards.retain(|_, record| !record.is_idle());
-        }
+            shards.iter().map(|(shard, record)| (*shard, record.rate() as u32)).collect()
+        };
         stay.retain(|(shard, _)| self.leads(*shard));
-        for (shard, at, rate) in cuts.into_iter().filter(|(shard, ..)| self.leads(*shard)) {
-            let rate_max = self.heat.rate_max().unwrap_or_default();
-            let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
-            self.split_hot_at(shard, &at, why);
-        }
         self.heat.records.lock().whole = stay.into_iter().collect();
+        Loads { rates, hot }
     }
 }
 

@@ -16,7 +16,7 @@ use storage::Error;
 use storage::engine::{Engine, Usage};
 
 use super::checkpoints::Checkpoints;
-use super::{Hub, View, boot_nanos};
+use super::{Hub, News, View, boot_nanos};
 use crate::cluster::addresses::AddressFile;
 use crate::counters::Rate;
 
@@ -101,13 +101,10 @@ pub fn run(
             hub.log.look_for_room().unwrap_or_else(|error| hub.fatal("the log", &error));
             hub.look_around();
             hub.limit_kept();
-            hub.split_large();
-            hub.grow_files();
-            hub.merge_small();
-            hub.raise_when_ripe();
-            hub.split_hot();
+            hub.tell_control(News::LookAround(hub.loads()));
+            hub.tell_control(News::RaiseVersion(hub.what_all_speak()));
         }
-        hub.tend_files();
+        hub.tell_control(News::TendTables);
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
         let log_start = checkpoints.lock().log_start();

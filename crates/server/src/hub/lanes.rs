@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 use keyspace::ShardId;
+use node::control::CONTROL;
 use node::lane::admission::{self, Admission, log_bytes, unneeded};
 use node::lane::{Answer, Effects, Ended, Input, Lane, Origin};
 use node::shard::ShardStart;
@@ -208,7 +209,7 @@ impl LaneCell {
         let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
         hub.post_news(news);
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
-        hub.post_news(halves.chain(effects.moved.drain(..).map(News::Moved)));
+        hub.post_news(halves.chain(effects.moved.drain(..).map(News::Rerouted)));
         post_merges(effects, hub);
         for stuck in effects.stuck.drain(..) {
             // Found again as long as it is there.
@@ -217,7 +218,7 @@ impl LaneCell {
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called
             // back may ask lanes at once: not while this one is held.
-            let is_call = answer.origin() == SIDE_DOOR;
+            let is_call = answer.origin() == SIDE_DOOR || answer.origin() == CONTROL;
             if is_call || matches!(answer, Answer::Catalogue { .. }) {
                 hub.post_news([News::Answer(answer)]);
             } else {

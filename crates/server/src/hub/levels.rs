@@ -22,15 +22,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
-use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, ShardId, Standing};
+use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, Standing};
+use node::control;
 use node::lane::Input;
-use parking_lot::Mutex;
 
 use super::overview::{Survey, name_of};
 use super::{Hub, NOBODY};
-use crate::cluster::{MemberInfo, MemberState};
+use crate::cluster::MemberState;
 use crate::config::Config;
 
 /// What the node knows of levels.
@@ -39,22 +38,14 @@ pub struct ClusterLevel {
     ours: Levels,
     /// The cluster's; 0 before it is known.
     known: AtomicU8,
-    /// After so long it asks for the next one by itself; if at all.
-    after: Option<Duration>,
-    /// Since when all members have been up and spoken the next one, and which that is.
-    ripe: Mutex<Option<(Level, Instant)>>,
+    /// Whether it asks for the next one by itself.
+    is_automatic: bool,
 }
 
 impl ClusterLevel {
     /// As configured.
     pub fn new(config: &Config) -> Self {
-        let after = Duration::from_millis(config.auto_upgrade_after_ms);
-        Self {
-            ours: config.levels(),
-            known: AtomicU8::new(0),
-            after: config.auto_upgrade.then_some(after),
-            ripe: Mutex::default(),
-        }
+        Self { ours: config.levels(), known: AtomicU8::new(0), is_automatic: config.auto_upgrade }
     }
 
     /// The levels that this node speaks.
@@ -64,7 +55,7 @@ impl ClusterLevel {
 
     /// Whether it asks for the next level by itself.
     pub fn is_automatic(&self) -> bool {
-        self.after.is_some()
+        self.is_automatic
     }
 }
 
@@ -100,14 +91,11 @@ impl Hub {
         self.cluster_level().allows(feature)
     }
 
-    /// The cluster has this level, or a higher one by now.
-    pub(super) fn follow_level(&self, level: Level) {
-        let before = self.level.known.fetch_max(level.number(), Ordering::AcqRel);
-        if before >= level.number() {
-            return;
-        }
+    /// The cluster has this level from now on, says control.
+    pub(super) fn follow_level(&self, level: Level, before: Option<Level>) {
+        self.level.known.store(level.number(), Ordering::Release);
         // What a start finds, or a founder begins with, is no news.
-        if before > 0 && self.ready.load(Ordering::Acquire) {
+        if let Some(before) = before.filter(|_| self.ready.load(Ordering::Acquire)) {
             tracing::warn!(
                 "the cluster's feature level is {level} from now on, and was {before}. Nodes that \
                  do not speak {level} are refused; there is no way back"
@@ -156,41 +144,26 @@ impl Hub {
         why
     }
 
-    /// Asks for the next level, if it is time to. Called once a second or so.
-    pub(super) fn raise_when_ripe(&self) {
-        let (Some(after), Some(to)) = (self.level.after, self.cluster_level().next()) else {
-            return;
-        };
+    /// What all members speak, and this node, as control wants to know it.
+    pub(super) fn what_all_speak(&self) -> Vec<control::Speaker> {
         let members = self.members();
-        let speaks = |member: &MemberInfo| {
-            member.state == MemberState::Left || member.is_up() && member.levels.speak(to)
-        };
-        let is_ready =
-            self.level.ours.speak(to) && members.iter().all(speaks) && self.leads(ShardId(0));
-        {
-            let mut ripe = self.level.ripe.lock();
-            let since = match *ripe {
-                Some((level, since)) if is_ready && level == to => since,
-                _ => {
-                    *ripe = is_ready.then(|| (to, Instant::now()));
-                    return;
-                }
-            };
-            if since.elapsed() < after {
-                return;
-            }
-            // Whatever comes of it, the next attempt is as late.
-            *ripe = None;
-        }
-        let why = self.objections(to, &self.survey());
-        if !why.is_empty() {
-            return tracing::warn!("feature level {to} has to wait: {}", why.join("; "));
-        }
-        tracing::warn!(
-            "all nodes have been up and spoken feature level {to} for {} s: it is asked for \
-             (auto_upgrade)",
-            after.as_secs()
-        );
-        self.ask_catalogue(&CatalogueOp::Level { to }, None);
+        let others = members.iter().filter(|member| member.node != self.node_id);
+        let mut all: Vec<control::Speaker> = others
+            .map(|member| control::Speaker {
+                node: member.node,
+                name: name_of(member.node, &members),
+                levels: member.levels,
+                is_up: member.is_up(),
+                has_left: member.state == MemberState::Left,
+            })
+            .collect();
+        all.push(control::Speaker {
+            node: self.node_id,
+            name: name_of(self.node_id, &members),
+            levels: self.level.ours,
+            is_up: true,
+            has_left: false,
+        });
+        all
     }
 }

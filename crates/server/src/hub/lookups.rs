@@ -32,11 +32,11 @@ use overlay::switchboard::Effects;
 use overlay::{HOPS_MAX, Kind, Known, LookupChoice, Message, Switchboard, Table};
 use parking_lot::Mutex;
 
-use super::Hub;
 use super::durations::Durations;
 use super::peers::Peers;
-use crate::api::Histogram;
+use super::{Hub, News};
 use crate::counters::Counter;
+use api::Histogram;
 
 /// Within so many of the node's ticks each table says something once, a part of them at each …
 const RING_TICKS: u64 = 20;
@@ -361,12 +361,12 @@ impl Hub {
         let LookupChoice { kind, form, images } = way;
         let (out, mut ended, id) = {
             let mut inner = peers.lookups.inner.lock();
-            let full = peers.lookup.table();
-            let (tail, hops_max) = (tail.to_vec(), hops_max(kind, full.table().len()));
+            let full = peers.lookup.look();
+            let (tail, hops_max) = (tail.to_vec(), hops_max(kind, full.len()));
             let request =
                 Request { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
             let mut effects = Effects::default();
-            let id = inner.board.begin(request, full.table(), &mut effects);
+            let id = inner.board.begin(request, &full, &mut effects);
             let (asked_at, steps, is_cut) = (began, Vec::new(), false);
             let asked = Asked { way, is_traced, began, asked_at, steps, is_cut, told };
             inner.asked.insert(id, asked);
@@ -441,8 +441,8 @@ impl Hub {
     ) {
         let (out, ended) = {
             let mut inner = peers.lookups.inner.lock();
-            let full = peers.lookup.table();
-            f(&mut inner, full.table(), self.node_id)
+            let full = peers.lookup.look();
+            f(&mut inner, &full, self.node_id)
         };
         self.send_lookup(peers, out);
         for (told, trace) in ended {
@@ -452,7 +452,7 @@ impl Hub {
                 known.is_none_or(|known| known.rank() < owner.rank())
             };
             if let Some(owner) = trace.owner.as_ref().filter(is_news) {
-                self.learn([Known::clone(owner)].into_iter());
+                self.tell_control(News::Learned(vec![Known::clone(owner)]));
             }
             told(trace);
         }

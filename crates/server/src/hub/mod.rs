@@ -10,79 +10,69 @@
 //!
 //! Whoever has work for a lane steps it ([`lanes`]); answers go to the mailbox of the asking loop,
 //! or straight back if it asked itself. What a step wants of the rest of the node (shards to be
-//! created, safe points to be passed on) is *news*, spread in order after the lane is let go.
+//! created, safe points to be passed on) is *news*, which the control plane takes in order after
+//! the lane is let go ([`control`]).
 //!
 //! Queues and their bounds: a lane's inbox and a mailbox hold at most what connections have asked
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
 pub mod clocks;
-pub mod decisions;
+pub mod control;
 pub mod digests;
 pub mod disk_pace;
 pub mod durations;
-pub mod files;
 pub mod growth;
 pub mod heat;
-mod image;
 pub mod keeper;
 pub mod kept;
 pub mod laggards;
 pub mod lanes;
 pub mod levels;
 pub mod log;
-pub mod lookup;
 pub mod lookups;
 pub mod mail;
 pub mod mailbag;
-pub mod merges;
 pub mod open;
 pub mod open_txns;
 pub mod overview;
 pub mod peers;
 pub mod placement;
-pub mod routes;
 mod snapshots;
 pub mod splits;
 pub mod standings;
 pub mod tallies;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use hlc::{Clock, Physical};
-use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Standings, Timestamp};
-use node::catalogue::Change;
-use node::lane::{Absorbing, Answer, Bequeathed, Given, Input, Origin};
-use node::merge::Word;
-use node::moved::{Moved, Postponed};
+use keyspace::{KeyHasher, NodeId, ShardId, Standings, Timestamp};
+pub use node::control::Input as News;
+use node::control::{CONTROL, Control, Routes, Views};
+use node::lane::{Answer, Input, Origin};
 use node::read::Now;
 use node::route::Route;
 pub use node::route::View;
-use node::shard::ShardStart;
-use overlay::Known;
 use parking_lot::Mutex;
 use replication::BootNanos;
 
-use crate::api::Overview;
 use crate::counters::Counters;
+use api::Overview;
 use clocks::Clocks;
 use disk_pace::DiskPace;
-use files::Files;
 use growth::Growth;
 use heat::Heat;
 use lanes::LaneCell;
 use levels::ClusterLevel;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
-use merges::Merges;
 use open_txns::OpenTxns;
 use peers::Peers;
-use routes::Routes;
-use splits::Splits;
+use splits::Requests;
 
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
@@ -132,14 +122,14 @@ pub struct Hub {
     /// The cluster in numbers, as the keeper saw it within the last second or so.
     pub overview: ArcSwap<Overview>,
     /// Of all replicas here.
-    views: Mutex<BTreeMap<ShardId, View>>,
+    views: Views,
+    /// Which shards are asked, what begins and ends: stepped by who spreads news only.
+    pub control: Mutex<Control>,
     routes: ArcSwap<Routes>,
     routes_version: AtomicU64,
     /// How nodes stand. Changed by who spreads news only.
     standings: ArcSwap<Standings>,
     interval_keyspaces: AtomicBool,
-    /// What shards have turned away, until it is known whose it is.
-    postponed: Mutex<Postponed>,
     /// How long those wait who ask, in nanoseconds.
     pub patience_nanos: u64,
     /// Drawn at random when the node was started.
@@ -152,50 +142,12 @@ pub struct Hub {
     pub clocks: Clocks,
     /// Whether its disk is slow.
     pub disk_pace: DiskPace,
-    /// Which shards are to be cut in two …
-    pub splits: Splits,
-    /// … and which to become one.
-    pub merges: Merges,
-    /// What is remembered of files of linear hashing.
-    files: Files,
+    /// Those who have asked control for something.
+    pub requests: Requests,
     /// The cluster's feature level.
     pub level: ClusterLevel,
     /// How often shards are asked.
     pub heat: Heat,
-}
-
-/// What a lane's step wants of the rest of the node.
-pub enum News {
-    /// A keyspace has come, changed or gone, or a node stands otherwise.
-    Catalogue(Change),
-    /// A keyspace's safe point has risen.
-    SafePoint(KeyspaceId, Timestamp),
-    /// To be delivered after the news before it.
-    Answer(Answer),
-    /// Shards of this keyspace have begun here, or have other slots than routes say.
-    Retiled(KeyspaceId),
-    /// A shard was cut in two: its right half is to begin.
-    Half(Box<ShardStart>),
-    /// A shard has turned this away.
-    Moved(Moved),
-    /// To be said to who leads a shard.
-    Word(ShardId, Word),
-    /// A replica waits for what its neighbour's here holds …
-    Absorbing(Absorbing),
-    /// … which this is.
-    Given(Given),
-    /// What is left to do for those who asked a shard that is gone.
-    Bequeathed(Box<Bequeathed>),
-    /// Time has passed for what was turned away.
-    Late,
-    /// A replica has ended: routes are to lead to nothing in its place.
-    Hidden(ShardId),
-    /// The catalogue has become this one at once.
-    Jumped(Arc<Catalogue>),
-    /// The lookup has learnt of a shard that is not here.
-    Known(Arc<Known>),
-    /// The image of the catalogue is as of this index.
-    Image(u64),
 }
 
 impl Hub {
@@ -258,10 +210,7 @@ impl Hub {
             "nobody leads shard {} yet: more than half of a shard's replicas must be there",
             named.join(", ")
         );
-        let views: Vec<View> = {
-            let views = self.views.lock();
-            shards.iter().filter_map(|shard| views.get(shard)).cloned().collect()
-        };
+        let views: Vec<View> = shards.iter().filter_map(|shard| self.views.get(*shard)).collect();
         let nodes_of = |view: &View| {
             let replicas = view.read().descriptor.replicas.clone();
             replicas.into_iter().map(|(_, node)| node)
@@ -288,7 +237,7 @@ impl Hub {
     /// while a cluster grows those that have too few. A keyspace may ask for more replicas than
     /// there are nodes: what cannot come is not waited for.
     pub fn missing(&self) -> Vec<ShardId> {
-        let system = self.views.lock().get(&ShardId(0)).cloned();
+        let system = self.views.get(ShardId(0));
         let nodes: Vec<NodeId> = system.map_or_else(Vec::new, |system| {
             let state = system.read();
             state.descriptor.replicas.iter().map(|(_, node)| *node).collect()
@@ -317,10 +266,8 @@ impl Hub {
                 names || descriptor.replicas.len() < most
             })
         };
-        let mut missing: Vec<(ShardId, usize)> = {
-            let views = self.views.lock();
-            shards.filter(|(shard, _)| !views.contains_key(shard)).collect()
-        };
+        let mut missing: Vec<(ShardId, usize)> =
+            shards.filter(|(shard, _)| !self.views.contains(*shard)).collect();
         missing.retain(|(shard, replicas)| comes(*shard, *replicas));
         missing.into_iter().map(|(shard, _)| shard).collect()
     }
@@ -388,6 +335,8 @@ impl Hub {
         let to = answer.origin();
         if to == caller {
             answers.push(answer);
+        } else if to == CONTROL {
+            self.post_news([News::Answer(answer)]);
         } else if to == SIDE_DOOR {
             self.side_door.answer(answer);
         } else if let Some(mailbox) = self.mailboxes.get(to.0 as usize) {
@@ -404,69 +353,6 @@ impl Hub {
         {
             let durable = Input::Durable { ticket };
             self.lanes[lane].submit(self, [durable], NOBODY, &mut Vec::new());
-        }
-    }
-
-    /// Queues news, in order.
-    pub fn post_news(&self, news: impl IntoIterator<Item = News>) {
-        let mut news = news.into_iter().peekable();
-        if news.peek().is_some() {
-            self.news.lock().extend(news);
-        }
-    }
-
-    /// Whether there are news that nobody has begun to spread.
-    pub fn has_news(&self) -> bool {
-        !self.news.lock().is_empty()
-    }
-
-    /// Spreads queued news, unless another thread is doing so and will find it.
-    pub fn spread_news(&self) {
-        loop {
-            if self.news.lock().is_empty() {
-                return;
-            }
-            let Some(_spreading) = self.spreading.try_lock() else { return };
-            loop {
-                let Some(news) = self.news.lock().pop_front() else { break };
-                self.spread(news);
-            }
-        }
-    }
-
-    fn spread(&self, news: News) {
-        match news {
-            News::Answer(answer) => self.deliver(answer, NOBODY, &mut Vec::new()),
-            News::SafePoint(keyspace, to) => {
-                let routes = self.routes();
-                if let Some(route) = routes.by_id(keyspace) {
-                    for shard in route.shards() {
-                        self.submit(*shard, Input::RaiseShard { shard: *shard, to });
-                    }
-                }
-            }
-            News::Catalogue(change) => self.follow(change),
-            News::Retiled(keyspace) => {
-                self.retile(keyspace);
-                self.send_on();
-            }
-            News::Half(start) => {
-                self.begin_half(*start);
-                self.send_on();
-            }
-            News::Moved(moved) => {
-                self.postponed.lock().add(moved, boot_nanos());
-                self.send_on();
-            }
-            News::Word(shard, word) => self.say(shard, word),
-            News::Absorbing(waits) => self.absorbing(waits),
-            News::Given(given) => self.given(given),
-            News::Bequeathed(bequeathed) => self.bequeathed(*bequeathed),
-            News::Late => self.send_on(),
-            News::Hidden(shard) => self.hide(shard),
-            News::Jumped(catalogue) => self.jump(&catalogue),
-            News::Known(known) => self.submit(known.shard(), Input::Known { known }),
-            News::Image(index) => self.submit(ShardId(0), Input::Image { index }),
         }
     }
 

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use hlc::{AHEAD_MILLIS_MAX, Clock, Physical};
 use keyspace::{
-    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, Levels, NodeId, ShardId, Timestamp,
-    Unspoken,
+    Catalogue, CatalogueOp, Durability, KeyHasher, Levels, NodeId, ShardId, Timestamp, Unspoken,
 };
 use node::birth;
+use node::control::{Control, Limits, Pace, PlacementSetup, Setup};
 use node::entry::Header;
 use node::lane::Ended;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
@@ -30,7 +30,6 @@ use storage::manifest::{self, Manifest, Origin};
 
 use super::clocks::Clocks;
 use super::disk_pace::DiskPace;
-use super::files::Files;
 use super::growth::Growth;
 use super::heat::Heat;
 use super::kept::Kept;
@@ -38,13 +37,11 @@ use super::lanes::LaneCell;
 use super::levels::ClusterLevel;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
-use super::merges::Merges;
 use super::open_txns::OpenTxns;
 use super::peers::Peers;
-use super::placement::Placement;
-use super::routes::Routes;
-use super::splits::Splits;
-use super::{Hub, NOBODY, boot_nanos, wall_millis};
+use super::placement::COOL_DOWN;
+use super::splits::Requests;
+use super::{Hub, NOBODY, News, boot_nanos, wall_millis};
 use crate::cluster::{Cluster, Identity};
 use crate::config::Config;
 use crate::medium::Directory;
@@ -374,10 +371,36 @@ fn build(
         LaneCell::new(number, lane)
     };
     let lanes = (0..lanes_count).map(lane).collect();
+    let hasher = KeyHasher::new(manifest.hash_seed);
+    let dead_after = Duration::from_millis(config.dead_after_ms);
+    let control = Control::new(Setup {
+        node: manifest.node,
+        settings: hasher.into(),
+        request_timeout: config.request_timeout_ms.saturating_mul(1_000_000),
+        caches_catalogue: cluster.is_some(),
+        limits: Limits {
+            split_bytes: config.split_bytes,
+            split_keys: config.split_keys,
+            split_rate: config.split_rate,
+            merge_bytes: config.merge_bytes.map(NonZeroU64::get),
+        },
+        pace: Pace::default(),
+        placement: PlacementSetup {
+            balances: config.balance,
+            policy: config.placement,
+            dead_after,
+            cool_down: COOL_DOWN.as_nanos() as u64,
+            system_replicas: None,
+        },
+        raise_version_after: config
+            .auto_upgrade
+            .then_some(config.auto_upgrade_after_ms.saturating_mul(1_000_000)),
+        seed,
+    });
     let hub = Arc::new(Hub {
         node_id: manifest.node,
         cluster_id: manifest.cluster,
-        hasher: KeyHasher::new(manifest.hash_seed),
+        hasher,
         clock,
         lanes,
         log: LogRoom::new(
@@ -398,17 +421,22 @@ fn build(
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         peers: cluster.map(|cluster| {
-            let dead_after = Duration::from_millis(config.dead_after_ms);
-            let placement = Placement::new(dead_after, config.balance, config.placement, seed);
-            Peers::new(cluster, manifest.node, lanes_count, placement, seed)
+            let table = control.table().clone();
+            Peers::new(
+                cluster,
+                manifest.node,
+                lanes_count,
+                (config.balance, dead_after),
+                table,
+                seed,
+            )
         }),
         overview: ArcSwap::default(),
-        views: Mutex::default(),
+        views: control.views().clone(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),
         standings: ArcSwap::default(),
         interval_keyspaces: AtomicBool::new(false),
-        postponed: Mutex::default(),
         patience_nanos: config.request_timeout_ms.saturating_mul(1_000_000),
         seed,
         news: Mutex::default(),
@@ -416,15 +444,11 @@ fn build(
         started: Instant::now(),
         time: ArcSwap::from_pointee(time),
         disk_pace: DiskPace::default(),
-        splits: Splits::new(config.split_bytes, config.split_keys),
-        merges: Merges::new(
-            config.merge_bytes.map(NonZeroU64::get),
-            config.split_bytes.map(NonZeroU64::get),
-        ),
-        files: Files::default(),
+        requests: Requests::default(),
         heat: Heat::new(config.split_rate, seed),
         clocks: Clocks::new(config.clock_offset_max_ms, replay.ahead_from),
         level: ClusterLevel::new(config),
+        control: Mutex::new(control),
     });
     hub.clock.observe_millis(hub.millis());
     let is_founder = manifest.origin == Origin::Founder;
@@ -441,47 +465,36 @@ fn build(
 }
 
 impl Hub {
-    /// Gives recovered shards to their lanes, and brings shards and catalogue to agree where a
-    /// crash came between them.
+    /// Gives recovered shards to their lanes, and has control bring shards and catalogue to agree
+    /// where a crash came between them.
     fn adopt(&self, mut shards: BTreeMap<ShardId, Recovering>, config: &Config, is_joined: bool) {
         let catalogue = match shards.remove(&ShardId(0)) {
-            Some(recovered) => self.adopt_system(recovered),
+            Some(recovered) => Some(self.adopt_system(recovered)),
             // It waits for a replica of the system shard.
-            None if is_joined => Catalogue::default(),
+            None if is_joined => None,
             None => {
                 assert!(shards.is_empty(), "the system shard is created before all others");
                 self.create_system();
                 self.found_level();
-                Catalogue::default()
+                Some(Catalogue::default())
             }
         };
-        self.follow_standings(catalogue.standings().clone());
-        if self.has_system() {
-            self.follow_level(catalogue.level());
+        for recovered in shards.into_values() {
+            let id = recovered.state().descriptor.keyspace();
+            let keyspace = catalogue.as_ref().and_then(|catalogue| catalogue.by_id(id));
+            let durability = keyspace.map(|keyspace| keyspace.options.durability);
+            self.adopt_one(recovered.finish(durability.unwrap_or(Durability::Sync)));
         }
-        let durability = |id: KeyspaceId| {
-            let keyspace = catalogue.by_id(id);
-            keyspace.map(|keyspace| keyspace.options.durability)
-        };
-        for (id, recovered) in shards {
-            let keyspace = recovered.state().descriptor.keyspace();
-            self.adopt_one(recovered.finish(durability(keyspace).unwrap_or(Durability::Sync)));
-            // It was dropped from the catalogue, and its record of death was cut; else the replica
-            // of the catalogue that is here has not heard of it yet.
-            if catalogue.has_dropped(keyspace) {
-                self.views.lock().remove(&id);
-                self.submit(id, Input::Drop { shard: id });
-            }
-        }
-        let mut routes = Routes::default();
-        for keyspace in catalogue.iter() {
-            // Shards that the catalogue took before a crash, and nobody made, begin now.
-            routes = routes.with(self.route_of(keyspace.clone(), None));
+        let is_empty = catalogue.as_ref().is_none_or(Catalogue::is_empty);
+        if let Some(catalogue) = catalogue {
+            // Shards that the catalogue took before a crash, and nobody made, begin now. Those that
+            // were dropped from it, and whose record of death was cut, end.
+            self.post_news([News::Jumped(Arc::new(catalogue))]);
         }
         // All together: each run looks at every shard that has something to do.
         self.lanes.iter().for_each(|lane| lane.run(self, NOBODY, &mut Vec::new()));
-        self.publish(routes);
-        if !is_joined && catalogue.is_empty() {
+        self.spread_news();
+        if !is_joined && is_empty {
             let options = config.keyspace_options();
             self.ask_catalogue(&CatalogueOp::Create { name: FIRST_KEYSPACE, options }, None);
         }
@@ -498,14 +511,14 @@ impl Hub {
 
     fn adopt_one(&self, start: ShardStart) {
         let shard = start.view.read().descriptor.shard;
-        self.views.lock().insert(shard, start.view.clone());
+        self.control.lock().adopt(start.view.clone());
         self.lanes[self.lane_of(shard)].adopt(start);
     }
 
     fn create_system(&self) {
         let state = birth::first_system(self.node_id);
         let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
-        self.views.lock().insert(ShardId(0), start.view.clone());
+        self.control.lock().adopt(start.view.clone());
         self.submit(ShardId(0), Input::Create(start));
     }
 }

@@ -32,9 +32,9 @@ use replication::Members;
 
 use super::laggards::{self, Behind};
 use super::{Hub, View, boot_nanos, wall_millis};
-use crate::api::{Health, Overview, Verdict};
 use crate::cluster::{Load, MemberInfo, MemberState};
 use crate::peer::PeerCounters;
+use api::{Health, Overview, Verdict};
 
 /// Shards looked at under one hold of a lane.
 const LANE_SHARDS: usize = 64;
@@ -296,7 +296,7 @@ impl Hub {
                 descriptor,
             });
         };
-        let system = self.views.lock().get(&ShardId(0)).cloned();
+        let system = self.views.get(ShardId(0));
         let away = || self.peers.as_ref()?.lookup.shard(ShardId(0));
         if let Some(view) = system {
             let wanted = replicas_of_system(&view);

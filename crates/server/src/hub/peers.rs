@@ -6,7 +6,7 @@
 //!   ticker: every 50 ms a tick to all lanes; now and then, replicas to be added
 //! ```
 //!
-//! If a message's replica is not here and the message brings the shard's birth, the replica begins.
+//! A message that brings its shard's birth goes by way of control: the replica may have to begin.
 //! The head of a snapshot waits for its state (`snapshots`).
 
 use std::collections::BTreeSet;
@@ -14,24 +14,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keyspace::{Descriptor, KeyspaceId, NodeId, ReplicaId, ShardId};
-use node::birth;
-use node::catalogue::System;
+use keyspace::{NodeId, ReplicaId, ShardId};
+use node::control::{DescriptorTable, FirstMessage};
 use node::lane::{Effects, Input};
 use node::letter::Letter;
-use node::state::{Content, ShardState};
 use parking_lot::{Condvar, Mutex};
-use replication::Message;
 
+use super::control::KIND_LOOKUP;
 use super::digests::Digests;
-use super::image::Image;
-use super::lookup::{KIND_LOOKUP, Lookup};
 use super::lookups::Lookups;
 use super::mailbag::{self, Bag, Item, Mailbags};
-use super::placement::Placement;
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
-use super::{Hub, NOBODY, News, View};
+use super::{Hub, NOBODY, News};
 use crate::cluster::{Cluster, Frames};
 
 /// The kind of frames that carry messages of replicas, and letters.
@@ -45,10 +40,8 @@ const TICK: Duration = Duration::from_millis(50);
 const DISK_TICKS: u64 = 4;
 /// … leaders whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
-/// … a node without the catalogue whether that has changed …
-const IMAGE_TICKS: u64 = 4;
-/// … tables of descriptors are compared …
-const LOOKUP_TICKS: u64 = 4;
+/// … control is told who the other nodes are …
+const MEMBERS_TICKS: u64 = 4;
 /// … whether one should be elsewhere …
 const DECIDE_TICKS: u64 = 20;
 /// … and whether it is another's turn to lead.
@@ -64,14 +57,14 @@ pub struct Peers {
     pub cluster: Arc<Cluster>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
-    /// What is known of the catalogue without a replica of it.
-    pub(super) image: Image,
-    /// Where shards are.
-    pub lookup: Lookup,
+    /// Where shards are, as control knows.
+    pub lookup: DescriptorTable,
     /// Lookups that a request can name.
     pub lookups: Lookups,
-    /// Where replicas should be.
-    pub placement: Placement,
+    /// Whether replicas and leaders move to be even.
+    pub balances: bool,
+    /// A node that was down for so long has lost its replicas' places.
+    pub(super) dead_after: Duration,
     /// States that are digested.
     pub digests: Digests,
     /// What is counted of all that.
@@ -88,21 +81,22 @@ impl Peers {
         cluster: Arc<Cluster>,
         node: NodeId,
         lanes: usize,
-        placement: Placement,
+        (balances, dead_after): (bool, Duration),
+        lookup: DescriptorTable,
         seed: u64,
     ) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let (snapshots, lookup) = (Snapshots::new(seed), Lookup::new(seed));
+        let snapshots = Snapshots::new(seed);
         let lookups = Lookups::new(node, seed);
-        let (image, digests, tallies) = Default::default();
+        let (digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
         Self {
             cluster,
             snapshots,
-            image,
             lookup,
             lookups,
-            placement,
+            balances,
+            dead_after,
             digests,
             tallies,
             come,
@@ -151,7 +145,9 @@ impl Hub {
                 self.ended(digests, shard, replica, why);
             }
         }
-        self.learn(effects.known.drain(..));
+        if !effects.known.is_empty() {
+            self.post_news([News::Learned(std::mem::take(&mut effects.known))]);
+        }
         if effects.messages.is_empty() && effects.letters.is_empty() {
             return;
         }
@@ -198,57 +194,6 @@ impl Hub {
         peers.cluster.flush();
     }
 
-    /// A message for a replica that may not be here.
-    fn begin_replica(&self, id: ShardId, record: &[u8], message: &Message) {
-        if self.views.lock().contains_key(&id) {
-            // Or another replica of the shard is, which its group has gone on without.
-            return self.tell_known(id);
-        }
-        let start = match birth::by_message(record, message.to(), self.node_id, self.hasher) {
-            Ok(start) => start,
-            Err(error) => {
-                tracing::warn!("shard {id}: its birth, from another node, is unreadable: {error}");
-                return;
-            }
-        };
-        if !self.may_begin(id, start.replica) {
-            return;
-        }
-        let (view, descriptor) = (start.view.clone(), start.view.read().descriptor.clone());
-        let keyspace = descriptor.keyspace();
-        if self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace)) {
-            return;
-        }
-        // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
-        // and will bring it; or has just brought it. In this order: that one's arc shrinks first.
-        let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
-        let is_gone = || self.lanes[self.lane_of(id)].with(self, |l| l.absorbed_by(id).is_some());
-        if self.views.lock().values().any(overlaps) || self.is_being_born(id) || is_gone() {
-            return;
-        }
-        {
-            let mut views = self.views.lock();
-            if is_dropped(views.get(&ShardId(0)), keyspace) || views.contains_key(&id) {
-                return;
-            }
-            views.insert(id, view.clone());
-        }
-        tracing::debug!("a replica of shard {id} begins here");
-        self.post_news([News::Retiled(keyspace)]);
-        self.submit(id, Input::Create(start));
-        // The message may be of the past, and the replica's group have gone on without it.
-        self.tell_known(id);
-        let is_forgotten =
-            self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace));
-        let mut views = self.views.lock();
-        if is_forgotten || is_dropped(views.get(&ShardId(0)), keyspace) {
-            // Meanwhile: its end may have come before its beginning.
-            views.remove(&id);
-            drop(views);
-            self.submit(id, Input::Drop { shard: id });
-        }
-    }
-
     /// The ticker: tells lanes that time passes, until [`Peers::stop`].
     pub fn run_ticks(self: &Arc<Self>) {
         let Some(peers) = &self.peers else { return };
@@ -259,57 +204,23 @@ impl Hub {
                 lane.submit(self, [Input::Tick], NOBODY, &mut Vec::new());
             }
             ticks += 1;
-            if ticks.is_multiple_of(IMAGE_TICKS) {
-                self.renew_image(peers);
+            if ticks.is_multiple_of(MEMBERS_TICKS) {
+                self.look_up_by(peers);
             }
-            if ticks.is_multiple_of(LOOKUP_TICKS) {
-                self.tick_lookup(peers);
-            }
+            self.tell_control(News::Tick);
             self.tick_lookups(peers, ticks);
             if ticks.is_multiple_of(PLACE_TICKS) {
-                self.add_replicas(peers);
+                self.tell_control(News::AddReplicas(self.gossip(peers)));
             }
             if ticks.is_multiple_of(REMIND_TICKS) {
                 self.remind();
             }
             let has_stalled = ticks.is_multiple_of(DISK_TICKS) && self.watch_disk();
-            if has_stalled || ticks.is_multiple_of(DECIDE_TICKS) {
-                self.place(peers);
+            if (has_stalled || ticks.is_multiple_of(DECIDE_TICKS)) && self.may_place() {
+                self.tell_control(News::Place(self.gossip_with_names(peers)));
             }
-            if ticks.is_multiple_of(SPREAD_TICKS) && !peers.placement.balances() {
-                self.spread_leaders(peers);
-            }
-            if !self.postponed.lock().is_empty() {
-                // By way of the news, so that all of it goes in its order.
-                self.post_news([News::Late]);
-            }
-            self.spread_news();
-        }
-    }
-
-    /// Has shards that this node leads get the replicas that their keyspaces ask for: the system
-    /// shard on the first members, all others where that is.
-    fn add_replicas(&self, peers: &Peers) {
-        let Some(system) = self.views.lock().get(&ShardId(0)).cloned() else { return };
-        let (wanted, system_nodes) = {
-            let state = system.read();
-            let Content::System(System { catalogue, .. }) = &state.content else { return };
-            let replicas = catalogue.iter().map(|keyspace| keyspace.options.replicas);
-            let voters = state.members.voters.iter();
-            let nodes = voters.filter_map(|replica| state.descriptor.node_of(*replica));
-            (usize::from(replicas.max().unwrap_or(1)), nodes.collect::<Vec<_>>())
-        };
-        let members = peers.cluster.members();
-        let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
-        let standings = self.standings();
-        let up: Vec<_> = up.filter(|node| standings.of(*node).takes_replicas()).collect();
-        self.grow(ShardId(0), &system, wanted, &up);
-        let system_nodes: Vec<NodeId> =
-            system_nodes.into_iter().filter(|node| up.contains(node)).collect();
-        for route in self.routes().iter() {
-            let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
-            for (shard, view) in route.shards().iter().zip(&route.views) {
-                self.grow(*shard, view, wanted, &system_nodes);
+            if ticks.is_multiple_of(SPREAD_TICKS) && !peers.balances {
+                self.tell_control(News::SpreadLeaders(self.gossip(peers)));
             }
         }
     }
@@ -354,66 +265,6 @@ impl Hub {
         let member = members.iter().find(|member| member.node == node);
         member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
     }
-
-    /// Hands shards over to those of their replicas whose turn it is, so that every node leads its
-    /// part, when their nodes have been there for a while.
-    fn spread_leaders(&self, peers: &Peers) {
-        let members = peers.cluster.members();
-        let wrong = self.nodes_with_wrong_clocks();
-        let slow = self.nodes_with_slow_disks(&members);
-        let is_unfit = |node: NodeId| wrong.contains(&node) || slow.contains(&node);
-        let may_lead = |node: NodeId| !is_unfit(node) && !self.is_leaving(node);
-        let settled = |node: NodeId| self.is_settled(node) && may_lead(node);
-        for (shard, heirs) in self.heirs(peers) {
-            let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
-            let state = view.read();
-            let descriptor = &state.descriptor;
-            // SAFETY G12: with a clock far off it leads as little as it can.
-            let is_far = self.clocks.is_far();
-            // Who leads next would not know what was asked for.
-            if self.is_to_take_in(shard) && !is_far {
-                continue;
-            }
-            let fits = |heir: &ReplicaId| is_far || birth::stands_first(descriptor, *heir);
-            let heir = heirs.into_iter().find(fits);
-            let heir = heir.filter(|heir| descriptor.node_of(*heir).is_some_and(settled));
-            drop(state);
-            if let Some(to) = heir {
-                self.submit(shard, Input::Transfer { shard, to });
-            }
-        }
-    }
-
-    /// Adds replicas on the first of `nodes` that have none, up to an odd number (SAFETY G20).
-    fn grow(&self, shard: ShardId, view: &View, wanted: usize, nodes: &[NodeId]) {
-        let (replicas, generation) = {
-            let Descriptor { replicas, generation, .. } = &view.read().descriptor;
-            (replicas.clone(), *generation)
-        };
-        if replicas.is_empty() || replicas.len() >= wanted {
-            return;
-        }
-        let mut new: Vec<NodeId> = nodes.to_vec();
-        new.retain(|node| replicas.iter().all(|(_, at)| at != node));
-        new.truncate(wanted - replicas.len());
-        if (replicas.len() + new.len()).is_multiple_of(2) {
-            new.pop();
-        }
-        if new.is_empty() {
-            return;
-        }
-        // Whoever does not lead ignores it.
-        let remove = Vec::new();
-        self.submit(shard, Input::Exchange { shard, generation, add: new, remove });
-    }
-}
-
-/// Whether a keyspace was dropped, as far as the catalogue here knows.
-pub(super) fn is_dropped(system: Option<&View>, keyspace: KeyspaceId) -> bool {
-    let Some(view) = system else { return false };
-    let state: &ShardState = &view.read();
-    let Content::System(System { catalogue, .. }) = &state.content else { return false };
-    catalogue.has_dropped(keyspace)
 }
 
 /// The hub, as the cluster knows it.
@@ -441,13 +292,15 @@ impl HubFrames {
                 Ok(None) => return,
                 Ok(Some(Item::Message { shard, birth, message })) => {
                     tally.message(&message);
-                    if let Some(birth) = birth {
-                        // In its order among what has come: the lane may drop it before.
-                        self.turn_ended();
-                        self.0.begin_replica(shard, &birth, &message);
-                    }
-                    let message = Box::new(message);
-                    self.for_lane(shard, Input::Message { from, shard, message });
+                    let Some(birth) = birth else {
+                        let message = Box::new(message);
+                        self.for_lane(shard, Input::Message { from, shard, message });
+                        continue;
+                    };
+                    // In its order among what has come: the lane may drop it before.
+                    self.turn_ended();
+                    let first = FirstMessage { from, shard, birth: birth.to_vec(), message };
+                    self.0.tell_control(News::FirstMessage(Box::new(first)));
                 }
                 Ok(Some(Item::Letter(letter))) => {
                     tally.letter(&letter);

@@ -6,8 +6,8 @@
 //! refused there, and forgotten.
 //!
 //! ```text
-//!   catalogue: Change::Node ──┐
-//!   image, snapshot: Jumped ──┼──► Hub::standings ──► whoever places replicas, /v1/nodes
+//!   catalogue: Change::Node ──┐   control
+//!   cache, snapshot: Jumped ──┼──► Hub::standings ──► whoever places replicas, /v1/nodes
 //!   start: what was recovered ┘          └──────────► Cluster::set_removed
 //! ```
 //!
@@ -28,29 +28,5 @@ impl Hub {
     /// How nodes stand, as far as this one knows: those that are not listed are members.
     pub fn standings(&self) -> Arc<Standings> {
         self.standings.load_full()
-    }
-
-    /// A node stands so from now on.
-    pub(super) fn follow_standing(&self, node: NodeId, standing: Standing) {
-        let mut standings = (*self.standings()).clone();
-        let before = standings.of(node);
-        standings.set(node, standing);
-        if before != standing {
-            let id = format!("{:016x}", node.0);
-            tracing::info!(node = id, "the node is {}, and was {}", standing.word(), before.word());
-        }
-        self.follow_standings(standings);
-    }
-
-    /// Nodes stand so from now on.
-    pub(super) fn follow_standings(&self, standings: Standings) {
-        if *self.standings() == standings {
-            return;
-        }
-        let removed = standings.removed().collect();
-        self.standings.store(Arc::new(standings));
-        if let Some(peers) = &self.peers {
-            peers.cluster.set_removed(removed);
-        }
     }
 }

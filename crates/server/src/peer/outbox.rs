@@ -16,7 +16,8 @@
 //! 1. Bytes leave in the order in which they were pushed, frames whole; but what is urgent
 //!    overtakes long messages, and all that waits behind them.
 //! 2. Never more than `bytes_max` are held, and one longer message; of short frames and the
-//!    piece that leaves never more than `bytes_max`, however long the others are. What would not fit is not taken.
+//!    piece that leaves never more than `bytes_max`, however long the others are. What would not
+//!    fit is not taken.
 //! 3. When nobody writes and the socket is not blocked, nothing is left that was flushed.
 //!
 //! It knows no sockets, only [`Write`].

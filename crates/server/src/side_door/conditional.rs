@@ -27,8 +27,8 @@ use node::read::{self, Blocked, Now};
 use node::route::Route;
 
 use super::{LOCKED, NO_LEADER, NodeApi, admit, not_done, renewed};
-use crate::api::{Answer, ApiError, Condition, Done, RequestId};
 use crate::hub::{Hub, SIDE_DOOR, boot_nanos};
+use api::{Answer, ApiError, Condition, Done, RequestId};
 
 /// A write with its condition.
 pub struct Conditional {

@@ -1,15 +1,16 @@
 //! What has this node decided, and what would it decide? For `/v1/decisions`.
 
 use keyspace::NodeId;
+use node::control::decisions::{Came, Decided, What};
 
 use super::NodeApi;
 use super::splits::shown;
-use crate::api::{
+use crate::cluster::MemberInfo;
+use crate::hub::boot_nanos;
+use crate::hub::overview::name_of;
+use api::{
     DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
 };
-use crate::cluster::MemberInfo;
-use crate::hub::decisions::{Came, Decided, What};
-use crate::hub::overview::name_of;
 
 impl NodeApi {
     /// What was decided lately; or, `dry`, what would be with `balance` on.
@@ -35,7 +36,8 @@ impl NodeApi {
     }
 
     fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
-        let Decided { at_ms, shard, what, why, came, .. } = decided;
+        let Decided { since, shard, what, why, came } = decided;
+        let ago_ms = boot_nanos().saturating_sub(*since) / 1_000_000;
         let node = |node: NodeId| DecisionNode {
             id: format!("{:016x}", node.0),
             name: name_of(node, members),
@@ -45,7 +47,7 @@ impl NodeApi {
             Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
         };
         let status = DecisionStatus {
-            at_ms: *at_ms,
+            at_ms: self.hub.millis().saturating_sub(ago_ms),
             shard: shard.0,
             keyspace: {
                 let routes = self.hub.routes();

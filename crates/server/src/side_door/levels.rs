@@ -6,8 +6,8 @@ use keyspace::{CatalogueOp, Level, Levels};
 use node::lane;
 
 use super::{NodeApi, not_done};
-use crate::api::{ApiError, Done, Kind, LevelStatus, Metrics, NodeLevels, RequestId};
 use crate::hub::overview::Survey;
+use api::{ApiError, Done, Kind, LevelStatus, Metrics, NodeLevels, RequestId};
 
 impl NodeApi {
     pub(super) fn show_level(&self, survey: &Survey) -> LevelStatus {

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use keyspace::NodeId;
 
 use super::NodeApi;
-use crate::api::{Histogram, Kind, Metrics, Overview};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
 use crate::hub::clocks::Clocks;
@@ -17,9 +16,10 @@ use crate::hub::heat::Heat;
 use crate::hub::lookups::{Counted, Lookups};
 use crate::hub::overview::{Seen, Survey, name_of};
 use crate::hub::peers::Peers;
-use crate::hub::splits::{Splits, Whole};
+use crate::hub::splits::Whole;
 use crate::hub::tallies::Mail;
 use crate::peer::PeerCounters;
+use api::{Histogram, Kind, Metrics, Overview};
 
 /// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
 pub const SHARDS_MAX: usize = 256;
@@ -36,7 +36,8 @@ impl NodeApi {
         verdicts(&mut out, &survey.overview);
         self.level_metrics(&mut out);
         self.leaders(&mut out);
-        splits(&mut out, &self.hub.splits, &self.hub.heat);
+        let of_one_slot = self.hub.control.lock().shards_of_one_slot();
+        splits(&mut out, of_one_slot, &self.hub.heat);
         shards(&mut out, &survey);
         if let Some(peers) = &self.hub.peers {
             mail(&mut out, peers);
@@ -153,11 +154,16 @@ impl NodeApi {
 }
 
 /// Shards led here that are too large, or asked too often, and stay whole.
-fn splits(out: &mut Metrics, splits: &Splits, heat: &Heat) {
+fn splits(out: &mut Metrics, of_one_slot: u64, heat: &Heat) {
     let help = "Shards led here beyond split_bytes or split_keys that are not cut, by reason.";
     let reason =
         |(why, count): (Whole, u64)| (vec![("reason", why.word().to_owned())], count as f64);
-    out.numbers("carillon_shards_too_large", help, Kind::Gauge, splits.whole().map(reason));
+    out.numbers(
+        "carillon_shards_too_large",
+        help,
+        Kind::Gauge,
+        [(Whole::OneSlot, of_one_slot)].map(reason),
+    );
     let help =
         "Shards led here that are asked more often than split_rate and are not cut, by reason.";
     out.numbers("carillon_shards_too_hot", help, Kind::Gauge, heat.whole().map(reason));

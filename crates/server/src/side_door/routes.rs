@@ -6,8 +6,8 @@ use keyspace::is_made_on_use;
 use parking_lot::Mutex;
 
 use super::NodeApi;
-use crate::api::{Done, RouteStatus, RouteStep};
 use crate::cluster::MemberInfo;
+use api::{Done, RouteStatus, RouteStep};
 use overlay::LookupChoice;
 
 use crate::hub::lookups::{Step, Trace};

@@ -5,11 +5,9 @@ use overlay::Known;
 use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
-use crate::api::{
-    ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
-};
 use crate::hub::boot_nanos;
 use crate::hub::overview::{Seen, Survey};
+use api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked, SnapshotStatus};
 
 impl NodeApi {
     pub(super) fn show_shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {

@@ -3,13 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use keyspace::{Cut as Place, NodeId, ShardId};
+use node::control::{Cut, Merged, NoMerge, NoSplit};
 
 use super::NodeApi;
-use crate::api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 use crate::hub::Hub;
-use crate::hub::merges::{Merged, NoMerge};
 use crate::hub::overview::name_of;
-use crate::hub::splits::{Cut, NoSplit};
+use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 
 impl NodeApi {
     /// Has it cut, and tells `done` what it is called then: the shard's log has it soon.
@@ -41,7 +40,6 @@ impl NodeApi {
             return Err(ApiError::Stopping);
         }
         let asked = self.hub.ask_merge(shard);
-        self.hub.spread_news();
         match asked {
             Ok(Merged { left, right, moves }) => {
                 Ok(MergeStatus { shard: left.0, right: right.0, moves })

@@ -17,9 +17,9 @@ use keyspace::{CatalogueError, CatalogueOp, NodeId};
 use node::lane;
 
 use super::{NodeApi, not_done};
-use crate::api::{ApiError, Done, NodeStanding, RequestId, Standing};
 use crate::cluster::MemberInfo;
 use crate::hub::overview::name_of;
+use api::{ApiError, Done, NodeStanding, RequestId, Standing};
 
 impl NodeApi {
     /// Has the node of this id or name stand so.

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use super::NodeApi;
-use crate::api::{
-    ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
-    Status,
-};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
 use crate::hub::overview::{Held, Survey};
+use api::{
+    ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
+    Status,
+};
 
 impl NodeApi {
     pub(super) fn show_status(&self) -> Status {

@@ -27,7 +27,6 @@ use node::lane::{Answer, Input, NotDone};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 
-use super::files::FILES;
 use super::options::Mood;
 use super::whole::OfWhole;
 use super::wide::WIDE;
@@ -652,9 +651,6 @@ impl World {
 
     /// An answer has come from a node.
     pub(super) fn answered(&mut self, answer: Answer) {
-        if answer.origin() == FILES {
-            return self.file_answered(answer);
-        }
         if Self::is_wide(&answer) {
             return self.answered_wide(answer);
         }

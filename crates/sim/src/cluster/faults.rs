@@ -6,7 +6,6 @@ use storage::engine::PieceLimits;
 use storage::faulty::Crash;
 
 use super::disks::PLANNED_WRITES;
-use super::splits::FIRST_HALF;
 use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
@@ -59,7 +58,8 @@ impl World {
         // What these plant shows in this plan, and hardly elsewhere.
         let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
         let only_cuts = self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe);
-        let cuts = only_cuts || self.has(Plant::Thaw) || self.has(Plant::LeftRecord);
+        let of_cuts = [Plant::Thaw, Plant::LeftRecord, Plant::EarlySplit, Plant::OldRoute];
+        let cuts = only_cuts || of_cuts.into_iter().any(|plant| self.has(plant));
         let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
@@ -414,7 +414,7 @@ impl World {
         let join = self.cluster;
         let now_ms = self.now_ms;
         let forgetful = self.has(Plant::ForgetfulVote);
-        let forgets = self.has(Plant::ReplayedHalf).then_some(ShardId(FIRST_HALF));
+        let forgets = self.right_halves.first().copied().filter(|_| self.has(Plant::ReplayedHalf));
         let seat = &mut self.seats[at];
         // The boot clock begins anew with the machine.
         seat.boot_offset = self.rng.below(1 << 40) + LONG_NANOS;
@@ -431,6 +431,7 @@ impl World {
             limits: Limits { block: BLOCK, ..Limits::usual() },
             level: if self.upgrading.is_some() { Level::FIRST } else { Level::NEWEST },
             forgets,
+            system_replicas: self.mood.system_replicas as u8,
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
@@ -448,6 +449,7 @@ impl World {
         if self.options.plant == Some(Plant::GoneReplica) {
             machine.streams.plant_gone_replica();
         }
+        machine.plant(self.options.plant.and_then(Plant::in_control));
         machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);
         machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;

@@ -3,10 +3,11 @@
 //! Some shard that somebody believes to lead is told to take in the one behind it, as that is known
 //! there: one of the two has a key in use, if there are such.
 
-use keyspace::{Generation, ShardId};
+use keyspace::ShardId;
+use node::control::Request;
 use node::lane::Input;
 use node::letter::Letter;
-use node::merge::{Merging, Step, Word};
+use node::merge::{Merging, Word};
 use node::route::Route;
 
 use super::{Plant, World};
@@ -23,12 +24,12 @@ impl World {
         led.retain(|(_, shard)| !self.is_bucket(*shard));
         for (at, left) in led {
             let machine = self.seats[at].machine.as_ref().expect("it leads");
-            if let Some((route, right, theirs)) = right_of(machine, left) {
+            if let Some((route, right)) = right_of(machine, left) {
                 let is_used = self.names_in(route.keyspace.id).iter().any(|name| {
                     let shard = route.shard(route.place_of_key(name));
                     shard == left || shard == right
                 });
-                pairs.push((at, left, right, theirs, is_used));
+                pairs.push((at, left, is_used));
             }
         }
         if pairs.iter().any(|(.., is_used)| *is_used) {
@@ -40,8 +41,8 @@ impl World {
         if pairs.is_empty() || self.counts.merges >= MERGES_MAX {
             return;
         }
-        let (at, left, right, theirs, _) = *self.rng.pick(&pairs);
-        self.take_in(at, left, right, theirs);
+        let (at, left, _) = *self.rng.pick(&pairs);
+        self.take_in(at, left);
     }
 
     /// Planted: a frozen shard is told that it goes on, by nobody.
@@ -65,26 +66,22 @@ impl World {
         }
     }
 
-    /// The shard behind one, as a node knows it, and its generation.
-    pub(crate) fn right_of(&self, at: usize, left: ShardId) -> Option<(ShardId, Generation)> {
-        let (_, right, theirs) = right_of(self.seats[at].machine.as_ref()?, left)?;
-        Some((right, theirs))
+    /// The shard behind one, as a node knows it.
+    pub(crate) fn right_of(&self, at: usize, left: ShardId) -> Option<ShardId> {
+        Some(right_of(self.seats[at].machine.as_ref()?, left)?.1)
     }
 
-    /// A node that leads a shard has it take in its right neighbour.
-    pub(crate) fn take_in(&mut self, at: usize, left: ShardId, right: ShardId, theirs: Generation) {
-        let machine = self.seats[at].machine.as_mut().expect("it leads");
-        let view = machine.view(left).expect("it leads it");
-        let ours = view.read().descriptor.generation;
+    /// A node that leads a shard is asked to have it take in its right neighbour.
+    pub(crate) fn take_in(&mut self, at: usize, left: ShardId) {
         self.counts.merges += 1;
-        self.trace.event(format_args!("shard {left} is to take in {right}"));
-        let step = Step::Intend { right, theirs, ours };
-        machine.submit(left, Input::Merge { shard: left, step });
+        self.trace.event(format_args!("shard {left} is to take in its neighbour"));
+        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        machine.request(Request::Merge { left });
     }
 }
 
-/// The route of a shard's keyspace, and the shard behind it with its generation, as a node knows.
-fn right_of(machine: &Machine, left: ShardId) -> Option<(&Route, ShardId, Generation)> {
+/// The route of a shard's keyspace, and the shard behind it, as a node knows.
+fn right_of(machine: &Machine, left: ShardId) -> Option<(&Route, ShardId)> {
     let route = machine.routes.values().find(|route| route.place_of(left).is_some())?;
     let right = *route.shards().get(route.place_of(left)? + 1)?;
     let here = machine.view(right).map(|view| view.read().descriptor.clone());
@@ -93,5 +90,5 @@ fn right_of(machine: &Machine, left: ShardId) -> Option<(&Route, ShardId, Genera
     // Routes may name one that it has taken in by now.
     let ours = machine.view(left)?;
     let is_next = ours.read().descriptor.arc.end() == theirs.arc.start();
-    is_next.then_some((route, right, theirs.generation))
+    is_next.then_some((route, right))
 }

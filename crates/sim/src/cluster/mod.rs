@@ -58,7 +58,7 @@ mod upgrade;
 mod whole;
 mod wide;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, Placement, ShardId};
@@ -70,6 +70,7 @@ use storage::log::Lsn;
 
 use crate::check::Violation;
 use crate::check::agreement::Agreement;
+use crate::machine::control::Outcomes;
 use crate::machine::open::Cluster;
 use crate::machine::rounds::Progress;
 use crate::machine::{Failed, Machine, NOBODY};
@@ -77,7 +78,6 @@ use crate::options::Fault;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use clients::Clients;
-use files::Files;
 use network::Network;
 pub use options::{Mood, Options, Plant};
 pub(crate) use stage::Stage;
@@ -296,8 +296,10 @@ pub struct World {
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to be cut.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
-    /// What leaders of buckets have asked of the catalogue.
-    files: Files,
+    /// Shards that were told to be cut, or to take in a neighbour.
+    pub(crate) reshapes_begun: u64,
+    /// Shards that were to begin as right halves.
+    right_halves: BTreeSet<ShardId>,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -346,7 +348,8 @@ impl World {
             wide: None,
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
-            files: Files::default(),
+            reshapes_begun: 0,
+            right_halves: BTreeSet::new(),
             counts: Counts::default(),
         }
     }
@@ -441,7 +444,7 @@ impl World {
 
     fn create_keyspace(&mut self) {
         let mut op = Vec::new();
-        let replicas = if self.mood.born_whole { self.mood.replicas as u8 } else { 1 };
+        let replicas = self.mood.replicas as u8;
         let placement = self.mood.placement();
         let options = KeyspaceOptions { replicas, placement, ..Default::default() };
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
@@ -596,7 +599,6 @@ impl World {
             }
             seat.next_tick = self.now_ms + TICK_MS;
             seat.machine.as_mut().expect("it runs").tick();
-            self.tend_files(at);
             self.follow_sent_on(at);
         }
     }
@@ -604,8 +606,8 @@ impl World {
     /// What shards have turned away is on its way to others, or was refused.
     fn follow_sent_on(&mut self, at: usize) {
         let Some(machine) = self.seats[at].machine.as_mut() else { return };
-        let (on, refused) =
-            (std::mem::take(&mut machine.sent_on), std::mem::take(&mut machine.refused));
+        let Outcomes { answers, changed, events } = std::mem::take(&mut machine.outcomes);
+        let on = std::mem::take(&mut machine.sent_on);
         let inherited = std::mem::take(&mut machine.inherited);
         let (node, given_up) = (machine.node(), std::mem::take(&mut machine.given_up));
         for shard in given_up {
@@ -616,7 +618,12 @@ impl World {
         self.follow_coordinator(at);
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
         inherited.into_iter().for_each(|(waiter, shard)| self.is_inherited(waiter, shard));
-        refused.into_iter().for_each(|answer| self.answered(answer));
+        for event in events {
+            self.trace.event(format_args!("node {node}: {event}"));
+            self.count_decided(&event);
+        }
+        changed.into_iter().for_each(|keyspace| self.keyspace_changed(at, &keyspace));
+        answers.into_iter().for_each(|answer| self.answered(answer));
     }
 
     /// One thing; false if there is nothing to do.
@@ -685,15 +692,7 @@ impl World {
             }
             2 => machine.end_sync()?,
             3 => machine.log.make_segment()?,
-            4 => {
-                let (answer, changed) = machine.spread_news();
-                if let Some(keyspace) = changed {
-                    self.keyspace_changed(at, &keyspace);
-                }
-                if let Some(answer) = answer {
-                    self.answered(answer);
-                }
-            }
+            4 => machine.spread_news(),
             5 => {
                 let op = *self.rng.pick(&reads);
                 match self.clients.whole_mut(op).is_some() {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId};
+use node::control;
 
 use super::{Workload, World};
 use crate::check::Violation;
@@ -70,11 +71,17 @@ pub enum Plant {
     LeftRecord,
     /// A snapshot goes on to a replica that its group has removed (R12).
     GoneReplica,
+    /// Both halves of a shard are published before its log has agreed (G11).
+    EarlySplit,
+    /// Routes stay as they were when shards of a newer generation are known (G11).
+    OldRoute,
+    /// A linear-hash table goes on by two buckets when one was cut (R11).
+    SecondTurn,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -100,6 +107,9 @@ impl Plant {
         Self::SingleLook,
         Self::LeftRecord,
         Self::GoneReplica,
+        Self::EarlySplit,
+        Self::OldRoute,
+        Self::SecondTurn,
     ];
 
     /// Whether it shows in transactions over several shards only.
@@ -122,6 +132,16 @@ impl Plant {
             Self::RecordDropped => Some(Planted::RecordDropped),
             Self::ResolveByKey => Some(Planted::ResolveByKey),
             Self::EarlyRetry => Some(Planted::EarlyRetry),
+            _ => None,
+        }
+    }
+
+    /// What it is in control, if it is planted there.
+    pub fn in_control(self) -> Option<control::Planted> {
+        match self {
+            Self::EarlySplit => Some(control::Planted::EarlySplit),
+            Self::OldRoute => Some(control::Planted::OldRoute),
+            Self::SecondTurn => Some(control::Planted::SecondTurn),
             _ => None,
         }
     }
@@ -154,6 +174,9 @@ impl Plant {
             Self::SingleLook => "single-look",
             Self::LeftRecord => "left-record",
             Self::GoneReplica => "gone-replica",
+            Self::EarlySplit => "early-split",
+            Self::OldRoute => "old-route",
+            Self::SecondTurn => "second-turn",
         }
     }
 }
@@ -165,7 +188,7 @@ impl Plant {
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
      replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
      forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, unranged, \
-     single-look, left-record and gone-replica can be planted"
+     single-look, left-record, gone-replica, early-split, old-route and second-turn can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
@@ -340,7 +363,11 @@ fn is_ordered(options: &Options) -> bool {
 /// In a sixth of those that are not; nor where versions are mixed. It is drawn apart as well.
 fn is_linear(options: &Options) -> bool {
     let drawn = Random::new(mix(mix(options.seed) ^ 0x6c69_6e65)).below(6) == 0;
-    options.plant.is_none() && drawn && !is_ordered(options) && !super::upgrade::mixes(options)
+    options.plant == Some(Plant::SecondTurn)
+        || options.plant.is_none()
+            && drawn
+            && !is_ordered(options)
+            && !super::upgrade::mixes(options)
 }
 
 /// What the seed chooses for the whole run.

@@ -2,8 +2,10 @@
 //! hold the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use keyspace::{Keyspace, NodeId, ShardId};
+use node::route::Route;
 
 use super::wide::WIDE;
 use super::{ANSWER_MS_MAX, KEYSPACE, World};
@@ -139,7 +141,7 @@ impl World {
         text
     }
 
-    /// Shards that some node's table knows otherwise than their leaders do, in words.
+    /// Shards that some node's table or route has otherwise than their leaders do, in words.
     fn misplaced(&self, shards: usize) -> String {
         let mut text = String::new();
         let machines = || self.seats.iter().filter_map(|seat| seat.machine.as_ref());
@@ -152,6 +154,17 @@ impl World {
                 if machine.table().shard(truth.shard()).is_none_or(|known| **known != truth) {
                     let node = machine.node();
                     text += &format!("node {node} misplaces shard {}; ", truth.shard());
+                }
+                let arc = truth.arc();
+                let mut routes = machine.routes.values();
+                let route = routes.find(|route| route.keyspace.id == arc.keyspace());
+                let leads_there = |route: &Arc<Route>| {
+                    let place = route.place_of(truth.shard());
+                    place.is_some_and(|place| route.arc(place) == arc)
+                };
+                if !route.is_none_or(leads_there) {
+                    let node = machine.node();
+                    text += &format!("node {node} has another route to {}; ", truth.shard());
                 }
             }
         }

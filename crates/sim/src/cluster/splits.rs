@@ -1,16 +1,13 @@
 //! Shards are cut in two while everything else breaks.
 //!
 //! Some shard that somebody believes to lead is told to be cut, at a slot or key that parts the
-//! keys in use, if there are such. Its right half has an id that was never used.
+//! keys in use, if there are such. What comes of that its node's control plane decides.
 
-use keyspace::{Cut, KeyspaceId, Placement, ShardId, Slot, linear_hash, slot_of};
-use node::lane::Input;
-use node::split::Split;
+use keyspace::{Cut, KeyspaceId, Placement, ShardId, Slot, slot_of};
+use node::control::{CutAt, Request};
 
 use super::{Plant, World};
 
-/// Ids of right halves begin here, far above those that the catalogue gives out.
-pub(super) const FIRST_HALF: u64 = 1_000_000;
 /// So many shards are told to be cut in a run, at most.
 const SPLITS_MAX: u64 = 12;
 
@@ -65,7 +62,8 @@ impl World {
         let cut = match (self.mood.placement(), arc.slots()) {
             (Placement::Hashed, Some((first, end))) => Some(Cut::Slot(first + (end - first) / 2)),
             (Placement::Hashed, None) => None,
-            (Placement::LinearHash, _) => linear_hash::middle(&arc).map(Cut::Number),
+            // Buckets are cut in the order of their table.
+            (Placement::LinearHash, _) => None,
             (Placement::Ordered, _) => {
                 let has = |name: &&Vec<u8>| arc.holds(name);
                 let mut names: Vec<_> = self.clients.names().iter().filter(has).collect();
@@ -79,15 +77,15 @@ impl World {
     }
 
     pub(super) fn cut_at(&mut self, at: usize, shard: ShardId, cut: Cut) {
-        let machine = self.seats[at].machine.as_ref().expect("it leads");
-        let view = machine.view(shard).expect("it leads it");
-        let generation = view.read().descriptor.generation;
-        let right = ShardId(FIRST_HALF + self.counts.splits);
         self.counts.splits += 1;
-        self.trace.event(format_args!("shard {shard} is to be cut at {cut}: {right}"));
-        let split = Split { right, generation, at: cut };
+        self.trace.event(format_args!("shard {shard} is to be cut at {cut}"));
+        let place = match cut {
+            Cut::Slot(slot) => CutAt::Slot(slot),
+            Cut::Key(key) => CutAt::Key(key.to_vec()),
+            Cut::Number(_) => return,
+        };
         let machine = self.seats[at].machine.as_mut().expect("it leads");
-        machine.submit(shard, Input::Split { shard, split });
+        machine.request(Request::Split { shard, at: Some(place) });
     }
 
     /// Planted: what was applied once before a shard was cut in two is forgotten.
@@ -110,7 +108,7 @@ impl World {
     pub(super) fn halves(&self) -> u64 {
         let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
         let mut ids: Vec<ShardId> = machines.flat_map(|machine| machine.shard_ids()).collect();
-        ids.retain(|id| id.0 >= FIRST_HALF);
+        ids.retain(|id| self.right_halves.contains(id));
         ids.sort_unstable();
         ids.dedup();
         ids.len() as u64

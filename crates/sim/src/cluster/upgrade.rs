@@ -18,19 +18,17 @@
 //! used it for long. What is done here is drawn apart, too.
 
 use keyspace::random::{Random, mix};
-use keyspace::{CatalogueOp, Level, Levels, ShardId};
-use node::entry::Waiter;
-use node::lane::Input;
+use keyspace::{Level, Levels};
+use node::control::{Input, Speaker};
 
 use super::{Options, Plant, World};
 use crate::check::Violation;
-use crate::machine::NOBODY;
 use crate::options::Fault;
 
 /// What nodes speak is known to the others after so long.
 const TOLD_MS: u64 = 400;
-/// How long all must have spoken the next level before it is asked for.
-const RIPE_MS: u64 = 300;
+/// Every so often nodes are told what all speak.
+const TELL_MS: u64 = 100;
 /// Who was refused is given the newer version after so long.
 const REPLACED_MS: u64 = 200;
 
@@ -43,7 +41,6 @@ pub(super) struct Upgrading {
     told: Vec<(Levels, Option<u64>)>,
     /// The newest level that each has ever told that it speaks.
     said: Vec<Level>,
-    ripe_since: Option<u64>,
     /// Whether the old version was started once more when the level had risen.
     tried: bool,
 }
@@ -67,7 +64,6 @@ impl Upgrading {
             next_ms: 0,
             told: vec![(Levels::BEFORE, None); nodes],
             said: vec![Level::FIRST; nodes],
-            ripe_since: None,
             tried: false,
         }
     }
@@ -132,30 +128,32 @@ impl World {
         (0..self.seats.len()).filter(there).collect()
     }
 
-    /// Who leads the catalogue asks for the next level, when all have said that they speak it.
+    /// Every node is told what all speak: who leads the catalogue asks for the next level when it
+    /// is time to.
     fn ask_for_level(&mut self, upgrading: &mut Upgrading) {
-        let Some(to) = self.level().next().filter(|to| Levels::OURS.speak(*to)) else { return };
-        // Planted: it is enough that this node does.
+        if !self.now_ms.is_multiple_of(TELL_MS) {
+            return;
+        }
+        // Planted: each takes the others to speak what it speaks itself.
         let is_early = self.has(Plant::EarlyLevel);
-        let is_ready = is_early || upgrading.told.iter().all(|(told, _)| told.speak(to));
-        if !is_ready {
-            upgrading.ripe_since = None;
-            return;
+        for at in 0..self.seats.len() {
+            let places = 0..self.seats.len();
+            let speaker = |place: usize| Speaker {
+                node: self.seats[place].node,
+                name: format!("node {}", self.seats[place].node),
+                levels: match is_early || place == at {
+                    true => self.seats[at].levels,
+                    false => upgrading.told[place].0,
+                },
+                is_up: true,
+                has_left: self.seats[place].has_left,
+            };
+            let speakers: Vec<Speaker> = places.map(speaker).collect();
+            let is_awake = self.is_awake(at);
+            if let Some(machine) = self.seats[at].machine.as_mut().filter(|_| is_awake) {
+                machine.tell(Input::RaiseVersion(speakers));
+            }
         }
-        let since = *upgrading.ripe_since.get_or_insert(self.now_ms);
-        if self.now_ms < since + RIPE_MS {
-            return;
-        }
-        upgrading.ripe_since = None;
-        let leads = self.led().into_iter().find(|(_, shard)| *shard == ShardId(0));
-        let Some((at, _)) = leads.filter(|(at, _)| self.seats[*at].levels.speak(to)) else {
-            return;
-        };
-        self.trace.event(format_args!("level {to} is asked for"));
-        let mut op = Vec::new();
-        CatalogueOp::Level { to }.encode(&mut op);
-        let machine = self.seats[at].machine.as_mut().expect("it leads");
-        machine.submit(ShardId(0), Input::Catalogue { op, origin: NOBODY, waiter: Waiter(0) });
     }
 
     /// A node that does not speak the level of its cluster ends, whether its own catalogue says so

@@ -22,8 +22,9 @@ impl Machine {
         }
         right.write().locks = theirs;
         let is_left = |view: &View| *view.read().descriptor.arc.end() == start;
+        let views = self.control.views().all();
         let left: Option<ShardId> =
-            self.views().find(is_left).map(|view| view.read().descriptor.shard);
+            views.into_iter().find(|(_, view)| is_left(view)).map(|(shard, _)| shard);
         if let Some(left) = left.and_then(|left| self.view(left)) {
             let mut left = left.write();
             left.locks = with_records(&left.locks, &records);

@@ -12,37 +12,31 @@
 //! order of their tickets, `Written` follows the append at once, checkpoints begin only while no
 //! group waits to be appended, news are spread in order.
 
+pub mod control;
 pub mod coordinates;
-pub mod image;
 mod left_records;
 pub mod log_room;
-pub mod lookup;
-mod merges;
 pub mod open;
 pub mod peers;
 pub mod rounds;
-mod routes;
 pub mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hlc::{Clock, Physical};
-use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, ShardId, Timestamp};
-use node::catalogue::Change;
+use keyspace::{Durability, KeyHasher, Level, ShardId, Timestamp};
 use node::checkpoint::BLOCK;
+use node::control::{self as control_plane, CONTROL, Control};
 use node::digest::{Digesting, Step};
 use node::entry::Waiter;
 use node::lane::admission::{self, Admission, log_bytes, unneeded};
-use node::lane::{Answer, Effects, Input, Lane, Origin, TURN_BYTES_MAX};
-use node::merge::Gone;
-use node::moved::{Moved, Postponed};
+use node::lane::{Answer, Effects, Given, Input, Lane, Origin, TURN_BYTES_MAX};
 use node::read::Now;
 use node::route::Route;
 pub use node::route::View;
 use node::shard::{Finding, ShardStart, Unfit};
 use node::state::ShardState;
-use overlay::Full;
 use replication::Refused;
 use storage::Error;
 use storage::disk::Disk;
@@ -52,8 +46,8 @@ use storage::manifest::Manifest;
 use crate::check::Violation;
 use crate::check::Witness;
 use crate::trace::Trace;
+use control::Outcomes;
 use coordinates::Coordinates;
-use image::Image;
 use log_room::LogRoom;
 use peers::{Packet, Post};
 use rounds::{Installation, Round};
@@ -99,10 +93,8 @@ pub struct Machine {
     pub elapsed_ms: u64,
     /// Its boot clock, in nanoseconds.
     pub boot: u64,
-    /// Where shards are.
-    lookup: Full,
-    /// Which keyspaces there are, without a replica of the system shard.
-    pub image: Image,
+    /// Its control plane.
+    control: Control,
     ticks: u64,
     /// To be sent to other nodes.
     pub outgoing: Vec<Packet>,
@@ -116,7 +108,10 @@ pub struct Machine {
     pub lanes: Vec<Seat>,
     /// All keyspaces, by name.
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
-    news: VecDeque<News>,
+    /// What control is to be told.
+    news: VecDeque<control_plane::Input>,
+    /// What control has led to.
+    pub outcomes: Outcomes,
     round: Option<Round>,
     installation: Option<Installation>,
     /// The cluster's level, as far as this node knows.
@@ -139,18 +134,12 @@ pub struct Machine {
     pub ended: Vec<(ShardId, Unfit)>,
     /// Whether its disk has lost what was synced: it may notice.
     pub may_lose: bool,
-    /// What shards have turned away, until it is known whose it is.
-    postponed: Postponed,
     /// Commands that were sent on, each with its new shard, to be looked at by the world.
     pub sent_on: Vec<(Waiter, ShardId)>,
     /// Writes that were sent to shards which others have taken in, to be looked at by the world.
     pub inherited: Vec<(Waiter, ShardId)>,
     /// Shards whose replica here has given up what it held, to be looked at by the world.
     pub given_up: Vec<ShardId>,
-    /// Tiles that routes do not lead to any more.
-    gone: Gone,
-    /// Answers that no lane has given.
-    pub refused: Vec<Answer>,
     /// Transactions over several shards.
     pub coordinates: Coordinates,
 }
@@ -166,14 +155,6 @@ pub struct Seat {
     /// Whether it must turn again, for what it was told.
     again: bool,
     credit_bytes: u64,
-}
-
-enum News {
-    Half(Box<ShardStart>),
-    Moved(Moved),
-    Catalogue(Change),
-    SafePoint(KeyspaceId, Timestamp),
-    Answer(Answer),
 }
 
 /// What a step of the machine leads to.
@@ -265,6 +246,7 @@ impl Machine {
             ledger.look(shard)?;
         }
         self.take_coordinated(&mut answers);
+        self.take_controls(&mut answers);
         Ok(answers)
     }
 
@@ -349,23 +331,32 @@ impl Machine {
             let text = format!("shard {shard}: {refused}");
             return Err(Violation::new("R3 replicas keep what they promise", text).into());
         }
-        self.news.extend(effects.changes.drain(..).map(News::Catalogue));
+        let mut news: Vec<control_plane::Input> = Vec::new();
+        news.extend(effects.changes.drain(..).map(control_plane::Input::Catalogue));
         let points = effects.safe_points.drain(..);
-        self.news.extend(points.map(|(keyspace, to)| News::SafePoint(keyspace, to)));
-        let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
-        self.news.extend(halves.chain(effects.moved.drain(..).map(News::Moved)));
-        let words = std::mem::take(&mut effects.words);
+        news.extend(points.map(|(keyspace, to)| control_plane::Input::SafePoint(keyspace, to)));
+        let halves = effects.halves.drain(..);
+        news.extend(halves.map(|half| control_plane::Input::Half(Box::new(half))));
+        news.extend(effects.moved.drain(..).map(control_plane::Input::Rerouted));
+        let words = effects.words.drain(..);
+        news.extend(words.map(|(shard, word)| control_plane::Input::Word(shard, word)));
+        news.extend(effects.absorbing.drain(..).map(control_plane::Input::Absorbing));
+        for given in effects.given.drain(..) {
+            let Given { left, right, .. } = given;
+            trace.event(format_args!("shard {right} is given to {left}"));
+            if given.state.is_some() {
+                self.given_up.push(right);
+                self.digests.retain(|digesting| digesting.shard != right);
+            }
+            news.push(control_plane::Input::Given(given));
+        }
+        let bequeathed = effects.bequeathed.drain(..).map(Box::new);
+        news.extend(bequeathed.map(control_plane::Input::Bequeathed));
         let stuck = std::mem::take(&mut effects.stuck);
-        let absorbing = std::mem::take(&mut effects.absorbing);
-        let given = std::mem::take(&mut effects.given);
-        let bequeathed = std::mem::take(&mut effects.bequeathed);
-        let mut of_image = Vec::new();
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
-            if matches!(answer, Answer::Catalogue { .. }) {
-                self.news.push_back(News::Answer(answer));
-            } else if answer.origin() == image::IMAGE {
-                of_image.push(answer);
+            if matches!(answer, Answer::Catalogue { .. }) || answer.origin() == CONTROL {
+                news.push(control_plane::Input::Answer(answer));
             } else {
                 answers.push(answer);
             }
@@ -380,22 +371,16 @@ impl Machine {
             trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
             self.ended.push((shard, why));
             self.digests.retain(|digesting| digesting.shard != shard);
-            self.retile_of(shard);
+            news.push(control_plane::Input::Ended(shard));
         }
-        words.into_iter().for_each(|(shard, word)| self.say_word(shard, word));
-        absorbing.into_iter().for_each(|waits| self.absorbing(waits));
-        for given in given {
-            let (left, right) = (given.left, given.right);
-            trace.event(format_args!("shard {right} is given to {left}"));
-            self.given(given);
+        if !known.is_empty() {
+            news.push(control_plane::Input::Learned(known));
         }
-        bequeathed.into_iter().for_each(|bequeathed| self.bequeathed(bequeathed));
+        self.post(news);
         for stuck in stuck {
             trace.event(format_args!("{:?} is to be finished", stuck.id));
             self.finish(stuck);
         }
-        self.learn(known);
-        of_image.into_iter().for_each(|answer| self.image_came(answer));
         Ok(())
     }
 
@@ -434,88 +419,13 @@ impl Machine {
         self.installation.is_some()
     }
 
-    /// Whether there are news to be spread.
-    pub fn has_news(&self) -> bool {
-        !self.news.is_empty()
-    }
-
-    /// Spreads the oldest news. An answer, if that is what it is; and the keyspace that has
-    /// changed.
-    pub fn spread_news(&mut self) -> (Option<Answer>, Option<Keyspace>) {
-        match self.news.pop_front() {
-            None => (None, None),
-            Some(News::Answer(answer)) => (Some(answer), None),
-            Some(News::SafePoint(keyspace, to)) => {
-                let route = self.routes.values().find(|route| route.keyspace.id == keyspace);
-                let shards = route.map(|route| route.shards().to_vec()).unwrap_or_default();
-                for shard in shards {
-                    self.submit(shard, Input::RaiseShard { shard, to });
-                }
-                (None, None)
-            }
-            Some(News::Half(start)) => {
-                self.begin_half(*start);
-                (None, None)
-            }
-            Some(News::Moved(moved)) => {
-                self.postponed.add(moved, self.boot);
-                self.send_on();
-                (None, None)
-            }
-            Some(News::Catalogue(change)) => (None, self.follow(change)),
-        }
-    }
-
-    /// Does what a change of the catalogue asks for; the keyspace, if it is one's.
-    fn follow(&mut self, change: Change) -> Option<Keyspace> {
-        Some(match change {
-            Change::Created(keyspace) => {
-                self.route(keyspace.clone());
-                keyspace
-            }
-            Change::Altered(keyspace) => {
-                let durability = keyspace.options.durability;
-                let shards = self.shards_of(&keyspace);
-                if let Some(old) = self.routes.get_mut(&keyspace.name) {
-                    *old = Arc::new(old.altered(keyspace.clone()));
-                }
-                for shard in shards {
-                    self.submit(shard, Input::Configure { shard, durability });
-                }
-                keyspace
-            }
-            Change::Dropped(keyspace) => {
-                let shards = self.shards_of(&keyspace);
-                self.routes.remove(&keyspace.name);
-                self.forget_keyspace(keyspace.id);
-                for shard in shards {
-                    self.submit(shard, Input::Drop { shard });
-                }
-                keyspace
-            }
-            // Nobody here goes by it; replicas of the catalogue are compared.
-            Change::Node { .. } | Change::Drawn { .. } => return None,
-            Change::Level(level) => {
-                self.allow(level);
-                return None;
-            }
-        })
-    }
-
-    /// The cluster's level is at least this.
-    pub(super) fn allow(&mut self, level: Level) {
-        self.level = self.level.max(level);
-        self.lanes.iter_mut().for_each(|seat| seat.lane.allow(level));
-    }
-
     /// Has the replica made that this node has of a new shard.
-    fn create_shard(&mut self, state: ShardState, durability: Durability) -> View {
+    fn create_shard(&mut self, state: ShardState, durability: Durability) {
         let shard = state.descriptor.shard;
         let replica = state.descriptor.replica_on(self.manifest.node);
         let replica = replica.expect("whoever calls has looked");
         let start = ShardStart::born(state, replica, durability);
-        let view = start.view.clone();
+        self.control.adopt(start.view.clone());
         self.submit(shard, Input::Create(start));
-        view
     }
 }

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
+use balancer::Policy;
 use hlc::{Clock, Physical};
 use keyspace::random::mix;
 use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
 use node::birth;
-use node::lane::{Effects, Input, Lane};
-use node::merge::Gone;
-use node::moved::Postponed;
+use node::control::{self, Control, Pace, PlacementSetup, Setup};
+use node::lane::{Effects, Lane};
 use node::record::{HARD_STATE, decode_hard_state, encode_hard_state};
 use node::recovery::{RecoverError, Recovering, Replay, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
-use overlay::Full;
 use replication::HardState;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
@@ -23,8 +23,8 @@ use storage::engine::Settings;
 use storage::log::{Log, LogOptions, Lsn, Record};
 use storage::manifest::{self, Manifest, Origin};
 
+use super::control::Outcomes;
 use super::coordinates::Coordinates;
-use super::image::Image;
 use super::streams::Streams;
 use super::{Limits, LogRoom, Machine, Seat};
 use crate::check::agreement::Behind;
@@ -59,11 +59,27 @@ pub struct Start {
     pub limits: Limits,
     /// The cluster's level, whatever its catalogue says: it has risen long ago.
     pub level: Level,
+    /// How many replicas the system shard should have.
+    pub system_replicas: u8,
     /// Chooses elections and sessions of this start.
     pub seed: u64,
     /// Planted: what replicas of shards from this one on have voted is forgotten.
     pub forgets: Option<ShardId>,
 }
+
+/// How long clients wait for what was turned away, in nanoseconds.
+const PATIENCE_NANOS: u64 = 1_500_000_000;
+
+/// A node that was down for so long has lost its replicas' places.
+pub const DEAD_AFTER: Duration = Duration::from_millis(2_000);
+
+/// Times are shorter than a server's, which would only make runs longer.
+const PACE: Pace = Pace {
+    split_again: 1_000_000_000,
+    cold: 1_000_000_000,
+    again: 400_000_000,
+    merge_wanted_max: 2_000_000_000,
+};
 
 /// What all nodes of a cluster have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +204,23 @@ fn build(
         again: true,
         credit_bytes: 0,
     };
+    let setup = Setup {
+        node: manifest.node,
+        settings: start.limits.settings(hasher),
+        request_timeout: PATIENCE_NANOS,
+        caches_catalogue: false,
+        limits: control::Limits::default(),
+        pace: PACE,
+        placement: PlacementSetup {
+            balances: true,
+            policy: Policy::Balanced,
+            dead_after: DEAD_AFTER,
+            cool_down: 2_000_000_000,
+            system_replicas: Some(start.system_replicas),
+        },
+        raise_version_after: Some(300_000_000),
+        seed,
+    };
     let mut machine = Machine {
         handle,
         manifest,
@@ -198,14 +231,14 @@ fn build(
         boot: start.boot,
         outgoing: Vec::new(),
         streams: Streams::new(seed),
-        lookup: Full::new(seed),
-        image: Image::default(),
+        control: Control::new(setup),
         ticks: 0,
         hasher,
         limits: start.limits,
         log: LogRoom::new(log),
         routes: BTreeMap::new(),
         news: VecDeque::new(),
+        outcomes: Outcomes::default(),
         round: None,
         installation: None,
         level: start.level,
@@ -218,12 +251,9 @@ fn build(
         findings: Vec::new(),
         ended: Vec::new(),
         may_lose: false,
-        postponed: Postponed::default(),
         sent_on: Vec::new(),
         inherited: Vec::new(),
         given_up: Vec::new(),
-        gone: Gone::default(),
-        refused: Vec::new(),
         coordinates,
     };
     machine.now();
@@ -237,29 +267,26 @@ fn build(
         machine.lanes[lane].lane.adopt_ended(shard, ended);
     }
     let catalogue = match shards.remove(&ShardId(0)) {
-        Some(recovered) => machine.adopt_system(recovered),
+        Some(recovered) => Some(machine.adopt_system(recovered)),
         // It waits for a replica of the system shard.
-        None if start.join.is_some() || !has_system => Catalogue::default(),
+        None if start.join.is_some() || !has_system => None,
         None => {
             let state = birth::first_system(machine.manifest.node);
             machine.create_shard(state, Durability::Sync);
-            Catalogue::default()
+            None
         }
     };
-    machine.allow(start.level.max(catalogue.level()));
-    for (id, recovered) in shards {
+    machine.allow(start.level);
+    for recovered in shards.into_values() {
         let keyspace = recovered.state().descriptor.keyspace();
-        let durability = catalogue.by_id(keyspace).map(|keyspace| keyspace.options.durability);
+        let keyspace = catalogue.as_ref().and_then(|catalogue| catalogue.by_id(keyspace));
+        let durability = keyspace.map(|keyspace| keyspace.options.durability);
         machine.adopt(recovered.finish(durability.unwrap_or(Durability::Sync)));
-        // It was dropped from the catalogue, and its record of death was cut; else the replica of
-        // the catalogue that is here has not heard of it yet.
-        if catalogue.has_dropped(keyspace) {
-            machine.submit(id, Input::Drop { shard: id });
-        }
     }
-    for keyspace in catalogue.iter() {
-        // Shards that the catalogue took before a crash, and nobody made, begin now.
-        machine.route(keyspace.clone());
+    if let Some(catalogue) = catalogue {
+        // Shards that the catalogue took before a crash, and nobody made, begin now. Those that
+        // were dropped from it, and whose record of death was cut, end.
+        machine.tell(control::Input::Jumped(Arc::new(catalogue)));
     }
     machine
 }
@@ -268,6 +295,7 @@ impl Machine {
     fn adopt(&mut self, start: ShardStart) {
         let shard = start.view.read().descriptor.shard;
         let lane = self.lane_of(shard);
+        self.control.adopt(start.view.clone());
         self.lanes[lane].lane.adopt(start);
     }
 

@@ -1,30 +1,32 @@
 //! What a node does for the replicas of other nodes.
 //!
-//! A message goes to the lane of its shard; if the replica is not here and the message brings the
-//! shard's birth, the replica begins. The head of a snapshot gets the state beside it, as of now,
+//! A message goes to the lane of its shard; if it brings the shard's birth, by way of control: the
+//! replica may have to begin. The head of a snapshot gets the state beside it, as of now,
 //! before it leaves; on the other side the state goes to disk as a checkpoint that the manifest
 //! names, and only then to the lane.
 
 use std::sync::Arc;
 
 use command::Reply;
-use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
-use node::birth;
+use keyspace::{Catalogue, NodeId, ShardId, Timestamp};
 use node::checkpoint::{BLOCK, Checkpoint};
+use node::control::{self, FirstMessage, Loads};
 use node::entry::Waiter;
 use node::lane::{Envelope, Input};
 use node::letter::Letter;
 use node::shard::Shard;
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
-use replication::Message;
 use storage::Error;
 
 use super::Machine;
-use super::lookup::Word;
+use super::control::Word;
 use super::open::Cluster;
 use super::streams::Frame;
 use crate::trace::Trace;
+
+/// Every so many ticks control looks around.
+const LOOK_TICKS: u64 = 4;
 
 /// What goes from node to node.
 #[derive(Debug)]
@@ -107,11 +109,16 @@ impl Machine {
         match packet {
             Packet::Message(from, envelope) => {
                 let Envelope { shard, birth, message, .. } = *envelope;
-                if let Some(birth) = birth {
-                    self.begin_replica(shard, &birth, &message, trace);
+                match birth {
+                    Some(birth) => {
+                        let first = FirstMessage { from, shard, birth, message };
+                        self.tell(control::Input::FirstMessage(Box::new(first)));
+                    }
+                    None => {
+                        let message = Box::new(message);
+                        self.submit(shard, Input::Message { from, shard, message });
+                    }
                 }
-                let message = Box::new(message);
-                self.submit(shard, Input::Message { from, shard, message });
                 Ok(())
             }
             Packet::Letter(Post { from, letter, .. }) => {
@@ -132,103 +139,9 @@ impl Machine {
             }
         }
     }
-
-    fn begin_replica(&mut self, id: ShardId, birth: &[u8], message: &Message, trace: &mut Trace) {
-        let lane = self.lane_of(id);
-        let creates = |input: &Input| match input {
-            Input::Create(start) => start.view.read().descriptor.shard == id,
-            _ => false,
-        };
-        if self.lanes[lane].lane.shard(id).is_some() || self.lanes[lane].inbox.iter().any(creates) {
-            // Or another replica of the shard is, which its group has gone on without.
-            return self.tell_known(id);
-        }
-        let settings = self.limits.settings(self.hasher);
-        let node = self.manifest.node;
-        let start = birth::by_message(birth, message.to(), node, settings);
-        let start = start.expect("nodes send what can be read");
-        let ended = self.lanes[lane].lane.ended_replica(id);
-        let mut halves = self.lanes.iter().flat_map(|seat| seat.lane.unborn());
-        if halves.any(|half| half == id) && !self.lanes[lane].lane.has_had(id) {
-            return;
-        }
-        drop(halves);
-        if self.is_dropped(start.view.read().descriptor.keyspace())
-            || ended.is_some_and(|ended| ended >= start.replica)
-        {
-            return;
-        }
-        // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
-        // and will bring it.
-        let arc = start.view.read().descriptor.arc.clone();
-        if self.views().any(|view| view.read().descriptor.arc.overlaps(&arc)) {
-            return;
-        }
-        trace.event(format_args!("replica {} of shard {id} begins", message.to()));
-        let keyspace = arc.keyspace();
-        self.submit(id, Input::Create(start));
-        self.retile(keyspace);
-        // The message may be of the past, and the replica's group have gone on without it.
-        self.tell_known(id);
-    }
-
-    pub(super) fn tell_known(&mut self, id: ShardId) {
-        if let Some(known) = self.table().shard(id).cloned().filter(|_| !self.is_deaf) {
-            self.submit(id, Input::Known { known });
-        }
-    }
-
-    /// Whether a keyspace was dropped, as far as the catalogue here knows.
-    pub(super) fn is_dropped(&self, keyspace: KeyspaceId) -> bool {
-        self.catalogue().is_some_and(|catalogue| catalogue.has_dropped(keyspace))
-    }
-
-    /// The catalogue has become this one at once.
-    pub(super) fn jump(&mut self, catalogue: &Catalogue) {
-        self.allow(catalogue.level());
-        self.forget_keyspaces_of(catalogue);
-        let gone = self.routes.values().filter(|route| {
-            catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
-        });
-        let gone: Vec<_> = gone.map(|route| route.keyspace.clone()).collect();
-        for keyspace in gone {
-            self.routes.remove(&keyspace.name);
-        }
-        // Also those that have begun by a message, and whose coming and going it has jumped over.
-        let known = self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.view()));
-        let begun =
-            self.lanes.iter().flat_map(|seat| &seat.inbox).filter_map(|input| match input {
-                Input::Create(start) => Some(start.view.clone()),
-                _ => None,
-            });
-        let mut gone = Vec::new();
-        for view in known.chain(begun) {
-            let descriptor = &view.read().descriptor;
-            if catalogue.has_dropped(descriptor.keyspace()) {
-                gone.push(descriptor.shard);
-            }
-        }
-        for shard in gone {
-            self.submit(shard, Input::Drop { shard });
-        }
-        for keyspace in catalogue.iter() {
-            self.route(keyspace.clone());
-        }
-    }
 }
 
 impl Machine {
-    /// The nodes that may know of a keyspace's shards: those where it began come first.
-    pub(super) fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
-        let mut nodes = keyspace.nodes.clone();
-        if self.image.is_kept {
-            let others = self.image.others.iter().copied();
-            nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
-            nodes.retain(|node| *node != self.node());
-        }
-        nodes
-    }
-
     /// What every node of its cluster has.
     pub fn cluster(&self) -> Cluster {
         Cluster { id: self.manifest.cluster, hash_seed: self.manifest.hash_seed }
@@ -236,11 +149,14 @@ impl Machine {
 
     /// Lets all lanes look for leaders.
     pub fn tick(&mut self) {
-        self.tick_lookup();
-        self.tick_image();
+        self.ticks += 1;
+        self.tell(control::Input::Tick);
+        self.tell(control::Input::TendTables);
+        if self.ticks.is_multiple_of(LOOK_TICKS) {
+            self.tell(control::Input::LookAround(Loads::default()));
+        }
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         self.expire_streams();
-        self.send_on();
     }
 
     /// Tells all lanes that the link to a node is gone.

@@ -304,7 +304,7 @@ impl Machine {
         self.submit(shard, Input::Install { head, state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
         if let Some(catalogue) = catalogue {
-            self.jump(&catalogue);
+            self.post([node::control::Input::Jumped(std::sync::Arc::new(catalogue))]);
         }
     }
 }

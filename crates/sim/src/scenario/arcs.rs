@@ -126,9 +126,16 @@ fn in_partition(
                 let other = others(world, leader).nth(round as usize / 2 % 2).expect("of three");
                 world.cut_off(other);
             }
+            let before = world.reshapes_begun;
             let leader = act(world).unwrap_or(0);
             if round % 2 == 1 {
-                // The leader, some milliseconds after it has begun.
+                // The leader, some milliseconds after its shard was told to: an id comes first.
+                for _ in 0..CHANGE_MS {
+                    if world.reshapes_begun > before {
+                        break;
+                    }
+                    world.pass(1)?;
+                }
                 world.pass(1 + 2 * round)?;
                 world.cut_off(leader);
                 world.look_while(leader, BEFORE_MS)?;
@@ -173,8 +180,8 @@ fn cut_first(world: &mut World) -> Option<usize> {
 /// The shard of the first key takes in its neighbour, or that of the next key, …; who leads it.
 fn take_in_first(world: &mut World) -> Option<usize> {
     let led = (0..4).filter_map(|key| world.led_key(key)).collect::<Vec<_>>();
-    let pair = |(left, at): &(_, usize)| Some((*at, *left, world.right_of(*at, *left)?));
-    let (at, left, (right, theirs)) = led.iter().find_map(pair)?;
-    world.take_in(at, left, right, theirs);
+    let pair = |(left, at): &(_, usize)| world.right_of(*at, *left).map(|_| (*at, *left));
+    let (at, left) = led.iter().find_map(pair)?;
+    world.take_in(at, left);
     Some(at)
 }

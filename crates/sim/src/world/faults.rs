@@ -195,8 +195,18 @@ impl World {
         let Mood { lanes, segment_bytes, limits, .. } = *mood;
         let (boot, join, seed, forgets) = (0, None, 0, None);
         let level = Level::NEWEST;
-        let start =
-            Start { lanes, segment_bytes, wall_ms, boot, join, limits, level, seed, forgets };
+        let start = Start {
+            lanes,
+            segment_bytes,
+            wall_ms,
+            boot,
+            join,
+            limits,
+            level,
+            system_replicas: 1,
+            seed,
+            forgets,
+        };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {
             Ok(started) => self.started(started),

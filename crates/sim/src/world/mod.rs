@@ -30,6 +30,7 @@ use crate::check::Violation;
 use crate::check::expiry::Sightings;
 use crate::check::ledger::Ledger;
 use crate::check::linear::{self, Cells, Linear, Seen};
+use crate::machine::control::Outcomes;
 use crate::machine::rounds::Progress;
 use crate::machine::{Failed, Machine};
 use crate::options::{Bug, Fault, Mood, Options};
@@ -226,6 +227,19 @@ impl World {
         self.machine.as_mut().expect("steps of a node that runs")
     }
 
+    /// What control has led to.
+    fn follow_control(&mut self) -> Result<(), Failed> {
+        let Outcomes { answers, changed, events } = std::mem::take(&mut self.machine().outcomes);
+        for event in events {
+            self.trace.event(format_args!("{event}"));
+        }
+        changed.iter().for_each(|keyspace| self.keyspace_changed(keyspace));
+        for answer in answers {
+            self.answered(answer)?;
+        }
+        Ok(())
+    }
+
     fn up_step(&mut self) -> Result<(), Failed> {
         let asking = self.may_ask();
         let ready = self.ready_reads();
@@ -287,13 +301,8 @@ impl World {
                 self.machine().log.make_segment()?;
             }
             7 => {
-                let (answer, changed) = self.machine().spread_news();
-                if let Some(keyspace) = changed {
-                    self.keyspace_changed(&keyspace);
-                }
-                if let Some(answer) = answer {
-                    self.answered(answer)?;
-                }
+                self.machine().spread_news();
+                self.follow_control()?;
             }
             8 => self.tick(),
             9 => self.keep_versions(),

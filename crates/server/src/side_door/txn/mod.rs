@@ -30,11 +30,11 @@ use replication::BootNanos;
 use run::Run;
 
 use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
-use crate::api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
 use crate::event_loop::KEPT_AFTER_NANOS;
 use crate::hub::mail::{Mail, Transact};
 use crate::hub::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
 use crate::hub::{Hub, boot_nanos};
+use api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
 
 /// A transaction in one request, and how often it may be tried.
 struct Attempt {

@@ -29,9 +29,9 @@ use node::whole::{self, PIECE_KEYS, Stretch};
 use parking_lot::Mutex;
 
 use super::super::{LOCKED, NO_LEADER, not_done, renewed};
-use crate::api::{ApiError, TxnOp, TxnPair, TxnResult};
 use crate::hub::open_txns::{Held, KNOWN_BYTES_MAX};
 use crate::hub::{Hub, SIDE_DOOR, boot_nanos};
+use api::{ApiError, TxnOp, TxnPair, TxnResult};
 
 /// Bytes of keys and values that the results of one request may hold.
 pub const ANSWERED_BYTES_MAX: usize = 16 << 20;

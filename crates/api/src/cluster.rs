@@ -1,0 +1,393 @@
+//! The cluster in the words of the wire: nodes, shards, and whether all is well.
+
+use serde::{Deserialize, Serialize};
+
+/// How things are, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All is well.
+    #[default]
+    Ok,
+    /// All requests can be done, or all but some that ask for room; a further failure may end that.
+    Degraded,
+    /// Some requests cannot be done now.
+    Failing,
+}
+
+impl Verdict {
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Degraded => "degraded",
+            Verdict::Failing => "failing",
+        }
+    }
+}
+
+/// How things are, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// In one word.
+    pub verdict: Verdict,
+    /// Why it is not `ok`, the worst first: a sentence each.
+    pub reasons: Vec<String>,
+}
+
+/// The cluster in numbers, as this node sees it: what all that speak of it draw from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// Members that are up, this node among them.
+    pub members_up: u64,
+    /// Of these, suspected ones.
+    pub members_suspected: u64,
+    /// Members that are down.
+    pub members_down: u64,
+    /// Replicas here.
+    pub shards: u64,
+    /// Of these, those that lead.
+    pub shards_led: u64,
+    /// Of these, those that know no leader, or are elected and get nothing done.
+    pub shards_without_leader: u64,
+    /// Of these, those with fewer live voters than wanted.
+    pub shards_below_strength: u64,
+    /// Other nodes that are up and hold something that this one holds too.
+    pub companions: u64,
+    /// Keys and values of all replicas here, in bytes.
+    pub data_bytes: u64,
+    /// The worst of all.
+    pub verdict: Verdict,
+}
+
+impl Default for Overview {
+    /// A node alone, of which nothing else is known.
+    fn default() -> Self {
+        Self {
+            members_up: 1,
+            members_suspected: 0,
+            members_down: 0,
+            shards: 0,
+            shards_led: 0,
+            shards_without_leader: 0,
+            shards_below_strength: 0,
+            companions: 0,
+            data_bytes: 0,
+            verdict: Verdict::Ok,
+        }
+    }
+}
+
+/// The cluster in numbers, as `/v1/status` tells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Members that answer; this node is one.
+    pub members_up: u64,
+    /// Of these, members that did not answer lately.
+    pub members_suspected: u64,
+    /// Members that are dead, paused or cut off.
+    pub members_down: u64,
+    /// Shards that this node leads.
+    pub shards_led: u64,
+    /// Shards of which this node has a replica and knows no leader, or is elected to be and cannot.
+    pub shards_without_leader: u64,
+    /// Shards of which this node has a replica, and which have fewer live replicas than their
+    /// keyspace asks for.
+    pub shards_below_strength: u64,
+}
+
+/// Whether a node is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It answers.
+    Up,
+    /// It did not answer lately, and may still.
+    Suspected,
+    /// It is dead, paused or cut off, and may come back.
+    Down,
+    /// It has left on purpose.
+    Left,
+}
+
+/// How a node stands in its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// It takes its part.
+    #[default]
+    Member,
+    /// It keeps its replicas and gets no more.
+    Cordoned,
+    /// It gets no more, and those it has move elsewhere.
+    Draining,
+    /// It is gone for good.
+    Removed,
+}
+
+impl Standing {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        keyspace::Standing::from(self).word()
+    }
+}
+
+impl From<Standing> for keyspace::Standing {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Member => Self::Member,
+            Standing::Cordoned => Self::Cordoned,
+            Standing::Draining => Self::Draining,
+            Standing::Removed => Self::Removed,
+        }
+    }
+}
+
+impl From<keyspace::Standing> for Standing {
+    fn from(standing: keyspace::Standing) -> Self {
+        match standing {
+            keyspace::Standing::Member => Self::Member,
+            keyspace::Standing::Cordoned => Self::Cordoned,
+            keyspace::Standing::Draining => Self::Draining,
+            keyspace::Standing::Removed => Self::Removed,
+        }
+    }
+}
+
+/// How a node stands, and what it still has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStanding {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name, if it is known.
+    pub name: Option<String>,
+    /// How it stands from now on.
+    pub standing: Standing,
+    /// Shards that have a replica there.
+    pub replicas: u64,
+    /// Of these, those that it leads.
+    pub leads: u64,
+    /// Its keys and values, in bytes, as it last told.
+    pub data_bytes: u64,
+}
+
+/// Where a node is reached: `HOST:PORT`, if it listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddresses {
+    /// By other nodes.
+    pub peer: Option<String>,
+    /// By Redis clients.
+    pub resp: Option<String>,
+    /// By clients of the native protocol.
+    pub native: Option<String>,
+    /// By HTTP.
+    pub http: Option<String>,
+}
+
+/// A member of the cluster, as this node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name; not unique.
+    pub name: String,
+    /// Whether it is the node that says all this.
+    pub this: bool,
+    /// Whether it is there.
+    pub state: NodeState,
+    /// How it stands in the cluster.
+    #[serde(default)]
+    pub standing: Standing,
+    /// Since when this node sees it in this state, in milliseconds since 1970.
+    pub since_at_ms: u64,
+    /// Whether this node has a link to it.
+    pub linked: bool,
+    /// Where it is reached.
+    pub addresses: NodeAddresses,
+    /// What it shares a fate with; empty: unknown.
+    pub domain: String,
+    /// The program it runs.
+    pub version: String,
+    /// Shards that have a replica there, as far as the node that says all this knows.
+    #[serde(default)]
+    pub replicas: u64,
+    /// Of these, those that it leads.
+    #[serde(default)]
+    pub leads: u64,
+    /// Replicas it holds, as it last told.
+    pub shards: u64,
+    /// Of these, the ones that lead.
+    pub leaders: u64,
+    /// Its keys and values, in bytes, as it last told.
+    pub data_bytes: u64,
+    /// Requests a second for the shards it leads, as it last told, roughly; 0 below some 500.
+    #[serde(default)]
+    pub requests_per_second: u64,
+    /// Whether its disk is slow, so that it hands its shards over; as it last told.
+    #[serde(default)]
+    pub slow_disk: bool,
+    /// When it joined, in milliseconds since 1970: nodes are in this order.
+    pub joined_at_ms: u64,
+}
+
+/// What `GET /v1/nodes` answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// Whether all is well, as this node sees it.
+    pub health: Health,
+    /// All members.
+    pub nodes: Vec<NodeStatus>,
+    /// Ids of nodes that were removed for good, in hexadecimal.
+    #[serde(default)]
+    pub removed: Vec<String>,
+}
+
+/// What a replica does in its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplicaRole {
+    /// It decides with the others.
+    Voter,
+    /// It follows, and will vote.
+    Learner,
+    /// It decides until a change of replicas is done.
+    Outgoing,
+}
+
+/// How far a snapshot has come on its way to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotStatus {
+    /// Bytes that have left; those sent again count again.
+    pub sent_bytes: u64,
+    /// Bytes there are, about.
+    pub about_bytes: u64,
+}
+
+/// One replica of a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaStatus {
+    /// Its id in the shard.
+    pub replica: u64,
+    /// Its node's id.
+    pub node: String,
+    /// Its node's name, if that is known.
+    pub name: Option<String>,
+    /// What it does.
+    pub role: ReplicaRole,
+    /// Whether its node is up.
+    pub live: bool,
+    /// Whether it leads, as far as this node knows.
+    pub leader: bool,
+    /// Entries that it lacks of the leader's log; only the leader knows, once it has heard of it.
+    pub behind: Option<u64>,
+    /// How long ago the leader sent it something that it has answered; only the leader knows.
+    pub contact_ms: Option<u64>,
+    /// Whether a snapshot is on its way to it.
+    pub awaits_snapshot: bool,
+    /// How far it is, if it is being sent from here.
+    pub snapshot: Option<SnapshotStatus>,
+}
+
+/// A shard, as this node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Its id.
+    pub id: u64,
+    /// Its keyspace's name; `null` for the shard that holds the catalogue of keyspaces.
+    pub keyspace: Option<String>,
+    /// The first and the last of its slots, of a hashed keyspace.
+    pub slots: Option<[u16; 2]>,
+    /// The first position that it owns and the first that it does not, in hexadecimal, of a
+    /// keyspace without slots. Empty: the ends of the circle.
+    pub arc: Option<[String; 2]>,
+    /// How often its replicas or ends have changed.
+    pub generation: u64,
+    /// Whether it is well, by itself.
+    pub verdict: Verdict,
+    /// Whether this node has a replica of it. If not, what follows is what it began with.
+    pub here: bool,
+    /// How many replicas its keyspace asks for.
+    pub replicas_wanted: u64,
+    /// How many of its voters are on nodes that are up.
+    pub replicas_live: u64,
+    /// How many voters it has; some may have no node any more.
+    #[serde(default)]
+    pub voters: u64,
+    /// Whether a change of its replicas is under way.
+    #[serde(default)]
+    pub changing: bool,
+    /// Its replicas.
+    pub replicas: Vec<ReplicaStatus>,
+    /// The id of the node that leads it.
+    pub leader: Option<String>,
+    /// For how long nobody has been known to lead it, or this node, which is elected, has got
+    /// nothing done; 0 if somebody leads.
+    pub without_leader_ms: u64,
+    /// Its term, at this node.
+    pub term: u64,
+    /// Up to where this node knows entries to be committed.
+    pub committed: u64,
+    /// Up to where they are applied here.
+    pub applied: u64,
+    /// If this node leads it: for how long nobody else can. `null` for a sole replica, which needs
+    /// no lease.
+    pub lease_ms: Option<u64>,
+    /// Nodes whose forwarded writes it remembers, so that none is done twice.
+    pub sessions: u64,
+    /// Its keys.
+    pub keys: u64,
+    /// What they take in memory here, in bytes, with old versions.
+    pub bytes: u64,
+    /// Replicas that take no part any more and are not replaced yet: this node's own, or, if it
+    /// leads, all of them.
+    #[serde(default)]
+    pub quarantined: Vec<u64>,
+    /// Voters that it cannot count on, if this node leads it: they lag, or have not answered.
+    #[serde(default)]
+    pub lagging: Vec<u64>,
+}
+
+/// Shards that one answer of `GET /v1/shards` may hold, and holds unless fewer are asked for.
+pub const SHARDS_PAGE_MAX: usize = 1_000;
+
+/// Which shards are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardsAsked<'a> {
+    /// Those of this keyspace; none: all.
+    pub keyspace: Option<&'a str>,
+    /// Those with a higher id than this.
+    pub after: Option<u64>,
+    /// So many at most, from 1 to [`SHARDS_PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// What `GET /v1/shards` answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shards {
+    /// The id of the node that says this.
+    #[serde(default)]
+    pub node: String,
+    /// Whether all is well, as this node sees it: all shards, whichever were asked for.
+    pub health: Health,
+    /// Shards by id.
+    pub shards: Vec<ShardStatus>,
+    /// There are more: those after this id.
+    pub next: Option<u64>,
+}
+
+impl Shards {
+    /// The beginning of `shards`, which rise by their ids, that fits into what was asked for.
+    pub fn page(
+        health: Health,
+        shards: impl Iterator<Item = ShardStatus>,
+        asked: &ShardsAsked<'_>,
+    ) -> Self {
+        let mut shards = shards.skip_while(|shard| Some(shard.id) <= asked.after);
+        let page: Vec<ShardStatus> = shards.by_ref().take(asked.limit).collect();
+        let is_more = shards.next().is_some();
+        let next = page.last().map(|last| last.id).filter(|_| is_more);
+        Self { node: String::new(), health, shards: page, next }
+    }
+}

@@ -1,0 +1,211 @@
+//! The router, what every request passes through, and the small answers: health, metrics, status.
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+
+use super::context::Shared;
+use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
+use super::uri::parameters;
+use super::{cluster, keyspaces, kv, levels, linger, nodes, preconditions, routes, txn};
+use crate::Status;
+
+/// What paths of keys begin with.
+const KV: &str = "/v1/kv/";
+
+/// Everything that can be asked.
+pub fn router(context: Shared) -> Router {
+    let keyspace = get(keyspaces::one).patch(keyspaces::alter).delete(keyspaces::remove);
+    Router::new()
+        .route("/health/live", get(live))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/v1/status", get(status))
+        .route("/v1/nodes", get(cluster::nodes))
+        .route("/v1/nodes/{node}/{action}", post(nodes::act))
+        .route("/v1/shards", get(cluster::shards))
+        .route("/v1/shards/{shard}/split", post(cluster::split))
+        .route("/v1/shards/{shard}/merge", post(cluster::merge))
+        .route("/v1/level", get(levels::show).post(levels::raise))
+        .route("/v1/decisions", get(cluster::decisions))
+        .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
+        .route("/v1/keyspaces/{name}", keyspace)
+        .route("/v1/route/{*rest}", get(routes::show))
+        .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
+        .route("/v1/txn", post(txn::transact))
+        .route("/v1/txn/begin", post(txn::begin))
+        .route("/v1/txn/{id}", post(txn::run).delete(txn::rollback))
+        .route("/v1/txn/{id}/commit", post(txn::commit))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(from_fn_with_state(context.clone(), around))
+        .with_state(context)
+}
+
+/// Refuses strangers' pages and what no handler judges, counts, and adds the headers that every
+/// reply has.
+async fn around(State(context): State<Shared>, request: Request, next: Next) -> Response {
+    let refused = bad_host(&request)
+        .or_else(|| foreign_host(&context, request.uri(), request.headers()))
+        .or_else(|| unjudged(&request));
+    let (request, body) = linger::watched(request);
+    let mut response = match refused {
+        Some(problem) => problem.into_response(),
+        None => in_our_words(next.run(request).await).await,
+    };
+    context.count(response.status());
+    let headers = response.headers_mut();
+    // The connection ends with this reply, for what is left of the body is no request.
+    if !body.was_read() {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// HTTP/1.1 has each request name one host (RFC 9112, 3.2).
+fn bad_host(request: &Request) -> Option<Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let why = match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() < Version::HTTP_11 => return None,
+        (None, _) => "the header Host is missing",
+        (Some(_), Some(_)) => "there is more than one header Host",
+        (Some(host), None) => {
+            let is_host = |host: &Authority| !host.as_str().contains('@');
+            let parsed = Authority::try_from(host.as_bytes());
+            if host.is_empty() || parsed.as_ref().is_ok_and(is_host) {
+                return None;
+            }
+            "the header Host is no host, with or without a port"
+        }
+    };
+    Some(Problem::bad_request(why))
+}
+
+/// A precondition of what has no entity tags: as if it were not there would be wrong.
+fn unjudged(request: &Request) -> Option<Problem> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    if is_read || request.uri().path().starts_with(KV) || !preconditions::has_any(request.headers())
+    {
+        return None;
+    }
+    Some(Problem::bad_request(format!(
+        "If-Match and If-None-Match are judged at {KV}{{keyspace}}/{{key}} only"
+    )))
+}
+
+/// What the libraries have refused by themselves, in few words of theirs, as a problem.
+async fn in_our_words(response: Response) -> Response {
+    /// They say a sentence.
+    const SAID_BYTES_MAX: usize = 4 << 10;
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_problem = kind == Some(CONTENT_TYPE_OF_PROBLEMS.as_bytes());
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let said = axum::body::to_bytes(response.into_body(), SAID_BYTES_MAX).await;
+    let said = said.unwrap_or_default();
+    Problem::of_library(status, &String::from_utf8_lossy(&said)).into_response()
+}
+
+fn foreign_host(context: &Shared, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
+    let host = uri.host().map(str::as_bytes).or(headers.get(HOST).map(HeaderValue::as_bytes))?;
+    if !context.loopback || is_local(host) {
+        return None;
+    }
+    Some(Problem::new(
+        StatusCode::MISDIRECTED_REQUEST,
+        "foreign-host",
+        "Foreign host",
+        "this node listens on a loopback address only, and the request names another host",
+        "Ask for localhost or an address such as 127.0.0.1 instead of a name.",
+    ))
+}
+
+/// Whether `host`, with or without a port, is `localhost` or an address, which no page's author
+/// can let point elsewhere.
+fn is_local(host: &[u8]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+async fn live() -> &'static str {
+    "live\n"
+}
+
+async fn ready(State(context): State<Shared>) -> Result<&'static str, Problem> {
+    match context.api.not_ready() {
+        None => Ok("ready\n"),
+        Some(why) => Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not-ready",
+            "Not ready",
+            why,
+            "Wait, or look at the node's log.",
+        )),
+    }
+}
+
+async fn metrics(State(context): State<Shared>) -> ([(HeaderName, &'static str); 1], String) {
+    let text = context.metrics().prometheus();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+}
+
+async fn status(State(context): State<Shared>, uri: Uri) -> Result<Json<Status>, Problem> {
+    let [] = parameters(uri.query(), [])?;
+    Ok(Json(context.api.status()))
+}
+
+pub(super) async fn unknown_path(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "unknown-path",
+        "Unknown path",
+        format!("there is nothing at {path}"),
+        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
+         /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces, \
+         /v1/keyspaces/{name}, /v1/kv/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/txn, \
+         /v1/txn/begin, /v1/txn/{id} and /v1/txn/{id}/commit.",
+    )
+}
+
+async fn unknown_method(method: Method, uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "unknown-method",
+        "Unknown method",
+        format!("{method} means nothing at {path}"),
+        "The header Allow lists the methods that do.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_nobody_can_bend_are_local() {
+        for host in ["localhost", "LocalHost:7480", "127.0.0.1", "127.0.0.1:1", "[::1]:7480"] {
+            assert!(is_local(host.as_bytes()), "{host}");
+        }
+        for host in ["evil.example", "evil.example:7480", "localhost.evil.example", "", "[::1"] {
+            assert_eq!(is_local(host.as_bytes()), host == "[::1", "{host}");
+        }
+    }
+}

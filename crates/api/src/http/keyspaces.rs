@@ -1,0 +1,128 @@
+//! The catalogue: `/v1/keyspaces`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::body::{self, Held, Object};
+use super::context::{Context, Shared};
+use super::problem::Problem;
+use super::uri::{decode_text, parameters};
+use crate::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+
+/// No description of a keyspace is longer.
+const BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// What `GET /v1/keyspaces` answers: an object, so that something can stand beside the list later.
+#[derive(Serialize)]
+pub struct List {
+    keyspaces: Vec<KeyspaceInfo>,
+}
+
+/// All of them.
+pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<List>, Problem> {
+    let [] = parameters(uri.query(), [])?;
+    Ok(Json(List { keyspaces: context.api.keyspaces() }))
+}
+
+/// Makes one: 201.
+pub async fn create(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<KeyspaceInfo>), Problem> {
+    let [] = parameters(uri.query(), [])?;
+    let spec: KeyspaceSpec = json(&context, &headers, body).await?;
+    let id = context.next_id();
+    let info = context.write(id, |done| context.api.keyspace_create(spec, done)).await?;
+    Ok((StatusCode::CREATED, Json(info)))
+}
+
+/// One.
+pub async fn one(State(context): State<Shared>, uri: Uri) -> Result<Json<KeyspaceInfo>, Problem> {
+    let name = name(&uri)?;
+    Ok(Json(context.api.keyspace(&name)?))
+}
+
+/// Changes what the body names.
+pub async fn alter(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<KeyspaceInfo>, Problem> {
+    let name = name(&uri)?;
+    let change: KeyspaceChange = json(&context, &headers, body).await?;
+    if change == KeyspaceChange::default() {
+        return Err(Problem::bad_request("the body names nothing to change"));
+    }
+    let id = context.next_id();
+    let info = context.write(id, |done| context.api.keyspace_alter(&name, change, done)).await?;
+    Ok(Json(info))
+}
+
+/// Removes one: 204.
+pub async fn remove(State(context): State<Shared>, uri: Uri) -> Result<StatusCode, Problem> {
+    let name = name(&uri)?;
+    let id = context.next_id();
+    context.write(id, |done| context.api.keyspace_drop(&name, done)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The keyspace that a path names. Nothing else about it can be asked.
+fn name(uri: &Uri) -> Result<String, Problem> {
+    let [] = parameters(uri.query(), [])?;
+    decode_text(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())
+}
+
+/// A body that must be JSON: a page of another origin cannot send that.
+pub(super) async fn json<T: DeserializeOwned>(
+    context: &Context,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, Problem> {
+    let (value, _room) =
+        json_within(context, headers, body, BODY_BYTES_MAX, settings_too_long).await?;
+    Ok(value)
+}
+
+/// As [`json`], with the room that the body takes, of another length.
+pub(super) async fn json_within<'c, T: DeserializeOwned>(
+    context: &'c Context,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: u64,
+    too_long: fn(u64, u64) -> Problem,
+) -> Result<(T, Held<'c>), Problem> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not-json",
+            "Not JSON",
+            "the body's content type is not application/json",
+            "Send the header Content-Type: application/json.",
+        ));
+    }
+    let held = body::read(context, body, bytes_max, too_long).await?;
+    let Object(value) = serde_json::from_slice(&held.bytes)
+        .map_err(|why| Problem::bad_request(format!("the body is not what is expected: {why}")))?;
+    Ok((value, held))
+}
+
+/// For the settings of a keyspace.
+fn settings_too_long(bytes: u64, bytes_max: u64) -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "body-too-long",
+        "Body too long",
+        format!("the body has {bytes} bytes, and may have {bytes_max}"),
+        "Send the settings only.",
+    )
+}

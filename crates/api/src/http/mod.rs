@@ -1,0 +1,148 @@
+//! How do programs without a client library, the command line and monitoring reach a node?
+//!
+//! HTTP/1.1 on a thread of its own, beside the event loops: it may be slow without making the hot
+//! path slow.
+//!
+//! ```text
+//!   GET    /health/live                          the process runs: 200
+//!   GET    /health/ready                         the node serves: 200, else 503
+//!   GET    /metrics                              Prometheus text
+//!   GET    /v1/status                            how the node is, and whether all is well
+//!   GET    /v1/nodes                             all members of the cluster
+//!   POST   /v1/nodes/{node}/cordon               it gets no more replicas; a node by id or name
+//!   POST   /v1/nodes/{node}/uncordon             it is a member like others again
+//!   POST   /v1/nodes/{node}/drain                its replicas are to move elsewhere
+//!   POST   /v1/nodes/{node}/remove               it is gone for good; it has no replicas
+//!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
+//!              &limit=N                          page by page
+//!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by who leads it
+//!   POST   /v1/shards/{shard}/merge               it takes in the one behind it, by who leads it
+//!   GET    /v1/level                             the cluster's feature level, and what nodes speak
+//!   POST   /v1/level                             {to}: it rises
+//!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
+//!                                                leads, and why; or would decide
+//!   GET    /v1/keyspaces                         all keyspaces
+//!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms,
+//!                                                 replicas}
+//!   GET    /v1/keyspaces/{name}                  one
+//!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms, replicas}
+//!   DELETE /v1/keyspaces/{name}
+//!   GET    /v1/route/{keyspace}/{key}?lookup=all how the key's owner is found, move by move
+//!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
+//!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
+//!   DELETE /v1/kv/{keyspace}/{key}
+//!   POST   /v1/txn                               {keyspace, compare, then, else}: a transaction
+//!   POST   /v1/txn/begin                         {keyspace, timeout_ms}: one in several requests
+//!   POST   /v1/txn/{id}                          {do}: operations of it
+//!   POST   /v1/txn/{id}/commit
+//!   DELETE /v1/txn/{id}                          nothing of it is done
+//! ```
+//!
+//! A key is any bytes, percent-encoded; whatever follows the slash after the keyspace belongs to
+//! it, further slashes included. Errors are problems of RFC 9457 ([`problem`]) that say what
+//! happened, what state is left and what to do.
+//!
+//! # One thread, its tasks, and what happens when something is full
+//!
+//! ```text
+//!   accept ──► connection task ──► handler ── call ──► NodeService (event loops)
+//!     │            (http_connections_max)      ◄─ done ──┘  (oneshot, request_timeout)
+//!     └ waits while there are as many connections as allowed: the kernel's queue, then refusals
+//! ```
+//!
+//! | full or slow | what happens |
+//! |---|---|
+//! | connections | further ones are not accepted until one ends |
+//! | header not there in time, or an idle connection | it is closed |
+//! | body longer than a value may be | 413, closed; nothing was done |
+//! | bodies of all requests together | a large one waits [`ROOM_TIMEOUT`], then 503; not done |
+//! | body not there within [`BODY_TIMEOUT`], or stalled for [`BODY_STALL_TIMEOUT`] | 408, closed |
+//! | body of a refused request | read and dropped, so that a client gets the reply ([`linger`]) |
+//! | reply not read | closed when no byte leaves for `stall_timeout` |
+//! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
+//!
+//! A page in somebody's browser must not reach a node on their own machine: while the listener is
+//! loopback, requests whose `Host` is a name other than `localhost` are refused (DNS rebinding),
+//! and bodies of the catalogue and of what is done to nodes must be `application/json`, which a
+//! page of another origin may not send.
+//!
+//! It does not know how commands are done ([`crate::api`]). Caveat: a request line holds at most
+//! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
+
+mod body;
+mod cluster;
+mod context;
+mod handlers;
+mod keyspaces;
+mod kv;
+mod levels;
+mod library;
+mod linger;
+mod nodes;
+mod preconditions;
+pub mod problem;
+mod routes;
+mod server;
+mod stall;
+pub mod txn;
+mod uri;
+
+use std::time::Duration;
+
+use overlay::LookupChoice;
+
+pub use server::{Server, start};
+
+/// For the whole body of a request.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Without a byte of a body coming.
+pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// A body waits so long for room beside those of other requests, and is then refused.
+pub const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What one HTTP server may take of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Longest key.
+    pub key_bytes_max: u64,
+    /// Longest value, and with it the longest body.
+    pub value_bytes_max: u64,
+    /// From the last byte of a request to its answer.
+    pub request_timeout: Duration,
+    /// How owners of keys are looked for, unless a request says otherwise.
+    pub way: LookupChoice,
+    /// For the head of a request, and for an idle connection.
+    pub header_timeout: Duration,
+    /// For the whole body of a request.
+    pub body_timeout: Duration,
+    /// Without a byte of a body coming.
+    pub body_stall_timeout: Duration,
+    /// For room beside the bodies of other requests.
+    pub room_timeout: Duration,
+    /// Without a byte of a reply leaving.
+    pub stall_timeout: Duration,
+    /// Names this process in request ids: drawn when it started (SAFETY G10).
+    pub incarnation: u64,
+}
+
+impl Options {
+    /// The limits of a node without a configuration; `incarnation` is drawn by whoever starts the
+    /// node.
+    pub fn new(incarnation: u64) -> Self {
+        Self {
+            connections_max: 1024,
+            key_bytes_max: 64 << 10,
+            value_bytes_max: 64 << 20,
+            request_timeout: Duration::from_secs(5),
+            way: LookupChoice::default(),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: BODY_TIMEOUT,
+            body_stall_timeout: BODY_STALL_TIMEOUT,
+            room_timeout: ROOM_TIMEOUT,
+            stall_timeout: Duration::from_secs(30),
+            incarnation,
+        }
+    }
+}

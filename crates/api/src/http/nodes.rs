@@ -1,0 +1,59 @@
+//! What is done to nodes: `POST /v1/nodes/{node}/cordon`, `uncordon`, `drain`, `remove`.
+//!
+//! The body is JSON, `{}` as a rule: a page of another origin in somebody's browser cannot send
+//! that.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::context::Shared;
+use super::handlers::unknown_path;
+use super::keyspaces::json;
+use super::problem::Problem;
+use super::uri::{decode_text, parameters};
+use crate::Standing;
+
+/// What may be said beside the path.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActBody {
+    /// An id is meant that no node here knows.
+    #[serde(default)]
+    unknown: bool,
+}
+
+/// Has a node stand otherwise.
+pub async fn act(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let path = uri.path().strip_prefix("/v1/nodes/").unwrap_or_default();
+    let (node, action) = path.split_once('/').unwrap_or((path, ""));
+    let Some(standing) = standing_after(action) else {
+        return Err(unknown_path(uri).await);
+    };
+    let node = decode_text(node)?;
+    let [] = parameters(uri.query(), [])?;
+    let ActBody { unknown } = json(&context, &headers, body).await?;
+    let id = context.next_id();
+    let act = |done| context.api.set_standing(id, &node, standing, unknown, done);
+    let done = context.write(id, act).await?;
+    Ok(Json(done).into_response())
+}
+
+/// What an action makes of a node.
+fn standing_after(action: &str) -> Option<Standing> {
+    Some(match action {
+        "cordon" => Standing::Cordoned,
+        "uncordon" => Standing::Member,
+        "drain" => Standing::Draining,
+        "remove" => Standing::Removed,
+        _ => return None,
+    })
+}

@@ -1,0 +1,241 @@
+//! What goes wrong in a node, as a table: status, type, title, and what to do about it.
+
+use axum::http::StatusCode as S;
+
+use crate::ApiError;
+
+/// What all problems of one kind have in common.
+pub struct Row {
+    pub status: S,
+    /// What the problem's `type` ends in.
+    pub slug: &'static str,
+    pub title: &'static str,
+    pub remedy: &'static str,
+}
+
+const fn row(status: S, slug: &'static str, title: &'static str, remedy: &'static str) -> Row {
+    Row { status, slug, title, remedy }
+}
+
+const NO_KEYSPACE: Row = row(
+    S::NOT_FOUND,
+    "no-keyspace",
+    "No such keyspace",
+    "See those there are with `carillon keyspace list` (GET /v1/keyspaces), or create it first.",
+);
+const KEYSPACE_DROPPED: Row = row(
+    S::NOT_FOUND,
+    "no-keyspace",
+    "No such keyspace",
+    "Use another one; see those there are with `carillon keyspace list` (GET /v1/keyspaces).",
+);
+const KEYSPACE_EXISTS: Row = row(
+    S::CONFLICT,
+    "keyspace-exists",
+    "Keyspace exists",
+    "Use it, choose another name, or drop it first.",
+);
+const BAD_KEYSPACE: Row =
+    row(S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct that, and ask again.");
+const NO_NODE: Row = row(
+    S::NOT_FOUND,
+    "no-node",
+    "No such node",
+    "See ids and names with `carillon nodes` (GET /v1/nodes). An id that no node here knows is \
+     taken with --unknown ({\"unknown\": true}).",
+);
+const AMBIGUOUS_NODE: Row = row(
+    S::CONFLICT,
+    "ambiguous-node",
+    "Ambiguous name",
+    "Say which one by its id; `carillon nodes` (GET /v1/nodes) says who is who.",
+);
+const NODE_IN_USE: Row = row(
+    S::CONFLICT,
+    "node-in-use",
+    "Node in use",
+    "Drain it first, and wait until it has no replicas; if it is down, until its replicas are \
+     replaced.",
+);
+const TOO_FEW_NODES: Row = row(
+    S::CONFLICT,
+    "too-few-nodes",
+    "Too few nodes",
+    "Add nodes first, uncordon others, or drop what needs so many.",
+);
+const NODE_REMOVED: Row = row(
+    S::CONFLICT,
+    "node-removed",
+    "Node removed",
+    "To have its machine back, start it on an empty directory with --join: it joins as a new \
+     node.",
+);
+const NO_SHARD: Row = row(
+    S::NOT_FOUND,
+    "no-shard",
+    "No such shard",
+    "See their numbers with `carillon shards` (GET /v1/shards).",
+);
+const NOT_LEADER: Row = row(
+    S::CONFLICT,
+    "not-leader",
+    "Not the leader",
+    "Ask the node that leads the shard; `carillon shards` (GET /v1/shards) says who does.",
+);
+const NO_SPLIT: Row = row(S::CONFLICT, "no-split", "Not cut", "Nothing was done.");
+const NO_MERGE: Row = row(S::CONFLICT, "no-merge", "Not merged", "Nothing was done.");
+const NO_LEVEL: Row = row(
+    S::CONFLICT,
+    "no-level",
+    "Level refused",
+    "See what each node speaks with `carillon upgrade --check` (GET /v1/level).",
+);
+const NO_STANDING: Row = row(
+    S::CONFLICT,
+    "no-standing",
+    "Refused",
+    "See how nodes stand with `carillon nodes` (GET /v1/nodes).",
+);
+const KEY_TOO_LONG: Row = row(
+    S::BAD_REQUEST,
+    "key-too-long",
+    "Key too long",
+    "Use a shorter key, or raise key_bytes_max.",
+);
+const VALUE_TOO_LONG: Row = row(
+    S::PAYLOAD_TOO_LARGE,
+    "value-too-long",
+    "Value too long",
+    "Cut the value into several keys, or raise value_bytes_max.",
+);
+const BELOW_SAFE_POINT: Row = row(
+    S::GONE,
+    "below-safe-point",
+    "Too long ago",
+    "Read at a later time, or raise the keyspace's retention_ms for the future.",
+);
+const IN_FUTURE: Row =
+    row(S::BAD_REQUEST, "in-future", "In the future", "Ask again when that time has come.");
+const OUT_OF_MEMORY: Row = row(
+    S::INSUFFICIENT_STORAGE,
+    "out-of-memory",
+    "Out of memory",
+    "Delete keys or raise memory_max; reads and deletes go on.",
+);
+const DISK_FULL: Row = row(
+    S::INSUFFICIENT_STORAGE,
+    "disk-full",
+    "Disk full",
+    "Make room on the data directory's disk; writes then work again by themselves.",
+);
+const BUSY: Row = row(S::SERVICE_UNAVAILABLE, "busy", "Busy", "Try again a little later.");
+const CONTENDED: Row =
+    row(S::SERVICE_UNAVAILABLE, "busy", "Busy", "Nothing was done: send it again a little later.");
+const CONFLICT: Row = row(
+    S::CONFLICT,
+    "conflict",
+    "Conflict",
+    "The transaction is over: begin again, and read anew.",
+);
+const NO_TRANSACTION: Row = row(
+    S::NOT_FOUND,
+    "no-transaction",
+    "No such transaction",
+    "If no commit was sent before, begin again (POST /v1/txn/begin), and send all requests for it \
+     to that node.",
+);
+const COMMITTED_PERHAPS: Row = row(
+    S::NOT_FOUND,
+    "no-transaction",
+    "No such transaction",
+    "Read what the transaction would have changed before you send it again.",
+);
+const TRANSACTION_IN_USE: Row = row(
+    S::CONFLICT,
+    "transaction-in-use",
+    "Transaction in use",
+    "Wait for the answer to the other request; the transaction goes on.",
+);
+const TOO_MANY_TRANSACTIONS: Row = row(
+    S::SERVICE_UNAVAILABLE,
+    "too-many-transactions",
+    "Too many transactions",
+    "Try again when others have ended; commit or roll back what is open.",
+);
+const TRANSACTION_TOO_LARGE: Row = row(
+    S::PAYLOAD_TOO_LARGE,
+    "transaction-too-large",
+    "Transaction too large",
+    "Do it in several transactions, or read less.",
+);
+const OPERATION_REFUSED: Row = row(
+    S::CONFLICT,
+    "operation-refused",
+    "Operation refused",
+    "Correct the operation, or look at what the key has.",
+);
+const LOADING: Row = row(
+    S::SERVICE_UNAVAILABLE,
+    "loading",
+    "Loading",
+    "Try again when GET /health/ready answers 200.",
+);
+const STOPPING: Row = row(
+    S::SERVICE_UNAVAILABLE,
+    "stopping",
+    "Stopping",
+    "Ask another node, or this one after its restart.",
+);
+const STORAGE_FAILED: Row = row(
+    S::SERVICE_UNAVAILABLE,
+    "storage-failed",
+    "Storage failed",
+    "Look at the node's log and disk, then restart the node.",
+);
+const UNKNOWN: Row = row(
+    S::GATEWAY_TIMEOUT,
+    "unknown-outcome",
+    "Unknown outcome",
+    "Read what the request would have changed before sending it again; the node's log has the \
+     request's id.",
+);
+
+/// The row of an error.
+pub fn row_of(error: &ApiError) -> &'static Row {
+    match error {
+        ApiError::NoKeyspace { .. } => &NO_KEYSPACE,
+        ApiError::KeyspaceDropped => &KEYSPACE_DROPPED,
+        ApiError::KeyspaceExists { .. } => &KEYSPACE_EXISTS,
+        ApiError::BadKeyspace { .. } => &BAD_KEYSPACE,
+        ApiError::NoNode { .. } => &NO_NODE,
+        ApiError::AmbiguousNode { .. } => &AMBIGUOUS_NODE,
+        ApiError::NodeInUse { .. } => &NODE_IN_USE,
+        ApiError::TooFewNodes { .. } => &TOO_FEW_NODES,
+        ApiError::NodeRemoved { .. } => &NODE_REMOVED,
+        ApiError::NoShard { .. } => &NO_SHARD,
+        ApiError::NotLeader { .. } => &NOT_LEADER,
+        ApiError::NoSplit { .. } => &NO_SPLIT,
+        ApiError::NoMerge { .. } => &NO_MERGE,
+        ApiError::NoLevel { .. } => &NO_LEVEL,
+        ApiError::NoStanding { .. } => &NO_STANDING,
+        ApiError::KeyTooLong { .. } => &KEY_TOO_LONG,
+        ApiError::ValueTooLong { .. } => &VALUE_TOO_LONG,
+        ApiError::BelowSafePoint { .. } => &BELOW_SAFE_POINT,
+        ApiError::InFuture { .. } => &IN_FUTURE,
+        ApiError::OutOfMemory { .. } => &OUT_OF_MEMORY,
+        ApiError::DiskFull => &DISK_FULL,
+        ApiError::Busy { .. } => &BUSY,
+        ApiError::Contended { .. } => &CONTENDED,
+        ApiError::Conflict { .. } => &CONFLICT,
+        ApiError::NoTransaction { .. } => &NO_TRANSACTION,
+        ApiError::CommittedPerhaps { .. } => &COMMITTED_PERHAPS,
+        ApiError::TransactionInUse => &TRANSACTION_IN_USE,
+        ApiError::TooManyTransactions { .. } => &TOO_MANY_TRANSACTIONS,
+        ApiError::TransactionTooLarge { .. } => &TRANSACTION_TOO_LARGE,
+        ApiError::OperationRefused { .. } => &OPERATION_REFUSED,
+        ApiError::Loading => &LOADING,
+        ApiError::Stopping => &STOPPING,
+        ApiError::StorageFailed => &STORAGE_FAILED,
+        ApiError::Unknown { .. } => &UNKNOWN,
+    }
+}

@@ -1,0 +1,116 @@
+//! `/v1/route/{keyspace}/{key}`, and requests for single keys that name a lookup.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, Uri};
+use axum::response::Response;
+
+use super::context::{Context, Shared};
+use super::kv::place_behind;
+use super::problem::Problem;
+use super::uri::parameters;
+use crate::RouteStatus;
+use overlay::LookupChoice;
+
+const ROUTE: HeaderName = HeaderName::from_static("carillon-route");
+
+/// How the owner of a key is found, by one lookup or by all of them.
+pub async fn show(
+    State(context): State<Shared>,
+    uri: Uri,
+) -> Result<Json<Vec<RouteStatus>>, Problem> {
+    let (keyspace, key) = place_behind(&context, &uri, "/v1/route/")?;
+    let [lookup] = parameters(uri.query(), ["lookup"])?;
+    let lookup = lookup.unwrap_or_default();
+    let ways = LookupChoice::all_of_words(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
+    let ask = |done| context.api.route(&keyspace, &key, &ways, true, done);
+    Ok(Json(context.read(ask).await?))
+}
+
+/// Looks for a key's owner as the parameter says, or the listener; what the reply's header says of
+/// it, unless that is the full table and nobody has asked.
+pub(super) async fn look_up(
+    context: &Context,
+    (keyspace, key): (&str, &[u8]),
+    lookup: Option<String>,
+) -> Result<Option<HeaderValue>, Problem> {
+    let way = match &lookup {
+        Some(lookup) => LookupChoice::of_words(words(lookup)).map_err(wrong)?,
+        None => context.options.way,
+    };
+    if lookup.is_none() && way.kind == overlay::Kind::Full {
+        return Ok(None);
+    }
+    let ask = |done| context.api.route(keyspace, key, &[way], true, done);
+    // Whether it is found or not, the request goes where the full table leads.
+    let Ok(found) = context.read(ask).await else { return Ok(None) };
+    Ok(found.first().and_then(header))
+}
+
+/// Adds what [`look_up`] has found.
+pub(super) fn add(response: &mut Response, route: Option<HeaderValue>) {
+    if let Some(route) = route {
+        response.headers_mut().insert(ROUTE, route);
+    }
+}
+
+fn words(lookup: &str) -> impl Iterator<Item = &[u8]> {
+    lookup.split([' ', '+', ',']).filter(|word| !word.is_empty()).map(str::as_bytes)
+}
+
+fn wrong(why: String) -> Problem {
+    Problem::bad_request(why.trim_start_matches("ERR ").to_owned())
+}
+
+/// The most moves that a header tells.
+const STEPS_MAX: usize = 32;
+
+fn header(route: &RouteStatus) -> Option<HeaderValue> {
+    let images = if route.images { "on" } else { "off" };
+    let mut text = format!(
+        "lookup={}; form={}; images={images}; hops={}",
+        route.lookup, route.form, route.hops
+    );
+    if let Some(messages) = route.messages {
+        text.push_str(&format!("; messages={messages}"));
+    }
+    text.push_str(&format!("; micros={}", route.micros));
+    if let Some(shard) = route.shard {
+        text.push_str(&format!("; shard={shard}"));
+    }
+    if let Some(why) = &route.failure {
+        text.push_str(&format!("; failure=\"{why}\""));
+    }
+    let steps = route.steps.iter().take(STEPS_MAX);
+    let steps: Vec<_> = steps.map(|step| format!("{}@{}", step.shard, step.node)).collect();
+    if !steps.is_empty() {
+        text.push_str(&format!("; path={}", steps.join(",")));
+    }
+    HeaderValue::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_are_not_known_are_not_told() {
+        let mut route = RouteStatus {
+            lookup: "linear".to_owned(),
+            form: "recursive".to_owned(),
+            images: false,
+            shard: Some(7),
+            leader: None,
+            hops: 300,
+            messages: Some(301),
+            micros: 9,
+            failure: None,
+            steps: Vec::new(),
+        };
+        let known =
+            "lookup=linear; form=recursive; images=off; hops=300; messages=301; micros=9; shard=7";
+        assert_eq!(header(&route).unwrap(), known);
+        route.messages = None;
+        assert_eq!(header(&route).unwrap(), known.replace(" messages=301;", "").as_str());
+    }
+}

@@ -1,0 +1,413 @@
+//! What may be asked of a node beside the hot path, and in which words on the wire.
+//!
+//! HTTP, and whatever comes to stand beside it, asks through [`NodeService`]; the event loops answer it.
+//! The trait is shaped for them: nothing here waits, and every answer that takes a while comes
+//! through a function that is called once.
+//!
+//! ```text
+//!   HTTP thread ── call(id, "orders", Put …, done) ──► NodeService ──► the loop whose lane owns the key
+//!        ▲                                                              │
+//!        └───────────────── done(Ok(Answer) | Err(ApiError)) ◄──────────┘
+//! ```
+//!
+//! Every error is of one of two kinds (SAFETY G10): nothing was done, or the outcome is unknown;
+//! [`ApiError::outcome`] says which. The types with `Serialize` are the wire's own: cores have
+//! others, and the event loops translate.
+//!
+//! It does not know HTTP, JSON's layout or who asks.
+
+mod cluster;
+mod condition;
+mod decisions;
+mod error;
+pub mod http;
+mod levels;
+mod metrics;
+pub mod nearest;
+mod routes;
+mod txn;
+
+use bytes::Bytes;
+use keyspace::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use cluster::{
+    ClusterStatus, Health, NodeAddresses, NodeStanding, NodeState, NodeStatus, Nodes, Overview,
+    ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
+    Standing, Verdict,
+};
+pub use condition::Condition;
+pub use decisions::{
+    CutAt, DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus,
+    SplitStatus,
+};
+pub use error::{ApiError, Outcome};
+pub use levels::{LevelStatus, NodeLevels};
+pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
+pub use routes::{RouteStatus, RouteStep};
+pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
+
+use overlay::LookupChoice;
+
+/// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
+/// outcome of a write is unknown.
+pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
+
+/// A running node, as its side doors see it.
+pub trait NodeService: Send + Sync + 'static {
+    /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
+    fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
+    /// Does a transaction that is one request.
+    fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>);
+    /// Begins one that is gone through request by request, and ends when none comes for so long.
+    /// Its name.
+    fn txn_begin(&self, keyspace: &str, timeout_ms: u64, done: Done<String>);
+    /// Runs operations of one that was begun: on a copy, as long as it is not committed. They stop
+    /// at the first that is refused.
+    fn txn_run(&self, txn: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>);
+    /// Has all of it done, if all that it has read is as it was. Whatever comes of it, it is over.
+    fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>);
+    /// Ends it; nothing is done.
+    ///
+    /// # Errors
+    /// [`ApiError::NoTransaction`].
+    fn txn_rollback(&self, txn: &str) -> Result<(), ApiError>;
+    /// All keyspaces, by name.
+    fn keyspaces(&self) -> Vec<KeyspaceInfo>;
+    /// One; [`ApiError::NoKeyspace`] if there is none of that name, [`ApiError::Loading`] if the
+    /// node starts and does not know yet.
+    fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError>;
+    /// Makes a keyspace; [`ApiError::KeyspaceExists`] if there is one of that name.
+    fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>);
+    /// Changes what `change` names and nothing else.
+    fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>);
+    /// Removes a keyspace and everything in it.
+    fn keyspace_drop(&self, name: &str, done: Done<()>);
+    /// How the owner of a key is found, each of these ways; move by move, if it is traced. None for
+    /// a keyspace that is only made when it is used.
+    fn route(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        ways: &[LookupChoice],
+        is_traced: bool,
+        done: Done<Vec<RouteStatus>>,
+    );
+    /// The node's time: milliseconds since 1970, never stepped back (SAFETY G12).
+    fn now_millis(&self) -> u64;
+    /// Why the node does not serve yet, or any more; `None` if it does.
+    fn not_ready(&self) -> Option<String>;
+    /// How the node is.
+    fn status(&self) -> Status;
+    /// All members of the cluster, this node among them.
+    fn nodes(&self) -> Nodes;
+    /// Has a node, by its id or name, stand otherwise in the cluster; one that nobody here knows
+    /// only if that is `unknown_too`.
+    fn set_standing(
+        &self,
+        id: RequestId,
+        node: &str,
+        standing: Standing,
+        unknown_too: bool,
+        done: Done<NodeStanding>,
+    );
+    /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
+    /// keyspace of that name.
+    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
+    /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
+    fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
+    /// Has a shard take in its right neighbour, if this node leads it.
+    ///
+    /// # Errors
+    /// [`ApiError`]; nothing was done.
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError>;
+    /// The cluster's feature level, and what its nodes speak.
+    fn level(&self) -> LevelStatus;
+    /// Raises it: to the next one, unless another is named.
+    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>);
+    /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
+    /// now if it moved things to be even.
+    fn decisions(&self, dry: bool) -> Decisions;
+    /// What the node counts.
+    fn metrics(&self) -> Metrics;
+}
+
+/// Names one request of this node: the process that took it, and its number there (SAFETY G10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId {
+    /// Drawn when the process started.
+    pub incarnation: u64,
+    /// Counts up.
+    pub sequence: u64,
+}
+
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}-{}", self.incarnation, self.sequence)
+    }
+}
+
+/// A command that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The value of a key.
+    Get {
+        /// The key.
+        key: Bytes,
+        /// As of then; newest if not given.
+        at: Option<Timestamp>,
+        /// The newest may be so old, in ms: then the answer is [`Answer::Aged`].
+        stale_ms: Option<u64>,
+    },
+    /// A new value for a key.
+    Put {
+        /// The key.
+        key: Bytes,
+        /// Its value.
+        value: Bytes,
+        /// When it ends, in milliseconds since 1970.
+        expires_at_ms: Option<u64>,
+        /// What must be so for it to be done.
+        when: Condition,
+    },
+    /// No value for a key.
+    Delete {
+        /// The key.
+        key: Bytes,
+        /// What must be so for it to be done.
+        when: Condition,
+    },
+}
+
+impl Command {
+    /// The key that it is about.
+    pub fn key(&self) -> &[u8] {
+        let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key, .. }) =
+            self;
+        key
+    }
+
+    /// Whether it may change anything.
+    pub fn is_write(&self) -> bool {
+        match self {
+            Command::Get { .. } => false,
+            Command::Put { .. } | Command::Delete { .. } => true,
+        }
+    }
+}
+
+/// What a command answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The value, as of the time asked for.
+    Value {
+        /// The value.
+        value: Bytes,
+        /// When it was written.
+        timestamp: Timestamp,
+        /// When it ends, in milliseconds since 1970.
+        expires_at_ms: Option<u64>,
+    },
+    /// What there was so many milliseconds ago, or later.
+    Aged {
+        /// How old it is at most, in ms.
+        age_ms: u64,
+        /// What there was.
+        answer: Box<Answer>,
+    },
+    /// There is no value.
+    Nil,
+    /// There was no value at the time asked for, but one came later.
+    NilYet,
+    /// The put or the delete took place.
+    Written {
+        /// When, if the node knows it.
+        timestamp: Option<Timestamp>,
+    },
+    /// The condition of the write did not hold; nothing was done.
+    ConditionFailed,
+    /// The key to delete had no value; nothing was done.
+    NothingToDelete,
+}
+
+/// Where a keyspace's keys live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Spread by the hash of the key, as in Redis Cluster.
+    #[default]
+    Hashed,
+    /// In the order of the keys, for range scans.
+    Ordered,
+    /// Spread by hash over the buckets of a file of linear hashing, which grows by one at a time.
+    #[serde(rename = "linear-hash")]
+    LinearHash,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// After fsync: survives a power cut.
+    Sync,
+    /// Before the next fsync, which comes within `interval_ms`: a power cut may lose that much.
+    Interval,
+    /// After it was handed to the system: survives the process's end, not the machine's.
+    Memory,
+}
+
+/// A keyspace to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceSpec {
+    /// Its name.
+    pub name: String,
+    /// Where its keys live; cannot be changed later.
+    #[serde(default)]
+    pub placement: Placement,
+    /// When its writes are answered; the node's default if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// How long replaced versions stay readable; the node's default if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+    /// How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
+}
+
+/// What to change of a keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceChange {
+    /// When its writes are answered from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// How long replaced versions stay readable from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+    /// How many nodes hold each of its keys from now on: not fewer than now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
+}
+
+/// A keyspace as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyspaceInfo {
+    /// Its id, never used again.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Where its keys live.
+    pub placement: Placement,
+    /// When its writes are answered.
+    pub durability: Durability,
+    /// How long replaced versions stay readable.
+    pub retention_ms: u64,
+    /// How many nodes are to hold each of its keys.
+    pub replicas: u8,
+    /// How many shards it has.
+    pub shards: u64,
+    /// How many keys it has.
+    pub keys: u64,
+}
+
+/// How a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Its id, in hexadecimal: JSON's numbers do not hold 64 bits everywhere.
+    pub node_id: String,
+    /// The program's version.
+    pub version: String,
+    /// Whether it serves.
+    pub ready: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<String>,
+    /// Whether all is well, as this node sees it.
+    pub health: Health,
+    /// The cluster in numbers.
+    pub cluster: ClusterStatus,
+    /// The cluster's feature level, and what its nodes speak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelStatus>,
+    /// How long the process has run.
+    pub uptime_ms: u64,
+    /// Where it listens.
+    pub listeners: Vec<ListenerStatus>,
+    /// Its data directory.
+    pub dir: String,
+    /// How many event loops it has.
+    pub threads: u64,
+    /// Clients connected now, by Redis and native protocol.
+    pub connections: u64,
+    /// How many keyspaces there are.
+    pub keyspaces: u64,
+    /// How many shards there are.
+    pub shards: u64,
+    /// How many keys there are in all keyspaces.
+    pub keys: u64,
+    /// Its memory.
+    pub memory: MemoryStatus,
+    /// Its log.
+    pub log: LogStatus,
+    /// What was found in the data directory at start, in words.
+    pub recovered: String,
+    /// What to know before relying on this node.
+    pub warnings: Vec<String>,
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// `resp`, `native` or `http`.
+    pub protocol: String,
+    /// Address as bound.
+    pub address: String,
+}
+
+/// What data takes in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Keys and values, all versions, and what keeps them.
+    pub used_bytes: u64,
+    /// Of that, replaced versions kept for retention.
+    pub old_versions_bytes: u64,
+    /// `memory_max`.
+    pub max_bytes: u64,
+}
+
+/// What data takes on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// All files of the log.
+    pub bytes: u64,
+    /// How many files.
+    pub segments: u64,
+    /// Of `bytes`, what came since the last checkpoint.
+    pub bytes_since_checkpoint: u64,
+    /// When the last checkpoint was finished, in milliseconds since 1970; 0 = never.
+    pub checkpoint_at_ms: u64,
+}
+
+impl From<Durability> for keyspace::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Sync => Self::Sync,
+            Durability::Interval => Self::Interval,
+            Durability::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<keyspace::Durability> for Durability {
+    fn from(durability: keyspace::Durability) -> Self {
+        match durability {
+            keyspace::Durability::Sync => Self::Sync,
+            keyspace::Durability::Interval => Self::Interval,
+            keyspace::Durability::Memory => Self::Memory,
+        }
+    }
+}

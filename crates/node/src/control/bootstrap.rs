@@ -1,0 +1,112 @@
+//! Replicas that begin here and end here: right halves, and those that another node's message is
+//! for.
+
+use keyspace::{ReplicaId, ShardId};
+
+use super::{Control, Effect, Executors, FirstMessage, Setup};
+use crate::birth;
+use crate::event::Event;
+use crate::lane::Input;
+use crate::route::View;
+use crate::shard::ShardStart;
+
+impl Control {
+    /// A message for a replica that may not be here: the replica begins before its executor gets
+    /// the message.
+    pub(super) fn first_message(&mut self, first: FirstMessage, executors: &mut dyn Executors) {
+        let FirstMessage { from, shard, birth, message } = first;
+        self.begin_replica(shard, &birth, message.to(), executors);
+        let message = Box::new(message);
+        self.submit(shard, Input::Message { from, shard, message });
+    }
+
+    fn begin_replica(
+        &mut self,
+        shard: ShardId,
+        record: &[u8],
+        replica: ReplicaId,
+        executors: &mut dyn Executors,
+    ) {
+        if self.views.contains(shard) {
+            // Or another replica of the shard is, which its group has gone on without.
+            return self.tell_known(shard);
+        }
+        let Setup { node, settings, .. } = self.setup;
+        let start = match birth::by_message(record, replica, node, settings) {
+            Ok(start) => start,
+            Err(error) => {
+                let event = Event::UnreadableBirth { shard, error };
+                return self.effects.push(Effect::Event(event));
+            }
+        };
+        let (view, descriptor) = (start.view.clone(), start.view.read().descriptor.clone());
+        let keyspace = descriptor.keyspace();
+        let is_dropped = self.table.has_dropped(keyspace) || self.views.has_dropped(keyspace);
+        if is_dropped || !Self::may_begin(shard, start.replica, executors) {
+            return;
+        }
+        // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
+        // and will bring it; or has just brought it.
+        let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
+        let is_gone = executors.of(shard, |lane| lane.absorbed_by(shard).is_some());
+        if is_gone
+            || self.views.all().iter().any(|(_, view)| overlaps(view))
+            || Self::is_about_to_begin(shard, executors)
+        {
+            return;
+        }
+        self.views.insert(shard, view);
+        self.effects.push(Effect::Event(Event::ReplicaBegins { shard, replica }));
+        self.submit(shard, Input::Create(start));
+        self.retile(keyspace, executors);
+        // The message may be of the past, and the replica's group have gone on without it.
+        self.tell_known(shard);
+    }
+
+    /// Whether a shard's replica here is about to begin, as the right half of another.
+    fn is_about_to_begin(shard: ShardId, executors: &mut dyn Executors) -> bool {
+        let mut is_handed_out = false;
+        executors.look_at_all(&mut |lane| is_handed_out |= lane.unborn().any(|half| half == shard));
+        is_handed_out && !executors.of(shard, |lane| lane.has_had(shard))
+    }
+
+    /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a
+    /// replica of it; and lets routes lead to both.
+    pub(super) fn begin_half(&mut self, start: ShardStart, executors: &mut dyn Executors) {
+        let (shard, keyspace) = {
+            let descriptor = &start.view.read().descriptor;
+            (descriptor.shard, descriptor.keyspace())
+        };
+        self.placement.decisions.has_begun(shard, self.now);
+        let is_dropped = self.table.has_dropped(keyspace) || self.views.has_dropped(keyspace);
+        let begins = !is_dropped
+            && !self.views.contains(shard)
+            && Self::may_begin(shard, start.replica, executors);
+        if begins {
+            self.views.insert(shard, start.view.clone());
+            self.submit(shard, Input::Create(start));
+            // The left half's settings may have changed since it was cut.
+            if let Some(route) = self.routes.by_id(keyspace) {
+                let durability = route.keyspace.options.durability;
+                self.submit(shard, Input::Configure { shard, durability });
+            }
+            // Its group may have gone on without it meanwhile.
+            self.tell_known(shard);
+        } else {
+            // Nobody is to wait for its beginning.
+            self.effects.push(Effect::Confirm(shard));
+        }
+        self.retile(keyspace, executors);
+        self.reroute();
+    }
+
+    /// Lets routes lead to nothing where a replica has ended. No other has begun in its place: its
+    /// view was here.
+    pub(super) fn ended(&mut self, shard: ShardId, executors: &mut dyn Executors) {
+        self.views.remove(shard);
+        let keyspace = self.routes.of_shard(shard).map(|route| route.keyspace.id);
+        if let Some(keyspace) = keyspace {
+            self.retile(keyspace, executors);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! How does a node without a replica of the system shard know which keyspaces there are?
+//!
+//! It caches the catalogue: now and then it asks who leads the system shard for it, saying what it
+//! has, and makes its routes by the answer. So it takes any client's request, and does it by asking
+//! elsewhere, shard by shard ([`crate::fetch`]).
+//!
+//! ```text
+//!   every 200 ms: Fetch { known: 17 } ──► leader ──► index 17: nothing new
+//!                                                ──► index 19: the catalogue ──► routes
+//!                                                                            ──► Image { 19 }
+//! ```
+//!
+//! A cache that is too old costs a client a wait, or an error that says that nothing was done:
+//! shards that are gone are led by nobody, and keyspaces that have come are not known yet. Who
+//! changes the catalogue through this node is answered when its cache has the change.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | questions under way | one | the next is asked when it is answered or given up |
+//! | bytes of an answer | a catalogue: some 200 KiB at most | – |
+
+use keyspace::codec::Reader;
+use keyspace::{Catalogue, NodeId};
+
+use super::{CONTROL, Control, Effect, Executors, SYSTEM};
+use crate::entry::Waiter;
+use crate::event::Event;
+use crate::fetch::{Found, Want};
+use crate::lane::{Answer, Input};
+
+/// What a node knows of the catalogue that it has no replica of.
+#[derive(Debug, Default)]
+pub(super) struct CatalogueCache {
+    is_asking: bool,
+    /// As of this index; 0: nothing.
+    index: u64,
+    bytes: Box<[u8]>,
+    /// The nodes that were named as those to ask.
+    asked_of: Vec<NodeId>,
+}
+
+impl Control {
+    /// Whether a replica of the system shard is here.
+    pub(super) fn has_system(&self) -> bool {
+        self.views.contains(SYSTEM)
+    }
+
+    /// Asks whether the catalogue has changed, if there is no replica of it here.
+    pub(super) fn ask_for_catalogue(&mut self) {
+        if !self.setup.caches_catalogue || self.has_system() {
+            return;
+        }
+        if self.catalogue.asked_of != self.members.up {
+            let nodes = self.members.up.clone();
+            self.catalogue.asked_of.clone_from(&nodes);
+            self.ask_elsewhere(SYSTEM, nodes);
+        }
+        if std::mem::replace(&mut self.catalogue.is_asking, true) {
+            return;
+        }
+        let want = Box::new(Want::Catalogue { known: self.catalogue.index });
+        let (origin, waiter, bytes_max) = (CONTROL, Waiter(0), usize::MAX);
+        self.submit(SYSTEM, Input::Fetch { shard: SYSTEM, want, bytes_max, origin, waiter });
+    }
+
+    /// What was asked is answered, or given up.
+    pub(super) fn catalogue_came(&mut self, answer: Answer, executors: &mut dyn Executors) {
+        self.catalogue.is_asking = false;
+        let Answer::Fetched { found, .. } = answer else { return };
+        let Found::Catalogue { index, bytes: Some(bytes) } = *found else { return };
+        if index <= self.catalogue.index || self.has_system() {
+            return;
+        }
+        if self.catalogue.bytes != bytes {
+            let catalogue = match Catalogue::decode(&mut Reader::new(&bytes)) {
+                Ok(catalogue) => catalogue,
+                Err(error) => {
+                    let event = Event::UnreadableCatalogue { error };
+                    return self.effects.push(Effect::Event(event));
+                }
+            };
+            self.catalogue.bytes = bytes;
+            self.jump(&catalogue, executors);
+        }
+        self.catalogue.index = index;
+        self.submit(SYSTEM, Input::Image { index });
+    }
+}

@@ -1,0 +1,99 @@
+//! What control is told.
+
+use std::sync::Arc;
+
+use keyspace::{Catalogue, KeyspaceId, NodeId, ShardId, Timestamp};
+use overlay::Known;
+use replication::Message;
+
+use super::{Gossip, Loads, Request, Speaker};
+use crate::catalogue::Change;
+use crate::lane::{Absorbing, Answer, Bequeathed, Given};
+use crate::merge::Word;
+use crate::moved::Moved;
+use crate::shard::ShardStart;
+
+/// What control is told, in the order in which it came to be.
+#[derive(Debug)]
+pub enum Input {
+    /// The catalogue has changed: the replica of it here has applied that.
+    Catalogue(Change),
+    /// The catalogue has become this one at once: nobody announces the changes between. So does a
+    /// start, and a snapshot.
+    Jumped(Arc<Catalogue>),
+    /// A keyspace's safe point has risen.
+    SafePoint(KeyspaceId, Timestamp),
+    /// An answer to be given when all inputs before it have had their effect; or the answer to a
+    /// question of control.
+    Answer(Answer),
+    /// Executors have found out where these shards are.
+    Learned(Vec<Known>),
+    /// Another node's lookup says something.
+    Table {
+        /// That node.
+        from: NodeId,
+        /// What.
+        message: overlay::Message,
+    },
+    /// A shard was cut in two: its right half is to begin here.
+    Half(Box<ShardStart>),
+    /// A shard has turned a command away.
+    Rerouted(Moved),
+    /// To be said to whoever leads a shard, about a merge.
+    Word(ShardId, Word),
+    /// A replica waits for what its neighbour's here holds …
+    Absorbing(Absorbing),
+    /// … which this is.
+    Given(Given),
+    /// What is left to do for those who asked a shard that is gone.
+    Bequeathed(Box<Bequeathed>),
+    /// A replica has ended here.
+    Ended(ShardId),
+    /// A message for a replica that may not be here yet.
+    FirstMessage(Box<FirstMessage>),
+    /// The other nodes, as they are known now.
+    Members(Members),
+    /// An administrator asks for something. [`Effect::Reply`](super::Effect::Reply) has its number.
+    Request {
+        /// The number.
+        id: u64,
+        /// What.
+        request: Request,
+    },
+    /// Shards that are led here should get the replicas that their keyspaces ask for.
+    AddReplicas(Box<Gossip>),
+    /// It is time to decide where replicas and leaders should be.
+    Place(Box<Gossip>),
+    /// It is time to hand shards over to those whose turn it is, where nothing is balanced.
+    SpreadLeaders(Box<Gossip>),
+    /// It is time to see whether the cluster's version rises; all members, and this node.
+    RaiseVersion(Vec<Speaker>),
+    /// A tick of the node's executors has passed.
+    Tick,
+    /// It is time to see to linear-hash tables.
+    TendTables,
+    /// About a second has passed, in which shards here were asked so often.
+    LookAround(Loads),
+}
+
+/// A message that brings its shard's record of birth.
+#[derive(Debug)]
+pub struct FirstMessage {
+    /// The node that sent it.
+    pub from: NodeId,
+    /// Of which shard.
+    pub shard: ShardId,
+    /// The shard's record of birth.
+    pub birth: Vec<u8>,
+    /// The message. The executor gets it in any case, after the replica has begun.
+    pub message: Message,
+}
+
+/// The other nodes of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// All of them.
+    pub all: Vec<NodeId>,
+    /// Those that are up.
+    pub up: Vec<NodeId>,
+}

@@ -1,0 +1,90 @@
+//! What people ask of a node's control plane, and how it replies.
+
+use keyspace::{Cut as Place, NodeId, ShardId, Slot};
+
+use super::{Gossip, Would};
+
+/// What an administrator asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// A shard is to be cut in two.
+    Split {
+        /// Which.
+        shard: ShardId,
+        /// Where; none: where it parts evenly.
+        at: Option<CutAt>,
+    },
+    /// A shard is to take in its right neighbour.
+    Merge {
+        /// Which.
+        left: ShardId,
+    },
+    /// What would be decided about placement if balancing were on. Nothing is done.
+    WouldPlace(Box<Gossip>),
+}
+
+/// Where a shard is to be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CutAt {
+    /// Before this slot.
+    Slot(Slot),
+    /// Before this key; of a hashed keyspace, a slot in words.
+    Key(Vec<u8>),
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Of [`Request::Split`].
+    Split(Result<Cut, NoSplit>),
+    /// Of [`Request::Merge`].
+    Merge(Result<Merged, NoMerge>),
+    /// Of [`Request::WouldPlace`].
+    WouldPlace(Vec<Would>),
+}
+
+/// A shard was told to be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The shard, which keeps what is below.
+    pub left: ShardId,
+    /// The new shard, with all from `at` on.
+    pub right: ShardId,
+    /// Its first slot or key.
+    pub at: Place,
+}
+
+/// Why a shard was not told to be cut. Nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSplit {
+    /// There is no such shard here: neither a replica nor a descriptor of it.
+    NoShard,
+    /// Another node leads it, if it is known which.
+    LedBy(Option<NodeId>),
+    /// It cannot be cut, or not there: why, as a clause.
+    Unfit(String),
+    /// The catalogue gave out no id in time.
+    NoId,
+}
+
+/// A shard was told to take in its right neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// The shard, which will have the arcs of both.
+    pub left: ShardId,
+    /// The one that ends.
+    pub right: ShardId,
+    /// Whether the left one's replicas go to where the right one's are first.
+    pub moves: bool,
+}
+
+/// Why a shard was not told to take in its neighbour. Nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoMerge {
+    /// There is no such shard here: neither a replica nor a descriptor of it.
+    NoShard,
+    /// Another node leads it, if it is known which.
+    LedBy(Option<NodeId>),
+    /// It cannot take one in: why, as a clause.
+    Unfit(String),
+}

@@ -1,0 +1,111 @@
+//! What other threads read of control without asking it: replicas, and where shards are.
+//!
+//! Control alone changes these. Each lock is held for one look and nothing is called meanwhile, so
+//! that whoever holds a shard's guard may look at either.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use keyspace::{KeyspaceId, ShardId};
+use overlay::{Full, Known, Point, Table};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::SYSTEM;
+use crate::catalogue::System;
+use crate::route::View;
+use crate::state::Content;
+
+/// The views of all replicas that are here, or are about to begin.
+#[derive(Clone, Default)]
+pub struct Views(Arc<Mutex<BTreeMap<ShardId, View>>>);
+
+impl Views {
+    /// That of a shard's replica.
+    pub fn get(&self, shard: ShardId) -> Option<View> {
+        self.0.lock().get(&shard).cloned()
+    }
+
+    /// Whether a replica of a shard is here.
+    pub fn contains(&self, shard: ShardId) -> bool {
+        self.0.lock().contains_key(&shard)
+    }
+
+    /// All of them, by shard.
+    pub fn all(&self) -> Vec<(ShardId, View)> {
+        self.0.lock().iter().map(|(shard, view)| (*shard, view.clone())).collect()
+    }
+
+    pub(super) fn insert(&self, shard: ShardId, view: View) {
+        self.0.lock().insert(shard, view);
+    }
+
+    pub(super) fn remove(&self, shard: ShardId) -> Option<View> {
+        self.0.lock().remove(&shard)
+    }
+
+    /// Whether a keyspace was dropped, as the replica of the catalogue here knows.
+    pub fn has_dropped(&self, keyspace: KeyspaceId) -> bool {
+        let Some(view) = self.get(SYSTEM) else { return false };
+        match &view.read().content {
+            Content::System(System { catalogue, .. }) => catalogue.has_dropped(keyspace),
+            Content::Keys(_) => false,
+        }
+    }
+}
+
+/// The full table of descriptors.
+#[derive(Clone)]
+pub struct DescriptorTable(Arc<Mutex<Full>>);
+
+impl DescriptorTable {
+    /// An empty one. `seed` was drawn at random.
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(Full::new(seed))))
+    }
+
+    /// A shard, as it is known here.
+    pub fn shard(&self, shard: ShardId) -> Option<Arc<Known>> {
+        self.0.lock().table().shard(shard).cloned()
+    }
+
+    /// The shard that has a place, as far as it is known here.
+    pub fn owner(&self, point: Point<'_>) -> Option<Arc<Known>> {
+        self.0.lock().table().owner(point).cloned()
+    }
+
+    /// The shards of a keyspace, as they are known here.
+    pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<Arc<Known>> {
+        self.0.lock().table().keyspace(keyspace).cloned().collect()
+    }
+
+    /// Whether a keyspace is gone for ever, as far as the table has heard.
+    pub fn has_dropped(&self, keyspace: KeyspaceId) -> bool {
+        self.0.lock().table().dropped().contains(keyspace)
+    }
+
+    /// How many shards are known.
+    pub fn known_count(&self) -> usize {
+        self.0.lock().table().len()
+    }
+
+    /// The whole table, as long as it is held: nobody learns anything meanwhile.
+    pub fn look(&self) -> TableGuard<'_> {
+        TableGuard(self.0.lock())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Full> {
+        self.0.lock()
+    }
+}
+
+/// The table, held.
+pub struct TableGuard<'a>(MutexGuard<'a, Full>);
+
+impl Deref for TableGuard<'_> {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        self.0.table()
+    }
+}

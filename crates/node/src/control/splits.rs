@@ -1,0 +1,255 @@
+//! Shards that are led here are cut in two when they have grown too large, or are asked too often,
+//! or when people say so.
+//!
+//! ```text
+//!   each second: bytes > split_bytes, or keys > split_keys ──► where they part ──┐
+//!   requests/s > split_rate ──► where its requests part evenly (Loads::hot) ─────┤
+//!   people: Request::Split ──────────────────────────────────────────────────────┤
+//!         the shard is cut (G11)  ◄── Input::Split ◄── an id, from the catalogue ◄┘
+//! ```
+//!
+//! Both halves keep their replicas where they are; the balancer moves them later, each by itself.
+//! What comes of it is in the shard's log, or nothing comes of it: the next look sees it as it is.
+//!
+//! A shard of a hashed keyspace stays whole if one of its slots has most of its keys, for a slot is
+//! never cut. One of an ordered keyspace is cut before a key that parts its bytes about evenly.
+
+use std::collections::BTreeMap;
+
+use keyspace::{CatalogueOp, Cut as Place, Feature, Placement, SLOTS, ShardId, Subject};
+use replication::BootNanos;
+use storage::engine::Layout;
+
+use super::decisions::What;
+use super::request::{Cut, CutAt, NoSplit, Reply};
+use super::reshape::{Cutting, Hot, Question, bytes_of};
+use super::{Control, Effect, Executors};
+use crate::event::Event;
+use crate::lane::{Answer, Input};
+use crate::split::Split;
+use crate::state::ShardState;
+
+/// A cut that leaves less than one key in so many on one side does not help.
+const SIDE_MIN: u64 = 10;
+/// So many shards that are led here are told to be cut in one look.
+const AT_ONCE: usize = 2;
+
+/// What control remembers about it.
+#[derive(Debug, Default)]
+pub(super) struct Splits {
+    /// When an id was asked for a shard's right half.
+    asked: BTreeMap<ShardId, BootNanos>,
+    /// How many shards are too large and stay whole: one of their slots has most of their keys.
+    one_slot: u64,
+}
+
+impl Control {
+    /// How many shards that are led here are too large, and stay whole because one of their slots,
+    /// which is never cut, has most of their keys.
+    pub fn shards_of_one_slot(&self) -> u64 {
+        self.splits.one_slot
+    }
+
+    /// Whether an id may be asked for a shard's right half, which it is now.
+    fn may_split(&mut self, shard: ShardId) -> bool {
+        let (now, again) = (self.now, self.setup.pace.split_again);
+        self.splits.asked.retain(|_, at| now.saturating_sub(*at) < again);
+        let is_free = !self.splits.asked.contains_key(&shard);
+        if is_free {
+            self.splits.asked.insert(shard, now);
+        }
+        is_free
+    }
+
+    /// Looks at the shards that are led here, and has those cut that are too large.
+    pub(super) fn split_large(&mut self, executors: &mut dyn Executors) {
+        let routes = self.routes.clone();
+        let (mut left, mut one_slot) = (AT_ONCE, 0);
+        for route in routes.iter().filter(|route| route.keyspace.file.is_none()) {
+            for (shard, view) in route.shards().iter().zip(&route.views) {
+                let Some((bytes, keys)) = bytes_of(view) else { continue };
+                let Some(why) = self.setup.limits.too_large(bytes, keys) else { continue };
+                if !Self::leads(*shard, executors) {
+                    continue;
+                }
+                let middle = view.read().keys().and_then(|engine| engine.middle());
+                match middle {
+                    Some((at, [low, high])) if low.min(high) * SIDE_MIN >= low + high => {
+                        if left > 0 && self.may_split(*shard) {
+                            left -= 1;
+                            self.split(*shard, at, why, None);
+                        }
+                    }
+                    _ => one_slot += 1,
+                }
+            }
+        }
+        self.splits.one_slot = one_slot;
+    }
+
+    /// Has shards cut where their requests were found to part evenly.
+    pub(super) fn split_hot(&mut self, executors: &mut dyn Executors) {
+        for Hot { shard, at, why } in std::mem::take(&mut self.loads.hot) {
+            let Some(view) = self.views.get(shard) else { continue };
+            let at = {
+                let state = view.read();
+                let Some(engine) = state.keys() else { continue };
+                // Buckets of a linear-hash table are cut in its order only.
+                let is_bucket = engine.layout() == Layout::LinearHash;
+                let at = Place::at(engine.layout().placement(), &at);
+                at.filter(|at| !is_bucket && is_within(&state, at))
+            };
+            if let Some(at) = at
+                && Self::leads(shard, executors)
+                && self.may_split(shard)
+            {
+                self.split(shard, at, why, None);
+            }
+        }
+    }
+
+    /// People ask for a shard to be cut.
+    pub(super) fn ask_split(
+        &mut self,
+        request: u64,
+        shard: ShardId,
+        at: Option<CutAt>,
+        executors: &mut dyn Executors,
+    ) {
+        let view = self.views.get(shard).filter(|_| Self::leads(shard, executors));
+        let Some(view) = view else {
+            let leader = self.table.shard(shard).map(|known| known.leader());
+            let why = leader.map_or(NoSplit::NoShard, NoSplit::LedBy);
+            return self.refuse_split(Some(request), why);
+        };
+        if Self::hands_over(shard, executors) {
+            return self.refuse_split(Some(request), NoSplit::LedBy(None));
+        }
+        if view.read().keys().is_some_and(|keys| keys.layout() == Layout::LinearHash) {
+            return self.ask_grow(request, shard, at);
+        }
+        let at = place_to_cut(&view.read(), at);
+        match at {
+            Ok(at) => self.split(shard, at, "it was asked for".into(), Some(request)),
+            Err(why) => self.refuse_split(Some(request), NoSplit::Unfit(why)),
+        }
+    }
+
+    pub(super) fn refuse_split(&mut self, request: Option<u64>, why: NoSplit) {
+        self.reply_split(request, Err(why));
+    }
+
+    fn reply_split(&mut self, request: Option<u64>, reply: Result<Cut, NoSplit>) {
+        if let Some(id) = request {
+            self.effects.push(Effect::Reply { id, reply: Reply::Split(reply) });
+        }
+    }
+
+    fn split(&mut self, shard: ShardId, at: Place, why: String, request: Option<u64>) {
+        let Some(view) = self.views.get(shard) else { return };
+        let (generation, keyspace) = {
+            let descriptor = &view.read().descriptor;
+            (descriptor.generation, descriptor.keyspace())
+        };
+        let cutting = Cutting { shard, at, generation, why, request };
+        self.split_by(cutting, &CatalogueOp::Shard { keyspace });
+    }
+
+    /// Has a shard cut, unless it changes before the catalogue has given out an id by this op.
+    pub(super) fn split_by(&mut self, cutting: Cutting, op: &CatalogueOp<'_>) {
+        if matches!(cutting.at, Place::Key(_)) && !self.may_use(Feature::OrderedSplits) {
+            let why = "the cluster's level is too low yet: see `carillon upgrade`";
+            return self.refuse_split(cutting.request, NoSplit::Unfit(why.into()));
+        }
+        self.ask_catalogue(op, Some(Question::Id(cutting)));
+    }
+
+    /// The catalogue has given out an id, or not.
+    pub(super) fn id_came(
+        &mut self,
+        cutting: Cutting,
+        answer: Answer,
+        executors: &mut dyn Executors,
+    ) {
+        let Cutting { shard, at, generation, why, request } = cutting;
+        let Answer::Catalogue { result: Ok(subject), .. } = answer else {
+            return self.refuse_split(request, NoSplit::NoId);
+        };
+        let Subject::Shard(_, right) = *subject else {
+            unreachable!("it was asked for a shard's id")
+        };
+        let split = Split { right, generation, at: at.clone() };
+        self.planted_early_half(shard, &split, executors);
+        if !Self::leads(shard, executors) || Self::hands_over(shard, executors) {
+            return self.refuse_split(request, NoSplit::LedBy(None));
+        }
+        let event = Event::Cut { shard, right, at: at.clone(), why: why.clone() };
+        self.effects.push(Effect::Event(event));
+        self.remember(shard, What::Split { right, at: at.clone(), generation }, why);
+        self.submit(shard, Input::Split { shard, split });
+        self.reply_split(request, Ok(Cut { left: shard, right, at }));
+    }
+}
+
+/// Whether a cut there leaves something on both sides.
+fn is_within(state: &ShardState, at: &Place) -> bool {
+    let arc = &state.descriptor.arc;
+    arc.split(&at.position(arc.keyspace())).is_some()
+}
+
+/// Where a shard is to be cut that somebody wants cut there, or where it parts evenly; or why it
+/// cannot be, as a clause.
+fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, String> {
+    let Some(engine) = state.keys() else {
+        return Err("it holds the catalogue, and is never cut".into());
+    };
+    let middle = || engine.middle().map(|(at, _)| at);
+    let arc = &state.descriptor.arc;
+    let (at, has) = match engine.layout().placement() {
+        Placement::Hashed => {
+            let (first, end) = arc.slots().expect("hashed shards have slots");
+            let at = match asked {
+                Some(CutAt::Slot(slot)) => Some(slot),
+                Some(CutAt::Key(text)) => Some(slot_in_words(&text)?),
+                None => None,
+            };
+            let at = match at {
+                Some(slot) if slot > SLOTS => return Err(format!("there is no slot {slot}")),
+                Some(slot) => Some(Place::Slot(slot)),
+                None => middle(),
+            };
+            let at = at.ok_or(format!("it has slot {first} only, and a slot is never cut"))?;
+            (at, format!("slots {first} to {}", end - 1))
+        }
+        Placement::LinearHash => return Err("it is a bucket of a file".into()),
+        Placement::Ordered => {
+            let at = match asked {
+                Some(CutAt::Slot(slot)) => Some(slot.to_string().into_bytes()),
+                Some(CutAt::Key(key)) => Some(key),
+                None => None,
+            };
+            let at = match at {
+                Some(key) => Place::at(Placement::Ordered, &key),
+                None => middle(),
+            };
+            let at = at.ok_or("it has less than two keys; say where it is to be cut")?;
+            let shown = |tail: &[u8]| tail.escape_ascii().to_string();
+            let has = match (arc.start().tail(), arc.end().tail()) {
+                (start, []) => format!("keys from '{}' on", shown(start)),
+                (start, end) => format!("keys from '{}' to '{}'", shown(start), shown(end)),
+            };
+            (at, has)
+        }
+    };
+    match is_within(state, &at) {
+        true => Ok(at),
+        false => Err(format!("it has {has}: a cut at {at} leaves nothing on one side")),
+    }
+}
+
+fn slot_in_words(text: &[u8]) -> Result<keyspace::Slot, String> {
+    let slot = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    slot.ok_or_else(|| {
+        format!("it is cut at a slot, and '{}' is none", String::from_utf8_lossy(text))
+    })
+}

@@ -1,0 +1,325 @@
+//! Shards of linear hashing are the buckets of a table, which grows and shrinks by one at a time,
+//! in its order: when this node wants that, and what it does about it.
+//!
+//! ```text
+//!   each second: who leads the bucket that is next, or would take the last one in
+//!     so many keys in it that all have too many, on average ──► Grow ────┐
+//!     so few, for a while, and it is asked seldom ───────────► Shrink ───┤
+//!   people: Request::Split, Request::Merge, of that shard and no other ──┤
+//!                                     the catalogue: it grows, or shrinks ◄──┘
+//!   at once: who leads the bucket that this is about (crate::file)
+//!     Begin ──► it is cut in two (super::splits), or takes the last one in (super::merges)
+//!     it was, as its own arc says ──► Done
+//! ```
+//!
+//! Hashes spread evenly: so what one bucket holds tells what all do, and whoever leads the next one
+//! decides for the table, without asking around. Of two who ask at the same time one is heard. What
+//! makes other shards be cut, or become one, leaves buckets alone.
+
+use std::collections::BTreeMap;
+
+use keyspace::{CatalogueOp, FileAct, FileRecord, FileStep, Keyspace, ShardId, Subject};
+use overlay::lh::Bucket;
+use replication::BootNanos;
+
+use super::request::{CutAt, NoSplit};
+use super::reshape::{Cutting, Question, bytes_of};
+use super::{CONTROL, Control, Effect, Executors};
+use crate::event::Event;
+use crate::file::{self, Task};
+use crate::lane::{Answer, Input};
+use crate::route::{Route, View};
+
+/// A turn of a table, and whether what it says was done.
+type Turn = (u64, bool);
+
+/// What control remembers about tables.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// When the catalogue was last asked for buckets that are led here, at which turn, and whether
+    /// what was under way was done then.
+    asked: BTreeMap<ShardId, (Turn, BootNanos)>,
+    /// Since when a bucket holds little that would take the last one in, at which turn.
+    cold: BTreeMap<ShardId, (u64, BootNanos)>,
+}
+
+impl Control {
+    /// Whether a bucket's leader may ask the catalogue at this turn, which it does then.
+    fn may_ask(&mut self, shard: ShardId, turn: Turn) -> bool {
+        let (now, again) = (self.now, self.setup.pace.again);
+        let asked = &mut self.tables.asked;
+        asked.retain(|_, (_, at)| now.saturating_sub(*at) < again);
+        let is_free = asked.get(&shard).is_none_or(|(before, _)| *before != turn);
+        if is_free {
+            asked.insert(shard, (turn, now));
+        }
+        is_free
+    }
+
+    /// Whether a bucket has held little for long enough since the table has changed, by now.
+    fn was_cold(&mut self, shard: ShardId, turn: u64, is_little: bool) -> bool {
+        let (now, long) = (self.now, self.setup.pace.cold);
+        let cold = &mut self.tables.cold;
+        cold.retain(|other, (of, _)| *other != shard || (is_little && *of == turn));
+        is_little && now.saturating_sub(cold.entry(shard).or_insert((turn, now)).1) >= long
+    }
+
+    /// Has tables grow and shrink whose next buckets are led here.
+    pub(super) fn grow_tables(&mut self, executors: &mut dyn Executors) {
+        for (route, record, shard, view, task) in self.tasks(false, executors) {
+            match task {
+                Task::MayGrow { share, buckets, may_shrink } => {
+                    let grows = self.may_grow(&route, &record, shard, &view, (share, buckets));
+                    if may_shrink && !grows {
+                        self.may_shrink(&route, &record, shard, &view);
+                    }
+                }
+                _ => self.may_shrink(&route, &record, shard, &view),
+            }
+        }
+    }
+
+    /// Does for tables what shards that are led here are to do.
+    pub(super) fn tend_tables(&mut self, executors: &mut dyn Executors) {
+        for (route, record, shard, view, task) in self.tasks(true, executors) {
+            // What was asked to be done does not keep off who sees that it is.
+            let is_done = matches!(task, Task::Done | Task::Look);
+            if self.may_ask(shard, (record.turn, is_done)) {
+                self.do_task(&route.keyspace, record, shard, &view, task, executors);
+            }
+        }
+    }
+
+    /// Tasks of shards that are led here: of tables that are changing, or of the others.
+    fn tasks(
+        &self,
+        are_changing: bool,
+        executors: &mut dyn Executors,
+    ) -> Vec<(std::sync::Arc<Route>, FileRecord, ShardId, View, Task)> {
+        let mut found = Vec::new();
+        for route in self.routes.iter() {
+            let record = route.keyspace.file;
+            let Some(record) = record.filter(|r| r.step.is_some() == are_changing) else {
+                continue;
+            };
+            for (shard, view) in route.shards().iter().zip(&route.views) {
+                let task = file::task(&view.read(), &record, self.now);
+                if let Some(task) = task
+                    && Self::leads(*shard, executors)
+                {
+                    found.push((route.clone(), record, *shard, view.clone(), task));
+                }
+            }
+        }
+        found
+    }
+
+    /// Has a table grow that has too few buckets. Whether it has.
+    fn may_grow(
+        &mut self,
+        route: &Route,
+        record: &FileRecord,
+        shard: ShardId,
+        view: &View,
+        (share, buckets): (u64, u64),
+    ) -> bool {
+        let Some((bytes, keys)) = bytes_of(view) else { return false };
+        let of_each = |all: u64| all.saturating_mul(share) / buckets;
+        let Some(why) = self.setup.limits.too_large(of_each(bytes), of_each(keys)) else {
+            return false;
+        };
+        if self.may_ask(shard, (record.turn, false)) {
+            let why = format!("each of {buckets} buckets, about: {why}");
+            let keyspace = route.keyspace.name.clone();
+            self.effects.push(Effect::Event(Event::TableGrows { keyspace, why }));
+            self.turn_table(&route.keyspace, FileAct::Grow, None);
+        }
+        true
+    }
+
+    fn may_shrink(&mut self, route: &Route, record: &FileRecord, shard: ShardId, view: &View) {
+        let is_little = self.holds_little(shard, view);
+        let is_cold = self.was_cold(shard, record.turn, is_little);
+        if is_cold && self.may_ask(shard, (record.turn, false)) {
+            let keyspace = route.keyspace.name.clone();
+            self.effects.push(Effect::Event(Event::TableShrinks { keyspace }));
+            self.ask_shrink(&route.keyspace);
+        }
+    }
+
+    /// Whether a bucket may take its neighbour in, which holds about as much.
+    fn holds_little(&self, shard: ShardId, view: &View) -> bool {
+        let limits = &self.setup.limits;
+        let Some(bytes_max) = limits.merge_bytes_max() else { return false };
+        let Some((bytes, keys)) = bytes_of(view) else { return false };
+        bytes.saturating_mul(2) <= bytes_max
+            && limits.are_few(keys.saturating_mul(2))
+            && self.is_cold(shard)
+    }
+
+    fn do_task(
+        &mut self,
+        keyspace: &Keyspace,
+        record: FileRecord,
+        shard: ShardId,
+        view: &View,
+        task: Task,
+        executors: &mut dyn Executors,
+    ) {
+        match task {
+            Task::Cut(at) => {
+                let why = format!("the file of keyspace {} grows", keyspace.name);
+                let generation = view.read().descriptor.generation;
+                let cutting = Cutting { shard, at, generation, why, request: None };
+                self.split_by(cutting, &begin_of(keyspace, &record));
+            }
+            Task::TakeIn => {
+                let Ok((_, theirs)) = self.pair(shard, executors) else { return };
+                let (left, right, name) = (shard, theirs.shard, keyspace.name.clone());
+                let question = Question::TakeIn { left, right, name };
+                self.turn_table(keyspace, FileAct::Begin, Some(question));
+            }
+            Task::Done => self.table_is_done(keyspace),
+            Task::Look => self.look_at_bucket(keyspace.clone(), record, shard, view, self.now),
+            Task::MayGrow { .. } | Task::MayShrink => {}
+        }
+    }
+
+    fn table_is_done(&mut self, keyspace: &Keyspace) {
+        self.turn_table(keyspace, FileAct::Done, None);
+        self.planted_second_turn(keyspace);
+    }
+
+    /// Waits at a bucket's executor as a read does, and says that what is under way is done, if it
+    /// was when this clock was read.
+    fn look_at_bucket(
+        &mut self,
+        keyspace: Keyspace,
+        record: FileRecord,
+        shard: ShardId,
+        view: &View,
+        came: BootNanos,
+    ) {
+        let keyspace = Box::new(keyspace);
+        let question = Question::Bucket { shard, keyspace, record, came };
+        let (at, waiter, origin) = (view.read().last, self.ask(Some(question)), CONTROL);
+        self.submit(shard, Input::Await { shard, at, lock: None, origin, waiter });
+    }
+
+    pub(super) fn look_at_bucket_again(
+        &mut self,
+        shard: ShardId,
+        keyspace: &Keyspace,
+        record: FileRecord,
+        came: BootNanos,
+    ) {
+        let Some(view) = self.views.get(shard) else { return };
+        let task = file::task(&view.read(), &record, came);
+        match task {
+            Some(Task::Done) => self.table_is_done(keyspace),
+            Some(Task::Look) => self.look_at_bucket(keyspace.clone(), record, shard, &view, came),
+            _ => {}
+        }
+    }
+
+    pub(super) fn turn_table(
+        &mut self,
+        keyspace: &Keyspace,
+        act: FileAct,
+        question: Option<Question>,
+    ) {
+        let Some(FileRecord { turn, .. }) = keyspace.file else { return };
+        self.ask_catalogue(&CatalogueOp::File { keyspace: keyspace.id, turn, act }, question);
+    }
+
+    /// Has a table shrink by one bucket.
+    pub(super) fn ask_shrink(&mut self, keyspace: &Keyspace) {
+        self.turn_table(keyspace, FileAct::Shrink, None);
+    }
+
+    /// People ask for a bucket to be cut, which must be the next one.
+    pub(super) fn ask_grow(&mut self, request: u64, shard: ShardId, at: Option<CutAt>) {
+        let routes = self.routes.clone();
+        let Some(route) = routes.of_shard(shard) else {
+            return self.refuse_split(Some(request), NoSplit::NoShard);
+        };
+        if at.is_some() {
+            let why = "it is a bucket of a file, which is cut in the middle: name no place";
+            return self.refuse_split(Some(request), NoSplit::Unfit(why.into()));
+        }
+        if let Err(why) = is_next(route, shard, "cut", file::next_cut) {
+            return self.refuse_split(Some(request), NoSplit::Unfit(why));
+        }
+        let question = Question::Grow { shard, request };
+        self.turn_table(&route.keyspace, FileAct::Grow, Some(question));
+    }
+
+    /// The catalogue has said whether a table grows, for people.
+    pub(super) fn growth_came(&mut self, shard: ShardId, request: u64, answer: Answer) {
+        let Answer::Catalogue { result, .. } = answer else {
+            return self.refuse_split(Some(request), NoSplit::NoId);
+        };
+        let keyspace = match result {
+            Ok(subject) => match *subject {
+                Subject::Keyspace(keyspace) => keyspace,
+                _ => unreachable!("a table's record is its keyspace's"),
+            },
+            Err(error) => {
+                return self.refuse_split(Some(request), NoSplit::Unfit(error.to_string()));
+            }
+        };
+        let begun = keyspace.file.zip(self.views.get(shard)).and_then(|(record, view)| {
+            let state = view.read();
+            match file::task(&state, &record, self.now)? {
+                Task::Cut(at) => Some((record, at, state.descriptor.generation)),
+                _ => None,
+            }
+        });
+        let Some((record, at, generation)) = begun else {
+            return self.refuse_split(Some(request), NoSplit::NoId);
+        };
+        let (why, request) = ("it was asked for".to_owned(), Some(request));
+        self.may_ask(shard, (record.turn, false));
+        let cutting = Cutting { shard, at, generation, why, request };
+        self.split_by(cutting, &begin_of(&keyspace, &record));
+    }
+}
+
+/// Whether a bucket is the one that the last one was cut from, and nothing is under way; if not,
+/// why, as a clause.
+pub(super) fn may_shrink(route: &Route, shard: ShardId) -> Result<(), String> {
+    is_next(route, shard, "taken in", file::next_taker)
+}
+
+/// The op that asks whether a table is still to grow, and for a shard's id then.
+fn begin_of(keyspace: &Keyspace, record: &FileRecord) -> CatalogueOp<'static> {
+    CatalogueOp::File { keyspace: keyspace.id, turn: record.turn, act: FileAct::Begin }
+}
+
+/// Whether a shard is the bucket that has its turn; if not, which is, as a clause.
+fn is_next(
+    route: &Route,
+    shard: ShardId,
+    what: &str,
+    next: impl Fn(&FileRecord) -> Option<Bucket>,
+) -> Result<(), String> {
+    let Keyspace { name, file, .. } = &route.keyspace;
+    let Some(record) = file else { return Err(format!("keyspace {name} has no file")) };
+    let whose = |bucket: Bucket| route.shard(route.place_of_number(bucket.start()));
+    let under_way = |step: FileStep| match step {
+        FileStep::Grow => ("grows", "is cut", file::next_cut(record)),
+        FileStep::Shrink => ("shrinks", "takes the last one in", file::next_taker(record)),
+    };
+    if let Some((does, is, bucket)) = record.step.map(under_way) {
+        let by = bucket.map(whose).map_or_else(String::new, |by| format!(": shard {by} {is}"));
+        return Err(format!("the file of keyspace {name} {does} just now{by}"));
+    }
+    match next(record).map(whose) {
+        Some(next) if next == shard => Ok(()),
+        Some(next) => Err(format!(
+            "buckets of the file of keyspace {name} are {what} in its order, and it is the turn of \
+             shard {next}"
+        )),
+        None => Err(format!("the file of keyspace {name} has {record}")),
+    }
+}

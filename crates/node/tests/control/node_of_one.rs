@@ -1,0 +1,310 @@
+//! One node with two executors, whose log is durable at once, and its control plane.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use balancer::{Policy, Told};
+use hlc::Clock;
+use keyspace::{
+    Arc as RingArc, Catalogue, CatalogueOp, Descriptor, Durability, Generation, KeyHasher,
+    KeyspaceId, KeyspaceOptions, Level, NodeId, Placement, ReplicaId, ShardId,
+};
+use node::birth;
+use node::catalogue::Change;
+use node::control::{
+    CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Limits, Loads, Members, Pace,
+    PlacementSetup, Request, Setup,
+};
+use node::entry::Waiter;
+use node::lane::{self, Answer, Effects, FIRST_REPLICA, Lane, Origin};
+use node::moved::SentOn;
+use node::shard::ShardStart;
+use node::state::{Content, ShardState};
+use overlay::Known;
+use storage::engine::{Engine, Layout};
+use storage::log::Lsn;
+
+use crate::shown;
+
+pub const HERE: NodeId = NodeId(10);
+const SYSTEM: ShardId = ShardId(0);
+const NOBODY: Origin = Origin(u32::MAX);
+
+/// See the front page.
+pub struct NodeOfOne {
+    control: Control,
+    lanes: Vec<Lane>,
+    inputs: VecDeque<Input>,
+    now: u64,
+    asked: u64,
+}
+
+struct Lanes<'a>(&'a [Lane]);
+
+impl Executors for Lanes<'_> {
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
+        at(&self.0[shard.0 as usize % self.0.len()]);
+    }
+
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane)) {
+        self.0.iter().for_each(at);
+    }
+}
+
+impl Default for NodeOfOne {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NodeOfOne {
+    pub fn new() -> Self {
+        let clock = Arc::new(Clock::default());
+        let setup = Setup {
+            node: HERE,
+            settings: KeyHasher::new([1; 16]).into(),
+            request_timeout: 1_000_000_000,
+            caches_catalogue: true,
+            limits: Limits::default(),
+            pace: Pace::default(),
+            placement: PlacementSetup {
+                balances: true,
+                policy: Policy::Balanced,
+                dead_after: Duration::from_secs(60),
+                cool_down: 30_000_000_000,
+                system_replicas: None,
+            },
+            raise_version_after: None,
+            seed: 7,
+        };
+        Self {
+            control: Control::new(setup),
+            lanes: (0..2).map(|number| Lane::new(clock.clone(), number, 1 << 20)).collect(),
+            inputs: VecDeque::new(),
+            now: 1,
+            asked: 0,
+        }
+    }
+
+    /// Runs one command; what it has led to.
+    pub fn run(&mut self, command: &str) -> String {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let number = |word: &str| word.parse::<u64>().expect("a number");
+        let shard = |word: &str| ShardId(number(word));
+        match words[..] {
+            // This node founds a cluster.
+            ["found"] => {
+                let state = birth::first_system(HERE);
+                let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
+                self.control.adopt(start.view.clone());
+                self.submit(SYSTEM, lane::Input::Create(start));
+                self.catalogue(&CatalogueOp::Level { to: Level::NEWEST });
+            }
+            ["create", name] => {
+                let options = KeyspaceOptions { replicas: 1, ..KeyspaceOptions::default() };
+                self.catalogue(&CatalogueOp::Create { name, options });
+            }
+            ["create", name, replicas] => {
+                let replicas = number(replicas) as u8;
+                let options = KeyspaceOptions { replicas, ..KeyspaceOptions::default() };
+                self.catalogue(&CatalogueOp::Create { name, options });
+            }
+            ["create-table", name] => {
+                let (replicas, placement) = (1, Placement::LinearHash);
+                let options = KeyspaceOptions { replicas, placement, ..Default::default() };
+                self.catalogue(&CatalogueOp::Create { name, options });
+            }
+            ["drop", name] => self.catalogue(&CatalogueOp::Drop { name }),
+            ["split", id, at] => {
+                let at = Some(CutAt::Slot(number(at) as u16));
+                self.request(Request::Split { shard: shard(id), at });
+            }
+            ["split", id] => self.request(Request::Split { shard: shard(id), at: None }),
+            ["merge", id] => self.request(Request::Merge { left: shard(id) }),
+            // Of which keyspace, its slots, its generation; its nodes, whose first leads. Node 20 has
+            // replica 2 of every shard.
+            ["learned", id, keyspace, first, end, generation, ref nodes @ ..] => {
+                let nodes = nodes.iter().map(|node| NodeId(number(node)));
+                let descriptor = Descriptor {
+                    shard: shard(id),
+                    arc: RingArc::of_slots(
+                        KeyspaceId(number(keyspace) as u32),
+                        number(first) as u16,
+                        number(end) as u16,
+                    ),
+                    replicas: nodes.map(|node| (ReplicaId(node.0 / 10), node)).collect(),
+                    generation: Generation(number(generation)),
+                    leader: None,
+                };
+                let leader = descriptor.replicas.first().map(|(replica, _)| *replica);
+                let descriptor = Descriptor { leader, ..descriptor };
+                self.inputs.push_back(Input::Learned(vec![Known::new(descriptor, 3)]));
+            }
+            // A right half that another shard's replica here has handed out.
+            ["half", id, keyspace, first, end, generation] => {
+                let (first_slot, end_slot) = (number(first) as u16, number(end) as u16);
+                let layout = Layout::Hashed { first_slot, end_slot };
+                let engine = Engine::new(layout, KeyHasher::new([1; 16]));
+                let descriptor = Descriptor {
+                    shard: shard(id),
+                    arc: RingArc::of_slots(
+                        KeyspaceId(number(keyspace) as u32),
+                        first_slot,
+                        end_slot,
+                    ),
+                    replicas: vec![(ReplicaId(1), HERE)],
+                    generation: Generation(number(generation)),
+                    leader: None,
+                };
+                let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+                let start = ShardStart::born(state, ReplicaId(1), Durability::Sync);
+                self.inputs.push_back(Input::Half(Box::new(start)));
+            }
+            ["ended", id] => self.inputs.push_back(Input::Ended(shard(id))),
+            // The catalogue of another cluster's life: these keyspaces, one after the other.
+            ["jump", ref names @ ..] => {
+                let mut catalogue = Catalogue::default();
+                for name in names {
+                    let options = KeyspaceOptions { replicas: 1, ..KeyspaceOptions::default() };
+                    match name.strip_prefix('-') {
+                        Some(gone) => drop(catalogue.drop(gone)),
+                        None => drop(catalogue.create(name, options)),
+                    }
+                }
+                self.inputs.push_back(Input::Jumped(Arc::new(catalogue)));
+            }
+            ["members", ref nodes @ ..] => {
+                let all: Vec<_> = nodes.iter().map(|node| NodeId(number(node))).collect();
+                let up = all.clone();
+                self.inputs.push_back(Input::Members(Members { all, up }));
+            }
+            // These nodes are up, says gossip: shards that have too few replicas get more.
+            ["add-replicas", ref nodes @ ..] => {
+                let told = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
+                let gossip = Gossip { told, has_told_all: true, ..Gossip::default() };
+                self.inputs.push_back(Input::AddReplicas(Box::new(gossip)));
+            }
+            ["place", ref nodes @ ..] => {
+                let told = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
+                let gossip = Gossip { told, has_told_all: true, ..Gossip::default() };
+                self.inputs.push_back(Input::Place(Box::new(gossip)));
+            }
+            ["tend"] => self.inputs.push_back(Input::TendTables),
+            ["tick"] => self.inputs.push_back(Input::Tick),
+            ["second"] => {
+                self.now += 1_000_000_000;
+                self.inputs.push_back(Input::LookAround(Loads::default()));
+            }
+            _ => panic!("no command: {command}"),
+        }
+        self.settle()
+    }
+
+    fn request(&mut self, request: Request) {
+        self.asked += 1;
+        self.inputs.push_back(Input::Request { id: self.asked, request });
+    }
+
+    fn catalogue(&mut self, op: &CatalogueOp<'_>) {
+        let mut body = Vec::new();
+        op.encode(&mut body);
+        let input = lane::Input::Catalogue { op: body, origin: NOBODY, waiter: Waiter(0) };
+        self.submit(SYSTEM, input);
+    }
+
+    fn submit(&mut self, shard: ShardId, input: lane::Input) {
+        let count = self.lanes.len();
+        self.lanes[shard.0 as usize % count].accept(input);
+    }
+
+    /// Lets executors and control go on until nothing is left to do.
+    fn settle(&mut self) -> String {
+        let mut out = String::new();
+        loop {
+            while let Some(input) = self.inputs.pop_front() {
+                writeln!(out, "{}", shown::input(&input)).expect("a string");
+                self.control.observe(self.now);
+                for effect in self.control.step(input, &mut Lanes(&self.lanes)) {
+                    writeln!(out, "  {}", shown::effect(&effect)).expect("a string");
+                    self.carry_out(effect);
+                }
+            }
+            if !self.turn() {
+                return out;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Submit(shard, input) => self.submit(shard, input),
+            Effect::Reroute(SentOn { shard, origin, batch }) => {
+                self.submit(shard, lane::Input::Propose { shard, origin, batch });
+            }
+            Effect::Confirm(half) => self.lanes.iter_mut().for_each(|lane| lane.confirm(half)),
+            Effect::ClusterVersion { level, .. } => {
+                self.lanes.iter_mut().for_each(|lane| lane.allow(level));
+            }
+            _ => {}
+        }
+    }
+
+    /// Every executor goes one step round. Whether anything came of it.
+    fn turn(&mut self) -> bool {
+        let mut has_done = false;
+        for lane in &mut self.lanes {
+            lane.observe(self.now);
+            let mut effects = Effects::default();
+            lane.turn(&mut effects);
+            if !effects.records.is_empty() {
+                has_done = true;
+                lane.accept(lane::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
+                lane.accept(lane::Input::Durable { ticket: effects.ticket });
+            }
+            let inputs = &mut self.inputs;
+            inputs.extend(effects.changes.drain(..).map(Input::Catalogue));
+            inputs.extend(effects.halves.drain(..).map(|half| Input::Half(Box::new(half))));
+            inputs.extend(effects.words.drain(..).map(|(shard, word)| Input::Word(shard, word)));
+            inputs.extend(effects.absorbing.drain(..).map(Input::Absorbing));
+            inputs.extend(effects.given.drain(..).map(Input::Given));
+            let bequeathed = effects.bequeathed.drain(..).map(Box::new);
+            inputs.extend(bequeathed.map(Input::Bequeathed));
+            inputs.extend(effects.ended.drain(..).map(|(shard, ..)| Input::Ended(shard)));
+            let is_controls = |answer: &Answer| answer.origin() == CONTROL;
+            let answers = effects.answers.drain(..).filter(is_controls);
+            inputs.extend(answers.map(Input::Answer));
+            if !effects.known.is_empty() {
+                inputs.push_back(Input::Learned(std::mem::take(&mut effects.known)));
+            }
+        }
+        has_done || !self.inputs.is_empty()
+    }
+}
+
+/// A node that is up and carries nothing.
+fn told(id: NodeId) -> Told {
+    Told {
+        id,
+        domain: Box::default(),
+        is_up: true,
+        since: Duration::from_secs(100),
+        is_suspected: false,
+        is_slow: false,
+        replicas: 0,
+        leaders: 0,
+        bytes: 0,
+        requests: 0,
+    }
+}
+
+/// Whether an input says that a keyspace has changed.
+pub fn keyspace_of(change: &Change) -> Option<&str> {
+    match change {
+        Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace) => {
+            Some(&keyspace.name)
+        }
+        _ => None,
+    }
+}

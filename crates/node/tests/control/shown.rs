@@ -1,0 +1,148 @@
+//! Inputs and effects of control, in words.
+
+use keyspace::{Arc as RingArc, Descriptor};
+use node::catalogue::Change;
+use node::control::{Effect, Input, Reply, Routes};
+use node::lane;
+use overlay::Known;
+
+use crate::node_of_one::keyspace_of;
+
+/// What control was told.
+pub fn input(input: &Input) -> String {
+    match input {
+        Input::Catalogue(change) => match (change, keyspace_of(change)) {
+            (Change::Created(_), Some(name)) => format!("keyspace {name} was created"),
+            (Change::Altered(_), Some(name)) => format!("keyspace {name} was altered"),
+            (Change::Dropped(_), Some(name)) => format!("keyspace {name} was dropped"),
+            (Change::Drawn { shard, .. }, _) => format!("shard id {shard} was given out"),
+            (Change::Level(level), _) => format!("the cluster's version is {level}"),
+            (other, _) => format!("the catalogue has changed: {other:?}"),
+        },
+        Input::Jumped(catalogue) => {
+            let names: Vec<&str> = catalogue.iter().map(|keyspace| &*keyspace.name).collect();
+            format!("the catalogue is at once: {}", names.join(", "))
+        }
+        Input::Answer(_) => "the answer to a question".into(),
+        Input::Learned(all) => {
+            format!("learned {}", all.iter().map(known).collect::<Vec<_>>().join("; "))
+        }
+        Input::Half(start) => format!("born: {}", described(&start.view.read().descriptor)),
+        Input::Word(shard, word) => {
+            let word = format!("{word:?}");
+            let kind = word.split(' ').next().unwrap_or_default();
+            format!("for who leads shard {shard}: {kind}")
+        }
+        Input::Absorbing(waits) => format!("shard {} waits for shard {}", waits.left, waits.right),
+        Input::Given(given) => {
+            let what = if given.state.is_some() { "its state" } else { "nothing" };
+            format!("shard {} gives {what} to shard {}", given.right, given.left)
+        }
+        Input::Bequeathed(left) => format!("shard {} inherits", left.left),
+        Input::Ended(shard) => format!("the replica of shard {shard} has ended"),
+        Input::Members(members) => format!("members: {:?}", members.all),
+        Input::Request { id, request } => format!("request {id}: {request:?}"),
+        Input::Tick => "a tick".into(),
+        Input::AddReplicas(_) => "it is time to add replicas".into(),
+        Input::Place(_) => "it is time to place replicas".into(),
+        Input::TendTables => "it is time to see to tables".into(),
+        Input::LookAround(_) => "a second has passed".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What control wants done.
+pub fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Submit(shard, input) => format!("shard {shard}: {}", told(input)),
+        Effect::Routes(routes) => format!("routes: {}", tiles(routes)),
+        Effect::AdminStates(_) => "administrative states".into(),
+        Effect::ClusterVersion { level, .. } => format!("cluster version {level}"),
+        Effect::Reply { id, reply: Reply::Split(reply) } => format!("reply {id}: {reply:?}"),
+        Effect::Reply { id, reply: Reply::Merge(reply) } => format!("reply {id}: {reply:?}"),
+        Effect::Learned(all) => {
+            let all = all.iter().map(|known| self::known(known)).collect::<Vec<_>>();
+            format!("other lookups: {}", all.join("; "))
+        }
+        Effect::Forgotten(keyspace) => format!("other lookups: keyspace {keyspace:?} is gone"),
+        Effect::Event(event) => format!("event: {event}"),
+        Effect::Table(node, message) => {
+            let message = format!("{message:?}");
+            let kind = message.split([' ', '(']).next().unwrap_or_default();
+            format!("node {}: table {kind}", node.0)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn told(input: &lane::Input) -> String {
+    match input {
+        lane::Input::Create(start) => {
+            format!("create replica {}", start.replica)
+        }
+        lane::Input::Known { known } => format!("known {}", self::known(known)),
+        lane::Input::Away { nodes, .. } => {
+            format!("away, on {:?}", nodes.iter().map(|node| node.0).collect::<Vec<_>>())
+        }
+        lane::Input::Drop { .. } => "drop".into(),
+        lane::Input::Configure { durability, .. } => format!("configure {durability:?}"),
+        lane::Input::Catalogue { .. } => "ask the catalogue".into(),
+        lane::Input::Fetch { .. } => "fetch the catalogue".into(),
+        lane::Input::Image { index } => format!("the cache is as of entry {index}"),
+        lane::Input::Split { split, .. } => format!("split at {}: {}", split.at, split.right),
+        lane::Input::Merge { step, .. } => format!("{step:?}"),
+        lane::Input::Exchange { add, remove, .. } => {
+            let add: Vec<u64> = add.iter().map(|node| node.0).collect();
+            let remove: Vec<u64> = remove.iter().map(|replica| replica.0).collect();
+            format!("replicas come on {add:?}, and {remove:?} go")
+        }
+        lane::Input::Letter { .. } => "the word".into(),
+        lane::Input::Surrender { left, .. } => format!("surrender to shard {left}"),
+        lane::Input::Absorb { state: Some(_), .. } => "absorb".into(),
+        lane::Input::Absorb { state: None, .. } => "absorb nothing".into(),
+        lane::Input::Inherit { .. } => "inherit".into(),
+        lane::Input::Superseded { by, generation, .. } => {
+            format!("superseded by shard {by} at generation {}", generation.0)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn known(known: &Known) -> String {
+    let leader = known.leader().map_or("nobody".to_owned(), |node| node.0.to_string());
+    format!("{}, led by {leader}", described(known.descriptor()))
+}
+
+fn described(descriptor: &Descriptor) -> String {
+    let nodes: Vec<String> = descriptor.replicas.iter().map(|(_, n)| n.0.to_string()).collect();
+    let (shard, generation) = (descriptor.shard, descriptor.generation.0);
+    let nodes = nodes.join(" ");
+    format!("shard {shard} {} generation {generation} on {nodes}", part(&descriptor.arc))
+}
+
+fn part(arc: &RingArc) -> String {
+    use keyspace::linear_hash::number_at;
+    let number = |end: &[u8]| number_at(end).unwrap_or(0) >> 60;
+    match arc.slots() {
+        Some((first, end)) => format!("[{first}, {end})"),
+        None => {
+            let (start, end) = (number(arc.start().tail()), number(arc.end().tail()));
+            format!("[{start:x}…, {end:x}…)")
+        }
+    }
+}
+
+fn tiles(routes: &Routes) -> String {
+    let mut all = Vec::new();
+    for route in routes.iter() {
+        let tile = |place: usize| {
+            let elsewhere =
+                route.views[place].read().descriptor.replica_on(crate::node_of_one::HERE).is_none();
+            let away = if elsewhere { " elsewhere" } else { "" };
+            format!("{} {}{away}", route.shard(place), part(route.arc(place)))
+        };
+        let tiles: Vec<_> = (0..route.shards().len()).map(tile).collect();
+        all.push(format!("{}: {}", route.keyspace.name, tiles.join(", ")));
+    }
+    if all.is_empty() { "none".into() } else { all.join("; ") }
+}

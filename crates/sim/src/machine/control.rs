@@ -1,0 +1,187 @@
+//! How a simulated node drives its control plane ([`node::control`]): inputs queue, and one after
+//! the other is stepped and its effects carried out, as the server does.
+
+use std::sync::Arc;
+
+use keyspace::{Keyspace, Level, NodeId, ShardId, Standings};
+use node::catalogue::Change;
+use node::control::{CONTROL, Effect, Executors, Input, Members, Planted, Request, TableGuard};
+use node::event::Event;
+use node::lane::{self, Answer, Lane};
+use node::letter::Letter;
+use node::moved::SentOn;
+use overlay::Message;
+
+use super::peers::{Packet, Post};
+use super::{Machine, Seat};
+
+/// What one node's table says to another's.
+#[derive(Clone, Debug)]
+pub struct Word {
+    pub(super) from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    pub(super) message: Message,
+}
+
+/// The executors, as control asks them.
+struct Seats<'a>(&'a [Seat]);
+
+impl Executors for Seats<'_> {
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
+        at(&self.0[(shard.0 % self.0.len() as u64) as usize].lane);
+    }
+
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane)) {
+        self.0.iter().for_each(|seat| at(&seat.lane));
+    }
+}
+
+/// What control has led to, to be looked at by the world.
+#[derive(Default)]
+pub struct Outcomes {
+    /// Answers that no executor has given.
+    pub answers: Vec<Answer>,
+    /// Keyspaces that have changed.
+    pub changed: Vec<Keyspace>,
+    /// What has happened.
+    pub events: Vec<Event>,
+}
+
+impl Machine {
+    /// What its table knows.
+    pub fn table(&self) -> TableGuard<'_> {
+        self.control.table().look()
+    }
+
+    /// The administrative states of nodes, as far as they are known here.
+    pub fn standings(&self) -> Arc<Standings> {
+        self.control.admin_states().clone()
+    }
+
+    /// From now on it asks for the catalogue while it has no replica of it.
+    pub fn cache_catalogue(&mut self) {
+        self.control.cache_catalogue(true);
+    }
+
+    /// These are the other nodes of its cluster.
+    pub fn look_up_by(&mut self, nodes: &[NodeId]) {
+        let (all, up) = (nodes.to_vec(), nodes.to_vec());
+        self.tell(Input::Members(Members { all, up }));
+    }
+
+    /// An administrator asks for something.
+    pub fn request(&mut self, request: Request) {
+        self.tell(Input::Request { id: 0, request });
+    }
+
+    /// Plants a fault in control.
+    pub fn plant(&mut self, planted: Option<Planted>) {
+        self.control.plant(planted);
+    }
+
+    /// Whether control has something to do.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Queues an input of control, in order.
+    pub(super) fn post(&mut self, inputs: impl IntoIterator<Item = Input>) {
+        self.news.extend(inputs);
+    }
+
+    /// Has control take an input, and all before it.
+    pub fn tell(&mut self, input: Input) {
+        self.news.push_back(input);
+        while self.has_news() {
+            self.spread_news();
+        }
+    }
+
+    /// Has control take the oldest input that waits, and does what comes of it.
+    pub fn spread_news(&mut self) {
+        let Some(input) = self.news.pop_front() else { return };
+        if let Input::Catalogue(
+            Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace),
+        ) = &input
+        {
+            self.outcomes.changed.push(keyspace.clone());
+        }
+        self.control.observe(self.boot);
+        let effects = self.control.step(input, &mut Seats(&self.lanes));
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let from = self.manifest.node;
+        match effect {
+            Effect::Submit(_, lane::Input::Known { .. }) if self.is_deaf => {}
+            Effect::Submit(shard, input) => {
+                self.note_inherited(shard, &input);
+                self.submit(shard, input);
+            }
+            Effect::Reroute(SentOn { shard, origin, batch }) => {
+                let input = lane::Input::Propose { shard, origin, batch };
+                self.note_inherited(shard, &input);
+                self.submit(shard, input);
+            }
+            Effect::Confirm(half) => {
+                self.lanes.iter_mut().for_each(|seat| seat.lane.confirm(half));
+            }
+            Effect::Routes(routes) => self.routes = routes.by_name().clone(),
+            Effect::ClusterVersion { level, .. } => {
+                self.level = level;
+                self.lanes.iter_mut().for_each(|seat| seat.lane.allow(level));
+            }
+            Effect::Answer(answer) => self.outcomes.answers.push(answer),
+            Effect::Rpc(to, letter) => self.send_letter(to, letter),
+            Effect::Table(to, message) => {
+                self.outgoing.push(Packet::Lookup(Box::new(Word { from, to, message })));
+            }
+            // Who has asked sees what comes of it.
+            Effect::Reply { .. } => {}
+            // Nobody here goes by them; there are no other lookups.
+            Effect::AdminStates(_) | Effect::Learned(_) | Effect::Forgotten(_) => {}
+            Effect::Event(event) => self.outcomes.events.push(event),
+        }
+    }
+
+    /// Notes writes that are sent on, or were sent to a shard that another has taken in.
+    fn note_inherited(&mut self, shard: ShardId, input: &lane::Input) {
+        match input {
+            lane::Input::Propose { batch, .. } => {
+                self.sent_on.extend(batch.waiters().iter().map(|waiter| (*waiter, shard)));
+            }
+            lane::Input::Inherit { heir, .. } => {
+                self.inherited.extend(heir.waiters().map(|waiter| (waiter, shard)));
+            }
+            _ => {}
+        }
+    }
+
+    fn send_letter(&mut self, to: NodeId, letter: Letter) {
+        let from = self.manifest.node;
+        self.outgoing.push(Packet::Letter(Post { from, to, letter }));
+    }
+
+    /// Takes out the answers that are for control.
+    pub(super) fn take_controls(&mut self, answers: &mut Vec<Answer>) {
+        let is_its = |answer: &mut Answer| answer.origin() == CONTROL;
+        let its: Vec<Answer> = answers.extract_if(.., is_its).collect();
+        self.post(its.into_iter().map(Input::Answer));
+    }
+
+    /// The cluster's version is at least this.
+    pub(super) fn allow(&mut self, level: Level) {
+        self.tell(Input::Catalogue(Change::Level(level)));
+    }
+
+    /// Another table has said something.
+    pub(super) fn lookup_came(&mut self, word: Word) {
+        // As bytes, which is how it travels.
+        let mut bytes = Vec::new();
+        word.message.encode(&mut bytes);
+        let message = Message::decode(&bytes).expect("nodes send what can be read");
+        self.tell(Input::Table { from: word.from, message });
+    }
+}
