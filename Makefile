@@ -51,7 +51,7 @@ callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh
 
 golden: ## Rewrites golden files (read the diff before committing it)
-	@touch crates/*/tests/golden/main.rs # for scripts are listed when these are compiled
+	@touch crates/*/tests/golden/main.rs crates/storage/src/engine/conformance/golden.rs # for scripts are listed when these are compiled
 	@UPDATE_GOLDENFILES=1 cargo test --release --locked --workspace -- golden
 
 sim: build ## Runs the simulator once: make sim SEED=7

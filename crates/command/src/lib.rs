@@ -19,9 +19,10 @@
 //!
 //! # Where to start
 //! The types below; then [`apply`](mod@apply) and [`read`]; their words are [`integer`], [`float`]
-//! and [`glob`].
+//! and [`glob`]. What a value is, [`value`] says; which keys have changed, [`changes`].
 
 pub mod apply;
+pub mod changes;
 pub mod codec;
 pub mod float;
 pub mod flush;
@@ -38,16 +39,20 @@ pub mod reply;
 pub(crate) mod samples;
 #[cfg(test)]
 mod script;
+mod strings;
 pub mod transaction;
+pub mod value;
 
 use keyspace::Cut;
 
 use crate::limits::VALUE_BYTES_MAX;
 
-pub use apply::{Values, apply, apply_hashed, leave_deletion};
+pub use apply::{Values, apply, apply_hashed, apply_observed, leave_deletion};
+pub use changes::{Changes, Observed};
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};
 pub use transaction::{Seen, Step, Transaction};
+pub use value::{Value, ValueType};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

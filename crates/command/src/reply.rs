@@ -3,6 +3,8 @@
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError};
 
+use crate::ValueType;
+
 /// Why a command was refused, with nothing changed. Gateways give it their own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -24,6 +26,8 @@ pub enum Refusal {
     Moved,
     /// A transaction reads or writes more than one may.
     TooMuch,
+    /// The value is of another type than the command's. No value is, as long as all are strings.
+    WrongType,
 }
 
 /// An answer, owned.
@@ -240,9 +244,9 @@ pub fn decode_one(bytes: &[u8]) -> Result<Reply, DecodeError> {
 const NESTED_MAX: usize = 4;
 
 /// Status words, by their number.
-const WORDS: [&str; 2] = ["string", "none"];
+const WORDS: [&str; 2] = [ValueType::String.name(), "none"];
 
-const REFUSALS: [Refusal; 9] = [
+const REFUSALS: [Refusal; 10] = [
     Refusal::NotInteger,
     Refusal::Overflow,
     Refusal::NotFloat,
@@ -252,6 +256,7 @@ const REFUSALS: [Refusal; 9] = [
     Refusal::LcsTooLarge,
     Refusal::Moved,
     Refusal::TooMuch,
+    Refusal::WrongType,
 ];
 
 impl Reply {

@@ -206,6 +206,7 @@ impl Sink for Text {
             TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             NoSuchKey => "ERR no such key",
             Moved => "TRYAGAIN moved",
+            WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             TooMuch => "ERR too much for a transaction",
             LcsTooLarge => {
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"

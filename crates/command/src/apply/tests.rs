@@ -1,10 +1,12 @@
 //! Promises of [`apply`] that no script shows.
 
 use proptest::prelude::*;
+use storage::engine::Engine;
 
 use super::super::samples::{KEYS, writes};
 use super::super::script::engine;
 use super::*;
+use crate::limits::VALUE_BYTES_MAX;
 
 /// What all keys have.
 fn state(engine: &Engine, at: Timestamp) -> Vec<Option<(Vec<u8>, u64)>> {

@@ -2,6 +2,8 @@
 
 use keyspace::Cut;
 
+use storage::engine::Engine;
+
 use super::super::script::engine;
 use super::super::{Expiry, SetIf, SetReply, apply};
 use super::*;

@@ -19,10 +19,10 @@
 //!
 //! It does not know sockets, shards or time: the event loop says them through [`Context`].
 //!
-//! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs. Options
-//! are judged before the key is looked at, so a bad expiry of GETEX is refused even if the key is
-//! not there, and OBJECT FREQ always. Keys have a length limit of their own. Scripts,
-//! subscriptions and types other than strings are not there. What a cluster does by
+//! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs, for all
+//! values are strings. Options are judged before the key is looked at, so a bad expiry of GETEX is
+//! refused even if the key is not there, and OBJECT FREQ always. Keys have a length limit of their
+//! own. Scripts, subscriptions and types other than strings are not there. What a cluster does by
 //! itself cannot be asked for (CLUSTER MEET and the like).
 
 mod args;

@@ -37,7 +37,7 @@ use storage::engine::{Engine, Layout, Range, Version};
 use crate::fetch::Pair;
 use crate::route::Route;
 use crate::whole::Stretch;
-use command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
+use command::{Expiry, Observed, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 
 pub mod stretches;
 #[cfg(test)]
@@ -206,14 +206,8 @@ impl Interactive {
         // Each of its own moment, so that what was written last is the newest.
         self.at = Timestamp(self.at.0 + 1);
         let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
-        let answers: Vec<Reply> = one.run(&mut self.copy, self.at);
-        for write in one.writes() {
-            write.each_key(&mut |key| {
-                if self.copy.newest_timestamp(&self.copy.hasher().key(key)) == self.at {
-                    self.written.insert(key.into());
-                }
-            });
-        }
+        let mut copy = Observed { values: &mut self.copy, changes: &mut self.written };
+        let answers: Vec<Reply> = one.run(&mut copy, self.at);
         // What it has replaced goes.
         self.copy.raise_safe_point(self.at);
         self.copy.collect(COLLECTED);

@@ -1,6 +1,6 @@
 //! Answers to commands on a keyspace as a whole, from what is here and what was fetched.
 
-use command::Sink as _;
+use command::{Sink as _, ValueType};
 use node::route::Route;
 use node::whole::{self, Asked, PIECE_KEYS};
 
@@ -87,7 +87,7 @@ impl KeyspaceScan<'_> {
     /// A page of SCAN.
     fn write_page(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) {
         let KeyspaceRequest::Scan { cursor, count, pattern, type_filter } = request else { return };
-        let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
+        let of_type = type_filter.is_none_or(|t| ValueType::named(t) == Some(ValueType::String));
         let mut keys = Vec::new();
         let mut show = |key: &[u8]| {
             if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {

@@ -49,17 +49,18 @@
 //! asked of the allocator, which rounds up.
 
 mod collect;
+#[cfg(test)]
+mod conformance;
 pub mod digest;
 mod dump;
 mod era;
 mod join;
-#[cfg(test)]
-mod model;
 mod record;
 mod scan;
 mod slots;
 mod split;
 mod tree;
+mod versions;
 
 use std::collections::VecDeque;
 
@@ -69,6 +70,7 @@ pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use era::ExpiryUsage;
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
+pub use versions::{Versions, Visit};
 
 use collect::Queue;
 use era::{Era, Place, Retired};

@@ -1,19 +1,21 @@
 //! Does the engine answer as a list of everything that was ever written would?
 //!
-//! The model keeps every version for ever and knows the rules of visibility only. Random
-//! sequences of operations run on both; after each, all reads at all times from the safe point on
-//! must agree, however far collection has come, and the engine's invariants are counted through.
+//! Random sequences of operations run on a mirror of the memory engine and the model; after each,
+//! all reads at all times from the safe point on must agree, however far collection has come, and
+//! the engine's invariants are counted through.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use keyspace::linear_hash::turned;
 use keyspace::{Cut, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 use proptest::prelude::*;
 
-use super::era::Era;
-use super::record::Record;
-use super::{At, DumpCursor, Engine, Layout, PieceLimits, Range, ScanCursor};
+use super::super::era::Era;
+use super::super::record::Record;
+use super::super::{DumpCursor, Engine, Layout, PieceLimits, Range, ScanCursor, Version, Versions};
+use super::is_before;
+use super::mirror::Mirror;
+use super::model::Model;
 
 const HASHER: KeyHasher = KeyHasher::new([3; 16]);
 const CASES: u32 = 1000;
@@ -97,163 +99,8 @@ fn place(layout: Layout, number: usize) -> Cut {
     }
 }
 
-/// Whether a key lies before a place.
-fn is_before(key: &[u8], place: &Cut) -> bool {
-    match place {
-        Cut::Slot(slot) => slot_of(key) < *slot,
-        Cut::Key(at) => key < &**at,
-        Cut::Number(at) => turned(key) < *at,
-    }
-}
-
-/// A version in the model; no value is a tombstone.
-#[derive(Clone, Debug)]
-struct Written {
-    timestamp: Timestamp,
-    value: Option<Vec<u8>>,
-    expiry_ms: u64,
-}
-
-impl Written {
-    fn is_dead(&self, at: Timestamp) -> bool {
-        self.value.is_none() || (self.expiry_ms != 0 && self.expiry_ms <= at.millis())
-    }
-}
-
-#[derive(Clone)]
-struct Model {
-    /// Those of [`KEYS`] that it owns.
-    names: Vec<&'static [u8]>,
-    keys: BTreeMap<Vec<u8>, Vec<Written>>,
-    safe_point: Timestamp,
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self { names: KEYS.to_vec(), keys: BTreeMap::new(), safe_point: Timestamp::ZERO }
-    }
-}
-
-#[derive(Debug, PartialEq)]
-enum Read<'a> {
-    Value(&'a [u8], u64, Timestamp),
-    Nil,
-    NilYet,
-}
-
-impl Model {
-    fn visible(&self, key: &[u8], at: Timestamp) -> Option<&Written> {
-        let chain = self.keys.get(key)?;
-        let newest = chain.iter().rev().find(|written| written.timestamp <= at)?;
-        (!newest.is_dead(at)).then_some(newest)
-    }
-
-    fn write(&mut self, key: &[u8], written: Written) {
-        let chain = self.keys.entry(key.to_vec()).or_default();
-        if chain.last().is_some_and(|last| last.timestamp == written.timestamp) {
-            chain.pop();
-        }
-        chain.push(written);
-    }
-
-    fn put(&mut self, key: &[u8], value: Vec<u8>, expiry_ms: u64, timestamp: Timestamp) {
-        if expiry_ms != 0 && expiry_ms <= timestamp.millis() {
-            self.delete(key, timestamp);
-        } else {
-            self.write(key, Written { timestamp, value: Some(value), expiry_ms });
-        }
-    }
-
-    fn delete(&mut self, key: &[u8], timestamp: Timestamp) -> bool {
-        let live = self.visible(key, timestamp).is_some();
-        if live {
-            self.write(key, Written { timestamp, value: None, expiry_ms: 0 });
-        }
-        live
-    }
-
-    fn set_expiry(&mut self, key: &[u8], expiry_ms: u64, timestamp: Timestamp) -> bool {
-        let Some(value) = self.visible(key, timestamp).and_then(|w| w.value.clone()) else {
-            return false;
-        };
-        self.put(key, value, expiry_ms, timestamp);
-        true
-    }
-
-    fn flush(&mut self, timestamp: Timestamp) {
-        for key in self.names.clone() {
-            self.delete(key, timestamp);
-        }
-    }
-
-    fn flush_within(&mut self, from: &Cut, end: &Cut, timestamp: Timestamp) {
-        for key in self.names.clone() {
-            if !is_before(key, from) && is_before(key, end) {
-                self.delete(key, timestamp);
-            }
-        }
-    }
-
-    /// Cuts off the keys from `at` on.
-    fn split_off(&mut self, at: &Cut) -> Self {
-        let is_left = |key: &[u8]| is_before(key, at);
-        let (names, right) = self.names.iter().partition(|name| is_left(name));
-        let (keys, of_right) =
-            std::mem::take(&mut self.keys).into_iter().partition(|(key, _)| is_left(key));
-        (self.names, self.keys) = (names, keys);
-        Self { names: right, keys: of_right, safe_point: self.safe_point }
-    }
-
-    /// Takes in the keys that follow.
-    fn join(&mut self, right: Self) {
-        self.names.extend(right.names);
-        self.keys.extend(right.keys);
-        self.safe_point = self.safe_point.max(right.safe_point);
-    }
-
-    fn counts_as_collected(&self, written: &Written) -> bool {
-        written.timestamp <= self.safe_point && written.is_dead(self.safe_point)
-    }
-
-    fn at(&self, key: &[u8], at: Timestamp) -> Read<'_> {
-        let chain = self.keys.get(key).map_or(&[][..], |chain| chain);
-        let (seen, later) = chain.split_at(chain.partition_point(|w| w.timestamp <= at));
-        match seen.last() {
-            Some(Written { value: Some(value), expiry_ms, timestamp })
-                if *expiry_ms == 0 || *expiry_ms > at.millis() =>
-            {
-                Read::Value(value, *expiry_ms, *timestamp)
-            }
-            Some(written) if !self.counts_as_collected(written) => Read::Nil,
-            _ if !later.is_empty() => Read::NilYet,
-            _ => Read::Nil,
-        }
-    }
-
-    fn newest_timestamp(&self, key: &[u8]) -> Timestamp {
-        let head = self.keys.get(key).and_then(|chain| chain.last());
-        let head = head.filter(|head| !self.counts_as_collected(head));
-        head.map_or(Timestamp::ZERO, |head| head.timestamp)
-    }
-
-    /// What a dump from `low` to `at` restores to.
-    fn cut(&self, low: Timestamp, at: Timestamp) -> Self {
-        let mut cut = self.clone();
-        for chain in cut.keys.values_mut() {
-            chain.retain(|written| written.timestamp <= at);
-        }
-        cut.safe_point = low;
-        cut
-    }
-}
-
-fn read<'a>(at: &At<'a>) -> Read<'a> {
-    match at {
-        At::Value(version) => Read::Value(version.value, version.expiry_ms, version.timestamp),
-        At::Nil => Read::Nil,
-        At::NilYet => Read::NilYet,
-    }
-}
+/// The memory engine, held against the model.
+type Both = Mirror<Engine, Model>;
 
 /// All timestamps worth reading at: those of versions and expiries, and just before them.
 fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
@@ -270,69 +117,70 @@ fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
     times
 }
 
-fn compare(engine: &Engine, model: &Model, now: Timestamp) {
-    for key in model.names.iter().copied() {
+/// Reads everything at all times: the mirror compares.
+fn compare(both: &Both, names: &[&[u8]], now: Timestamp) {
+    let times = times(&both.b, now);
+    for key in names {
         let hashed = HASHER.key(key);
-        for at in times(model, now) {
-            let (found, wanted) = (engine.at(&hashed, at), model.at(key, at));
-            assert_eq!(read(&found), wanted, "{key:?} at {at:?}");
+        for at in &times {
+            both.at(&hashed, *at);
         }
-        let newest = engine.newest(&hashed, now);
-        let wanted = model.visible(key, now);
-        assert_eq!(newest.map(|v| v.value), wanted.and_then(|w| w.value.as_deref()));
-        assert_eq!(engine.newest_timestamp(&hashed), model.newest_timestamp(key), "{key:?}");
+        both.newest(&hashed, now);
+        both.newest_timestamp(&hashed);
     }
-    let live = model.names.iter().filter(|key| model.visible(key, now).is_some()).count();
-    assert_eq!(engine.len(now), live as u64);
-    for at in times(model, now) {
-        compare_scans(engine, model, at);
+    both.len(now);
+    for at in times {
+        compare_walks(both, at);
+        let live = walked(&both.b, at);
+        assert_eq!(both.a.random_key(at.0, at).is_some(), !live.is_empty());
+        let random = both.a.random_key(at.0 + 1, at);
+        assert!(random.is_none_or(|key| live.iter().any(|live| live == key)));
     }
 }
 
-fn compare_scans(engine: &Engine, model: &Model, at: Timestamp) {
-    let names = model.names.iter().copied();
-    let mut live: Vec<_> = names.filter(|key| model.visible(key, at).is_some()).collect();
-    assert_eq!(engine.random_key(at.0, at).is_some(), !live.is_empty());
-    assert!(engine.random_key(at.0 + 1, at).is_none_or(|key| live.contains(&key)));
+/// The keys with a value at a time.
+fn walked(model: &Model, at: Timestamp) -> Vec<Vec<u8>> {
+    let names = model.keys.keys();
+    names.filter(|key| model.newest(&HASHER.key(key), at).is_some()).cloned().collect()
+}
+
+/// Walks all keys in small pages, to the end.
+fn compare_walks(both: &Both, at: Timestamp) {
     let mut found: Vec<Vec<u8>> = Vec::new();
-    if engine.layout() == Layout::LinearHash {
-        live.sort_by_key(|key| (turned(key), *key));
-        let mut next = Some(0);
-        while let Some(from) = next {
-            let mut visit = |key: &[u8], _: super::Version<'_>| found.push(key.to_vec());
-            next = engine.scan_numbers(from, 1, at, &mut visit).expect("by number");
-        }
-        assert_eq!(found, live);
-    } else if engine.layout() == Layout::Ordered {
-        live.sort();
-        for reverse in [false, true] {
-            let mut range = Range {
-                start: Bound::Unbounded,
-                end: Bound::Unbounded,
-                reverse,
-                visited_max: 2,
-                examined_max: 3,
-            };
-            found.clear();
-            let mut visit = |key: &[u8], _: super::Version<'_>| found.push(key.to_vec());
-            while let Some(last) = engine.range(&range, at, &mut visit).expect("ordered") {
-                let bound = if reverse { &mut range.end } else { &mut range.start };
-                *bound = Bound::Excluded(last);
+    let mut visit = |key: &[u8], _: Version<'_>| found.push(key.to_vec());
+    match both.layout() {
+        Layout::Hashed { .. } => {
+            let mut next = Some(ScanCursor::default());
+            while let Some(cursor) = next {
+                next = both.scan(cursor, 1, at, &mut visit).expect("hashed");
             }
-            if reverse {
-                found.reverse();
+        }
+        Layout::LinearHash => {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = both.scan_numbers(from, 1, at, &mut visit).expect("by number");
             }
-            assert_eq!(found, live);
         }
-    } else {
-        live.sort_by_key(|key| (HASHER.key(key).slot, HASHER.key(key).hash));
-        let mut next = Some(ScanCursor::default());
-        while let Some(cursor) = next {
-            let mut visit = |key: &[u8], _: super::Version<'_>| found.push(key.to_vec());
-            next = engine.scan(cursor, 1, at, &mut visit).expect("hashed");
+        Layout::Ordered => {
+            for reverse in [true, false] {
+                found.clear();
+                let mut range = Range {
+                    start: Bound::Unbounded,
+                    end: Bound::Unbounded,
+                    reverse,
+                    visited_max: 2,
+                    examined_max: 3,
+                };
+                let mut visit = |key: &[u8], _: Version<'_>| found.push(key.to_vec());
+                while let Some(last) = both.range(&range, at, &mut visit).expect("ordered") {
+                    let bound = if reverse { &mut range.end } else { &mut range.start };
+                    *bound = Bound::Excluded(last);
+                }
+            }
         }
-        assert_eq!(found, live);
     }
+    found.sort();
+    assert_eq!(found, walked(&both.b, at), "pages have left something out");
 }
 
 impl Engine {
@@ -383,19 +231,21 @@ impl Engine {
     }
 }
 
-/// Both, and a dump that may be under way.
+/// A mirror, and a dump that may be under way.
 struct Run {
-    engine: Engine,
-    model: Model,
+    both: Both,
+    /// Those of [`KEYS`] that lie in its shard.
+    names: Vec<&'static [u8]>,
     now: Timestamp,
     dump: Option<(DumpCursor, [Timestamp; 2], Vec<Vec<u8>>)>,
 }
 
 impl Run {
     fn step(&mut self, op: &Op) {
-        let now = self.now;
+        let Self { both, now, .. } = self;
+        let now = *now;
         if let Op::Put { key, .. } | Op::Delete { key } | Op::SetExpiry { key, .. } = op
-            && !self.model.names.contains(&KEYS[*key])
+            && !self.names.contains(&KEYS[*key])
         {
             return;
         }
@@ -407,35 +257,25 @@ impl Run {
             Op::Put { key, len, expires_in } => {
                 let value = vec![now.0 as u8; *len];
                 let parts = [&value[..len / 2], &value[len / 2..]];
-                self.engine.put(&HASHER.key(KEYS[*key]), &parts, expiry(expires_in), now);
-                self.model.put(KEYS[*key], value, expiry(expires_in), now);
+                both.put(&HASHER.key(KEYS[*key]), &parts, expiry(expires_in), now);
             }
             Op::Delete { key } => {
-                let deleted = self.engine.delete(&HASHER.key(KEYS[*key]), now);
-                assert_eq!(deleted, self.model.delete(KEYS[*key], now));
+                both.delete(&HASHER.key(KEYS[*key]), now);
             }
             Op::SetExpiry { key, expires_in } => {
-                let expiry_ms = expiry(expires_in);
-                let set = self.engine.set_expiry(&HASHER.key(KEYS[*key]), expiry_ms, now);
-                assert_eq!(set, self.model.set_expiry(KEYS[*key], expiry_ms, now));
+                both.set_expiry(&HASHER.key(KEYS[*key]), expiry(expires_in), now);
             }
-            Op::Flush => {
-                self.engine.flush(now);
-                self.model.flush(now);
-            }
+            Op::Flush => both.flush(now),
             Op::FlushWithin { from, end } => {
-                let [from, end] = [*from, *end].map(|at| place(self.engine.layout(), at));
-                self.engine.flush_within(&from, &end, now);
-                self.model.flush_within(&from, &end, now);
+                let [from, end] = [*from, *end].map(|at| place(both.layout(), at));
+                both.flush_within(&from, &end, now);
             }
             Op::RaiseSafePoint { percent } => {
-                let low = self.model.safe_point.0;
-                let point = Timestamp(low + (now.0 - low) * percent / 100);
-                self.engine.raise_safe_point(point);
-                self.model.safe_point = point;
+                let low = both.safe_point().0;
+                both.raise_safe_point(Timestamp(low + (now.0 - low) * percent / 100));
             }
             Op::Collect { budget } => {
-                let more = self.engine.collect(*budget);
+                let more = both.collect(*budget);
                 assert!(!more || *budget < usize::MAX);
             }
             Op::Dump { limits } => self.dump(*limits),
@@ -443,40 +283,56 @@ impl Run {
     }
 
     fn dump(&mut self, limits: PieceLimits) {
+        let Self { both: Mirror { a: engine, b: model }, names, .. } = self;
         let mut dump = self.dump.take().unwrap_or_else(|| {
             let at = self.now;
             // Whoever dumps at a time has applied everything of that time.
             self.now = at.next();
-            let low = self.engine.safe_point().min(at);
-            self.engine.pin(self.engine.safe_point());
+            let low = engine.safe_point().min(at);
+            engine.pin(engine.safe_point());
             (DumpCursor::default(), [low, at], Vec::new())
         });
         let (cursor, [low, at], blocks) = &mut dump;
         let mut block = Vec::new();
-        let more = self.engine.dump(cursor, *low, *at, limits, &mut block);
+        let more = engine.dump(cursor, *low, *at, limits, &mut block);
         blocks.push(block);
         if more {
             self.dump = Some(dump);
             return;
         }
-        self.engine.unpin(*low);
-        let mut restored = Engine::new(self.engine.layout(), HASHER);
+        engine.unpin(*low);
+        let mut restored = Engine::new(engine.layout(), HASHER);
         restored.raise_safe_point(*low);
         for block in blocks {
             restored.restore(block).expect("what was dumped can be restored");
         }
         restored.check();
-        let model = self.model.cut(*low, *at);
-        compare(&restored, &model, *at);
+        let mut restored = Mirror { a: restored, b: model.cut(*low, *at) };
+        compare(&restored, names, *at);
         restored.collect(usize::MAX);
-        restored.check();
-        compare(&restored, &model, *at);
+        restored.a.check();
+        compare(&restored, names, *at);
+    }
+
+    fn check(&self) {
+        self.both.a.check();
+        compare(&self.both, &self.names, self.now);
+    }
+
+    /// Cuts off the right half; a dump under way ends.
+    fn split_off(&mut self, at: &Cut) -> Self {
+        self.dump = None;
+        let a = self.both.a.split_off(at).expect("of this layout");
+        let b = self.both.b.split_off(at);
+        let (left, right) = self.names.iter().partition(|key| is_before(key, at));
+        self.names = left;
+        Self { both: Mirror { a, b }, names: right, now: self.now, dump: None }
     }
 }
 
 fn begin(layout: Layout) -> Run {
-    let now = Timestamp::from_millis(10);
-    Run { engine: Engine::new(layout, HASHER), model: Model::default(), now, dump: None }
+    let both = Mirror { a: Engine::new(layout, HASHER), b: Model::new(layout, HASHER) };
+    Run { both, names: KEYS.to_vec(), now: Timestamp::from_millis(10), dump: None }
 }
 
 fn run(layout: Layout, ops: &[Op]) {
@@ -486,10 +342,9 @@ fn run(layout: Layout, ops: &[Op]) {
 fn go_on(mut run: Run, ops: &[Op]) {
     for op in ops {
         run.step(op);
-        run.engine.check();
-        compare(&run.engine, &run.model, run.now);
+        run.check();
     }
-    let Run { mut engine, now, dump, .. } = run;
+    let Run { both: Mirror { a: mut engine, .. }, now, dump, .. } = run;
     engine.flush(now);
     if let Some((_, [low, _], _)) = dump {
         engine.unpin(low);
@@ -503,13 +358,9 @@ fn go_on(mut run: Run, ops: &[Op]) {
 
 /// Both halves go on as the whole would, each with its keys.
 fn halves(mut left: Run, at: &Cut, after: &[Op]) {
-    let engine = left.engine.split_off(at).expect("of this layout");
-    let model = left.model.split_off(at);
-    left.dump = None;
-    let right = Run { engine, model, now: left.now, dump: None };
+    let right = left.split_off(at);
     for half in [left, right] {
-        half.engine.check();
-        compare(&half.engine, &half.model, half.now);
+        half.check();
         go_on(half, after);
     }
 }
@@ -518,21 +369,18 @@ fn halves(mut left: Run, at: &Cut, after: &[Op]) {
 fn joined(layout: Layout, before: &[Op], at: &Cut, between: &[Vec<Op>; 2], after: &[Op]) {
     let mut left = begin(layout);
     before.iter().for_each(|op| left.step(op));
-    let engine = left.engine.split_off(at).expect("of this layout");
-    let model = left.model.split_off(at);
-    left.dump = None;
-    let mut right = Run { engine, model, now: left.now, dump: None };
+    let mut right = left.split_off(at);
     between[0].iter().for_each(|op| left.step(op));
     between[1].iter().for_each(|op| right.step(op));
-    let Run { mut engine, model, now, .. } = right;
-    left.engine.join(engine.take());
+    let Run { both: Mirror { a: mut engine, b: model }, names, now, .. } = right;
+    left.both.a.join(engine.take());
     let nothing = engine.usage();
     assert_eq!((nothing.versions, nothing.keys, engine.middle()), (0, 0, None));
-    left.model.join(model);
+    left.both.b.join(model);
+    left.names.extend(names);
     left.now = left.now.max(now).next();
     left.dump = None;
-    left.engine.check();
-    compare(&left.engine, &left.model, left.now);
+    left.check();
     go_on(left, after);
 }
 
@@ -563,7 +411,7 @@ proptest! {
     ) {
         let mut left = begin(Layout::LinearHash);
         before.iter().for_each(|op| left.step(op));
-        assert_eq!(left.engine.middle(), None);
+        assert_eq!(left.both.a.middle(), None);
         halves(left, &Cut::Number(at), &after);
     }
 
@@ -582,8 +430,8 @@ proptest! {
     fn halves_agree_with_the_model(before in ops(), at in 15_801..SLOTS, after in ops()) {
         let mut left = begin(HASHED);
         before.iter().for_each(|op| left.step(op));
-        let index = left.engine.current.index.hashed().expect("hashed");
-        let Some((Cut::Slot(middle), sides)) = left.engine.middle() else { panic!("no middle") };
+        let index = left.both.a.current.index.hashed().expect("hashed");
+        let Some((Cut::Slot(middle), sides)) = left.both.a.middle() else { panic!("no middle") };
         let of = |slots: std::ops::Range<Slot>| {
             let heads = index.heads_from(ScanCursor::default());
             heads.filter(|(cursor, _)| slots.contains(&cursor.slot)).count() as u64
@@ -603,9 +451,9 @@ proptest! {
     ) {
         let mut left = begin(Layout::Ordered);
         before.iter().for_each(|op| left.step(op));
-        let middle = left.engine.middle();
+        let middle = left.both.a.middle();
         if let Some((Cut::Key(at), sides)) = &middle {
-            let heads: Vec<Record> = left.engine.current.index.heads_from(None).collect();
+            let heads: Vec<Record> = left.both.a.current.index.heads_from(None).collect();
             let of_left = heads.iter().filter(|head| head.key() < &**at);
             let bytes: u64 = of_left.map(|head| head.bytes()).sum();
             let total: u64 = heads.iter().map(|head| head.bytes()).sum();
