@@ -87,6 +87,7 @@ pub mod counters;
 pub mod event_loop;
 pub mod http;
 pub mod hub;
+pub mod listeners;
 pub mod logging;
 pub mod medium;
 pub mod peer;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use command::{Reply, Seen};
 use keyspace::Timestamp;
-use mio::net::TcpStream;
 use node::fetch::Fetched;
 use node::interactive::Interactive;
 use node::read::Now;
@@ -15,6 +14,7 @@ use super::cluster::SentOn;
 use super::executes::{Repeated, Told};
 use super::takes::TakesOwed;
 use super::transactions::{Part, write_executed};
+use super::transport::Transport;
 use super::waits::Written;
 use crate::hub::lookups::Trace;
 use gateway::native::{self, FrameSink, Op};
@@ -43,8 +43,8 @@ pub enum Protocol {
 pub struct Connection {
     /// Its number in the whole process, never used again.
     pub id: u64,
-    /// Its socket.
-    pub stream: TcpStream,
+    /// The way to its client.
+    pub transport: Transport,
     /// How it speaks.
     pub protocol: Protocol,
     /// Received and not done yet.
@@ -258,10 +258,10 @@ impl Slot {
 
 impl Connection {
     /// A connection that was just accepted.
-    pub fn new(id: u64, stream: TcpStream, protocol: Protocol, now_millis: u64) -> Self {
+    pub fn new(id: u64, transport: Transport, protocol: Protocol, now_millis: u64) -> Self {
         Self {
             id,
-            stream,
+            transport,
             protocol,
             input: Vec::new(),
             output: Vec::new(),
@@ -475,15 +475,17 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::listeners::TransportKind;
 
     #[test]
     fn who_only_reads_is_told_that_nothing_was_done() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let address = listener.local_addr().expect("it listens");
         let stream = TcpStream::connect(address).expect("somebody listens");
+        let stream = Transport::new(TransportKind::Plain, stream);
         let mut connection = Connection::new(1, stream, Protocol::Native, 0);
         for only_reads in [true, false] {
             let frame = Frame::Resp { version: Version::V2, muted: false };

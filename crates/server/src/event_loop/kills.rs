@@ -5,8 +5,6 @@
 //!            the next command waits ◄──────────────────── Killed ◄── CLIENT LIST has it not
 //! ```
 
-use std::net::Shutdown;
-
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
 use super::resp::Done;
@@ -63,7 +61,7 @@ impl EventLoop {
             let connection = slot.as_mut().filter(|connection| connection.id == id)?;
             connection.broken = true;
             // Its client sees the end at once, though replies may be on their way to it.
-            let _gone_already = connection.stream.shutdown(Shutdown::Both);
+            connection.transport.shut_down();
             Some(at)
         });
         self.clients.remove(id);

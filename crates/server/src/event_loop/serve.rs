@@ -182,7 +182,7 @@ impl EventLoop {
         connection.watches_anew = false;
         let before = connection.sent;
         while connection.writable && !connection.broken && connection.unsent() > 0 {
-            match connection.stream.write(&connection.output[connection.sent..]) {
+            match connection.transport.write(&connection.output[connection.sent..]) {
                 Ok(0) => connection.broken = true,
                 Ok(sent) => connection.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -341,7 +341,7 @@ impl EventLoop {
 
 /// Reads once. `None` if nothing came; then the connection knows why.
 fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
-    match connection.stream.read(buffer) {
+    match connection.transport.read(buffer) {
         Ok(0) => {
             connection.readable = false;
             connection.ended = true;
@@ -350,7 +350,8 @@ fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
         Ok(received) => {
             // A short read has emptied the socket, and the poll tells when there is more; but the
             // end, if it came with these bytes, is not told again.
-            connection.readable = received == buffer.len() || connection.hung_up;
+            let is_drained = connection.transport.is_drained(received, buffer.len());
+            connection.readable = !is_drained || connection.hung_up;
             Some(received)
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => None,

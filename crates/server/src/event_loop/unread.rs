@@ -9,7 +9,6 @@
 //! iteration that made it.
 
 use std::collections::BTreeMap;
-use std::net::Shutdown;
 
 use parking_lot::Mutex;
 
@@ -141,7 +140,7 @@ fn evict(connection: &mut Connection) {
     connection.output = Vec::new();
     connection.sent = 0;
     connection.unread_bytes = 0;
-    let _gone_already = connection.stream.shutdown(Shutdown::Both);
+    connection.transport.shut_down();
 }
 
 #[cfg(test)]
