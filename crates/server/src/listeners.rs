@@ -9,7 +9,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use gateway::resp::Mode;
 use overlay::LookupChoice;
 
 use crate::config::{Config, Listen};
@@ -71,8 +70,6 @@ pub struct Listener {
     pub listen: Listen,
     /// How the bytes travel.
     pub transport: TransportKind,
-    /// Which kind of Redis the node is there.
-    pub mode: Mode,
     /// How owners of keys are looked up there, unless a request says otherwise.
     pub lookup: LookupChoice,
 }

@@ -201,7 +201,6 @@ impl Config {
             protocol,
             listen,
             transport: TransportKind::Plain,
-            mode: self.resp_mode,
             lookup: lookup.unwrap_or(self.lookup),
         };
         [

@@ -6,9 +6,11 @@
 //! ```
 
 use super::EventLoop;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::resp::Done;
 use super::serve::waiter;
+use super::slot::{Frame, Slot};
+use super::state::Life;
 use crate::hub::mail::{self, Mail};
 use gateway::resp::{Kill, Session};
 
@@ -27,8 +29,10 @@ impl EventLoop {
         let parts = kill.others.len() + usize::from(kill.own);
         connection.pending.push_back(Slot::gathering(kill.gather, parts as u32, frame));
         // What follows sees that they are gone.
-        connection.barrier = true;
-        connection.closing |= kill.own;
+        connection.next.barrier = true;
+        if kill.own {
+            connection.advance(Life::Closing);
+        }
         let answers_to = waiter(at, number);
         for id in kill.others {
             let ask = mail::Kill { id, asks: self.number, waiter: answers_to };
@@ -59,7 +63,7 @@ impl EventLoop {
     fn kill(&mut self, id: u64) -> bool {
         let found = self.connections.iter_mut().find_map(|(at, slot)| {
             let connection = slot.as_mut().filter(|connection| connection.id == id)?;
-            connection.broken = true;
+            connection.advance(Life::Broken);
             // Its client sees the end at once, though replies may be on their way to it.
             connection.transport.shut_down();
             Some(at)

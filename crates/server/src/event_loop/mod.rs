@@ -21,6 +21,7 @@
 //! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
+//! | pushes to one | `output_bytes_max`, with its output | not taken: who pushes closes it |
 //! | output of all together | `output_bytes_total_max` | the longest ones' connections are closed |
 //! | connections | `connections_max` | refused with an error |
 
@@ -43,7 +44,9 @@ mod reads;
 mod resp;
 mod scans;
 mod serve;
+mod slot;
 mod sockets;
+mod state;
 mod takes;
 mod topology;
 mod transactions;
@@ -539,9 +542,9 @@ impl EventLoop {
     /// Puts a connection into this turn's queue.
     fn enqueue(&mut self, at: usize) {
         if let Some(Some(connection)) = self.connections.get_mut(at)
-            && !connection.queued
+            && !connection.turn.queued
         {
-            connection.queued = true;
+            connection.turn.queued = true;
             self.queue.push_back(at);
         }
     }

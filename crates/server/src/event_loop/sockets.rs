@@ -9,10 +9,12 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 
 use super::connection::{Connection, Protocol};
+use super::state::{Awaits, Life};
 use super::transport::Transport;
 use super::{EventLoop, LISTENERS, NewConnection};
 use crate::hub::mail::Mail;
 use crate::listeners::{self, Listener};
+use gateway::access::Principal;
 use gateway::resp::{ArgRanges, Peer, Session};
 
 /// Connections accepted in a row before those that are there have their turn.
@@ -74,7 +76,12 @@ impl EventLoop {
     pub(super) fn adopt(&mut self, new: NewConnection) {
         let listener = new.listener;
         let mut transport = Transport::new(listener.transport, new.stream);
+        let principal = match transport.peer_addr() {
+            Ok(addr) if addr.ip().to_canonical().is_loopback() => Principal::Local,
+            _ => Principal::Anonymous,
+        };
         let peer = Peer {
+            principal,
             addr: transport.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
             laddr: transport.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
             fd: transport.fd(),
@@ -98,9 +105,12 @@ impl EventLoop {
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };
-        let mut connection = Connection::new(new.id, transport, protocol, self.hub.millis());
+        let mut connection =
+            Connection::new(new.id, principal, transport, protocol, self.hub.millis());
         // Accepted by another loop when this one had begun to stop already.
-        connection.ended = self.hub.stopping.load(Ordering::Acquire);
+        if self.hub.stopping.load(Ordering::Acquire) {
+            connection.advance(Life::Ended);
+        }
         let at = entry.key();
         entry.insert(Some(Box::new(connection)));
         self.enqueue(at);
@@ -121,7 +131,7 @@ impl EventLoop {
         let limit = self.config.idle_timeout_ms;
         let idle = |connection: &Connection| {
             connection.pending.is_empty()
-                && !connection.awaiting
+                && connection.next.awaits == Awaits::Nothing
                 && now.saturating_sub(connection.active_millis) > limit
         };
         let idle: Vec<usize> = self
@@ -129,9 +139,11 @@ impl EventLoop {
             .iter_mut()
             .filter_map(|(at, slot)| slot.as_mut().filter(|c| idle(c)).map(|c| (at, c)))
             .map(|(at, connection)| {
-                connection.closing = true;
+                connection.advance(Life::Closing);
                 // Who does not take his replies either would be waited for for ever.
-                connection.broken |= connection.unsent() > 0;
+                if connection.unsent() > 0 {
+                    connection.advance(Life::Broken);
+                }
                 at
             })
             .collect();
@@ -147,7 +159,7 @@ impl EventLoop {
             if let Some(connection) = &mut self.connections[at] {
                 // What was received whole is run, though it may wait for replies owed before it;
                 // what was not, is not done.
-                connection.ended = true;
+                connection.advance(Life::Ended);
             }
             self.enqueue(at);
         }
