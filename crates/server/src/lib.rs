@@ -85,6 +85,7 @@ pub mod config;
 pub mod counters;
 pub mod event_loop;
 pub mod hub;
+pub mod listeners;
 pub mod logging;
 pub mod medium;
 pub mod peer;

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use node::stream::pace::Pace;
 use parking_lot::{Condvar, Mutex};
@@ -15,22 +14,20 @@ use parking_lot::{Condvar, Mutex};
 use crate::cluster::addresses::AddressFile;
 use crate::cluster::secret::{self, SecretError};
 use crate::cluster::{self, Cluster, ClusterError, Identity};
-use crate::config::{Config, Listen};
-use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
+use crate::config::Config;
+use crate::event_loop::{Clients, EventLoop, Texts, WAKER};
 use crate::hub::Hub;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
 use crate::hub::mail::Mailbox;
 use crate::hub::open::{self, Held, OpenError, Opened};
 use crate::hub::peers::{HubFrames, Peers};
+use crate::listeners::{Bound, ListenError, Listening, Protocol};
 use crate::logging::Banner;
 use crate::peer::Secret;
 use crate::side_door::{NodeApi, NodeFacts};
 use crate::signals;
 use api::http;
-
-/// Connections that the kernel keeps for a listener until they are accepted.
-const BACKLOG: i32 = 4096;
 
 /// How long others have to take over before a node stops.
 const HAND_OVER: Duration = Duration::from_millis(500);
@@ -49,18 +46,8 @@ pub enum StartError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// It cannot listen.
-    #[error(
-        "cannot listen on {address} for {protocol}: {source}. Stop what listens there, or choose \
-         another address with --{protocol}"
-    )]
-    Listen {
-        /// The setting.
-        protocol: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// Its cluster's secret cannot be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -86,10 +73,9 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     raise_descriptor_limit();
     forgo_huge_pages();
     let mut config = config;
-    let resp = bind("resp", &mut config.resp)?;
-    let native = bind("native", &mut config.native)?;
-    let http = bind("http", &mut config.http)?;
-    let peer = match (bind("peer", &mut config.peer)?, &config.peer_secret_file) {
+    let mut listening = Listening::bind(&mut config)?;
+    let addresses = listening.addresses();
+    let peer = match (listening.take(Protocol::Peer), &config.peer_secret_file) {
         (Some(listener), Some(file)) => Some((listener, secret::read(file)?)),
         (Some(_), None) => unreachable!("refused with the configuration"),
         (None, _) => None,
@@ -131,14 +117,14 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let log_thread = spawn_log_thread(&hub)?;
     let maker = spawn_segment_maker(&hub)?;
     let keeper_stop = Arc::new(KeeperStop::default());
-    let addresses = cluster.is_some().then(|| AddressFile::new(disk.clone(), manifest.cluster));
+    let address_file = cluster.is_some().then(|| AddressFile::new(disk.clone(), manifest.cluster));
     let checkpoints = Arc::new(Mutex::new(Checkpoints::new(disk, manifest)));
     let keeper = {
         let (hub, stop, bytes) = (hub.clone(), keeper_stop.clone(), config.checkpoint_log_bytes);
         let checkpoints = checkpoints.clone();
         thread::Builder::new()
             .name("keeper".into())
-            .spawn(move || keeper::run(&hub, &checkpoints, addresses, bytes, &stop))?
+            .spawn(move || keeper::run(&hub, &checkpoints, address_file, bytes, &stop))?
     };
     let peer_threads = match &cluster {
         Some(cluster) => {
@@ -148,13 +134,13 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
         None => Vec::new(),
     };
 
-    let sockets = [("resp", &resp), ("native", &native), ("http", &http)];
-    let banner = banner(&config, &found, sockets, cluster.as_deref());
+    let banner = banner(&config, &found, addresses);
     let facts = NodeFacts::new(&banner, joined_at);
     let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), facts));
     let options = config.http_options(hub.started_millis());
+    let http = listening.take(Protocol::Http);
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
-    let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
+    let loops = spawn_loops(&hub, &config, polls, listening.take_for_loops())?;
     if wait_until_serving(&hub, &stop) {
         hub.ready.store(true, Ordering::Release);
         banner.log();
@@ -266,29 +252,6 @@ impl Stop {
     }
 }
 
-/// Listens on a setting's address, and puts the real port into the setting.
-fn bind(
-    protocol: &'static str,
-    listen: &mut Listen,
-) -> Result<Option<std::net::TcpListener>, StartError> {
-    let Some(address) = listen.address() else { return Ok(None) };
-    let refused = |source| StartError::Listen { protocol, address, source };
-    let listener = listen_on(address).map_err(refused)?;
-    *listen = Listen::On(listener.local_addr().map_err(refused)?);
-    Ok(Some(listener))
-}
-
-fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
-    // The standard library's backlog is short for thousands of clients that come at once.
-    // SAFETY: listen takes an open socket and no memory.
-    if unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), BACKLOG) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     let hub = hub.clone();
     thread::Builder::new().name("log".into()).spawn(move || {
@@ -344,14 +307,11 @@ fn spawn_loops(
     hub: &Arc<Hub>,
     config: &Arc<Config>,
     polls: Vec<Poll>,
-    sockets: (Option<std::net::TcpListener>, Option<std::net::TcpListener>),
+    listeners: Vec<Bound>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let clients = Arc::new(Clients::default());
     let texts = Arc::new(Texts::new(hub, config));
-    let mut listeners = Some(Listeners {
-        resp: sockets.0.map(TcpListener::from_std),
-        native: sockets.1.map(TcpListener::from_std),
-    });
+    let mut listeners = Some(listeners);
     // All of them before any loop runs: the first gives connections to the others at once.
     hub.mailboxes.iter().for_each(Mailbox::open);
     let spawn = |(number, poll): (usize, Poll)| {
@@ -394,8 +354,7 @@ fn wait_until_serving(hub: &Hub, stop: &Stop) -> bool {
 fn banner(
     config: &Config,
     found: &open::Found,
-    sockets: [(&'static str, &Option<std::net::TcpListener>); 3],
-    cluster: Option<&Cluster>,
+    listeners: Vec<(&'static str, SocketAddr)>,
 ) -> Banner {
     let mut warnings = Vec::new();
     if found.cut_bytes > 0 {
@@ -404,13 +363,10 @@ fn banner(
     if config.insecure {
         warnings.push("insecure: whoever reaches the listeners may read and write all data".into());
     }
-    let listeners = sockets.into_iter().map(|(name, socket)| (name, socket.as_ref()));
-    let listeners = listeners.filter_map(|(name, socket)| Some((name, socket?.local_addr().ok()?)));
-    let listeners = listeners.chain(cluster.map(|cluster| ("peer", cluster.address())));
     Banner {
         name: config.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
-        listeners: listeners.collect(),
+        listeners,
         dir: config.dir.clone(),
         recovered: found.text.clone(),
         warnings,

@@ -56,6 +56,8 @@ mod write;
 
 use command::{Read, Write};
 
+use crate::access::Access;
+
 pub use parse::{Fault, FaultKind, Limits, Parsed, parse};
 pub use write::{FrameSink, Reason, write_error, write_fault, write_frame};
 
@@ -74,6 +76,15 @@ pub enum Op {
 }
 
 impl Op {
+    /// What it is for.
+    #[inline]
+    pub fn access(self) -> Access {
+        match self {
+            Op::Get => Access::Read,
+            Op::Put | Op::Delete => Access::Write,
+        }
+    }
+
     /// The op of three letters.
     pub fn from_letters(letters: [u8; 3]) -> Option<Self> {
         match &letters {

@@ -64,6 +64,12 @@ pub fn key_too_long(key_bytes_max: usize) -> CommandError {
 /// How much of a client's words is repeated to it.
 const PREVIEW_BYTES_MAX: usize = 128;
 
+/// A command that its user may not run.
+pub fn no_permission(user: &str, command: &str) -> CommandError {
+    let text = format!("NOPERM User {user} has no permissions to run the '{command}' command");
+    CommandError::made(text)
+}
+
 /// A command nobody knows, with the beginning of its arguments.
 pub fn unknown_command(args: super::Args<'_>) -> CommandError {
     let mut text = b"ERR unknown command '".to_vec();

@@ -25,6 +25,7 @@ use super::request::Request;
 use super::table::{self, CommandSpec};
 use super::transaction::{Queue, Watched};
 use super::writer::{RespWriter, Version};
+use crate::access::{Access, Principal};
 use overlay::LookupChoice;
 
 /// Whether this is a line of an HTTP request: some web page makes a browser send commands here.
@@ -56,6 +57,8 @@ pub struct Peer {
     pub laddr: String,
     /// The socket, as CLIENT LIST shows it.
     pub fd: i32,
+    /// Who it is.
+    pub principal: Principal,
 }
 
 /// The state of one connection.
@@ -135,6 +138,17 @@ impl Session {
     #[inline]
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// Whether who asks may.
+    #[inline]
+    pub fn may(&self, access: Access) -> bool {
+        self.peer.principal.may(access)
+    }
+
+    /// From now on replies are in this version of the protocol.
+    pub fn speak(&mut self, version: Version) {
+        self.version = version;
     }
 
     /// Whether it reads at replicas, too (READONLY).
@@ -232,13 +246,15 @@ impl Session {
         if self.queue.is_some() {
             return self.enqueue(args, ctx, out);
         }
-        if args.len() == 2 && args.name_of_three() == Some(*b"get") {
+        if args.len() == 2 && args.name_of_three() == Some(*b"get") && self.may(Access::Read) {
             let key = args.at(1);
             if key.len() <= self.limits.key_bytes_max {
                 self.last_command = "get";
                 return Request::Read(Read::Get(key));
             }
-        } else if let Some((key, value)) = args.plain_set(self.limits.key_bytes_max) {
+        } else if let Some((key, value)) = args.plain_set(self.limits.key_bytes_max)
+            && self.may(Access::Write)
+        {
             self.last_command = "set";
             return Request::Write(Write::set(key, value));
         }
@@ -414,6 +430,9 @@ impl Session {
         if !spec.fits(args.len()) {
             return Err(error::arity(spec.name));
         }
+        if !self.may(spec.access) {
+            return Err(error::no_permission(self.peer.principal.user(), spec.name));
+        }
         for index in spec.key_indexes(args.len()) {
             if args.at(index).len() > self.limits.key_bytes_max {
                 return Err(error::key_too_long(self.limits.key_bytes_max));
@@ -450,7 +469,7 @@ impl Session {
             "id={} addr={} laddr={} fd={} name={} age={age_secs} idle={idle_secs} flags={flags} \
              db={} sub=0 psub=0 ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 \
              multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
-             events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.peer.addr,
             self.peer.laddr,
@@ -459,6 +478,7 @@ impl Session {
             self.keyspace,
             input_bytes + output_bytes,
             self.last_command,
+            self.peer.principal.user(),
             self.version.number(),
             self.lib_name,
             self.lib_version,

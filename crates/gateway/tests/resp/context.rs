@@ -54,7 +54,9 @@ impl Context for Still {
 
 /// A new connection.
 pub fn session() -> Session {
-    let peer = Peer { addr: "10.0.0.7:5".into(), laddr: "10.0.0.1:6379".into(), fd: 9 };
+    let principal = gateway::access::Principal::Anonymous;
+    let (addr, laddr) = ("10.0.0.7:5".into(), "10.0.0.1:6379".into());
+    let peer = Peer { addr, laddr, fd: 9, principal };
     Session::new(7, peer, Limits::default(), Default::default(), NOW_MILLIS - 2_000)
 }
 

@@ -32,6 +32,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::listeners::{Listener, Protocol, TransportKind};
 use keyspace::Levels;
 use overlay::LookupChoice;
 
@@ -194,18 +195,33 @@ fn shown(value: &str) -> String {
 }
 
 impl Config {
-    /// The listeners, by the names of their settings.
-    pub fn listeners(&self) -> [(&'static str, Listen); 4] {
-        let clients = [("resp", self.resp), ("native", self.native), ("http", self.http)];
-        [clients[0], clients[1], clients[2], ("peer", self.peer)]
+    /// The listeners, one row each, those that are off among them.
+    pub fn listeners(&self) -> [Listener; 4] {
+        let row = |protocol, listen, lookup: Option<LookupChoice>| Listener {
+            protocol,
+            listen,
+            transport: TransportKind::Plain,
+            lookup: lookup.unwrap_or(self.lookup),
+        };
+        [
+            row(Protocol::Resp, self.resp, self.resp_lookup),
+            row(Protocol::Native, self.native, None),
+            row(Protocol::Http, self.http, self.http_lookup),
+            row(Protocol::Peer, self.peer, None),
+        ]
     }
 
-    /// How Redis clients' keys are looked up, unless they say otherwise.
-    pub fn resp_way(&self) -> LookupChoice {
-        self.resp_lookup.unwrap_or(self.lookup)
+    /// Where a protocol's listener is.
+    pub fn listen_mut(&mut self, protocol: Protocol) -> &mut Listen {
+        match protocol {
+            Protocol::Resp => &mut self.resp,
+            Protocol::Native => &mut self.native,
+            Protocol::Http => &mut self.http,
+            Protocol::Peer => &mut self.peer,
+        }
     }
 
-    /// … and those of HTTP clients.
+    /// How HTTP clients' keys are looked up, unless they say otherwise.
     pub fn http_way(&self) -> LookupChoice {
         self.http_lookup.unwrap_or(self.lookup)
     }
@@ -322,12 +338,13 @@ impl Config {
     }
 
     fn check_listeners(&self) -> Result<(), ConfigError> {
-        let on = self.listeners().map(|(name, listen)| listen.address().map(|at| (name, at)));
-        let on: Vec<(&'static str, SocketAddr)> = on.into_iter().flatten().collect();
-        for (place, &(setting, address)) in on.iter().enumerate() {
+        let on = self.listeners().map(|row| Some((row.protocol, row.listen.address()?)));
+        let on: Vec<(Protocol, SocketAddr)> = on.into_iter().flatten().collect();
+        for (place, &(protocol, address)) in on.iter().enumerate() {
+            let setting = protocol.name();
             if !self.insecure && !is_loopback(address.ip()) {
-                return Err(match setting {
-                    "peer" => ConfigError::ExposedPeer { address },
+                return Err(match protocol {
+                    Protocol::Peer => ConfigError::ExposedPeer { address },
                     _ => ConfigError::Exposed { setting, address },
                 });
             }
@@ -335,6 +352,7 @@ impl Config {
             if let Some((first, _)) = earlier
                 && address.port() != 0
             {
+                let first = first.name();
                 return Err(ConfigError::SameAddress { first, second: setting, address });
             }
         }

@@ -24,6 +24,7 @@ use node::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
+use super::state::WatchedExec;
 
 /// What an EXEC that is answered nil adds to the heat, of which each that is done takes one.
 const HEAT_OF_ONE: u32 = 32;
@@ -42,8 +43,8 @@ impl EventLoop {
     /// A transaction over shards of this connection was done, or something that it has watched had
     /// changed. Others than EXEC with watched keys do not count.
     pub(super) fn tried(&mut self, at: usize, changed: bool) {
-        let has_tried = std::mem::take(&mut self.connection_at(at).tries);
-        if !has_tried || self.hub.peers.is_none() {
+        let exec = std::mem::take(&mut self.connection_at(at).watching.exec);
+        if exec != WatchedExec::OverShards || self.hub.peers.is_none() {
             return;
         }
         let heat = &mut self.vain.heat;
@@ -51,10 +52,10 @@ impl EventLoop {
             *heat = (*heat + HEAT_OF_ONE).min(HEAT_MAX);
             // No other has this time.
             let name = self.hub.clock.tick();
-            self.connection_at(at).contends_as.get_or_insert(name);
+            self.connection_at(at).watching.contends_as.get_or_insert(name);
         } else {
             *heat = heat.saturating_sub(1);
-            self.connection_at(at).contends_as = None;
+            self.connection_at(at).watching.contends_as = None;
         }
     }
 
@@ -69,28 +70,28 @@ impl EventLoop {
         (now, fetched): (Now, &Fetched),
     ) -> bool {
         // It may be told to look by itself, as when all is too long for one answer.
-        let has_contended = std::mem::take(&mut connection.has_contended);
+        let has_contended = std::mem::take(&mut connection.next.has_contended);
         let is_hot = self.vain.heat > HOT;
-        let may_contend = is_hot || connection.contends_as.is_some();
+        let may_contend = is_hot || connection.watching.contends_as.is_some();
         if has_contended || !may_contend || !fetched.is_empty() {
             return false;
         }
         let wants = route.wants(keys.iter().copied(), |_| true);
         // What is watched in one shard is mostly changed by one entry, which waits for nobody.
-        if connection.contends_as.is_none() && wants.len() > 1 {
-            connection.contends_as = Some(self.hub.clock.tick());
+        if connection.watching.contends_as.is_none() && wants.len() > 1 {
+            connection.watching.contends_as = Some(self.hub.clock.tick());
         }
-        let Some(name) = connection.contends_as else { return false };
-        let is_second = connection.looked.is_some();
-        connection.looks_twice |= is_second;
-        let reserves = match is_second || !connection.looks_twice {
+        let Some(name) = connection.watching.contends_as else { return false };
+        let is_second = connection.next.looked.is_some();
+        connection.watching.looks_twice |= is_second;
+        let reserves = match is_second || !connection.watching.looks_twice {
             true => Reserves::FromContenders,
             false => Reserves::Nothing,
         };
         let contender = Contender { name, reserves };
         let wants = wants.into_iter().map(|(shard, want)| (shard, want.by(contender)));
         self.fetch(at, connection, wants.collect(), now);
-        connection.has_contended = true;
+        connection.next.has_contended = true;
         true
     }
 
@@ -106,7 +107,7 @@ impl EventLoop {
         let (Some(name), Some(route)) = (self.kept_as(at), connection.route.clone()) else {
             return false;
         };
-        let has_asked = std::mem::take(&mut connection.has_contended);
+        let has_asked = std::mem::take(&mut connection.next.has_contended);
         if has_asked || !fetched.is_empty() {
             return false;
         }
@@ -114,7 +115,7 @@ impl EventLoop {
         let wants = route.wants(keys.iter().map(|key| &**key), |_| true).into_iter();
         let wants = wants.map(|(shard, want)| (shard, want.by(contender)));
         self.fetch(at, connection, wants.collect(), now);
-        connection.has_contended = true;
+        connection.next.has_contended = true;
         true
     }
 }

@@ -28,6 +28,7 @@ use super::EventLoop;
 use super::connection::Connection;
 use super::executes::Again;
 use super::serve::{not_done_text, place};
+use super::state::WatchedExec;
 use crate::hub::mail::{Fate, Transact};
 use crate::hub::{Hub, boot_nanos};
 
@@ -92,8 +93,11 @@ impl EventLoop {
         transaction: &Transaction<'_>,
         waiter: Waiter,
     ) {
-        connection.barrier = true;
-        connection.tries = connection.executes_watched;
+        connection.next.barrier = true;
+        connection.watching.exec = match connection.watching.exec {
+            WatchedExec::HandedOver => WatchedExec::OverShards,
+            _ => WatchedExec::None,
+        };
         let route = connection.route.as_ref();
         if let Some(key) = route.and_then(|route| read::outdated(route, &transaction.watched)) {
             self.endings.push((waiter, Ended::Changed(key.into())));

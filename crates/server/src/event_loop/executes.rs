@@ -25,6 +25,7 @@ use super::connection::{Connection, Protocol};
 use super::interacts::Got;
 use super::resp::{Done, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::place;
+use super::state::Awaits;
 use super::transactions::{Part, crosses_in, may_grow, write_executed};
 use gateway::resp::{Args, Queue, Session, Watched};
 
@@ -139,18 +140,18 @@ impl EventLoop {
         steps.iter().for_each(|step| step.each_key(&mut |key| _ = keys.insert(key)));
         let keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
         if !self.may_run_in_line(at, keys.clone()) {
-            connection.awaiting = true;
+            connection.next.awaits = Awaits::Leave;
             return Got::Later;
         }
         if self.has_kept(at, connection, &keys, (moment.0, &moment.1)) {
             return Got::Later;
         }
-        let begun = connection.copy.take();
+        let begun = connection.next.copy.take();
         let mut copy = begun.unwrap_or_else(|| Box::new(Interactive::new(self.now, BYTES_MAX)));
         match self.run_steps(at, connection, &mut copy, steps, moment) {
             Got::This(replies) => Got::This((copy, replies)),
             Got::Later => {
-                connection.copy = Some(copy);
+                connection.next.copy = Some(copy);
                 Got::Later
             }
             Got::TooMuch => Got::TooMuch,
@@ -181,8 +182,8 @@ impl EventLoop {
             }
         };
         connection.input.splice(0..0, command);
-        connection.put_off_muted = Some(muted);
-        connection.awaiting = true;
+        connection.next.muted = Some(muted);
+        connection.next.awaits = Awaits::Leave;
         Again::Runs
     }
 }

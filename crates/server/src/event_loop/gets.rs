@@ -71,12 +71,12 @@ impl EventLoop {
         let value_bytes_max = self.config.output_bytes_max as usize;
         let (mut hits, mut misses, mut long) = (0, 0, 0);
         // All that is in the input now had come when the first of these was put off.
-        let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
-        let fetched = std::mem::take(&mut connection.fetched);
+        let now = connection.next.at.take().unwrap_or_else(|| self.moment());
+        let fetched = std::mem::take(&mut connection.next.fetched);
         let mut moved = 0;
         let blocked = loop {
             let done = (hits + misses + moved) as usize;
-            let mut writer = session.writer(&mut connection.output);
+            let mut writer = session.writer(&mut connection.output.bytes);
             let keys = &keys[done..gets.len()];
             let answered = node::read::get_each_with(&route, keys, now, &fetched, |version| {
                 match version {
@@ -107,7 +107,7 @@ impl EventLoop {
             };
             moved += 1;
             self.hub.counters.errors.add(1);
-            session.writer(&mut connection.output).error(text.as_bytes());
+            session.writer(&mut connection.output.bytes).error(text.as_bytes());
         };
         self.sampler.among((hits + misses) as u32, |which| {
             self.hub.heat.note_keys(&route, keys.get(which as usize).copied());
@@ -118,7 +118,7 @@ impl EventLoop {
         self.tally.misses += misses;
         if let Some(blocked) = blocked {
             let done = (hits + misses + moved) as usize;
-            connection.fetched = fetched;
+            connection.next.fetched = fetched;
             self.wait_or_fetch(at, connection, &route, blocked, now, &keys[done..gets.len()]);
         }
         let waits = gets.get((hits + misses + moved) as usize).map(|get| get.command);

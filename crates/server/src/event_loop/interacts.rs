@@ -68,7 +68,7 @@ impl EventLoop {
         transaction.keyspace = Some(route.keyspace.id);
         session.begin(Box::new(transaction));
         if !muted {
-            session.writer(&mut connection.output).ok();
+            session.writer(&mut connection.output.bytes).ok();
         }
         Done::Yes
     }
@@ -93,12 +93,12 @@ impl EventLoop {
         if transaction.keyspace != Some(route.keyspace.id) {
             return self.refuse(connection, session, DROPPED, muted);
         }
-        let before = connection.output.len();
+        let before = connection.output.bytes.len();
         let got = match request {
             Request::Keyspace(request @ KeyspaceRequest::Range(_))
                 if let Some(text) = needs_other_layout(&request, &route) =>
             {
-                session.writer(&mut connection.output).error(text);
+                session.writer(&mut connection.output.bytes).error(text);
                 Got::This(())
             }
             Request::Keyspace(KeyspaceRequest::Range(range)) => {
@@ -106,7 +106,7 @@ impl EventLoop {
             }
             request => match steps_of(request) {
                 None => {
-                    session.writer(&mut connection.output).error(NOT_WITHIN);
+                    session.writer(&mut connection.output.bytes).error(NOT_WITHIN);
                     Got::This(())
                 }
                 Some((steps, part)) => {
@@ -114,7 +114,7 @@ impl EventLoop {
                     match got {
                         Got::This(replies) => {
                             let (version, reply) = (session.version(), Reply::Array(replies));
-                            write_executed(&[part], &reply, version, &mut connection.output);
+                            write_executed(&[part], &reply, version, &mut connection.output.bytes);
                             Got::This(())
                         }
                         Got::Later => Got::Later,
@@ -127,13 +127,13 @@ impl EventLoop {
         match got {
             Got::Later => return Done::PutOff,
             Got::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
-            Got::This(()) if connection.output.get(before) == Some(&b'-') => {
+            Got::This(()) if connection.output.bytes.get(before) == Some(&b'-') => {
                 self.hub.counters.errors.add(1);
             }
             Got::This(()) => {}
         }
         if muted {
-            connection.output.truncate(before);
+            connection.output.bytes.truncate(before);
         }
         Done::Yes
     }
@@ -183,7 +183,7 @@ impl EventLoop {
                 Ok(Ok(())) => {}
                 Ok(Err(TooMuch)) => return Got::TooMuch,
                 Err(blocked) => {
-                    connection.fetched = fetched;
+                    connection.next.fetched = fetched;
                     self.wait_or_fetch(at, connection, &route, blocked, now, &keys[place..]);
                     return Got::Later;
                 }
@@ -220,7 +220,7 @@ impl EventLoop {
             }
         }
         let pairs = transaction.range(&wanted);
-        let mut writer = session.writer(&mut connection.output);
+        let mut writer = session.writer(&mut connection.output.bytes);
         if range.with_values {
             writer.pairs(pairs.len());
         } else {
@@ -257,7 +257,8 @@ impl EventLoop {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
             let want = Want::Range { low, high, reverse, keys_max, with_values };
-            let Some(Found::Pairs { pairs, reached: to }) = connection.fetched.of(shard, &want)
+            let Some(Found::Pairs { pairs, reached: to }) =
+                connection.next.fetched.of(shard, &want)
             else {
                 self.fetch(at, connection, vec![(shard, want)], now);
                 return Got::Later;
@@ -309,7 +310,7 @@ impl EventLoop {
         }
         if begun.is_empty() {
             if !muted {
-                session.writer(&mut connection.output).ok();
+                session.writer(&mut connection.output.bytes).ok();
             }
             return Done::Yes;
         }

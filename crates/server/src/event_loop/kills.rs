@@ -5,12 +5,12 @@
 //!            the next command waits ◄──────────────────── Killed ◄── CLIENT LIST has it not
 //! ```
 
-use std::net::Shutdown;
-
 use super::EventLoop;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::resp::Done;
 use super::serve::waiter;
+use super::slot::{Frame, Slot};
+use super::state::Life;
 use crate::hub::mail::{self, Mail};
 use gateway::resp::{Kill, Session};
 
@@ -29,8 +29,10 @@ impl EventLoop {
         let parts = kill.others.len() + usize::from(kill.own);
         connection.pending.push_back(Slot::gathering(kill.gather, parts as u32, frame));
         // What follows sees that they are gone.
-        connection.barrier = true;
-        connection.closing |= kill.own;
+        connection.next.barrier = true;
+        if kill.own {
+            connection.advance(Life::Closing);
+        }
         let answers_to = waiter(at, number);
         for id in kill.others {
             let ask = mail::Kill { id, asks: self.number, waiter: answers_to };
@@ -61,9 +63,9 @@ impl EventLoop {
     fn kill(&mut self, id: u64) -> bool {
         let found = self.connections.iter_mut().find_map(|(at, slot)| {
             let connection = slot.as_mut().filter(|connection| connection.id == id)?;
-            connection.broken = true;
+            connection.advance(Life::Broken);
             // Its client sees the end at once, though replies may be on their way to it.
-            let _gone_already = connection.stream.shutdown(Shutdown::Both);
+            connection.transport.shut_down();
             Some(at)
         });
         self.clients.remove(id);

@@ -17,6 +17,7 @@ use node::route::Route;
 use super::EventLoop;
 use super::connection::Connection;
 use super::resp::Done;
+use super::state::Awaits;
 use gateway::resp::{Explain, Request, RespWriter, Session};
 use overlay::LookupChoice;
 
@@ -59,7 +60,7 @@ impl EventLoop {
         wanted: Vec<(LookupChoice, Position)>,
         is_traced: bool,
     ) -> bool {
-        let ways = connection.ways.insert(Vec::with_capacity(wanted.len()));
+        let ways = connection.next.ways.insert(Vec::with_capacity(wanted.len()));
         let mut missing = 0;
         for (way, position) in wanted {
             let (hub, number) = (Arc::downgrade(&self.hub), self.number);
@@ -75,15 +76,14 @@ impl EventLoop {
             }
         }
         if missing > 0 {
-            connection.awaiting = true;
-            connection.fetching = missing;
+            connection.next.awaits = Awaits::Fetches(missing);
         }
         missing > 0
     }
 
     /// A way that a connection's next command waits for.
     pub(super) fn traced(&mut self, at: usize, trace: Trace) {
-        if let Some(ways) = &mut self.connection_at(at).ways {
+        if let Some(ways) = &mut self.connection_at(at).next.ways {
             ways.push(trace);
         }
         self.go_on(super::serve::go_waiter(at), None);
@@ -104,18 +104,18 @@ impl EventLoop {
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        if connection.ways.is_none() {
+        if connection.next.ways.is_none() {
             let position = position(&route, explain.key);
             let wanted = explain.ways.iter().map(|way| (*way, position.clone())).collect();
             if self.look_for(at, connection, wanted, true) {
                 return Done::PutOff;
             }
         }
-        let mut ways = connection.ways.take().unwrap_or_default();
+        let mut ways = connection.next.ways.take().unwrap_or_default();
         let place = |trace: &Trace| explain.ways.iter().position(|way| *way == trace.way);
         ways.sort_by_key(place);
         if !muted {
-            self.write_ways(&ways, &mut session.writer(&mut connection.output));
+            self.write_ways(&ways, &mut session.writer(&mut connection.output.bytes));
         }
         Done::Yes
     }
@@ -131,7 +131,7 @@ impl EventLoop {
             return Done::PutOff;
         }
         if !muted {
-            let mut writer = session.writer(&mut connection.output);
+            let mut writer = session.writer(&mut connection.output.bytes);
             self.write_ways(&connection.last_ways, &mut writer);
         }
         Done::Yes
@@ -191,7 +191,7 @@ impl EventLoop {
         session: &Session,
         muted: bool,
     ) -> Option<Box<[u8]>> {
-        let ways = connection.ways.take()?;
+        let ways = connection.next.ways.take()?;
         let mut bytes = Vec::new();
         if session.shows_ways() && !muted {
             let mut writer = session.writer(&mut bytes);

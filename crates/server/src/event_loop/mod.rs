@@ -21,6 +21,7 @@
 //! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
+//! | pushes to one | `output_bytes_max`, with its output | not taken: who pushes closes it |
 //! | output of all together | `output_bytes_total_max` | the longest ones' connections are closed |
 //! | connections | `connections_max` | refused with an error |
 
@@ -43,10 +44,13 @@ mod reads;
 mod resp;
 mod scans;
 mod serve;
+mod slot;
 mod sockets;
+mod state;
 mod takes;
 mod topology;
 mod transactions;
+mod transport;
 mod unread;
 mod waits;
 mod whole;
@@ -78,6 +82,7 @@ use crate::config::Config;
 use crate::hub::Hub;
 use crate::hub::boot_nanos;
 use crate::hub::mail::Mail;
+use crate::listeners::{Bound, Listener};
 use crate::peer::Attendance;
 use connection::Connection;
 use contends::Vain;
@@ -101,9 +106,9 @@ const SPARE_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 300 << 10;
 /// Token of the loop's waker.
 pub const WAKER: Token = Token(usize::MAX);
-const LISTENER_RESP: Token = Token(usize::MAX - 1);
-const LISTENER_NATIVE: Token = Token(usize::MAX - 2);
-const PEERS: Token = Token(usize::MAX - 3);
+const PEERS: Token = Token(usize::MAX - 1);
+/// Token of the first listener; those of the others follow. There are never so many connections.
+const LISTENERS: usize = usize::MAX - 1024;
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long a loop polls before it sleeps, and how short a sleep must have been for that.
@@ -117,17 +122,8 @@ const WRITES_SYNCED_MAX: u64 = 64;
 /// A connection that was accepted, on its way to its loop.
 pub struct NewConnection {
     stream: std::net::TcpStream,
-    is_native: bool,
+    listener: Arc<Listener>,
     id: u64,
-}
-
-/// What the loops accept connections from; the first loop has it.
-#[derive(Default)]
-pub struct Listeners {
-    /// Redis clients.
-    pub resp: Option<TcpListener>,
-    /// Native clients.
-    pub native: Option<TcpListener>,
 }
 
 #[derive(Default)]
@@ -151,7 +147,8 @@ pub struct EventLoop {
     limits: Limits,
     number: usize,
     poll: Poll,
-    listeners: Listeners,
+    /// What it accepts connections from; only the first loop has any.
+    listeners: Vec<(Arc<Listener>, TcpListener)>,
     /// What a node's only loop has of the links to other nodes.
     attendance: Option<Attendance>,
     connections: Slab<Option<Box<Connection>>>,
@@ -209,8 +206,10 @@ impl EventLoop {
         texts: Arc<Texts>,
         number: usize,
         poll: Poll,
-        listeners: Listeners,
+        listeners: Vec<Bound>,
     ) -> Self {
+        let listeners = listeners.into_iter();
+        let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
         Self {
             sampler: hub.heat.sampler(number),
             coordinator: coordinates::coordinator(&hub, number),
@@ -273,7 +272,7 @@ impl EventLoop {
             for event in &events {
                 match event.token() {
                     WAKER | PEERS => {}
-                    LISTENER_RESP | LISTENER_NATIVE => self.accept(event.token()),
+                    Token(at) if at >= LISTENERS => self.accept(at - LISTENERS),
                     Token(at) => self.woken(at, event),
                 }
             }
@@ -329,10 +328,8 @@ impl EventLoop {
 
     fn listen(&mut self) -> io::Result<()> {
         let registry = self.poll.registry();
-        let resp = self.listeners.resp.as_mut().map(|l| (l, LISTENER_RESP));
-        let native = self.listeners.native.as_mut().map(|l| (l, LISTENER_NATIVE));
-        resp.into_iter().chain(native).try_for_each(|(listener, token)| {
-            registry.register(listener, token, Interest::READABLE)
+        self.listeners.iter_mut().enumerate().try_for_each(|(place, (_, socket))| {
+            registry.register(socket, Token(LISTENERS + place), Interest::READABLE)
         })
     }
 
@@ -545,9 +542,9 @@ impl EventLoop {
     /// Puts a connection into this turn's queue.
     fn enqueue(&mut self, at: usize) {
         if let Some(Some(connection)) = self.connections.get_mut(at)
-            && !connection.queued
+            && !connection.turn.queued
         {
-            connection.queued = true;
+            connection.turn.queued = true;
             self.queue.push_back(at);
         }
     }

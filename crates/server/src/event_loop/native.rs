@@ -6,12 +6,17 @@ use node::route::Route;
 
 use super::EventLoop;
 use super::capped::Capped;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::serve::waiter;
+use super::slot::{Frame, Slot};
+use super::state::Life;
 use gateway::native::{self, Command, FrameSink, Limits, Parsed};
 
 /// The keyspace of native clients: the protocol has no word for another.
 pub(super) const KEYSPACE: &str = "0";
+
+/// What who may not read or not write is told.
+const NO_PERMISSION: &str = "NOPERM this user may not do that; nothing was done";
 
 impl EventLoop {
     /// Runs requests from the front of `input` until one must wait; how many bytes are done.
@@ -41,19 +46,21 @@ impl EventLoop {
             Ok(Parsed::Incomplete { .. }) => return 0,
             Err(fault) => {
                 if connection.pending.is_empty() {
-                    native::write_fault(&mut connection.output, &fault, self.native_reason());
+                    native::write_fault(&mut connection.output.bytes, &fault, self.native_reason());
                 } else {
                     let mut bytes = Vec::new();
                     native::write_fault(&mut bytes, &fault, self.native_reason());
                     connection.pending.push_back(Slot::bytes(bytes));
                 }
-                connection.closing = true;
+                connection.advance(Life::Closing);
                 return input.len();
             }
         };
         let frame = || Frame::Native(request.op, request.key.into());
-        if let Some(text) = connection.refuse_next.take() {
-            connection.fetched = Fetched::default();
+        let may = connection.principal.may(request.op.access());
+        let refused = connection.next.refused.take();
+        if let Some(text) = refused.or_else(|| (!may).then(|| NO_PERMISSION.into())) {
+            connection.next.fetched = Fetched::default();
             let slot = connection.next_number();
             connection.pending.push_back(Slot::waiting(frame()));
             connection.fill(slot, Err(text));
@@ -102,12 +109,16 @@ impl EventLoop {
         read: &Read<'_>,
     ) -> bool {
         let reason = self.native_reason();
-        let before = connection.output.len();
-        let mut sink =
-            FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
+        let before = connection.output.bytes.len();
+        let mut sink = FrameSink {
+            out: &mut connection.output.bytes,
+            op: request.op,
+            key: request.key,
+            reason,
+        };
         let mut capped = Capped::new(&mut sink, self.config.output_bytes_max as usize);
-        let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
-        let fetched = std::mem::take(&mut connection.fetched);
+        let now = connection.next.at.take().unwrap_or_else(|| self.moment());
+        let fetched = std::mem::take(&mut connection.next.fetched);
         match node::read::read_with(route, read, now, &fetched, &mut capped) {
             Ok(()) => {
                 if capped.overflown {
@@ -119,8 +130,8 @@ impl EventLoop {
                 true
             }
             Err(blocked) => {
-                connection.output.truncate(before);
-                connection.fetched = fetched;
+                connection.output.bytes.truncate(before);
+                connection.next.fetched = fetched;
                 self.wait_or_fetch(at, connection, route, blocked, now, read.keys());
                 false
             }

@@ -6,8 +6,10 @@
 use command::Write;
 
 use super::EventLoop;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::serve::waiter;
+use super::slot::{Frame, Slot};
+use gateway::access::Access;
 use gateway::resp::Session;
 
 /// Which of a connection's next commands there is nothing else about.
@@ -25,15 +27,19 @@ impl EventLoop {
             && !session.is_queueing()
             && !session.is_begun()
             && !session.names_lookup()
-            && connection.refuse_next.is_none()
-            && connection.put_off_muted.is_none()
+            && connection.next.refused.is_none()
+            && connection.next.muted.is_none()
             && connection.route.is_some();
         Plain {
             gets: is_plain
+                && session.may(Access::Read)
                 && session.stale_nanos() == 0
                 && connection.pending.is_empty()
                 && !connection.sent_on.has_writes(),
-            sets: is_plain && connection.put_off_at.is_none() && !self.sends_on(session),
+            sets: is_plain
+                && session.may(Access::Write)
+                && connection.next.at.is_none()
+                && !self.sends_on(session),
         }
     }
 
@@ -47,7 +53,7 @@ impl EventLoop {
         (key, value): (&[u8], &[u8]),
     ) {
         session.note_command("set");
-        connection.watches_anew = false;
+        connection.watching.is_new = false;
         let write = Write::set(key, value);
         let number = connection.next_number();
         match self.put_write(connection, &write, waiter(at, number)) {

@@ -14,6 +14,7 @@ use super::capped::{Capped, TOO_LONG};
 use super::connection::Connection;
 use super::resp::Done;
 use super::serve::go_waiter;
+use super::state::Awaits;
 use super::writes::crosses;
 use crate::hub::NOBODY;
 use gateway::resp::Session;
@@ -36,12 +37,12 @@ impl EventLoop {
         };
         let age_max = session.stale_nanos();
         let is_wide = read.keys().len() > 1 && self.hub.peers.is_some() && age_max == 0;
-        let in_pieces = || connection.looked.is_some() || !fetched.is_of_one_moment();
+        let in_pieces = || connection.next.looked.is_some() || !fetched.is_of_one_moment();
         if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
             return self.read_wide(at, connection, session, read, (now, fetched), muted);
         }
-        let before = connection.output.len();
-        let mut writer = session.writer(&mut connection.output);
+        let before = connection.output.bytes.len();
+        let mut writer = session.writer(&mut connection.output.bytes);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
         let answered = match age_max {
@@ -53,33 +54,33 @@ impl EventLoop {
         }
         match answered {
             Ok(_) if capped.overflown => {
-                connection.output.truncate(before);
+                connection.output.bytes.truncate(before);
                 self.refuse(connection, session, TOO_LONG, muted)
             }
             Ok(_) => {
                 self.note_read(route, read);
-                if connection.output.get(before) == Some(&b'-') {
+                if connection.output.bytes.get(before) == Some(&b'-') {
                     self.hub.counters.errors.add(1);
                 }
                 if let Read::Get(_) = read {
                     let found =
-                        connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
+                        connection.output.bytes.get(before + 1).is_some_and(|b| b.is_ascii_digit());
                     if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
                 }
                 if muted {
-                    connection.output.truncate(before);
+                    connection.output.bytes.truncate(before);
                 }
                 Done::Yes
             }
             Err(blocked) => {
-                connection.output.truncate(before);
+                connection.output.bytes.truncate(before);
                 let route = route.clone();
                 let sent_on = &mut connection.sent_on;
                 if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, read.keys())
                 {
                     return self.refuse(connection, session, &moved, muted);
                 }
-                connection.fetched = fetched;
+                connection.next.fetched = fetched;
                 self.wait_or_fetch(at, connection, &route, blocked, now, read.keys());
                 Done::PutOff
             }
@@ -150,10 +151,9 @@ impl EventLoop {
         wants: Vec<(ShardId, Want)>,
         now: Now,
     ) {
-        connection.awaiting = true;
-        connection.put_off_at = Some(now);
+        connection.next.awaits = Awaits::Fetches(wants.len() as u32);
+        connection.next.at = Some(now);
         connection.route_version = u64::MAX;
-        connection.fetching = wants.len() as u32;
         let bytes_max = usize::try_from(self.config.output_bytes_max).unwrap_or(usize::MAX);
         let (origin, waiter) = (Origin(self.number as u32), go_waiter(at));
         let fetch = |(shard, want)| {
@@ -173,8 +173,8 @@ impl EventLoop {
         now: Now,
         waiter: Waiter,
     ) {
-        connection.awaiting = true;
-        connection.put_off_at = Some(now);
+        connection.next.awaits = Awaits::Leave;
+        connection.next.at = Some(now);
         // A shard that was dropped answers that it is not there: look the keyspace up again then.
         connection.route_version = u64::MAX;
         let shard = route.shard(blocked.place);

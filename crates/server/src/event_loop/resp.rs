@@ -8,11 +8,13 @@ use node::lane::{Input, Origin};
 use node::read::Now;
 
 use super::EventLoop;
-use super::connection::{Connection, Protocol, Slot};
+use super::connection::{Connection, Protocol};
 use super::context::CommandContext;
 use super::executes::moves;
 use super::gets::{GETS_MAX, Get};
 use super::serve::go_waiter;
+use super::slot::Slot;
+use super::state::{Awaits, Life};
 use crate::config::Config;
 use gateway::resp::{self, Args, Limits, Parsed, Request, Session};
 
@@ -96,7 +98,7 @@ impl EventLoop {
                     // Not a command's reply: what the one before it was has no say.
                     let muted = session.is_quiet();
                     self.reply_error(connection, &session, &error.to_string(), muted);
-                    connection.closing = true;
+                    connection.advance(Life::Closing);
                     break;
                 }
             };
@@ -150,7 +152,7 @@ impl EventLoop {
         session: &mut Session,
         args: Args<'_>,
     ) -> Done {
-        let replies = (connection.output.len(), connection.pending.len());
+        let replies = (connection.output.bytes.len(), connection.pending.len());
         let mut later = Vec::new();
         let command = self.translate_command(connection, session, args, &mut later);
         let muted = command.muted;
@@ -162,8 +164,8 @@ impl EventLoop {
             self.leaves_line(at);
         }
         match done {
-            Done::PutOff => connection.put_off_muted = Some(muted),
-            Done::Yes if connection.ways.is_some() => {
+            Done::PutOff => connection.next.muted = Some(muted),
+            Done::Yes if connection.next.ways.is_some() => {
                 let attribute = self.attribute(connection, session, muted);
                 connection.precede(attribute, replies);
             }
@@ -191,27 +193,27 @@ impl EventLoop {
             id: connection.id,
         };
         let behind = !connection.pending.is_empty();
-        let out = if behind { later } else { &mut connection.output };
+        let out = if behind { later } else { &mut connection.output.bytes };
         let before = out.len();
         let request = session.translate(args, &context, out);
-        let muted = connection.put_off_muted.take().unwrap_or(session.is_muted());
+        let muted = connection.next.muted.take().unwrap_or(session.is_muted());
         if out.get(before) == Some(&b'-') {
             self.hub.counters.errors.add(1);
         }
         // All that a command was put off with is for this one: those put off are tried first.
-        let refused = connection.refuse_next.take();
-        let put_off_at = connection.put_off_at.take();
+        let refused = connection.next.refused.take();
+        let put_off_at = connection.next.at.take();
         if put_off_at.is_none() {
-            connection.looked = None;
-            connection.copy = None;
+            connection.next.looked = None;
+            connection.next.copy = None;
         }
-        let fetched = std::mem::take(&mut connection.fetched);
+        let fetched = std::mem::take(&mut connection.next.fetched);
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
             self.tally.others += 1;
         }
         if !matches!(request, Request::Read(_)) {
             // It stands between WATCH and what reads, even if nobody is told what it says.
-            connection.watches_anew = false;
+            connection.watching.is_new = false;
         }
         Command { args, request, muted, refused, put_off_at, fetched }
     }
@@ -235,7 +237,7 @@ impl EventLoop {
             }
             Request::Reset => self.reset(connection, session),
             Request::Close => {
-                connection.closing = true;
+                connection.advance(Life::Closing);
                 Done::Yes
             }
             request if let Some(text) = command.refused.take() => {
@@ -246,7 +248,7 @@ impl EventLoop {
             Request::LastWays => self.last_ways(connection, session, muted),
             request
                 if session.names_lookup()
-                    && connection.ways.is_none()
+                    && connection.next.ways.is_none()
                     && self.look_up(at, connection, session, &request) =>
             {
                 Done::PutOff
@@ -317,7 +319,7 @@ impl EventLoop {
         match connection.pending.is_empty() {
             true => self.route_of(connection, session),
             // What is on its way may come back: see `refresh_route`.
-            false => connection.barrier = true,
+            false => connection.next.barrier = true,
         }
         Done::Yes
     }
@@ -331,7 +333,7 @@ impl EventLoop {
         text: &str,
         muted: bool,
     ) -> Done {
-        (connection.looked, connection.copy) = (None, None);
+        (connection.next.looked, connection.next.copy) = (None, None);
         if *request == Request::Exec {
             session.end_transaction();
         }
@@ -380,14 +382,14 @@ impl EventLoop {
         connection.route_version = u64::MAX;
         self.route_of(connection, session);
         if !muted {
-            connection.output.extend_from_slice(b"+OK\r\n");
+            connection.output.bytes.extend_from_slice(b"+OK\r\n");
         }
         Done::Yes
     }
 
     /// Creates a numbered keyspace; the connection's next command waits for it.
     pub(super) fn create(&mut self, at: usize, connection: &mut Connection, name: &str) {
-        connection.awaiting = true;
+        connection.next.awaits = Awaits::Leave;
         connection.route_version = u64::MAX;
         let mut op = Vec::new();
         let options = self.config.keyspace_options();
@@ -434,7 +436,7 @@ impl EventLoop {
             return;
         }
         if connection.pending.is_empty() {
-            session.writer(&mut connection.output).error(text);
+            session.writer(&mut connection.output.bytes).error(text);
         } else {
             let mut bytes = Vec::new();
             session.writer(&mut bytes).error(text);

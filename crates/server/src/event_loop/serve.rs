@@ -10,6 +10,7 @@ use node::entry::{Batch, Waiter};
 use node::lane::{Answer, NotDone};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
+use super::state::{Awaits, Life};
 use super::{
     EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
 };
@@ -37,10 +38,12 @@ impl EventLoop {
     /// The poll has something to say about a connection.
     pub(super) fn woken(&mut self, at: usize, event: &Event) {
         if let Some(Some(connection)) = self.connections.get_mut(at) {
-            connection.readable |= event.is_readable() || event.is_read_closed();
-            connection.hung_up |= event.is_read_closed();
-            connection.writable |= event.is_writable();
-            connection.broken |= event.is_error();
+            connection.ready.readable |= event.is_readable() || event.is_read_closed();
+            connection.ready.hung_up |= event.is_read_closed();
+            connection.ready.writable |= event.is_writable();
+            if event.is_error() {
+                connection.advance(Life::Broken);
+            }
             self.enqueue(at);
         }
     }
@@ -49,15 +52,17 @@ impl EventLoop {
     pub(super) fn serve(&mut self, at: usize) {
         let mut connection =
             self.connections[at].take().expect("a connection is served by one at a time");
-        connection.queued = false;
+        connection.turn.queued = false;
         self.refresh_route(&mut connection);
         let mut buffer = std::mem::take(&mut self.buffer);
         self.read_and_run(at, &mut connection, &mut buffer);
         self.buffer = buffer;
         self.count_long_output(&mut connection);
-        connection.paused |= connection.unsent() >= OUTPUT_PAUSE_BYTES;
+        connection.output.paused |= connection.unsent() >= OUTPUT_PAUSE_BYTES;
         // A client that has sent its last is answered everything it asked.
-        connection.closing |= connection.ended && self.may_run(&connection);
+        if connection.life == Life::Ended && self.may_run(&connection) {
+            connection.advance(Life::Closing);
+        }
         self.connections[at] = Some(connection);
         self.touch(at);
     }
@@ -69,13 +74,13 @@ impl EventLoop {
         for at in touched.drain(..) {
             let mut connection =
                 self.connections[at].take().expect("a connection is touched once a turn");
-            connection.touched = false;
+            connection.turn.touched = false;
             self.flush(&mut connection);
             self.count_unsent_output(&mut connection);
-            let resumes = connection.paused && connection.unsent() < OUTPUT_PAUSE_BYTES;
-            connection.paused &= !resumes;
-            let reads = connection.readable && self.may_read(&connection) && !connection.broken;
-            if connection.is_finished() && !connection.queued {
+            let resumes = connection.output.paused && connection.unsent() < OUTPUT_PAUSE_BYTES;
+            connection.output.paused &= !resumes;
+            let reads = connection.ready.readable && self.may_read(&connection);
+            if connection.is_finished() && !connection.turn.queued {
                 self.forget(at, &connection);
                 continue;
             }
@@ -92,9 +97,9 @@ impl EventLoop {
     /// Has a connection's output sent at the end of the turn.
     fn touch(&mut self, at: usize) {
         if let Some(Some(connection)) = self.connections.get_mut(at)
-            && !connection.touched
+            && !connection.turn.touched
         {
-            connection.touched = true;
+            connection.turn.touched = true;
             self.touched.push(at);
         }
     }
@@ -107,7 +112,7 @@ impl EventLoop {
             connection.input = input;
             connection.input.drain(..done);
         }
-        if !connection.readable || !self.may_read(connection) {
+        if !connection.ready.readable || !self.may_read(connection) {
             return;
         }
         if connection.input.is_empty() {
@@ -148,8 +153,7 @@ impl EventLoop {
 
     /// Whether to read from the socket: not while earlier commands wait.
     fn may_read(&self, connection: &Connection) -> bool {
-        !connection.ended
-            && !connection.closing
+        connection.life == Life::Open
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
             && connection.unsent() < OUTPUT_PAUSE_BYTES
@@ -163,12 +167,11 @@ impl EventLoop {
             Protocol::Native => self.run_native(at, connection, input),
         };
         // What stands behind the end of a conversation is not looked at.
-        if connection.closing { input.len() } else { done }
+        if connection.life >= Life::Closing { input.len() } else { done }
     }
 
     pub(super) fn may_run(&self, connection: &Connection) -> bool {
-        !connection.closing
-            && !connection.broken
+        connection.life < Life::Closing
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
             && connection.unsent() < OUTPUT_PAUSE_BYTES
@@ -179,32 +182,33 @@ impl EventLoop {
         if connection.is_held() {
             return;
         }
-        connection.watches_anew = false;
-        let before = connection.sent;
-        while connection.writable && !connection.broken && connection.unsent() > 0 {
-            match connection.stream.write(&connection.output[connection.sent..]) {
-                Ok(0) => connection.broken = true,
-                Ok(sent) => connection.sent += sent,
+        connection.watching.is_new = false;
+        let before = connection.output.sent;
+        while connection.ready.writable && connection.life < Life::Broken && connection.unsent() > 0
+        {
+            match connection.transport.write(&connection.output.bytes[connection.output.sent..]) {
+                Ok(0) => connection.advance(Life::Broken),
+                Ok(sent) => connection.output.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    connection.writable = false;
+                    connection.ready.writable = false;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => connection.broken = true,
+                Err(_) => connection.advance(Life::Broken),
             }
         }
-        if connection.sent > before {
+        if connection.output.sent > before {
             connection.active_millis = self.now.millis();
         }
-        self.tally.output_bytes += (connection.sent - before) as u64;
+        self.tally.output_bytes += (connection.output.sent - before) as u64;
         if connection.unsent() == 0 {
-            connection.output.clear();
-            connection.sent = 0;
-            if connection.output.capacity() > OUTPUT_KEPT_BYTES {
-                connection.output = Vec::new();
+            connection.output.bytes.clear();
+            connection.output.sent = 0;
+            if connection.output.bytes.capacity() > OUTPUT_KEPT_BYTES {
+                connection.output.bytes = Vec::new();
             }
-        } else if connection.sent > READ_BYTES.max(connection.output.len() / 2) {
-            connection.output.drain(..connection.sent);
-            connection.sent = 0;
+        } else if connection.output.sent > READ_BYTES.max(connection.output.bytes.len() / 2) {
+            connection.output.bytes.drain(..connection.output.sent);
+            connection.output.sent = 0;
         }
     }
 
@@ -215,7 +219,7 @@ impl EventLoop {
             if !connection.pending.is_empty() && self.is_cut_otherwise(connection) {
                 // What is on its way may come back, and go to where the next would go at once:
                 // they stay in their order.
-                connection.barrier = true;
+                connection.next.barrier = true;
                 return;
             }
             let name = match &connection.protocol {
@@ -274,7 +278,7 @@ impl EventLoop {
             Answer::Go { waiter, .. } => self.go_on(waiter, None),
             Answer::Fetched { waiter, shard, at, want, found, .. } => {
                 if let Some(Some(connection)) = self.connections.get_mut(place(waiter)) {
-                    connection.fetched.add(shard, at, *want, *found);
+                    connection.next.fetched.add(shard, at, *want, *found);
                 }
                 self.go_on(waiter, None);
             }
@@ -309,8 +313,9 @@ impl EventLoop {
         let connection = self.connection_at(at);
         let errors = connection.write_replies(reason);
         let added_bytes = connection.takes.take_added();
-        let waits_for_more =
-            connection.input.is_empty() && !connection.readable && !connection.ended;
+        let waits_for_more = connection.input.is_empty()
+            && !connection.ready.readable
+            && connection.life < Life::Ended;
         if added_bytes > 0 {
             self.hub.growth.done(added_bytes);
         }
@@ -325,11 +330,10 @@ impl EventLoop {
         let at = place(waiter);
         let connection = self.connection_at(at);
         if refused.is_some() {
-            connection.refuse_next = refused;
+            connection.next.refused = refused;
         }
-        connection.fetching = connection.fetching.saturating_sub(1);
-        connection.awaiting = connection.fetching > 0;
-        if !connection.awaiting {
+        connection.next.awaits = connection.next.awaits.one_came();
+        if connection.next.awaits == Awaits::Nothing {
             self.enqueue(at);
         }
     }
@@ -341,22 +345,25 @@ impl EventLoop {
 
 /// Reads once. `None` if nothing came; then the connection knows why.
 fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
-    match connection.stream.read(buffer) {
+    match connection.transport.read(buffer) {
         Ok(0) => {
-            connection.readable = false;
-            connection.ended = true;
+            connection.ready.readable = false;
+            connection.advance(Life::Ended);
             None
         }
         Ok(received) => {
             // A short read has emptied the socket, and the poll tells when there is more; but the
             // end, if it came with these bytes, is not told again.
-            connection.readable = received == buffer.len() || connection.hung_up;
+            let is_drained = connection.transport.is_drained(received, buffer.len());
+            connection.ready.readable = !is_drained || connection.ready.hung_up;
             Some(received)
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
         Err(error) => {
-            connection.readable = false;
-            connection.broken |= error.kind() != io::ErrorKind::WouldBlock;
+            connection.ready.readable = false;
+            if error.kind() != io::ErrorKind::WouldBlock {
+                connection.advance(Life::Broken);
+            }
             None
         }
     }

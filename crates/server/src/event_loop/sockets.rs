@@ -1,6 +1,7 @@
 //! Connections come and go.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,12 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 
 use super::connection::{Connection, Protocol};
-use super::{EventLoop, LISTENER_NATIVE, NewConnection};
+use super::state::{Awaits, Life};
+use super::transport::Transport;
+use super::{EventLoop, LISTENERS, NewConnection};
 use crate::hub::mail::Mail;
+use crate::listeners::{self, Listener};
+use gateway::access::Principal;
 use gateway::resp::{ArgRanges, Peer, Session};
 
 /// Connections accepted in a row before those that are there have their turn.
@@ -17,16 +22,12 @@ const ACCEPT_MAX: usize = 64;
 
 impl EventLoop {
     /// Accepts what is waiting, and spreads it over the loops.
-    pub(super) fn accept(&mut self, token: Token) {
-        let is_native = token == LISTENER_NATIVE;
+    pub(super) fn accept(&mut self, place: usize) {
         for _ in 0..ACCEPT_MAX {
-            let listener = match is_native {
-                true => &self.listeners.native,
-                false => &self.listeners.resp,
-            };
-            let Some(listener) = listener.as_ref().filter(|_| self.accepting) else { return };
-            match listener.accept() {
-                Ok((stream, _)) => self.welcome(stream, is_native),
+            let listener = self.listeners.get(place).filter(|_| self.accepting);
+            let Some((listener, socket)) = listener else { return };
+            match socket.accept() {
+                Ok((stream, _)) => self.welcome(stream, listener.clone()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -39,33 +40,28 @@ impl EventLoop {
             }
         }
         // The listener is edge-triggered, and there may be more.
-        let listener = match is_native {
-            true => self.listeners.native.as_mut(),
-            false => self.listeners.resp.as_mut(),
-        };
-        if let Some(listener) = listener
-            && let Err(error) = self.poll.registry().reregister(listener, token, Interest::READABLE)
+        let (token, registry) = (Token(LISTENERS + place), self.poll.registry());
+        if let Some((_, socket)) = self.listeners.get_mut(place)
+            && let Err(error) = registry.reregister(socket, token, Interest::READABLE)
         {
             tracing::error!("cannot listen any more: {error}; restart the node");
         }
     }
 
-    fn welcome(&mut self, stream: TcpStream, is_native: bool) {
+    fn welcome(&mut self, stream: TcpStream, listener: Arc<Listener>) {
         let counters = &self.hub.counters;
         counters.connections_accepted.add(1);
         if counters.connections.get() >= self.config.connections_max {
             counters.connections_rejected.add(1);
-            if !is_native {
-                let text = b"-ERR max number of clients reached\r\n";
-                // As a courtesy; the socket is closed either way.
-                let _refused = io::Write::write(&mut &stream, text);
-            }
+            let mut transport = Transport::new(listener.transport, stream.into());
+            // As a courtesy; the socket is closed either way.
+            let _refused = io::Write::write(&mut transport, listener.protocol.too_many());
             return;
         }
         counters.connections.add(1);
         let id = self.clients.next_id();
         let stream = std::net::TcpStream::from(stream);
-        let new = NewConnection { stream, is_native, id };
+        let new = NewConnection { stream, listener, id };
         let target = self.next_loop % self.hub.mailboxes.len();
         self.next_loop += 1;
         if target == self.number {
@@ -78,40 +74,43 @@ impl EventLoop {
 
     /// Takes a connection as its own.
     pub(super) fn adopt(&mut self, new: NewConnection) {
-        let mut stream = TcpStream::from_std(new.stream);
-        // Replies go out as they are; without this they may wait for the client's acknowledgement.
-        let _unsupported = stream.set_nodelay(true);
+        let listener = new.listener;
+        let mut transport = Transport::new(listener.transport, new.stream);
+        let principal = match transport.peer_addr() {
+            Ok(addr) if addr.ip().to_canonical().is_loopback() => Principal::Local,
+            _ => Principal::Anonymous,
+        };
         let peer = Peer {
-            addr: stream.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
-            laddr: stream.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
-            fd: std::os::fd::AsRawFd::as_raw_fd(&stream),
+            principal,
+            addr: transport.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
+            laddr: transport.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
+            fd: transport.fd(),
         };
         let entry = self.connections.vacant_entry();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(entry.key()), interest)
-        {
+        if let Err(error) = transport.register(self.poll.registry(), Token(entry.key())) {
             tracing::warn!("cannot watch a connection, so it is closed: {error}");
             self.hub.counters.connections.sub(1);
             return;
         }
-        let protocol = match new.is_native {
-            true => Protocol::Native,
-            false => {
+        let protocol = match listener.protocol {
+            listeners::Protocol::Native => Protocol::Native,
+            listeners::Protocol::Http | listeners::Protocol::Peer => {
+                unreachable!("the loops have no such listeners")
+            }
+            listeners::Protocol::Resp => {
                 self.clients.add(new.id, self.number, &peer);
-                let session = Session::new(
-                    new.id,
-                    peer,
-                    self.limits,
-                    self.config.resp_way(),
-                    self.hub.millis(),
-                );
+                let now_millis = self.hub.millis();
+                let session = Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
                 self.clients.describe(new.id, session.describe(self.hub.millis(), 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };
-        let mut connection = Connection::new(new.id, stream, protocol, self.hub.millis());
+        let mut connection =
+            Connection::new(new.id, principal, transport, protocol, self.hub.millis());
         // Accepted by another loop when this one had begun to stop already.
-        connection.ended = self.hub.stopping.load(Ordering::Acquire);
+        if self.hub.stopping.load(Ordering::Acquire) {
+            connection.advance(Life::Ended);
+        }
         let at = entry.key();
         entry.insert(Some(Box::new(connection)));
         self.enqueue(at);
@@ -132,7 +131,7 @@ impl EventLoop {
         let limit = self.config.idle_timeout_ms;
         let idle = |connection: &Connection| {
             connection.pending.is_empty()
-                && !connection.awaiting
+                && connection.next.awaits == Awaits::Nothing
                 && now.saturating_sub(connection.active_millis) > limit
         };
         let idle: Vec<usize> = self
@@ -140,9 +139,11 @@ impl EventLoop {
             .iter_mut()
             .filter_map(|(at, slot)| slot.as_mut().filter(|c| idle(c)).map(|c| (at, c)))
             .map(|(at, connection)| {
-                connection.closing = true;
+                connection.advance(Life::Closing);
                 // Who does not take his replies either would be waited for for ever.
-                connection.broken |= connection.unsent() > 0;
+                if connection.unsent() > 0 {
+                    connection.advance(Life::Broken);
+                }
                 at
             })
             .collect();
@@ -158,7 +159,7 @@ impl EventLoop {
             if let Some(connection) = &mut self.connections[at] {
                 // What was received whole is run, though it may wait for replies owed before it;
                 // what was not, is not done.
-                connection.ended = true;
+                connection.advance(Life::Ended);
             }
             self.enqueue(at);
         }

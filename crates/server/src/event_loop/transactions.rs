@@ -15,11 +15,13 @@ use node::route::Route;
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
-use super::connection::{Connection, Frame, OK, QUEUED, Slot};
+use super::connection::{Connection, OK, QUEUED};
 use super::context::CommandContext;
 use super::executes::Told;
 use super::resp::{COMMAND_TOO_LONG, Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
 use super::serve::waiter;
+use super::slot::{Frame, Slot};
+use super::state::WatchedExec;
 use super::takes::Takes;
 use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 
@@ -127,7 +129,7 @@ impl EventLoop {
             match node::read::seen(&route, key, now, &fetched) {
                 Ok(had) => seen.push((*key, had)),
                 Err(blocked) => {
-                    connection.fetched = fetched;
+                    connection.next.fetched = fetched;
                     self.fetch_or_wait(at, connection, &route, blocked, now, keys);
                     return Done::PutOff;
                 }
@@ -138,8 +140,8 @@ impl EventLoop {
             return self.refuse(connection, session, &String::from_utf8_lossy(error.text()), muted);
         }
         if !muted {
-            connection.watches_anew = !watched_before && connection.unsent() == 0;
-            session.writer(&mut connection.output).ok();
+            connection.watching.is_new = !watched_before && connection.unsent() == 0;
+            session.writer(&mut connection.output.bytes).ok();
         }
         Done::Yes
     }
@@ -200,7 +202,7 @@ impl EventLoop {
             write_executed(&parts, &reply, session.version(), &mut bytes);
             match (muted, connection.pending.is_empty()) {
                 (true, _) => {}
-                (false, true) => connection.output.extend_from_slice(&bytes),
+                (false, true) => connection.output.bytes.extend_from_slice(&bytes),
                 (false, false) => connection.pending.push_back(Slot::bytes(bytes)),
             }
             return Done::Yes;
@@ -214,7 +216,7 @@ impl EventLoop {
             return self.refuse(connection, session, TOO_LONG, muted);
         }
         if takes.must_wait(connection) {
-            connection.barrier = true;
+            connection.next.barrier = true;
             return Done::PutOff;
         }
         // Before room is asked for, which would be kept for it.
@@ -223,14 +225,20 @@ impl EventLoop {
             return self.refuse(connection, session, EXEC_OUT_OF_MEMORY, muted);
         }
         let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
-        connection.executes_watched = !watched.is_empty();
+        connection.watching.exec = match watched.is_empty() {
+            true => WatchedExec::None,
+            false => WatchedExec::HandedOver,
+        };
         let watched = watched.keys().collect();
         let transaction = Box::new(Transaction { watched, commands, ..Transaction::default() });
         let done = self.put_transaction(at, connection, transaction);
-        connection.executes_watched = false;
-        if done.is_ok() && !connection.tries {
+        let is_over_shards = connection.watching.exec == WatchedExec::OverShards;
+        if !is_over_shards {
+            connection.watching.exec = WatchedExec::None;
+        }
+        if done.is_ok() && !is_over_shards {
             // One shard does it, or it watches nothing.
-            connection.contends_as = None;
+            connection.watching.contends_as = None;
         }
         match done {
             Ok(()) => {}

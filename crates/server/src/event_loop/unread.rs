@@ -9,11 +9,11 @@
 //! iteration that made it.
 
 use std::collections::BTreeMap;
-use std::net::Shutdown;
 
 use parking_lot::Mutex;
 
 use super::connection::{Connection, Protocol};
+use super::state::Life;
 use super::{EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES};
 use crate::hub::mail::Mail;
 
@@ -69,17 +69,18 @@ impl EventLoop {
     /// many such could be made in one iteration.
     #[inline]
     pub(super) fn count_long_output(&mut self, connection: &mut Connection) {
-        if connection.output.capacity() >= OUTPUT_PAUSE_BYTES {
-            self.count_output(connection, connection.output.capacity());
+        if connection.output.bytes.capacity() >= OUTPUT_PAUSE_BYTES {
+            self.count_output(connection, connection.output.bytes.capacity());
         }
     }
 
     /// A connection's output was sent as far as its socket takes it: counts the rest.
     #[inline]
     pub(super) fn count_unsent_output(&mut self, connection: &mut Connection) {
-        let is_long = connection.unsent() > 0 && connection.output.capacity() > OUTPUT_KEPT_BYTES;
-        let bytes = if is_long { connection.output.capacity() } else { 0 };
-        if bytes != connection.unread_bytes {
+        let is_long =
+            connection.unsent() > 0 && connection.output.bytes.capacity() > OUTPUT_KEPT_BYTES;
+        let bytes = if is_long { connection.output.bytes.capacity() } else { 0 };
+        if bytes != connection.output.unread_bytes {
             self.count_output(connection, bytes);
         }
     }
@@ -88,10 +89,11 @@ impl EventLoop {
     /// are too many.
     #[cold]
     fn count_output(&mut self, connection: &mut Connection, bytes: usize) {
-        if bytes == connection.unread_bytes || (connection.broken && bytes > 0) {
+        if bytes == connection.output.unread_bytes || (connection.life == Life::Broken && bytes > 0)
+        {
             return;
         }
-        connection.unread_bytes = bytes;
+        connection.output.unread_bytes = bytes;
         let is_spared =
             matches!(&connection.protocol, Protocol::Resp(session, _) if session.is_spared());
         let output = Output { event_loop: self.number, bytes: bytes as u64, is_spared };
@@ -128,7 +130,7 @@ impl EventLoop {
 
     /// A connection is gone.
     pub(super) fn forget_output(&mut self, connection: &Connection) {
-        if connection.unread_bytes > 0 {
+        if connection.output.unread_bytes > 0 {
             let gone = Output { event_loop: self.number, bytes: 0, is_spared: false };
             let (all_bytes, _) = self.clients.unread.set(connection.id, gone, u64::MAX);
             self.hub.counters.unread_bytes.set(all_bytes);
@@ -137,11 +139,11 @@ impl EventLoop {
 }
 
 fn evict(connection: &mut Connection) {
-    connection.broken = true;
-    connection.output = Vec::new();
-    connection.sent = 0;
-    connection.unread_bytes = 0;
-    let _gone_already = connection.stream.shutdown(Shutdown::Both);
+    connection.advance(Life::Broken);
+    connection.output.bytes = Vec::new();
+    connection.output.sent = 0;
+    connection.output.unread_bytes = 0;
+    connection.transport.shut_down();
 }
 
 #[cfg(test)]

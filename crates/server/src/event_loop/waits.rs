@@ -28,6 +28,7 @@ use node::shard::Count;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::resp::Done;
+use super::state::{Awaits, Life};
 use crate::hub::boot_nanos;
 use gateway::resp::{Session, Wait};
 
@@ -172,7 +173,7 @@ impl EventLoop {
             answer(connection, session, wait, known, muted);
             return Done::Yes;
         }
-        connection.awaiting = true;
+        connection.next.awaits = Awaits::Leave;
         self.ask_leaders(&mut waiting, now);
         self.waits.all.push(waiting);
         self.hub.counters.connections_blocked.add(1);
@@ -210,7 +211,7 @@ impl EventLoop {
                     answer(&mut connection, session, waiting.wait, known, waiting.muted);
                 }
                 connection.protocol = protocol;
-                connection.awaiting = false;
+                connection.next.awaits = Awaits::Nothing;
                 self.connections[waiting.at] = Some(connection);
                 self.enqueue(waiting.at);
                 continue;
@@ -234,11 +235,11 @@ impl EventLoop {
         let is_over = |until: Instant| until <= Instant::now();
         let patience = Duration::from_millis(self.config.request_timeout_ms);
         // For what cannot be known here, and for whom nobody may be there any more, not for ever.
-        let in_vain = !known.may_rise || connection.hung_up;
+        let in_vain = !known.may_rise || connection.ready.hung_up;
         satisfied
             || waiting.until.is_some_and(is_over)
             || (in_vain && is_over(waiting.began + patience) && waiting.until.is_none())
-            || connection.broken
+            || connection.life == Life::Broken
             || self.hub.stopping.load(std::sync::atomic::Ordering::Relaxed)
     }
 
@@ -308,7 +309,7 @@ fn answer(connection: &mut Connection, session: &Session, wait: Wait, known: Kno
     if muted {
         return;
     }
-    let mut writer = session.writer(&mut connection.output);
+    let mut writer = session.writer(&mut connection.output.bytes);
     if wait.local.is_some() {
         writer.array(2);
         writer.int(i64::from(known.local));

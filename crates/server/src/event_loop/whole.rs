@@ -13,11 +13,12 @@ use node::route::Route;
 use node::whole::{self, Asked, Stretch};
 
 use super::EventLoop;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::far::{Far, scanned_place, want_of};
 use super::resp::{Done, NO_KEYSPACE};
 use super::scans::{Ends, KeyspaceScan};
 use super::serve::{go_waiter, waiter};
+use super::slot::{Frame, Slot};
 use crate::hub::heat::Heat;
 use gateway::resp::{Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session};
 
@@ -77,7 +78,7 @@ impl EventLoop {
         let asked = match whole::admit(&route, &|place| scope.is_here(place), now) {
             Ok(asked) => asked,
             Err(blocked) => {
-                connection.fetched = fetched;
+                connection.next.fetched = fetched;
                 self.wait_for(connection, &route, blocked, now, go_waiter(at));
                 return Done::PutOff;
             }
@@ -99,21 +100,21 @@ impl EventLoop {
             random,
             bytes_max: self.config.output_bytes_max as usize,
         };
-        let before = connection.output.len();
-        let ends = scan.answer(request, &mut session.writer(&mut connection.output));
+        let before = connection.output.bytes.len();
+        let ends = scan.answer(request, &mut session.writer(&mut connection.output.bytes));
         self.note_scan(request, &route, &asked, ends);
         if !whole::stood(&route, &asked) {
             // A shard was cut in two meanwhile.
-            connection.output.truncate(before);
+            connection.output.bytes.truncate(before);
             let somewhere = Blocked::unserved(0);
             self.wait_for(connection, &route, somewhere, now, go_waiter(at));
             return Done::PutOff;
         }
-        if connection.output.get(before) == Some(&b'-') {
+        if connection.output.bytes.get(before) == Some(&b'-') {
             self.hub.counters.errors.add(1);
         }
         if muted {
-            connection.output.truncate(before);
+            connection.output.bytes.truncate(before);
         }
         Done::Yes
     }
@@ -206,12 +207,12 @@ impl EventLoop {
         }
         if shards.is_empty() && is_cluster && connection.pending.is_empty() {
             if !muted {
-                connection.output.extend_from_slice(b"+OK\r\n");
+                connection.output.bytes.extend_from_slice(b"+OK\r\n");
             }
             return Done::Yes;
         }
         if shards.is_empty() && is_cluster {
-            connection.barrier = true;
+            connection.next.barrier = true;
             return Done::PutOff;
         }
         if shards.is_empty() {

@@ -20,8 +20,9 @@ use node::read::Now;
 
 use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::resp::Done;
+use super::slot::{Frame, Slot};
 use super::transactions::Part;
 use gateway::resp::Session;
 
@@ -47,12 +48,12 @@ impl EventLoop {
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        let before = connection.output.len();
-        if connection.looked.is_none()
+        let before = connection.output.bytes.len();
+        if connection.next.looked.is_none()
             && let Some(seen) = watched(session, read)
         {
             // That was a first look. The next is at what is now.
-            connection.looked = Some((0, seen));
+            connection.next.looked = Some((0, seen));
             (now, fetched) = (self.moment(), Fetched::default());
         }
         let are_watched =
@@ -61,45 +62,45 @@ impl EventLoop {
             if are_watched && self.contends(at, connection, &route, read.keys(), (now, &fetched)) {
                 return Done::PutOff;
             }
-            let mut writer = session.writer(&mut connection.output);
+            let mut writer = session.writer(&mut connection.output.bytes);
             let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
             let looked = node::read::look(&route, read, now, &fetched, &mut capped);
             let is_long = capped.overflown;
             let seen = match looked {
                 Ok(seen) => seen,
                 Err(blocked) => {
-                    connection.output.truncate(before);
+                    connection.output.bytes.truncate(before);
                     let sent_on = &mut connection.sent_on;
                     let keys = read.keys();
                     if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, keys) {
-                        connection.looked = None;
+                        connection.next.looked = None;
                         return self.refuse(connection, session, &moved, muted);
                     }
-                    connection.fetched = fetched;
+                    connection.next.fetched = fetched;
                     self.fetch_or_wait(at, connection, &route, blocked, now, keys);
                     return Done::PutOff;
                 }
             };
             if is_long {
-                connection.output.truncate(before);
-                connection.looked = None;
+                connection.output.bytes.truncate(before);
+                connection.next.looked = None;
                 return self.refuse(connection, session, TOO_LONG, muted);
             }
-            let count = match connection.looked.take() {
+            let count = match connection.next.looked.take() {
                 Some((_, last)) if last == seen => {
                     self.note_read(&route, read);
-                    if connection.may_watch_later(before - connection.sent) {
+                    if connection.may_watch_later(before - connection.output.sent) {
                         session.watch_later(read.keys(), &seen);
                     }
                     if muted {
-                        connection.output.truncate(before);
+                        connection.output.bytes.truncate(before);
                     }
                     return Done::Yes;
                 }
                 Some((count, _)) => count + 1,
                 None => 1,
             };
-            connection.output.truncate(before);
+            connection.output.bytes.truncate(before);
             if count == LOOKS_MAX
                 && let Some((transaction, part)) = locking(read)
             {
@@ -114,7 +115,7 @@ impl EventLoop {
             if count == LOOKS_UNLOCKED_MAX {
                 return self.refuse(connection, session, CHANGES_ALL_THE_TIME, muted);
             }
-            connection.looked = Some((count, seen));
+            connection.next.looked = Some((count, seen));
             // What was fetched was so before: the next look is at what is then.
             (now, fetched) = (self.moment(), Fetched::default());
         }

@@ -10,9 +10,10 @@ use node::entry::Waiter;
 use node::route::Route;
 
 use super::EventLoop;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::Connection;
 use super::resp::{COMMAND_TOO_LONG, CROSS_SLOT, Done, NO_KEYSPACE, OUT_OF_MEMORY};
 use super::serve::waiter;
+use super::slot::{Frame, Slot};
 use super::takes::Takes;
 use super::transactions::Part;
 use gateway::resp::{Gather, Session};
@@ -39,7 +40,7 @@ impl EventLoop {
         }
         let takes = self.takes(connection, write);
         if takes.must_wait(connection) {
-            connection.barrier = true;
+            connection.next.barrier = true;
             return Done::PutOff;
         }
         if !self.has_room(&takes) {

@@ -3,6 +3,7 @@
 use command::Sink;
 
 use super::{Call, Outcome, integer, one_of};
+use crate::access::Principal;
 use crate::resp::args::Args;
 use crate::resp::context::ClientFacts;
 use crate::resp::error::{self, CommandError, SYNTAX};
@@ -135,7 +136,7 @@ pub fn kill<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             () if args.is(index, "ADDR") => filter.addr = Some(value),
             () if args.is(index, "LADDR") => filter.laddr = Some(value),
             () if args.is(index, "USER") => {
-                if value != b"default" {
+                if value != Principal::USER.as_bytes() {
                     return Err(CommandError::Made([b"ERR No such user '", value, b"'"].concat()));
                 }
             }

@@ -4,6 +4,7 @@ use command::Sink;
 
 use super::generic::NUMBERED_KEYSPACES;
 use super::{Call, Outcome, client};
+use crate::access::Principal;
 use crate::resp::args::Args;
 use crate::resp::error::{self, CommandError, SYNTAX};
 use crate::resp::number::parse_i64;
@@ -14,9 +15,6 @@ use crate::resp::writer::Version;
 
 /// The version of Redis whose clients are served.
 pub const REDIS_VERSION: &str = "7.0.15";
-
-/// The only user there is. It needs no password, so any will do.
-const USER: &[u8] = b"default";
 
 const WRONG_PASSWORD: CommandError =
     CommandError::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
@@ -98,7 +96,7 @@ pub fn auth<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 }
 
 fn authenticate(user: &[u8]) -> Result<(), CommandError> {
-    if user == USER { Ok(()) } else { Err(WRONG_PASSWORD) }
+    if user == Principal::USER.as_bytes() { Ok(()) } else { Err(WRONG_PASSWORD) }
 }
 
 /// `HELLO [version [AUTH username password] [SETNAME name]]`
@@ -124,7 +122,7 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         }
     }
     if let Some(version) = version {
-        call.session.version = version;
+        call.session.speak(version);
     }
     if let Some(name) = name {
         name.clone_into(&mut call.session.name);

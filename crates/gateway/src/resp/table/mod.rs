@@ -12,6 +12,7 @@ mod transactions;
 use super::args::Args;
 use super::commands::Handler;
 use super::error::{self, CommandError};
+use crate::access::Access;
 
 /// A command, or a subcommand.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct CommandSpec {
     pub arity: i8,
     /// As COMMAND INFO gives them, with spaces between.
     pub flags: &'static str,
+    /// What it is for: by `flags` and `categories`.
+    pub access: Access,
     /// ACL categories, with spaces between.
     pub categories: &'static str,
     /// The first argument that is a key; 0 if there are none.
@@ -95,6 +98,7 @@ impl CommandSpec {
             name,
             arity,
             flags: "",
+            access: Access::Inspect,
             categories: "",
             first_key: 0,
             last_key: 0,
@@ -113,7 +117,7 @@ impl CommandSpec {
     }
 
     const fn flags(self, flags: &'static str, categories: &'static str) -> Self {
-        Self { flags, categories, ..self }
+        Self { flags, categories, access: Access::of_words(flags, categories), ..self }
     }
 
     const fn keys(self, first: i8, last: i8, step: i8, specs: &'static [KeySpec]) -> Self {
@@ -317,6 +321,25 @@ mod tests {
         assert!(all().count() * 2 < TABLE_LEN);
         assert!(find(b"").is_none());
         assert!(find(&[b'x'; 100]).is_none());
+    }
+
+    #[test]
+    fn every_command_has_the_class_of_what_it_does() {
+        let class = |name: &str| find_shown(name.as_bytes()).expect("it is shown").access;
+        for (access, names) in [
+            (Access::Read, &["get", "mget", "scan", "ttl", "object|encoding", "dbsize"][..]),
+            (Access::Write, &["set", "del", "expire", "flushall", "flushdb", "copy"]),
+            (Access::Connection, &["ping", "hello", "auth", "multi", "exec", "client|id"]),
+            (Access::Admin, &["client|kill", "client|list", "config|set"]),
+            (Access::Inspect, &["info", "time", "cluster|slots"]),
+        ] {
+            names.iter().for_each(|name| assert_eq!(class(name), access, "{name}"));
+        }
+        // Who may only read must not change a key, whatever words a command has.
+        let all = shown_commands().flat_map(|s| std::iter::once(s).chain(s.shown_subcommands()));
+        for spec in all.filter(|spec| spec.key_specs.iter().any(|k| k.flags.contains("RW"))) {
+            assert_eq!(spec.access, Access::Write, "{}", spec.name);
+        }
     }
 
     #[test]

@@ -1,0 +1,105 @@
+//! Who asks, and what for? The one place that says who may do what.
+//!
+//! A [`Principal`] is set when a connection is accepted, and every request comes with it; an
+//! [`Access`] stands with every command of the table and every operation of native frames.
+//! [`Principal::may`] compares them. Today everybody may do everything: nobody is asked for a
+//! password.
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Principal {
+    /// Somebody on this machine.
+    #[default]
+    Local,
+    /// Somebody on another, who was not asked for a name.
+    Anonymous,
+}
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The connection itself and its transaction, whose commands are judged one by one.
+    Connection,
+    /// To look at the server and its cluster.
+    Inspect,
+    /// To read keys.
+    Read,
+    /// To change keys.
+    Write,
+    /// To change what others see of the server: its settings, its keyspaces, its connections.
+    Admin,
+}
+
+impl Principal {
+    /// The name that users of RESP know all of these by.
+    pub const USER: &'static str = "default";
+
+    /// Whether it may.
+    #[inline]
+    pub fn may(self, access: Access) -> bool {
+        match (self, access) {
+            (
+                Principal::Local | Principal::Anonymous,
+                Access::Connection | Access::Inspect | Access::Read | Access::Write | Access::Admin,
+            ) => true,
+        }
+    }
+
+    /// The user as whom it asks.
+    pub fn user(self) -> &'static str {
+        match self {
+            Principal::Local | Principal::Anonymous => Self::USER,
+        }
+    }
+}
+
+impl Access {
+    /// The class of a RESP command, by its flags and its ACL categories.
+    pub(crate) const fn of_words(flags: &str, categories: &str) -> Self {
+        // Before `write`, which EXEC has: the commands of a transaction are judged as they come.
+        if has_word(categories, "transaction") || has_word(categories, "connection") {
+            return if has_word(flags, "admin") { Access::Admin } else { Access::Connection };
+        }
+        if has_word(flags, "admin") {
+            Access::Admin
+        } else if has_word(flags, "write") {
+            Access::Write
+        } else if has_word(flags, "readonly") {
+            Access::Read
+        } else {
+            Access::Inspect
+        }
+    }
+}
+
+/// Whether a word stands in a text with spaces between its words.
+const fn has_word(text: &str, word: &str) -> bool {
+    let (text, word) = (text.as_bytes(), word.as_bytes());
+    let mut at = 0;
+    while at + word.len() <= text.len() {
+        let mut same = 0;
+        while same < word.len() && text[at + same] == word[same] {
+            same += 1;
+        }
+        let end = at + word.len();
+        let is_whole =
+            (at == 0 || text[at - 1] == b' ') && (end == text.len() || text[end] == b' ');
+        if same == word.len() && is_whole {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_whole() {
+        assert!(has_word("write fast", "write") && has_word("no write", "write"));
+        assert!(!has_word("writes", "write") && !has_word("nowrite", "write"));
+        assert!(!has_word("", "write"));
+    }
+}

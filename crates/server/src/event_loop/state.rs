@@ -1,0 +1,133 @@
+//! What a connection is about: its life, its socket, its output, its next command, what it watches.
+
+use command::Seen;
+use keyspace::Timestamp;
+use node::fetch::Fetched;
+use node::interactive::Interactive;
+use node::read::Now;
+
+use crate::hub::lookups::Trace;
+
+/// How far a connection has come. It only ever goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Life {
+    /// The client sends commands.
+    Open,
+    /// It has sent its last; what it asked is still to be answered.
+    Ended,
+    /// Nothing more is read; closed when all is answered and sent.
+    Closing,
+    /// The socket is gone; forgotten when nothing is on its way any more.
+    Broken,
+}
+
+/// What the poll and the reads have told of a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// There may be more to read.
+    pub readable: bool,
+    /// The client has closed its side: read until the end is seen.
+    pub hung_up: bool,
+    /// It takes more.
+    pub writable: bool,
+}
+
+/// Bytes on their way to the client.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Those that were sent, and those to be sent.
+    pub bytes: Vec<u8>,
+    /// How many of them were sent.
+    pub sent: usize,
+    /// As how many bytes they count among those that nobody reads (`event_loop::unread`).
+    pub unread_bytes: usize,
+    /// Bytes of pushes that wait for replies owed before them.
+    pub pushes_bytes: usize,
+    /// Whether commands waited for them to be sent.
+    pub paused: bool,
+}
+
+/// What the next command waits for, besides replies owed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Awaits {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Its shard ([`node::lane::Answer::Go`]), its keyspace, other replicas.
+    Leave,
+    /// So many answers about shards on other nodes.
+    Fetches(u32),
+}
+
+impl Awaits {
+    /// What is left when one of them has come.
+    #[must_use]
+    pub fn one_came(self) -> Self {
+        match self {
+            Awaits::Fetches(left) if left > 1 => Awaits::Fetches(left - 1),
+            _ => Awaits::Nothing,
+        }
+    }
+}
+
+/// The next command: what it waits for, and what it was put off with.
+#[derive(Default)]
+pub struct Next {
+    /// It must not start before all replies owed are there.
+    pub barrier: bool,
+    /// What else it waits for.
+    pub awaits: Awaits,
+    /// What was fetched for it.
+    pub fetched: Fetched,
+    /// It is answered with this error instead of being run.
+    pub refused: Option<Box<str>>,
+    /// How it was to be answered when it was put off: muted or not.
+    pub muted: Option<bool>,
+    /// The time for which a command on all keys was put off: it is tried again with that.
+    pub at: Option<Now>,
+    /// What a command that takes values from shard to shard has read by now.
+    pub copy: Option<Box<Interactive>>,
+    /// What a command that reads keys of several shards has seen of them when it last looked, and
+    /// how often it has.
+    pub looked: Option<(u32, Vec<Seen>)>,
+    /// Whether the ways to its keys were looked for, and those found so far.
+    pub ways: Option<Vec<Trace>>,
+    /// Whether it has been put off as a contender's, and is to go on as any other.
+    pub has_contended: bool,
+}
+
+/// An EXEC with watched keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchedExec {
+    /// There is none.
+    #[default]
+    None,
+    /// It is handed over now.
+    HandedOver,
+    /// It is under way over several shards.
+    OverShards,
+}
+
+/// What a connection watches, and how (`event_loop::contends`).
+#[derive(Debug, Default)]
+pub struct Watching {
+    /// WATCH has just been answered with all that is to be sent, nothing was watched before, and
+    /// nothing but reads has been done since: see
+    /// [`may_watch_later`](super::connection::Connection::may_watch_later).
+    pub is_new: bool,
+    /// Its name as a contender for what it watches, if it is one.
+    pub contends_as: Option<Timestamp>,
+    /// Whether it reads what it watches in several shards at once, so that it looks twice.
+    pub looks_twice: bool,
+    /// Its EXEC.
+    pub exec: WatchedExec,
+}
+
+/// In which of its loop's lists a connection stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    /// In the queue of those to be served.
+    pub queued: bool,
+    /// Among those whose output is sent at the end of the turn.
+    pub touched: bool,
+}
