@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::http::Client;
-use testbed::ports::unused;
+use harness::ports::unused;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testbed::ports::unused;
+use harness::ports::unused;
 
 use client::http::{Client, ClientError, KeyspaceSpec};
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use testbed::net::end_with_thread;
+use harness::net::end_with_thread;
 
 use crate::Outcome;
 

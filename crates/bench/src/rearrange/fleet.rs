@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use harness::net::{Net, can_cut};
 use serde_json::Value;
-use testbed::net::{Net, can_cut};
 
 use crate::cluster::process::{Directory, Process};
 use crate::{Outcome, http};
