@@ -22,7 +22,7 @@ pub struct Endpoint {
     pub timeout: Duration,
 }
 
-/// What is asked.
+/// What is asked. `Request { body, ..Request::write("PUT", path) }`: what is not named is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// GET, PUT and so on.
@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// Whether the body is JSON.
     pub json: bool,
+    /// Further headers: names and values.
+    pub headers: &'a [(&'a str, &'a str)],
     /// Whether it may change something.
     pub is_write: bool,
 }
@@ -40,12 +42,12 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// Asks for what is at `path`.
     pub fn get(path: &'a str) -> Self {
-        Self { method: "GET", path, body: b"", json: false, is_write: false }
+        Self { method: "GET", path, body: b"", json: false, headers: &[], is_write: false }
     }
 
     /// Asks to change what is at `path`.
     pub fn write(method: &'a str, path: &'a str) -> Self {
-        Self { method, path, body: b"", json: false, is_write: true }
+        Self { method, path, body: b"", json: false, headers: &[], is_write: true }
     }
 }
 
@@ -63,6 +65,11 @@ impl Reply {
     /// The value of a header, whose name is in small letters.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Its body as text, if need be with `\u{fffd}` for what is none.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The value of a header that is a number.
@@ -146,12 +153,14 @@ impl Endpoint {
     }
 
     fn send(&self, stream: &mut TcpStream, request: &Request<'_>) -> io::Result<()> {
-        let Request { method, path, body, json, .. } = request;
+        let Request { method, path, body, json, headers, .. } = request;
         let kind = if *json { "application/json" } else { "application/octet-stream" };
         let (address, length) = (&self.address, body.len());
+        let more: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
-             Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+             Content-Type: {kind}\r\nContent-Length: {length}\r\n{more}\r\n"
         );
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)
