@@ -11,15 +11,14 @@ use client::http::Client;
 use serde_json::Value;
 
 use crate::ports::unused;
-use crate::process::{Process, Signal, last_words};
+use crate::process::{Directory, Process, Signal, last_words};
 use crate::resp::Connection;
 use crate::until;
 
 /// Longer than anything that must happen takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node, running or not. Dropping it kills it; in a panic it prints the end of its log. Its
-/// directory belongs to whoever made it.
+/// A node, running or not. Dropping it kills it; in a panic it prints the end of its log.
 pub struct Node {
     /// What it is called: also its data directory, within the directory that it was given.
     pub name: String,
@@ -31,10 +30,22 @@ pub struct Node {
     pub peer: SocketAddr,
     program: PathBuf,
     parent: PathBuf,
+    /// Before its directory: dropped first.
     process: Option<Process>,
+    own: Option<Directory>,
 }
 
 impl Node {
+    /// A node with a directory of its own, which goes with it; started with these flags.
+    #[track_caller]
+    pub fn alone(program: &str, name: &str, flags: &[&str]) -> Self {
+        let dir = Directory::new(name).expect("a directory can be made");
+        let mut node = Self::new(program, dir.path(), "node");
+        node.own = Some(dir);
+        node.start(flags);
+        node
+    }
+
     /// A node of this program, not started yet. `parent` will hold its data and its log, and holds
     /// the file `secret` if it is to know others.
     pub fn new(program: &str, parent: &Path, name: &str) -> Self {
@@ -46,6 +57,7 @@ impl Node {
             program: program.into(),
             parent: parent.to_owned(),
             process: None,
+            own: None,
         }
     }
 

@@ -97,6 +97,19 @@ impl Connection {
         Ok(Self { stream, answer_max, decoder, input: BytesMut::with_capacity(1 << 16) })
     }
 
+    /// Where the server sees it come from.
+    ///
+    /// # Errors
+    /// The system does not know.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// Whether the server has closed it, before any further reply.
+    pub fn is_at_its_end(&mut self) -> bool {
+        self.bytes_reply().is_err_and(|why| why.kind() == io::ErrorKind::UnexpectedEof)
+    }
+
     /// Asks, and waits for the answer.
     ///
     /// # Errors

@@ -116,7 +116,7 @@ impl Endpoint {
         let mut stream = self.connect()?;
         let sent = self.send(&mut stream, request);
         // A node may refuse a body before all of it was sent; its answer says more than the error.
-        match (read_reply(&stream), sent) {
+        match (read_reply(&stream, request.method), sent) {
             (Ok(reply), _) => Ok(reply),
             (Err(_), Err(error)) => {
                 Err(failed(format!("sending broke off ({})", self.said(&error))))
@@ -167,7 +167,7 @@ impl Endpoint {
     }
 }
 
-fn read_reply(stream: impl Read) -> io::Result<Reply> {
+fn read_reply(stream: impl Read, method: &str) -> io::Result<Reply> {
     let mut reader = BufReader::new(stream);
     let mut head = HEAD_BYTES_MAX;
     let status = loop {
@@ -191,7 +191,10 @@ fn read_reply(stream: impl Read) -> io::Result<Reply> {
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let mut reply = Reply { status, headers, body: Vec::new() };
-    reply.body = read_body(&mut reader, &reply)?;
+    // What a HEAD is answered has the length of a body, and none.
+    if method != "HEAD" {
+        reply.body = read_body(&mut reader, &reply)?;
+    }
     Ok(reply)
 }
 
@@ -267,7 +270,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn body(bytes: &[u8]) -> io::Result<Vec<u8>> {
-        read_reply(bytes).map(|reply| reply.body)
+        read_reply(bytes, "GET").map(|reply| reply.body)
     }
 
     #[test]
@@ -278,8 +281,10 @@ mod tests {
                        3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
         assert_eq!(body(chunks).unwrap(), b"abc0123456789");
         let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nX: y\r\n\r\n";
-        let reply = read_reply(&interim[..]).unwrap();
+        let reply = read_reply(&interim[..], "GET").unwrap();
         assert_eq!((reply.status, reply.header("x")), (204, Some("y")));
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+        assert_eq!(read_reply(&head[..], "HEAD").unwrap().number("content-length"), Some(2));
     }
 
     #[test]
@@ -293,10 +298,10 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
         ] {
-            assert!(read_reply(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+            assert!(read_reply(bad, "GET").is_err(), "{}", String::from_utf8_lossy(bad));
         }
         let endless = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 1 << 20]].concat();
-        assert!(read_reply(&endless[..]).is_err());
+        assert!(read_reply(&endless[..], "GET").is_err());
     }
 
     #[test]
@@ -323,7 +328,7 @@ mod tests {
             rest: Vec<u8>,
         ) {
             let bytes = [head.as_bytes(), &rest].concat();
-            if let Ok(reply) = read_reply(&bytes[..]) {
+            if let Ok(reply) = read_reply(&bytes[..], "GET") {
                 prop_assert!(reply.body.len() <= rest.len());
             }
         }
