@@ -1,13 +1,13 @@
 //! What may be asked of a node beside the hot path, and in which words on the wire.
 //!
-//! HTTP, and whatever comes to stand beside it, asks through [`NodeService`]; the event loops answer it.
-//! The trait is shaped for them: nothing here waits, and every answer that takes a while comes
-//! through a function that is called once.
+//! HTTP, and whatever comes to stand beside it, asks through [`NodeService`]; the event loops
+//! answer it. The trait is shaped for them: nothing here waits, and every answer that takes a while
+//! comes through a function that is called once.
 //!
 //! ```text
-//!   HTTP thread ── call(id, "orders", Put …, done) ──► NodeService ──► the loop whose lane owns the key
-//!        ▲                                                              │
-//!        └───────────────── done(Ok(Answer) | Err(ApiError)) ◄──────────┘
+//!   HTTP thread ── call(id, "orders", Put …, done) ──► NodeService ──► the loop that has the key
+//!        ▲                                                                   │
+//!        └──────────────── done(Ok(Answer) | Err(ApiError)) ◄────────────────┘
 //! ```
 //!
 //! Every error is of one of two kinds (SAFETY G10): nothing was done, or the outcome is unknown;

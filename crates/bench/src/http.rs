@@ -1,8 +1,9 @@
-//! The few HTTP requests a benchmark needs, by hand.
+//! The few HTTP requests a benchmark needs.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+
+use client::http::{Client, Request};
 
 use crate::Outcome;
 
@@ -28,19 +29,10 @@ pub fn ask(
     path: &str,
     body: &str,
 ) -> Outcome<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&at, answer_max)?;
-    stream.set_read_timeout(Some(answer_max))?;
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {at}\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(head.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let Some((status, (_, body))) = status.zip(answer.split_once("\r\n\r\n")) else {
-        return Err(format!("{method} {path}: no HTTP answer: {answer:.100}").into());
-    };
-    Ok((status, body.to_owned()))
+    let client = Client::new(&at.to_string())?.with_timeout(answer_max);
+    let is_write = method != "GET";
+    let body = body.as_bytes();
+    let request = Request { method, body, json: true, is_write, ..Request::get(path) };
+    let reply = client.send(&request)?;
+    Ok((reply.status, reply.text()))
 }

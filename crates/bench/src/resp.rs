@@ -1,8 +1,10 @@
 //! A blocking RESP client: enough to fill a server and to ask it something.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+
+pub use harness::resp::encode;
+use harness::resp::{self, Reply};
 
 use crate::Outcome;
 
@@ -13,10 +15,7 @@ const PIPELINE: usize = 1_000;
 const CONNECT_MAX: Duration = Duration::from_secs(120);
 
 /// One connection.
-pub struct Connection {
-    reader: BufReader<TcpStream>,
-    writer: TcpStream,
-}
+pub struct Connection(resp::Connection);
 
 impl Connection {
     /// Connects to a server on this machine.
@@ -31,10 +30,7 @@ impl Connection {
 
     /// Connects to a server, which may take so long, whose replies may take so long.
     pub fn open_at(at: SocketAddr, connect_max: Duration, reply_max: Duration) -> Outcome<Self> {
-        let writer = TcpStream::connect_timeout(&at, connect_max)?;
-        writer.set_nodelay(true)?;
-        writer.set_read_timeout(Some(reply_max))?;
-        Ok(Self { reader: BufReader::with_capacity(1 << 16, writer.try_clone()?), writer })
+        Ok(Self(resp::Connection::open(at, connect_max, reply_max)?))
     }
 
     /// Connects to a server that is asked for much at once.
@@ -52,7 +48,7 @@ impl Connection {
 
     /// Sends commands, encoded; each is owed a reply.
     pub fn send(&mut self, commands: &[u8]) -> Outcome<()> {
-        Ok(self.writer.write_all(commands)?)
+        Ok(self.0.send(commands)?)
     }
 
     /// Sets `count` keys of 16 bytes, made from their number by `key`, to values of `value_bytes`.
@@ -75,23 +71,11 @@ impl Connection {
 
     /// The next reply, as [`Self::call`] returns it.
     pub fn reply(&mut self) -> Outcome<String> {
-        let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
-            let why = "the server closed the connection";
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why).into());
-        }
-        let rest = line[1..].trim_end();
-        match line.as_bytes()[0] {
-            b'+' | b':' => Ok(rest.into()),
-            b'-' => Err(rest.into()),
-            b'$' if rest == "-1" => Ok(String::new()),
-            b'$' => {
-                let mut body = vec![0; rest.parse::<usize>()? + 2];
-                self.reader.read_exact(&mut body)?;
-                body.truncate(body.len() - 2);
-                Ok(String::from_utf8_lossy(&body).into())
-            }
-            _ => Err(format!("unexpected reply {line:?}").into()),
+        match self.0.reply()? {
+            Reply::Error(why) => Err(why.into()),
+            Reply::Nil => Ok(String::new()),
+            Reply::Many(all) => Err(format!("unexpected reply {all:?}").into()),
+            reply => Ok(reply.text()),
         }
     }
 }
@@ -99,14 +83,6 @@ impl Connection {
 /// The key of a number as redis-benchmark writes it: 16 bytes.
 pub fn key(number: usize) -> String {
     format!("key:{number:012}")
-}
-
-/// Appends a command as RESP has it.
-pub fn encode(out: &mut Vec<u8>, args: &[&str]) {
-    out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
-    for arg in args {
-        out.extend_from_slice(format!("${}\r\n{arg}\r\n", arg.len()).as_bytes());
-    }
 }
 
 #[cfg(test)]
@@ -117,12 +93,5 @@ mod tests {
     fn keys_are_those_of_redis_benchmark() {
         assert_eq!(key(7), "key:000000000007");
         assert_eq!(key(999_999).len(), 16);
-    }
-
-    #[test]
-    fn commands_are_arrays_of_bulk_strings() {
-        let mut out = Vec::new();
-        encode(&mut out, &["GET", "k"]);
-        assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
     }
 }

@@ -1,20 +1,20 @@
 //! Servers under measurement: started on free ports in a directory of their own, stopped by pid.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use harness::process::{Directory, Process};
 use serde::Serialize;
 
 use crate::resp::Connection;
 use crate::{Outcome, http};
 
-/// How long a start may take before the benchmark gives up.
-const START_MAX: Duration = Duration::from_secs(300);
+/// How long a server may take to save what it has and to end.
+const STOP_MAX: Duration = Duration::from_secs(300);
 
 /// How durable writes are, in each server's own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -61,24 +61,22 @@ pub enum Kind {
 pub struct Server {
     kind: Kind,
     mode: Mode,
-    dir: PathBuf,
     /// RESP port.
     pub port: u16,
     native_port: u16,
     http_port: u16,
-    child: Option<Child>,
+    /// Before the directory: dropped first.
+    process: Option<Process>,
+    dir: Directory,
 }
 
 impl Server {
     /// Starts a server on an empty directory and waits until it serves, durable as `mode` says.
     pub fn start(kind: &Kind, mode: Mode) -> Outcome<Self> {
         let [port, native_port, http_port] = free_ports::<3>()?;
-        let name = format!("carillon-bench-{}-{port}", std::process::id());
-        let dir = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let dir = dir.join(name);
-        fs::create_dir_all(&dir)?;
+        let dir = Directory::new(&format!("server-{port}"))?;
         let kind = kind.clone();
-        let mut server = Self { kind, mode, dir, port, native_port, http_port, child: None };
+        let mut server = Self { kind, mode, port, native_port, http_port, process: None, dir };
         server.launch()?;
         server.set_durability(mode)?;
         Ok(server)
@@ -87,22 +85,12 @@ impl Server {
     /// Starts the process on the files it has; returns how long it took to be ready.
     pub fn launch(&mut self) -> Outcome<Duration> {
         let began = Instant::now();
-        let output = File::create(self.dir.join("output.txt"))?;
-        let data = self.dir.join("data");
+        let data = self.data_dir();
         fs::create_dir_all(&data)?;
-        let mut command = self.command(&data);
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        self.child = Some(command.spawn()?);
-        while !self.ready() {
-            if let Some(status) = self.child.as_mut().and_then(|c| c.try_wait().ok().flatten()) {
-                let said = fs::read_to_string(self.dir.join("output.txt"))?;
-                return Err(format!("the server ended at start with {status}:\n{said}").into());
-            }
-            if began.elapsed() > START_MAX {
-                return Err("the server does not become ready".into());
-            }
-            sleep(Duration::from_millis(5));
-        }
+        let output = self.dir.path().join("output.txt");
+        let mut process = Process::start(self.command(&data), &output)?;
+        process.wait_until(self.name(), || self.ready())?;
+        self.process = Some(process);
         Ok(began.elapsed())
     }
 
@@ -167,41 +155,28 @@ impl Server {
 
     /// Process id.
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
+        self.process.as_ref().map_or(0, Process::pid)
     }
 
     /// Where its data lies.
     pub fn data_dir(&self) -> PathBuf {
-        self.dir.join("data")
+        self.dir.path().join("data")
     }
 
     /// Asks it to save what it has and to end (SIGTERM), and waits.
     pub fn stop(&mut self) -> Outcome<()> {
-        if let Some(mut child) = self.child.take() {
+        if let Some(mut process) = self.process.take() {
             if self.kind == Kind::Redis && self.mode == Mode::Memory {
                 self.connect()?.call(&["SAVE"])?;
             }
-            Command::new("kill").arg(child.id().to_string()).status()?;
-            child.wait()?;
+            process.stop(STOP_MAX)?;
         }
         Ok(())
     }
 
     /// kill -9.
-    pub fn kill(&mut self) -> Outcome<()> {
-        if let Some(mut child) = self.child.take() {
-            child.kill()?;
-            child.wait()?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Nothing to be done about a process that is gone already, or a file that cannot go.
-        let _ = self.kill();
-        let _ = fs::remove_dir_all(&self.dir);
+    pub fn kill(&mut self) {
+        self.process = None;
     }
 }
 

@@ -11,8 +11,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use client::http::Client;
+use harness::ports::unused;
 use serde_json::Value;
-use testbed::ports::unused;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,80 +1,45 @@
 //! HTTP of a real node: preconditions judged at the moment of the write, names of keyspaces, and
 //! what a keyspace may be.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ops::Deref;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::http::Client;
-use testbed::ports::unused;
+use client::http::{Reply, Request};
+use harness::node::{self, PATIENCE};
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const BINARY: &str = env!("CARGO_BIN_EXE_carillon");
 
 /// A node of its own directory, killed and removed when it is dropped.
-struct Node {
-    child: Child,
-    dir: PathBuf,
-    http: SocketAddr,
-}
+struct Node(node::Node);
 
-struct Reply {
-    status: u16,
-    head: String,
-    body: String,
-}
+impl Deref for Node {
+    type Target = node::Node;
 
-impl Reply {
-    fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.filter(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    fn deref(&self) -> &node::Node {
+        &self.0
     }
 }
 
 impl Node {
     fn start(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-http-{name}-{}", std::process::id()));
-        let http = unused();
-        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["start", "--native", "off", "--resp", "off", "--log-level", "error", "--dir"])
-            .arg(&dir)
-            .args(["--http", &http.to_string(), "--threads", "2"])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let node = Self { child, dir, http };
-        let client = Client::new(&http.to_string()).unwrap();
-        let begun = Instant::now();
-        while !client.status().is_ok_and(|status| status["ready"] == true) {
-            assert!(begun.elapsed() < PATIENCE, "not ready");
-            thread::sleep(Duration::from_millis(5));
-        }
-        node
+        let mut node = node::Node::alone(BINARY, name, &["--threads", "2"]);
+        node.wait_until_ready();
+        Self(node)
     }
 
     fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {
-        let mut stream = TcpStream::connect(self.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\
-             Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        let reply = String::from_utf8(reply).unwrap();
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        let status = head[9..12].parse().unwrap();
-        Reply { status, head: head.to_owned(), body: body.to_owned() }
+        let headers: Vec<(&str, &str)> =
+            headers.lines().filter_map(|line| line.split_once(": ")).collect();
+        let request = Request { headers: &headers, body, ..Request::write(method, path) };
+        self.client().send(&request).unwrap()
     }
 
     fn json(&self, method: &str, path: &str, body: &str) -> Reply {
-        self.ask(method, path, "Content-Type: application/json\r\n", body.as_bytes())
+        let body = body.as_bytes();
+        let request = Request { json: true, body, ..Request::write(method, path) };
+        self.client().send(&request).unwrap()
     }
 
     fn put_if(&self, headers: &str, value: &str) -> u16 {
@@ -84,26 +49,8 @@ impl Node {
     /// The key's tag and value.
     fn get(&self) -> (String, String) {
         let reply = self.ask("GET", "/v1/kv/0/k", "", b"");
-        assert_eq!(reply.status, 200, "{}", reply.body);
-        (reply.header("etag").unwrap().to_owned(), reply.body)
-    }
-
-    /// Runs a command: whether it succeeded, and what it said.
-    fn carillon(&self, arguments: &[&str]) -> (bool, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(arguments)
-            .env("CARILLON_HTTP", self.http.to_string())
-            .output()
-            .unwrap();
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let _ = std::fs::remove_dir_all(&self.dir);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        (reply.header("etag").unwrap().to_owned(), reply.text())
     }
 }
 
@@ -139,20 +86,20 @@ fn a_node_judges_preconditions() {
     let (now, _) = node.get();
     assert_ne!(before, now);
     let same = node.ask("GET", "/v1/kv/0/k", &format!("If-None-Match: {now}\r\n"), b"");
-    assert_eq!((same.status, same.body.as_str()), (304, ""));
+    assert_eq!((same.status, same.text().as_str()), (304, ""));
     let gone = format!("If-Match: {now}\r\n");
     assert_eq!(node.ask("DELETE", "/v1/kv/0/k", &gone, b"").status, 204);
     assert_eq!(node.ask("DELETE", "/v1/kv/0/k", &gone, b"").status, 404);
     assert_eq!(node.put_if(&gone, "5"), 412);
     // Also where the keyspace is made by the write, and where values are long.
     let made = node.ask("PUT", "/v1/kv/7/k", "If-None-Match: \"1\"\r\n", b"1");
-    assert_eq!(made.status, 204, "{}", made.body);
+    assert_eq!(made.status, 204, "{}", made.text());
     let long = vec![b'x'; 40 << 20];
     assert_eq!(node.ask("PUT", "/v1/kv/0/long", "", &long).status, 204);
     let head = node.ask("HEAD", "/v1/kv/0/long", "", b"");
     let tag = head.header("etag").unwrap();
     let put = node.ask("PUT", "/v1/kv/0/long", &format!("If-Match: \"1\", {tag}\r\n"), &long);
-    assert_eq!(put.status, 204, "{}", put.body);
+    assert_eq!(put.status, 204, "{}", put.text());
 }
 
 /// Each of many writers that go by what they have read changes it once, and none is lost.
@@ -178,7 +125,7 @@ fn writers_that_require_what_they_have_read_lose_nothing() {
                             let tag = reply.header("etag").unwrap();
                             // By a list, the version is read first; by one tag it is not.
                             let list = if writer % 2 == 0 { ", \"1\"" } else { "" };
-                            (format!("If-Match: {tag}{list}"), reply.body.parse::<u64>().unwrap())
+                            (format!("If-Match: {tag}{list}"), reply.text().parse::<u64>().unwrap())
                         }
                     };
                     let value = (number + 1).to_string();
@@ -187,13 +134,13 @@ fn writers_that_require_what_they_have_read_lose_nothing() {
                     match put.status {
                         204 => done += 1,
                         412 | 503 => {}
-                        other => panic!("{other}: {}", put.body),
+                        other => panic!("{other}: {}", put.text()),
                     }
                 }
             });
         }
     });
-    let sum = node.ask("GET", "/v1/kv/0/n", "", b"").body;
+    let sum = node.ask("GET", "/v1/kv/0/n", "", b"").text();
     assert_eq!(sum, (WRITERS * EACH).to_string());
 }
 
@@ -202,16 +149,16 @@ fn names_that_clients_cannot_say_are_refused_by_all_who_make_keyspaces() {
     let node = Node::start("names");
     for name in [".", "..", "007", "16", "00"] {
         let made = node.json("POST", "/v1/keyspaces", &format!("{{\"name\":\"{name}\"}}"));
-        assert_eq!(made.status, 400, "{name}: {}", made.body);
-        assert!(made.body.contains("problem:bad-keyspace"), "{}", made.body);
-        let (is_made, said) = node.carillon(&["keyspace", "create", name]);
-        assert!(!is_made && said.contains("bad keyspace name"), "{name}: {said}");
+        assert_eq!(made.status, 400, "{name}: {}", made.text());
+        assert!(made.text().contains("problem:bad-keyspace"), "{}", made.text());
+        let (code, said) = node.carillon(&["keyspace", "create", name]);
+        assert!(code != 0 && said.contains("bad keyspace name"), "{name}: {said}");
         let path = format!("/v1/kv/{}/k", name.replace('.', "%2E"));
         assert_eq!(node.ask("PUT", &path, "", b"1").status, 404, "{name}");
     }
     for name in ["15", "...", "a7"] {
         let made = node.json("POST", "/v1/keyspaces", &format!("{{\"name\":\"{name}\"}}"));
-        assert_eq!(made.status, 201, "{name}: {}", made.body);
+        assert_eq!(made.status, 201, "{name}: {}", made.text());
     }
 }
 
@@ -227,7 +174,7 @@ fn http_and_the_command_line_take_the_same_retention() {
         assert_eq!(status, if is_good { 201 } else { 400 }, "{retention}");
         let (name, retention) = (format!("by-cli-{retention}"), retention.to_string());
         let made = node.carillon(&["keyspace", "create", &name, "--retention", &retention]);
-        assert_eq!(made.0, is_good, "{retention}: {}", made.1);
+        assert_eq!(made.0 == 0, is_good, "{retention}: {}", made.1);
     }
 }
 
@@ -240,8 +187,8 @@ fn a_refused_operation_says_in_which_list_it_stands() {
         let compare = format!(r#"[{{"key":"k","exists":{exists}}}]"#);
         let body = format!(r#"{{"compare":{compare},"{list}":[{{"get":"k"}},{increment}]}}"#);
         let reply = node.json("POST", "/v1/txn", &body);
-        assert_eq!(reply.status, 409, "{}", reply.body);
-        assert!(reply.body.contains(&format!("operation 2 of {list}: ")), "{}", reply.body);
+        assert_eq!(reply.status, 409, "{}", reply.text());
+        assert!(reply.text().contains(&format!("operation 2 of {list}: ")), "{}", reply.text());
     }
 }
 
@@ -249,14 +196,14 @@ fn a_refused_operation_says_in_which_list_it_stands() {
 fn a_conflict_by_an_expiry_does_not_blame_another_client() {
     let node = Node::start("expiry");
     assert_eq!(node.ask("PUT", "/v1/kv/0/k?ttl_ms=300", "", b"1").status, 204);
-    let begun = node.json("POST", "/v1/txn/begin", "{}").body;
+    let begun = node.json("POST", "/v1/txn/begin", "{}").text();
     let id = begun.split('"').nth(3).unwrap();
     let path = format!("/v1/txn/{id}");
     let body = r#"{"do":[{"get":"k"},{"put":{"key":"other","value":"1"}}]}"#;
     let run = node.json("POST", &path, body);
-    assert_eq!(run.status, 200, "{}", run.body);
+    assert_eq!(run.status, 200, "{}", run.text());
     thread::sleep(Duration::from_millis(600));
     let commit = node.json("POST", &format!("{path}/commit"), "{}");
-    assert_eq!(commit.status, 409, "{}", commit.body);
-    assert!(commit.body.contains("or its value expired"), "{}", commit.body);
+    assert_eq!(commit.status, 409, "{}", commit.text());
+    assert!(commit.text().contains("or its value expired"), "{}", commit.text());
 }

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use testbed::ports::unused;
+use harness::ports::unused;
 
 /// Whose turn it is.
 static TURN: Mutex<()> = Mutex::new(());

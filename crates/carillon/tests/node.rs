@@ -2,12 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ops::{Deref, DerefMut};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testbed::ports::unused;
+use harness::node;
 
 use client::http::{Client, ClientError, KeyspaceSpec};
 
@@ -15,40 +14,34 @@ use client::http::{Client, ClientError, KeyspaceSpec};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node of its own directory, killed and removed when it is dropped.
-struct Node {
-    child: Child,
-    dir: PathBuf,
-    resp: SocketAddr,
-    http: SocketAddr,
+struct Node(node::Node);
+
+impl Deref for Node {
+    type Target = node::Node;
+
+    fn deref(&self) -> &node::Node {
+        &self.0
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut node::Node {
+        &mut self.0
+    }
 }
 
 impl Node {
     fn start(name: &str, flags: &[&str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
-        let (resp, http) = (unused(), unused());
-        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["start", "--native", "off", "--log-level", "error", "--dir"])
-            .arg(&dir)
-            .args(["--resp", &resp.to_string(), "--http", &http.to_string()])
-            .args(flags)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, dir, resp, http }
+        Self(node::Node::alone(env!("CARGO_BIN_EXE_carillon"), name, flags))
     }
 
     /// Waits until it serves its first keyspace.
     fn ready(self) -> Self {
-        let (client, begun) = (self.client(), Instant::now());
-        while !client.keyspaces().is_ok_and(|all| !all.is_empty()) {
-            assert!(begun.elapsed() < PATIENCE, "not ready");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let client = self.client();
+        harness::until(PATIENCE, "it serves", || {
+            client.keyspaces().is_ok_and(|all| !all.is_empty()).then_some(())
+        });
         self
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&self.http.to_string()).unwrap()
     }
 
     fn connect(&self) -> TcpStream {
@@ -60,19 +53,8 @@ impl Node {
     /// SIGTERM; how long it takes to end.
     fn stop(&mut self) -> Duration {
         let begun = Instant::now();
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
+        self.0.stop();
         begun.elapsed()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
-        let _removed = std::fs::remove_dir_all(&self.dir);
     }
 }
 

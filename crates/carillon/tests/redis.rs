@@ -1,105 +1,67 @@
 //! The real program towards tools of Redis: what INFO tells, who is closed, what is advertised.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ops::Deref;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use testbed::ports::unused;
+use harness::node::{self, PATIENCE};
+use harness::process::Directory;
+use harness::resp::Connection;
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BINARY: &str = env!("CARGO_BIN_EXE_carillon");
 
 /// A node of its own directory, killed and removed when it is dropped.
 struct Node {
-    child: Child,
-    dir: PathBuf,
-    resp: SocketAddr,
+    /// Before the directory: dropped first.
+    node: node::Node,
+    _dir: Directory,
+}
+
+impl Deref for Node {
+    type Target = node::Node;
+
+    fn deref(&self) -> &node::Node {
+        &self.node
+    }
 }
 
 impl Node {
     fn start(name: &str, flags: &[&str]) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("carillon-redis-{name}-{}", std::process::id()));
-        let resp = unused();
-        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["start", "--native", "off", "--http", "off", "--log-level", "error", "--dir"])
-            .arg(&dir)
-            .args(["--resp", &resp.to_string()])
-            .args(flags)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let node = Self { child, dir, resp };
-        until("it serves", || node.serves().then_some(()));
-        node
+        Self::started(Directory::new(name).unwrap(), flags)
     }
 
     /// A node that could have others, with a secret of its own.
     fn start_with_peer(name: &str, flags: &[&str]) -> Self {
-        let secret =
-            std::env::temp_dir().join(format!("carillon-secret-{name}-{}", std::process::id()));
-        write_secret(&secret, "0123456789abcdef0123456789abcdef");
-        let peer = unused().to_string();
-        let secret_file = secret.display().to_string();
-        let own = ["--peer", &peer, "--peer-secret-file", &secret_file, "--replicas", "1"];
-        let node = Self::start(name, &[&own, flags].concat());
-        std::fs::remove_file(secret).unwrap();
-        node
+        let dir = Directory::new(name).unwrap();
+        dir.write_secret().unwrap();
+        Self::started(dir, &[&["--replicas", "1"], flags].concat())
     }
 
-    fn serves(&self) -> bool {
-        let Ok(stream) = TcpStream::connect(self.resp) else { return false };
-        Talk(BufReader::new(stream)).ask("DEL none") == ":0"
+    fn started(dir: Directory, flags: &[&str]) -> Self {
+        let mut node = node::Node::new(BINARY, dir.path(), "node");
+        node.start(flags);
+        until("it serves", || {
+            let reply = node.try_connect().and_then(|mut talk| talk.ask_line("DEL none"));
+            reply.is_ok_and(|reply| reply.line() == ":0").then_some(())
+        });
+        Self { node, _dir: dir }
     }
 
     fn talk(&self) -> Talk {
-        let stream = TcpStream::connect(self.resp).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Talk(BufReader::new(stream))
+        Talk(self.connect())
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
-        let _removed = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-fn write_secret(path: &std::path::Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    let path = path.display().to_string();
-    assert!(Command::new("chmod").args(["600", &path]).status().unwrap().success());
-}
-
-fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    harness::until(PATIENCE, what, look)
 }
 
 /// A connection.
-struct Talk(BufReader<TcpStream>);
+struct Talk(Connection);
 
 impl Talk {
     fn send(&mut self, line: &str) {
-        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        self.0.send(format!("{line}\r\n").as_bytes()).unwrap();
     }
 
     /// A line, and its reply: of a bulk the text, of an array its flat elements.
@@ -109,17 +71,7 @@ impl Talk {
     }
 
     fn reply(&mut self) -> String {
-        let head = self.line();
-        let count = |text: &str| text.parse::<usize>().unwrap_or(0);
-        match head.split_at_checked(1) {
-            Some(("$", len)) if len != "-1" => {
-                let mut text = vec![0; count(len) + 2];
-                self.0.read_exact(&mut text).unwrap();
-                String::from_utf8_lossy(&text[..count(len)]).into_owned()
-            }
-            Some(("*", len)) => (0..count(len)).map(|_| self.reply()).collect::<Vec<_>>().join(" "),
-            _ => head,
-        }
+        self.0.reply().unwrap().line()
     }
 
     /// A number that INFO tells.
@@ -204,17 +156,17 @@ fn client_kill_is_answered_when_the_connection_is_gone() {
         assert_eq!(talk.reply(), ":1", "round {round}");
         let list = talk.reply();
         assert!(!list.contains(&format!("id={id} ")), "round {round}: {list}");
-        assert_eq!(other.0.read(&mut [0; 8]).unwrap(), 0, "its client sees the end");
+        assert!(other.0.is_at_its_end(), "its client sees the end");
         assert_eq!(talk.ask(&format!("CLIENT KILL ID {id}")), ":0");
     }
     let others: Vec<Talk> = (0..7).map(|_| node.talk()).collect();
     until("they are there", || (node.talk().ask("CLIENT LIST").lines().count() >= 9).then_some(()));
-    let address = others[0].0.get_ref().local_addr().unwrap();
+    let address = others[0].0.local_address().unwrap();
     assert_eq!(talk.ask(&format!("CLIENT KILL {address}")), "+OK");
     assert_eq!(talk.ask(&format!("CLIENT KILL {address}")), "-ERR No such client");
     let all = talk.ask("CLIENT KILL TYPE normal SKIPME no");
     assert!(all.trim_start_matches(':').parse::<u64>().unwrap() >= 7, "{all}");
-    assert_eq!(talk.0.read(&mut [0; 8]).unwrap(), 0, "its own, too");
+    assert!(talk.0.is_at_its_end(), "its own, too");
     assert_eq!(node.talk().ask("CLIENT LIST").lines().count(), 1);
 }
 
@@ -239,8 +191,7 @@ fn replies_that_nobody_reads_are_bounded_in_all() {
     // Those that are left have theirs, whole.
     let mut whole = 0;
     for talk in &mut silent {
-        let mut reply = vec![0; VALUE_BYTES + 12];
-        whole += usize::from(talk.0.read_exact(&mut reply).is_ok());
+        whole += usize::from(talk.0.reply().is_ok());
     }
     assert!(whole > 0);
 }
@@ -262,7 +213,7 @@ fn wait_is_refused_within_a_transaction_and_swapdb_is_unknown() {
         );
     }
     assert_eq!((talk.ask("SET k 1"), talk.ask("COMMIT")), ("+OK".into(), "+OK".into()));
-    let unknown = "-ERR unknown command 'SWAPDB', with args beginning with: '0' '1'";
+    let unknown = "-ERR unknown command 'SWAPDB', with args beginning with: '0' '1' ";
     assert_eq!(talk.ask("SWAPDB 0 1"), unknown);
 }
 
@@ -285,22 +236,13 @@ fn another_port_than_that_listened_on_is_advertised() {
 
 #[test]
 fn a_secret_that_can_be_guessed_starts_nothing() {
-    let dir = std::env::temp_dir().join(format!("carillon-weak-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let secret = dir.join("secret");
+    let dir = Directory::new("weak").unwrap();
+    let secret = dir.write_secret().unwrap();
     for text in ["x", "\0\0\0", "fifteen letters", &"z".repeat(40), "passwordpassword"] {
-        write_secret(&secret, text);
-        let peer = unused().to_string();
-        let output = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["start", "--native", "off", "--http", "off", "--resp", "off", "--dir"])
-            .arg(dir.join("data"))
-            .args(["--peer", &peer, "--peer-secret-file"])
-            .arg(&secret)
-            .output()
-            .unwrap();
+        std::fs::write(&secret, text).unwrap();
+        let output = node::Node::new(BINARY, dir.path(), "node").command(&[]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("can be guessed"), "{text:?}: {said}");
         assert!(said.contains("/dev/urandom"), "{said}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }

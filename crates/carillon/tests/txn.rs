@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use client::http::txn::{bytes_of, word};
 use client::http::{Client, ClientError, Got, KeyspaceSpec, PutOptions};
+use harness::ports::unused;
 use serde_json::{Value, json};
-use testbed::ports::unused;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,10 +7,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::contender::{CLIENTS, Load, Stores, Who};
-use super::process::Directory;
 use crate::load::{Run, VALUE_BYTES};
 use crate::rates::median;
 use crate::{Outcome, machine};
+use harness::process::Directory;
 
 /// `bench cluster`
 #[derive(Args, Debug)]

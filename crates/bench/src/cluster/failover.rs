@@ -15,6 +15,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use harness::process::Signal;
 use serde::Serialize;
 
 use super::figures::part;
@@ -101,13 +102,13 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Rounds>)
             clients.watch();
             match result.what {
                 Break::Kill => nodes.kill(victim),
-                Break::Pause => nodes.signal(victim, "STOP")?,
+                Break::Pause => nodes.signal(victim, Signal::Stop)?,
                 Break::Leave => nodes.stop(victim)?,
             }
             sleep(Duration::from_millis(options.watch_ms));
             let seen = clients.seen(victim);
             match result.what {
-                Break::Pause => nodes.signal(victim, "CONT")?,
+                Break::Pause => nodes.signal(victim, Signal::Continue)?,
                 Break::Kill | Break::Leave => nodes.launch(victim)?,
             }
             nodes.wait_until_ready(victim)?;

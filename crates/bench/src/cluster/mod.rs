@@ -22,6 +22,5 @@ pub mod figures;
 pub mod idle;
 pub mod nodes;
 mod pipes;
-pub mod process;
 pub mod rivals;
 mod silence;

@@ -1,15 +1,13 @@
 //! Three Carillon nodes that are one cluster, each to be broken and brought back.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::process::{Directory, Process};
 use crate::resp::Connection;
 use crate::server::free_ports;
 use crate::{Outcome, http};
+use harness::process::{Directory, Process, Signal};
 
 /// Nodes of the cluster, which are its replicas too.
 pub const NODES: usize = 3;
@@ -53,9 +51,7 @@ impl Nodes {
             peer: found[3 * n + 2],
         });
         let dir = Directory::new("carillon")?;
-        let secret = dir.path().join("secret");
-        fs::write(&secret, "a secret of nodes that live for a benchmark")?;
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        dir.write_secret()?;
         let processes = [None, None, None];
         let mut nodes = Self { binary: binary.to_owned(), ports, processes, dir };
         (0..NODES).try_for_each(|node| nodes.launch(node))?;
@@ -89,7 +85,7 @@ impl Nodes {
         let port = self.ports[node].http;
         let ready = || http::request(port, "GET", "/health/ready", "").is_ok_and(|s| s == 200);
         let process = self.processes[node].as_mut().ok_or("the node is down")?;
-        process.wait_until(&format!("node {}", node + 1), ready)
+        Ok(process.wait_until(&format!("node {}", node + 1), ready)?)
     }
 
     /// Waits until all nodes hold the shards of keyspace 0, and each takes a write.
@@ -168,14 +164,14 @@ impl Nodes {
     /// SIGTERM; returns when it has ended.
     pub fn stop(&mut self, node: usize) -> Outcome<()> {
         let Some(mut process) = self.processes[node].take() else { return Ok(()) };
-        process.signal("TERM")?;
+        process.signal(Signal::Terminate)?;
         let status = process.wait()?;
         if status.success() { Ok(()) } else { Err(format!("a stop ended with {status}").into()) }
     }
 
     /// Sends a node a signal.
-    pub fn signal(&self, node: usize, name: &str) -> Outcome<()> {
-        self.process(node).ok_or("the node is down")?.signal(name)
+    pub fn signal(&self, node: usize, signal: Signal) -> Outcome<()> {
+        Ok(self.process(node).ok_or("the node is down")?.signal(signal)?)
     }
 }
 
@@ -183,7 +179,7 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         // One that cannot be asked is down, and one that does not end is killed next.
         for node in 0..NODES {
-            let _asked = self.signal(node, "TERM");
+            let _asked = self.signal(node, Signal::Terminate);
         }
         for process in self.processes.iter_mut().flatten() {
             let _ended = process.wait_for(STOP_MAX);

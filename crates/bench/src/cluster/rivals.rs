@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use super::nodes::NODES;
-use super::process::{Directory, Process};
 use crate::Outcome;
 use crate::resp::Connection;
 use crate::server::free_ports;
+use harness::process::{Directory, Process, Signal};
 
 /// The driver of etcd, made by `scripts/setup.sh bench`.
 const ETCD_LOAD: &str = "target/clients/etcd-load";
@@ -77,7 +77,7 @@ impl Rival {
     /// leaves buffers behind that 3.4 copies at every read from then on.
     pub fn restart_etcd(&mut self) -> Outcome<()> {
         for process in &self.processes {
-            process.signal("TERM")?;
+            process.signal(Signal::Terminate)?;
         }
         for mut process in self.processes.drain(..) {
             process.wait()?;

@@ -1,16 +1,14 @@
 //! Some nodes that are one cluster, with as many shards as wanted.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::cluster::process::{Directory, Process};
 use crate::server::free_ports;
 use crate::{Outcome, http};
+use harness::process::{Directory, Process};
 
 /// The most nodes.
 pub const NODES_MAX: usize = 16;
@@ -30,9 +28,7 @@ impl Nodes {
     pub fn start(binary: &str, count: usize) -> Outcome<Self> {
         let ports = free_ports::<{ 3 * NODES_MAX }>()?;
         let dir = Directory::new("carillon")?;
-        let secret = dir.path().join("secret");
-        fs::write(&secret, "a secret of nodes that live for a benchmark")?;
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        let secret = dir.write_secret()?;
         let mut processes = Vec::new();
         for node in 0..count {
             let mut command = Command::new(binary);

@@ -6,17 +6,16 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use harness::net::{Net, can_cut};
 use serde_json::Value;
-use testbed::net::{Net, can_cut};
 
-use crate::cluster::process::{Directory, Process};
 use crate::{Outcome, http};
+use harness::process::{Directory, Process, Signal};
 
 /// The ports are the same everywhere: addresses differ.
 const RESP: u16 = 6379;
@@ -67,9 +66,7 @@ impl Fleet {
     pub fn new(binary: &str, nodes: usize, domains: usize, flags: &[String]) -> Outcome<Self> {
         let path = fs::canonicalize(binary).map_err(|error| format!("{binary}: {error}"))?;
         let dir = Directory::new("rearrange")?;
-        let secret = dir.path().join("secret");
-        fs::write(&secret, "a secret of nodes that live for a benchmark")?;
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        dir.write_secret()?;
         let net = Net::new(nodes);
         net.clients().enter()?;
         Ok(Self {
@@ -136,7 +133,7 @@ impl Fleet {
     fn wait_until_ready(&mut self, node: usize) -> Outcome<()> {
         let at = self.at(node, HTTP);
         let ready = || http::ask(at, ANSWER_MAX, "GET", "/health/ready", "").is_ok_and(is_200);
-        self.process(node)?.wait_until(&Self::name(node), ready)
+        Ok(self.process(node)?.wait_until(&Self::name(node), ready)?)
     }
 
     fn launch(&mut self, node: usize) -> Outcome<()> {
@@ -210,7 +207,7 @@ impl Fleet {
     pub fn kill_all(&mut self, nodes: &[usize]) -> Outcome<()> {
         for node in nodes {
             self.vacate(*node);
-            self.process(*node)?.signal("KILL")?;
+            self.process(*node)?.signal(Signal::Kill)?;
         }
         nodes.iter().for_each(|node| self.kill(*node));
         Ok(())
@@ -220,7 +217,7 @@ impl Fleet {
     pub fn stop(&mut self, node: usize) -> Outcome<()> {
         self.vacate(node);
         let process = self.process(node)?;
-        process.signal("TERM")?;
+        process.signal(Signal::Terminate)?;
         let ended = process.wait_for(STOP_MAX)?;
         self.kill(node);
         if ended.success() { Ok(()) } else { Err(format!("node {node} stops: {ended}").into()) }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use testbed::stalls::{Stalls, Witness};
+use harness::stalls::{Stalls, Witness};
 
 use super::fill::Fill;
 use super::fleet::Fleet;

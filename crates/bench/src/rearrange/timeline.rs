@@ -23,7 +23,7 @@
 //! `sent_bytes`, `moved_bytes`, `processor` (cores) and `host_taken` (cores that the host took
 //! away) are of that second too. `longest_wait_ms` is the longest time between two answers to the
 //! same client that ended in it, `machine_stalled_ms` how long the machine itself stood still
-//! ([`testbed::stalls`]). `clients` are those that asked through a node, whether it was off or not;
+//! ([`harness::stalls`]). `clients` are those that asked through a node, whether it was off or not;
 //! `failed` is what was *not done* or is *unknown*. A node that is off or did not answer is not
 //! among `nodes`; if it took seconds to answer, nobody is, in those. What clients saw as the load
 //! ended, and how long who still waited had waited, stands in the last second.
@@ -31,8 +31,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use harness::stalls::Stalls;
 use serde::Serialize;
-use testbed::stalls::Stalls;
 
 use super::load::{Counts, Failure, Load, Slow};
 use super::watch::{NodeSample, Sample};

@@ -18,13 +18,17 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::accounts::account;
-use super::reply::{Reply, parse};
 use crate::Outcome;
 use crate::cluster::figures::part;
-use crate::resp::encode;
+use bytes::BytesMut;
+use client::Decoder;
+use harness::resp::Reply;
+use harness::resp::encode;
 
 /// No reply for so long is an error of the benchmark: nodes answer earlier, one way or another.
 const REPLY_MAX: Duration = Duration::from_secs(20);
+/// More than any reply to a transfer takes.
+const REPLY_BYTES_MAX: usize = 1 << 20;
 /// The most that one transfer moves.
 const AMOUNT_MAX: u64 = 10;
 
@@ -56,7 +60,8 @@ struct Client {
     out: Vec<u8>,
     sent: usize,
     /// Bytes of replies that are not whole yet.
-    input: Vec<u8>,
+    input: BytesMut,
+    decoder: Decoder,
     replies: Vec<Reply>,
     /// Replies to the pipeline under way; 0 if there is none.
     awaited: usize,
@@ -159,7 +164,8 @@ impl Client {
             stream,
             out: Vec::new(),
             sent: 0,
-            input: Vec::new(),
+            input: BytesMut::new(),
+            decoder: Decoder::new(REPLY_BYTES_MAX),
             replies: Vec::new(),
             awaited: 0,
             accounts: [0, 1],
@@ -219,8 +225,8 @@ impl Client {
         match last {
             _ if refused.is_some() => Next::Ends(refused),
             Reply::Nil if self.ends => Next::Again,
-            Reply::Array(_) if self.ends => Next::Ends(None),
-            Reply::Array(held) => {
+            Reply::Many(_) if self.ends => Next::Ends(None),
+            Reply::Many(held) => {
                 let held: Vec<i64> = held.iter().filter_map(number).collect();
                 let [from, to] = held[..] else {
                     return Next::Ends(Some("an account is missing".into()));
@@ -267,15 +273,12 @@ impl Client {
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut taken = 0;
-        while let Some((reply, bytes)) = parse_some(&self.input[taken..])? {
-            taken += bytes;
+        while let Some(reply) = self.decoder.next(&mut self.input)?.map(Reply::from) {
             if self.replies.len() == self.awaited {
                 return Err(format!("a reply that nobody asked for: {reply:?}").into());
             }
             self.replies.push(reply);
         }
-        self.input.drain(..taken);
         let whole = self.awaited > 0 && self.replies.len() == self.awaited;
         if whole {
             self.awaited = 0;
@@ -284,20 +287,16 @@ impl Client {
     }
 }
 
-fn parse_some(bytes: &[u8]) -> Outcome<Option<(Reply, usize)>> {
-    if bytes.is_empty() { Ok(None) } else { parse(bytes) }
-}
-
 fn number(reply: &Reply) -> Option<i64> {
-    if let Reply::Text(text) = reply { text.parse().ok() } else { None }
+    if let Reply::Bulk(text) = reply { text.parse().ok() } else { None }
 }
 
 /// The first word of an error, also of one among several replies.
 fn error(reply: &Reply) -> Option<String> {
     match reply {
         Reply::Error(text) => Some(text.split(' ').next().unwrap_or_default().to_owned()),
-        Reply::Array(each) => each.iter().find_map(error),
-        Reply::Text(_) | Reply::Nil => None,
+        Reply::Many(each) => each.iter().find_map(error),
+        _ => None,
     }
 }
 
@@ -329,10 +328,9 @@ mod tests {
     }
 
     fn answered(client: &mut Client, text: &str) -> Next {
-        let mut bytes = text.as_bytes();
-        while let Some((reply, taken)) = parse_some(bytes).unwrap() {
-            client.replies.push(reply);
-            bytes = &bytes[taken..];
+        let mut bytes = BytesMut::from(text);
+        while let Some(reply) = client.decoder.next(&mut bytes).unwrap() {
+            client.replies.push(reply.into());
         }
         assert_eq!(client.replies.len(), client.awaited);
         client.step()

@@ -21,7 +21,6 @@
 
 mod accounts;
 mod clients;
-mod reply;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -32,12 +31,12 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::cluster::nodes::{NODES, Nodes};
-use crate::cluster::process::Directory;
 use crate::cluster::rivals::{self, Rival};
 use crate::rates::median;
 use crate::{Outcome, load, machine};
 use accounts::OPENING;
 use clients::{Counts, Way};
+use harness::process::Directory;
 
 /// Clients of every run.
 const CLIENTS: usize = 64;

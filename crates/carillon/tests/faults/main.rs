@@ -17,7 +17,7 @@
 //! As root; without, what cuts networks or mounts a small disk fails, or, with
 //! `CARILLON_TESTS_WITHOUT_ROOT=1`, is skipped, which is printed.
 
-mod harness;
+mod cluster;
 mod load;
 mod members;
 mod service;

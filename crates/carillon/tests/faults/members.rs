@@ -1,7 +1,7 @@
 //! Do nodes notice who is there and who is not?
 
-use crate::harness::Cluster;
-use testbed::net::root_or_skip;
+use crate::cluster::Cluster;
+use harness::net::root_or_skip;
 
 /// What a node says when another one comes.
 fn up(number: usize) -> String {

@@ -7,11 +7,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::harness::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
 use crate::load::{ANSWER_MAX, Load, keys};
-use testbed::net::root_or_skip;
+use harness::net::root_or_skip;
 
 /// Nodes of each test here.
 pub const NODES: usize = 3;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use client::http::{Client, KeyspaceSpec};
 use serde_json::Value;
 
-use crate::harness::node::HTTP;
-use crate::harness::proxy::Weather;
-use crate::harness::{Cluster, PATIENCE};
+use crate::cluster::node::HTTP;
+use crate::cluster::proxy::Weather;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::resp::{Connection, Reply};
 
 const VALUES: usize = 512;

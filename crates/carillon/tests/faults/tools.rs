@@ -6,11 +6,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::Load;
 use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
-use testbed::net::{NAMES, Net, root_or_skip};
+use harness::net::{NAMES, Net, root_or_skip};
 
 /// Within one machine, whatever has not come by then was lost.
 const LOST_AFTER: Duration = Duration::from_millis(150);

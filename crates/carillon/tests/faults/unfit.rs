@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use client::http::Client;
 use serde_json::Value;
 
-use crate::harness::node::HTTP;
-use crate::harness::{Cluster, PATIENCE};
+use crate::cluster::node::HTTP;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::resp::{Connection, Reply};
 
 const KEYS: usize = 400;

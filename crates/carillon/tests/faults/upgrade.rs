@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use client::http::{Client, ClientError};
 use serde_json::Value;
 
-use crate::harness::node::HTTP;
-use crate::harness::{Cluster, PATIENCE};
+use crate::cluster::node::HTTP;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::Load;
 use crate::load::history::Event;
 use crate::service::{NODES, SILENCE_MAX, judge};

@@ -1,6 +1,6 @@
 //! What do clients notice when the links between nodes do everything that TCP allows?
 //!
-//! Each node stands behind a proxy ([`crate::harness::proxy`]) that misbehaves in one way after the
+//! Each node stands behind a proxy ([`crate::cluster::proxy`]) that misbehaves in one way after the
 //! other, each proxy in another one at the same time. Clients reach the nodes directly: what breaks
 //! is what nodes say to each other. A write that was handed on, applied and not confirmed is handed
 //! on again; that it counts once is what the history must show.
@@ -10,8 +10,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::harness::Cluster;
-use crate::harness::proxy::Weather;
+use crate::cluster::Cluster;
+use crate::cluster::proxy::Weather;
 use crate::load::Load;
 use crate::load::history::Event;
 use crate::service::{NODES, SETTLE, SILENCE_ODD_MAX, judge, started};

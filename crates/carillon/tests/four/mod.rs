@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::ports::unused;
 use serde_json::Value;
-use testbed::ports::unused;
 
 pub mod writers;
 

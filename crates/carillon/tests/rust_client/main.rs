@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use client::{Error, Reason, Store, Ttl};
 use dev::{Dev, NODES, PATIENCE, open, run};
-use testbed::stalls::Witness;
+use harness::stalls::Witness;
 
 mod dev;
 #[allow(dead_code, reason = "its main is for people")]

@@ -28,8 +28,8 @@ use std::time::Duration;
 pub use error::{ClientError, Outcome, Problem};
 pub use types::{Got, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};
-pub use wire::REPLY_BYTES_MAX;
-use wire::{Endpoint, Reply, Request};
+use wire::Endpoint;
+pub use wire::{REPLY_BYTES_MAX, Reply, Request};
 
 /// Where a node listens unless it was told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7480";
@@ -89,6 +89,23 @@ impl Client {
         let lookup = encode(lookup.as_bytes());
         let path = format!("/v1/route/{keyspace}/{key}?lookup={lookup}");
         self.json(&self.ask(Request::get(&path))?)
+    }
+
+    /// Sends any request and returns its reply, whatever its status; a node without data may have
+    /// sent it on to another.
+    ///
+    /// # Errors
+    /// No reply came: of a write nobody knows whether it was done, unless no connection stood.
+    pub fn send(&self, request: &Request<'_>) -> Result<Reply, ClientError> {
+        self.endpoint.ask(request)
+    }
+
+    /// A node's metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn metrics(&self) -> Result<String, ClientError> {
+        self.ask(Request::get("/metrics")).map(|reply| reply.text())
     }
 
     /// A key's path with its parameters.

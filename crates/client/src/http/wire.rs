@@ -22,7 +22,7 @@ pub struct Endpoint {
     pub timeout: Duration,
 }
 
-/// What is asked.
+/// What is asked. `Request { body, ..Request::write("PUT", path) }`: what is not named is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// GET, PUT and so on.
@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// Whether the body is JSON.
     pub json: bool,
+    /// Further headers: names and values.
+    pub headers: &'a [(&'a str, &'a str)],
     /// Whether it may change something.
     pub is_write: bool,
 }
@@ -40,12 +42,12 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// Asks for what is at `path`.
     pub fn get(path: &'a str) -> Self {
-        Self { method: "GET", path, body: b"", json: false, is_write: false }
+        Self { method: "GET", path, body: b"", json: false, headers: &[], is_write: false }
     }
 
     /// Asks to change what is at `path`.
     pub fn write(method: &'a str, path: &'a str) -> Self {
-        Self { method, path, body: b"", json: false, is_write: true }
+        Self { method, path, body: b"", json: false, headers: &[], is_write: true }
     }
 }
 
@@ -63,6 +65,11 @@ impl Reply {
     /// The value of a header, whose name is in small letters.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Its body as text, if need be with `\u{fffd}` for what is none.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The value of a header that is a number.
@@ -109,7 +116,7 @@ impl Endpoint {
         let mut stream = self.connect()?;
         let sent = self.send(&mut stream, request);
         // A node may refuse a body before all of it was sent; its answer says more than the error.
-        match (read_reply(&stream), sent) {
+        match (read_reply(&stream, request.method), sent) {
             (Ok(reply), _) => Ok(reply),
             (Err(_), Err(error)) => {
                 Err(failed(format!("sending broke off ({})", self.said(&error))))
@@ -146,19 +153,21 @@ impl Endpoint {
     }
 
     fn send(&self, stream: &mut TcpStream, request: &Request<'_>) -> io::Result<()> {
-        let Request { method, path, body, json, .. } = request;
+        let Request { method, path, body, json, headers, .. } = request;
         let kind = if *json { "application/json" } else { "application/octet-stream" };
         let (address, length) = (&self.address, body.len());
+        let more: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
-             Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+             Content-Type: {kind}\r\nContent-Length: {length}\r\n{more}\r\n"
         );
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)
     }
 }
 
-fn read_reply(stream: impl Read) -> io::Result<Reply> {
+fn read_reply(stream: impl Read, method: &str) -> io::Result<Reply> {
     let mut reader = BufReader::new(stream);
     let mut head = HEAD_BYTES_MAX;
     let status = loop {
@@ -182,7 +191,10 @@ fn read_reply(stream: impl Read) -> io::Result<Reply> {
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let mut reply = Reply { status, headers, body: Vec::new() };
-    reply.body = read_body(&mut reader, &reply)?;
+    // What a HEAD is answered has the length of a body, and none.
+    if method != "HEAD" {
+        reply.body = read_body(&mut reader, &reply)?;
+    }
     Ok(reply)
 }
 
@@ -258,7 +270,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn body(bytes: &[u8]) -> io::Result<Vec<u8>> {
-        read_reply(bytes).map(|reply| reply.body)
+        read_reply(bytes, "GET").map(|reply| reply.body)
     }
 
     #[test]
@@ -269,8 +281,10 @@ mod tests {
                        3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
         assert_eq!(body(chunks).unwrap(), b"abc0123456789");
         let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nX: y\r\n\r\n";
-        let reply = read_reply(&interim[..]).unwrap();
+        let reply = read_reply(&interim[..], "GET").unwrap();
         assert_eq!((reply.status, reply.header("x")), (204, Some("y")));
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+        assert_eq!(read_reply(&head[..], "HEAD").unwrap().number("content-length"), Some(2));
     }
 
     #[test]
@@ -284,10 +298,10 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
         ] {
-            assert!(read_reply(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+            assert!(read_reply(bad, "GET").is_err(), "{}", String::from_utf8_lossy(bad));
         }
         let endless = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 1 << 20]].concat();
-        assert!(read_reply(&endless[..]).is_err());
+        assert!(read_reply(&endless[..], "GET").is_err());
     }
 
     #[test]
@@ -314,7 +328,7 @@ mod tests {
             rest: Vec<u8>,
         ) {
             let bytes = [head.as_bytes(), &rest].concat();
-            if let Ok(reply) = read_reply(&bytes[..]) {
+            if let Ok(reply) = read_reply(&bytes[..], "GET") {
                 prop_assert!(reply.body.len() <= rest.len());
             }
         }

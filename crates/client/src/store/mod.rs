@@ -54,7 +54,7 @@ pub use options::{
 use pool::Pool;
 pub use pool::SHUNNED;
 pub use range::KeyRange;
-pub use reply::{LINE_BYTES_MAX, NESTING_MAX, Reply};
+pub use reply::{DecodeError, Decoder, LINE_BYTES_MAX, NESTING_MAX, Reply};
 use request::Request;
 pub use transaction::{OpenTransaction, Transaction};
 

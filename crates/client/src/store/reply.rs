@@ -92,7 +92,7 @@ impl Reply {
 
 /// Why bytes are no answer. The connection is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DecodeError {
+pub enum DecodeError {
     /// Not RESP.
     #[error("the answer is not RESP: {0}")]
     NotResp(&'static str),
@@ -126,9 +126,9 @@ enum Item {
     Open(Kind, usize),
 }
 
-/// Takes answers out of input.
+/// Takes answers out of input: for whoever speaks RESP without a [`Store`](super::Store).
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     bytes_max: usize,
     /// What the answer under way takes.
     taken_bytes: usize,

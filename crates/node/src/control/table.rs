@@ -71,7 +71,7 @@ impl Control {
 
     /// Drops replicas whose keyspace is gone: a late message may have begun one here after that.
     ///
-    /// Where the catalogue is, only that says so. A round of checkpoints may cut the record of their
+    /// Where the catalogue is, only it says so. A round of checkpoints may cut the record of their
     /// end off before the catalogue here has come so far, and a restart would begin them again,
     /// without what they had promised (SAFETY G9).
     fn drop_forgotten(&mut self) {

@@ -123,8 +123,8 @@ impl NodeOfOne {
             }
             ["split", id] => self.request(Request::Split { shard: shard(id), at: None }),
             ["merge", id] => self.request(Request::Merge { left: shard(id) }),
-            // Of which keyspace, its slots, its generation; its nodes, whose first leads. Node 20 has
-            // replica 2 of every shard.
+            // Of which keyspace, its slots, its generation; its nodes, whose first leads. Node 20
+            // has replica 2 of every shard.
             ["learned", id, keyspace, first, end, generation, ref nodes @ ..] => {
                 let nodes = nodes.iter().map(|node| NodeId(number(node)));
                 let descriptor = Descriptor {

@@ -30,7 +30,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use testbed::net::can_cut;
+use harness::net::can_cut;
 
 use super::fleet::Fleet;
 use super::stage::{Plan, Seen, Stage};

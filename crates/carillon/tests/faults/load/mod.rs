@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::harness::Cluster;
+use crate::cluster::Cluster;
+use harness::net::Site;
+use harness::stalls::{Stalls, Witness};
 use history::{Asked, History, Key, Outcome, Record};
 use resp::{Connection, Reply};
-use testbed::net::Site;
-use testbed::stalls::{Stalls, Witness};
 
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);

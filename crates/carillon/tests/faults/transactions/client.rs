@@ -10,7 +10,7 @@ use keyspace::random::{Random, mix};
 use sim::check::serial::{Done, Op, Outcome};
 
 use super::{ACCOUNTS, CONNECT_MAX, LISTS, Shared, UNLOCKED_MAX};
-use crate::harness::PATIENCE;
+use crate::cluster::PATIENCE;
 use crate::load::ANSWER_MAX;
 use crate::load::resp::{Connection, Reply};
 

@@ -26,12 +26,12 @@ use ::client::http::Client as Http;
 use keyspace::random::{Random, mix};
 use sim::check::serial::{bank, check};
 
-use crate::harness::node::HTTP;
-use crate::harness::{Cluster, PATIENCE};
+use crate::cluster::node::HTTP;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::resp::{Connection, Reply};
 use crate::service::{NODES, started};
 use client::{Client, Seen, account};
-use testbed::net::{Site, root_or_skip};
+use harness::net::{Site, root_or_skip};
 
 mod client;
 

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use client::http::Client;
 
 use disk::SmallDisk;
+use harness::net::Net;
 use node::{HTTP, Node, PEER, RESP, flags};
 use proxy::Proxy;
-use testbed::net::Net;
 
 /// Longer than anything that must happen takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::random::{Random, mix};
 
-use testbed::net::Site;
+use harness::net::Site;
 
 /// Longest piece that has a fate of its own.
 const CHUNK_BYTES_MAX: usize = 4 << 10;
@@ -305,7 +305,7 @@ mod tests {
     /// What comes back of `lines` lines through a proxy to somebody who sends everything back, and
     /// how long it takes.
     fn through(weather: Weather, lines: usize) -> (Vec<u8>, Duration, [u64; 4]) {
-        let net = testbed::net::Net::new(1);
+        let net = harness::net::Net::new(1);
         let site = net.clients();
         let echo = site.inside(|| TcpListener::bind((site.ip, 0))).unwrap();
         let proxy = Proxy::start(site, echo.local_addr().unwrap(), 1);
@@ -326,7 +326,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(crate::cluster::PATIENCE)).unwrap();
         let mut back = vec![0; LINE.len() * lines];
         let mut count = 0;
         while count < back.len() {

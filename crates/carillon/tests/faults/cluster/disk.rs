@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testbed::net::root_or_skip;
+use harness::net::root_or_skip;
 
 /// Mounted while this lives.
 pub struct SmallDisk {

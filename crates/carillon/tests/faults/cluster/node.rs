@@ -7,7 +7,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testbed::net::Site;
+use harness::net::Site;
 
 /// The ports are the same everywhere: addresses differ.
 pub const RESP: u16 = 6379;
