@@ -1,27 +1,22 @@
 //! Clients at nodes that have no replica of what they ask for, or one that has nothing yet: real
 //! processes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::ports::unused;
-
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use client::http::Request;
+use harness::node::{Node, PATIENCE};
+use harness::process::Directory;
+use harness::resp::{Connection, Reply};
 
 /// Nodes with a directory, killed and removed when they are dropped.
 struct Cluster {
-    dir: PathBuf,
-    peers: Vec<SocketAddr>,
-    resp: Vec<SocketAddr>,
-    http: Vec<SocketAddr>,
+    /// Before their directory: dropped first.
+    nodes: Vec<Node>,
     /// Settings of all.
     more: &'static [&'static str],
-    children: Vec<Child>,
+    _dir: Directory,
 }
 
 impl Cluster {
@@ -33,105 +28,48 @@ impl Cluster {
 
     /// Nothing is started yet.
     fn plan(name: &str, nodes: usize, more: &'static [&'static str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
-        let secret = dir.join("secret");
-        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
-        assert!(made.success());
-        let addresses = || (0..nodes).map(|_| unused()).collect::<Vec<_>>();
-        let (peers, resp, http) = (addresses(), addresses(), addresses());
-        Self { dir, peers, resp, http, more, children: Vec::new() }
+        let dir = Directory::new(name).unwrap();
+        dir.write_secret().unwrap();
+        let program = env!("CARGO_BIN_EXE_carillon");
+        let node = |number| Node::new(program, dir.path(), &format!("n{number}"));
+        Self { nodes: (0..nodes).map(node).collect(), more, _dir: dir }
     }
 
     fn start_node(&mut self, number: usize) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        command
-            .args(["start", "--native", "off", "--log-level", "error", "--peer-secret-file"])
-            .arg(self.dir.join("secret"))
-            .arg("--dir")
-            .arg(self.dir.join(format!("n{number}")))
-            .args(["--name", &format!("n{number}"), "--peer", &self.peers[number].to_string()])
-            .args(["--resp", &self.resp[number].to_string()])
-            .args(["--http", &self.http[number].to_string(), "--balance=off"])
-            .args(self.more)
-            .stderr(Stdio::null());
-        if number > 0 {
-            command.args(["--join", &self.peers[0].to_string()]);
-        }
-        self.children.push(command.spawn().unwrap());
+        let first = self.nodes[0].peer.to_string();
+        let join = if number > 0 { &["--join", &first][..] } else { &[] };
+        self.nodes[number].start(&[&["--balance=off"], self.more, join].concat());
         self.served_at(number);
     }
 
     /// Waits until a node takes writes.
     fn served_at(&self, number: usize) {
-        let begun = Instant::now();
-        loop {
-            let answered = TcpStream::connect(self.resp[number]).ok().map(Client::over);
-            if answered.and_then(|mut client| client.try_ask("SET ready 1")) == Some("OK".into()) {
-                return;
-            }
-            assert!(begun.elapsed() < PATIENCE, "node {number} is not ready");
-            thread::sleep(Duration::from_millis(20));
-        }
+        harness::until(PATIENCE, &format!("node {number} takes writes"), || {
+            let mut connection = self.nodes[number].try_connect().ok()?;
+            let reply = connection.ask_line("SET ready 1").ok()?;
+            (reply.text() == "OK").then_some(())
+        });
     }
 
     fn client(&self, number: usize) -> Client {
-        Client::over(TcpStream::connect(self.resp[number]).unwrap())
+        Client(self.nodes[number].connect())
     }
 
     fn http(&self, number: usize) -> client::http::Client {
-        client::http::Client::new(&self.http[number].to_string()).unwrap()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have been killed before.
-            let _ended = child.kill();
-            let _waited = child.wait();
-        }
-        let _removed = std::fs::remove_dir_all(&self.dir);
+        self.nodes[number].client()
     }
 }
 
 /// Commands in a line, and replies as text: elements of arrays with spaces between.
-struct Client(BufReader<TcpStream>);
+struct Client(Connection);
 
 impl Client {
-    fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(BufReader::new(stream))
-    }
-
     fn try_ask(&mut self, command: &str) -> Option<String> {
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
-        self.reply()
+        self.0.ask_line(command).ok().map(|reply| reply.text())
     }
 
     fn ask(&mut self, command: &str) -> String {
         self.try_ask(command).unwrap_or_else(|| panic!("no reply to {command}"))
-    }
-
-    fn reply(&mut self) -> Option<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line).ok().filter(|read| *read > 0)?;
-        let line = line.trim_end();
-        let (kind, rest) = line.split_at(1);
-        Some(match kind {
-            "$" if rest == "-1" => "nil".into(),
-            "$" => {
-                let mut bytes = vec![0; rest.parse::<usize>().ok()? + 2];
-                self.0.read_exact(&mut bytes).ok()?;
-                String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned()
-            }
-            "*" => {
-                let count: usize = rest.parse().ok()?;
-                (0..count).map(|_| self.reply()).collect::<Option<Vec<_>>>()?.join(" ")
-            }
-            _ => rest.into(),
-        })
     }
 
     /// All keys, by SCAN.
@@ -232,7 +170,7 @@ fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
     every_family(&mut client, "five-");
     let stale = cluster.http(3).get_stale("0", b"ready", 1_000).unwrap();
     assert!(matches!(stale, (client::http::Got::Value { .. }, Some(age_ms)) if age_ms <= 1_000));
-    cluster.children[0].kill().unwrap();
+    cluster.nodes[0].kill();
     let (mut done, mut unknown, mut left) = (0, 0, 50);
     let begun = Instant::now();
     while left > 0 {
@@ -253,7 +191,7 @@ fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
     every_family(&mut client, "again-");
     // Its table is put right by answers and gossip until it is that of the nodes with replicas.
     let begun = Instant::now();
-    let dead = id_of(&mut client, cluster.resp[0]);
+    let dead = id_of(&mut client, cluster.nodes[0].resp);
     loop {
         let mut tables = [1, 4].map(|number| leaders(&mut cluster.client(number)));
         let [there, here] = &mut tables;
@@ -315,7 +253,7 @@ fn who_waits_for_replicas_is_told_the_whole_truth_by_any_node() {
         assert!(asked.elapsed() < SOON, "node {number}: {:?}", asked.elapsed());
     }
     // What is not there is not claimed.
-    cluster.children[2].kill().unwrap();
+    cluster.nodes[2].kill();
     for number in [0, 1, 4] {
         let mut client = cluster.client(number);
         let begun = Instant::now();
@@ -404,10 +342,7 @@ fn contenders_are_told_long_values() {
         for name in &near {
             assert_eq!(client.ask(&format!("SET {name} never")), "QUEUED");
         }
-        client.0.get_mut().write_all(b"EXEC\r\n").unwrap();
-        let mut nil = String::new();
-        client.0.read_line(&mut nil).unwrap();
-        assert_eq!(nil, "*-1\r\n");
+        assert_eq!(client.0.ask_line("EXEC").unwrap(), Reply::Nil);
 
         let begun = Instant::now();
         assert_eq!(client.ask("WATCH {t}a {t}b near0"), "OK");
@@ -481,16 +416,11 @@ fn by_http(
     path: &str,
     header: &str,
 ) -> (u16, String) {
-    let mut stream = TcpStream::connect(cluster.http[number]).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = "Host: localhost\r\nConnection: close\r\nContent-Length: 1\r\n";
-    stream
-        .write_all(format!("{method} {path} HTTP/1.1\r\n{head}{header}\r\n1").as_bytes())
-        .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    let tag = reply.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
-    (reply[9..12].parse().unwrap(), tag.to_owned())
+    let headers: Vec<(&str, &str)> =
+        header.lines().filter_map(|line| line.split_once(": ")).collect();
+    let request = Request { headers: &headers, body: b"1", ..Request::write(method, path) };
+    let reply = cluster.http(number).send(&request).unwrap();
+    (reply.status, reply.header("etag").unwrap_or_default().to_owned())
 }
 
 #[test]

@@ -155,11 +155,8 @@ impl Dev {
 
     /// The sum of all samples of a metric of a node that have these labels.
     fn metric(&self, number: u16, name: &str, labels: &[&str]) -> f64 {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.base + 1_100 + number)).unwrap();
-        let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
+        let address = format!("127.0.0.1:{}", self.base + 1_100 + number);
+        let text = client::http::Client::new(&address).unwrap().metrics().unwrap();
         let is_meant = |line: &&str| {
             let rest = line.strip_prefix(name).unwrap_or_default();
             rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))

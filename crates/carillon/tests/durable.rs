@@ -3,40 +3,28 @@
 //! called something else.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use client::http::Client;
-use harness::ports::unused;
-use serde_json::Value;
+use harness::node::{Node, PATIENCE};
+use harness::process::Directory;
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 const YEAR_SECS: u64 = 365 * 86_400;
 
-/// A directory for one test, removed when it is dropped; and the node in it.
+/// The node of one test; what it has is removed when it is dropped. Fields are dropped in this
+/// order.
 struct Place {
-    dir: PathBuf,
-    resp: SocketAddr,
-    http: SocketAddr,
-    child: Option<Child>,
+    node: Node,
     disk: Option<SmallDisk>,
+    dir: Directory,
 }
 
 /// Waits until something is there.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    harness::until(PATIENCE, what, look)
 }
 
 fn now_secs() -> u64 {
@@ -45,121 +33,51 @@ fn now_secs() -> u64 {
 
 impl Place {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Self { dir, resp: unused(), http: unused(), child: None, disk: None }
+        let dir = Directory::new(name).unwrap();
+        let node = Node::new(env!("CARGO_BIN_EXE_carillon"), dir.path(), "data");
+        Self { node, disk: None, dir }
     }
 
     fn data(&self) -> PathBuf {
-        self.dir.join("data")
+        self.node.dir()
     }
 
-    fn command(&self, data: &Path) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        command
-            .args(["start", "--native", "off", "--dir"])
-            .arg(data)
-            .args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()])
-            .env("NO_COLOR", "1")
-            .stderr(File::create(self.dir.join("log")).unwrap());
-        command
-    }
-
-    fn run(&mut self, mut command: Command) {
-        self.child = Some(command.spawn().unwrap());
-        until("ready", || (self.status()?["ready"] == true).then_some(()));
+    fn run(&mut self, command: Command) {
+        self.node.run(command);
+        self.node.wait_until_ready();
     }
 
     fn start(&mut self) {
-        self.run(self.command(&self.data()));
+        self.run(self.node.command(&[]));
     }
 
     fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.node.kill();
     }
 
     fn stop(&mut self) {
-        let mut child = self.child.take().unwrap();
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").arg(pid).status().unwrap().success());
-        assert_eq!(until("an end", || child.try_wait().unwrap()).code(), Some(0), "{}", self.log());
+        self.node.stop();
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.dir.join("log")).unwrap()
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&self.http.to_string()).unwrap()
-    }
-
-    fn status(&self) -> Option<Value> {
-        self.client().status().ok()
+        self.node.log()
     }
 
     /// Verdict and reasons.
     fn health(&self) -> (String, String) {
-        let status = until("a status", || self.status());
+        let status = until("a status", || self.node.status());
         let health = &status["health"];
         (health["verdict"].as_str().unwrap().to_owned(), health["reasons"].to_string())
     }
 
-    fn metric(&self, name: &str) -> String {
-        let mut stream = TcpStream::connect(self.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-        line.unwrap_or_else(|| panic!("{name} in {text}")).to_owned()
-    }
-
     /// One command of Redis and its reply: a status, an error, a number or a string.
     fn ask(&self, words: &[&str]) -> String {
-        let mut stream = TcpStream::connect(self.resp).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut request = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        let line = line.trim_end().to_owned();
-        match line.strip_prefix('$').map(|bytes| bytes.parse::<i64>().unwrap()) {
-            Some(bytes @ 0..) => {
-                let mut value = vec![0; bytes as usize];
-                reader.read_exact(&mut value).unwrap();
-                String::from_utf8(value).unwrap()
-            }
-            Some(_) => "nil".into(),
-            None => line,
-        }
+        self.node.connect().ask(words).unwrap().line()
     }
 
     /// Runs a command line: exit code, and all that it said.
     fn carillon(&self, line: &[&str]) -> (i32, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        let output = command.args(line).env("NO_COLOR", "1").output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", fs::read_to_string(self.dir.join("log")).unwrap_or_default());
-        }
-        if let Some(child) = &mut self.child {
-            // It may have ended.
-            let _ended = child.kill();
-            let _waited = child.wait();
-        }
-        drop(self.disk.take());
-        let _removed = fs::remove_dir_all(&self.dir);
+        self.node.carillon(line)
     }
 }
 
@@ -212,7 +130,7 @@ fn a_full_disk_is_reported_until_a_write_succeeds_again() {
         let (verdict, reasons) = place.health();
         let info = place.ask(&["INFO", "persistence"]);
         [
-            place.metric("carillon_disk_full") == "1",
+            place.node.metric("carillon_disk_full") == 1.0,
             verdict == "degraded" && reasons.contains("disk of this node has no room"),
             info.contains("aof_last_write_status:err"),
         ]
@@ -270,18 +188,18 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
     assert_eq!(place.ask(&["SET", "before", "1"]), "+OK");
     assert_eq!(place.ask(&["SET", "lives-long", "1", "EX", &(2 * YEAR_SECS).to_string()]), "+OK");
     assert_eq!(place.ask(&["SET", "lives-a-day", "1", "EX", "86400"]), "+OK");
-    let http = place.http.to_string();
+    let http = place.node.http.to_string();
     let (code, said) = place.carillon(&["keyspace", "create", "other", "--http", &http]);
     assert_eq!(code, 0, "{said}");
     let put = client::http::PutOptions::default();
-    place.client().put("other", b"key", b"of other", &put).unwrap();
+    place.node.client().put("other", b"key", b"of other", &put).unwrap();
     place.stop();
     let (code, said) = repair(&place, "unneeded");
     assert!(code == 1 && said.contains("there is nothing to repair"), "{code} {said}");
 
     // One start with a clock that is a year ahead.
-    let library = clock_ahead(&place.dir);
-    let mut command = place.command(&place.data());
+    let library = clock_ahead(place.dir.path());
+    let mut command = place.node.command(&[]);
     command.env("LD_PRELOAD", library).env("AHEAD", YEAR_SECS.to_string());
     place.run(command);
     let days = [now_secs() + YEAR_SECS, now_secs() + YEAR_SECS + 600]
@@ -309,18 +227,19 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
     assert!(code == 1 && said.contains("in use by a running node"), "{code} {said}");
     place.stop();
 
-    fs::create_dir(place.dir.join("full")).unwrap();
-    fs::write(place.dir.join("full/file"), "x").unwrap();
+    fs::create_dir(place.dir.path().join("full")).unwrap();
+    fs::write(place.dir.path().join("full/file"), "x").unwrap();
     let (code, said) = repair(&place, "full");
     assert!(code == 1 && said.contains("is not empty"), "{code} {said}");
     let (code, said) = repair(&place, "repaired");
     assert!(code == 0 && said.contains("which is as it was"), "{code} {said}");
-    let repaired = place.dir.join("repaired");
+    let repaired = place.dir.path().join("repaired");
     let (code, said) = place.carillon(&["check", repaired.to_str().unwrap()]);
     assert!(code == 0 && said.starts_with("healthy"), "{code} {said}");
 
+    place.node.name = "repaired".into();
     for round in ["first", "again"] {
-        place.run(place.command(&repaired));
+        place.start();
         assert_eq!(place.health(), ("ok".into(), "[]".into()), "{round}");
         assert_eq!(place.ask(&["GET", "ahead"]), "2");
         assert_eq!(place.ask(&["GET", "lives-long"]), "1");
@@ -330,7 +249,7 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
         for gone in ["before", "lives-a-day", "moment"] {
             assert_eq!(place.ask(&["GET", gone]), "nil", "{gone}");
         }
-        let got = place.client().get("other", b"key", None).unwrap();
+        let got = place.node.client().get("other", b"key", None).unwrap();
         assert!(matches!(&got, client::http::Got::Value { value, .. } if value == b"of other"));
         let soon = (now_secs() + 600).to_string();
         assert_eq!(place.ask(&["SET", "v", "1", "EXAT", &soon]), "+OK");
@@ -340,7 +259,7 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
 }
 
 fn repair(place: &Place, to: &str) -> (i32, String) {
-    let (old, new) = (place.data(), place.dir.join(to));
+    let (old, new) = (place.data(), place.dir.path().join(to));
     place.carillon(&["repair-clock", "--dir", old.to_str().unwrap(), "--to", new.to_str().unwrap()])
 }
 

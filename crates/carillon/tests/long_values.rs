@@ -1,14 +1,11 @@
 //! Whatever can be stored can be read and replicated, and nothing longer can be stored: real
 //! processes.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::ports::unused;
+use harness::node::Node;
+use harness::process::Directory;
+use harness::resp::Connection;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -29,87 +26,58 @@ const WIDE: [&str; 8] = [
 
 /// Nodes with a directory, killed and removed when they are dropped.
 struct Nodes {
-    dir: PathBuf,
-    peers: Vec<SocketAddr>,
-    resp: Vec<SocketAddr>,
-    http: Vec<SocketAddr>,
-    children: Vec<Option<Child>>,
+    /// Before their directory: dropped first.
+    nodes: Vec<Node>,
+    dir: Directory,
 }
 
 impl Nodes {
     fn plan(name: &str, nodes: usize) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-long-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
-        let secret = dir.join("secret");
-        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
-        assert!(made.success());
-        let addresses = || (0..nodes).map(|_| unused()).collect::<Vec<_>>();
-        let (peers, resp, http) = (addresses(), addresses(), addresses());
-        Self { dir, peers, resp, http, children: (0..nodes).map(|_| None).collect() }
-    }
-
-    fn command(&self, number: usize, more: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        command
-            .args(["start", "--native", "off", "--log-level", "warn", "--dir"])
-            .arg(self.dir.join(format!("n{number}")))
-            .args(["--name", &format!("n{number}")])
-            .args(["--resp", &self.resp[number].to_string()])
-            .args(["--http", &self.http[number].to_string()])
-            .args(more);
-        command
+        let dir = Directory::new(name).unwrap();
+        let program = env!("CARGO_BIN_EXE_carillon");
+        let node = |number| Node::new(program, dir.path(), &format!("n{number}"));
+        Self { nodes: (0..nodes).map(node).collect(), dir }
     }
 
     /// A node alone.
     fn start(&mut self, number: usize, more: &[&str]) {
-        let mut command = self.command(number, more);
-        self.children[number] = Some(command.stderr(Stdio::null()).spawn().unwrap());
+        self.nodes[number].start(more);
         self.served_at(number);
     }
 
     /// A node of a cluster, whose first member is the first node.
     fn start_peer(&mut self, number: usize, more: &[&str]) {
-        let (peer, first) = (self.peers[number].to_string(), self.peers[0].to_string());
-        let mut command = self.command(number, more);
-        command.arg("--peer-secret-file").arg(self.dir.join("secret")).args(["--peer", &peer]);
-        if number > 0 {
-            command.args(["--join", &first]);
+        if !self.dir.path().join("secret").exists() {
+            self.dir.write_secret().unwrap();
         }
-        self.children[number] = Some(command.stderr(Stdio::null()).spawn().unwrap());
-        self.served_at(number);
+        let first = self.nodes[0].peer.to_string();
+        let join = if number > 0 { &["--join", &first][..] } else { &[] };
+        self.start(number, &[more, join].concat());
     }
 
     fn served_at(&self, number: usize) {
         self.until(&format!("node {number} serves"), || {
-            let answered = TcpStream::connect(self.resp[number]).ok().map(Client::over);
-            answered.is_some_and(|mut client| client.text(&[b"SET", b"ready", b"1"]) == "OK")
+            let connection = self.nodes[number].try_connect();
+            let reply = connection.and_then(|mut to| to.ask(&["SET", "ready", "1"]));
+            reply.is_ok_and(|reply| reply.text() == "OK")
         });
     }
 
     fn stop(&mut self, number: usize) {
-        let mut child = self.children[number].take().expect("it runs");
-        let told = Command::new("kill").arg(child.id().to_string()).status().unwrap();
-        assert!(told.success());
-        assert!(child.wait().unwrap().success());
+        self.nodes[number].stop();
     }
 
     fn client(&self, number: usize) -> Client {
-        Client::over(TcpStream::connect(self.resp[number]).unwrap())
+        Client(Connection::open(self.nodes[number].resp, PATIENCE, PATIENCE).unwrap())
     }
 
     /// What the command line says of a node.
     fn run(&self, number: usize, line: &str) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        command.args(line.split(' ')).args(["--http", &self.http[number].to_string()]);
-        let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        String::from_utf8(said).unwrap()
+        self.nodes[number].carillon(&line.split(' ').collect::<Vec<_>>()).1
     }
 
     fn status(&self, number: usize) -> serde_json::Value {
-        let http = client::http::Client::new(&self.http[number].to_string()).unwrap();
-        http.status().unwrap_or_default()
+        self.nodes[number].status().unwrap_or_default()
     }
 
     /// Shards of which a node has a replica.
@@ -118,61 +86,23 @@ impl Nodes {
     }
 
     fn until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < PATIENCE, "{what}: not so: {}", self.run(0, "status"));
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            // It may have ended by itself.
-            let _ended = child.kill();
-            let _waited = child.wait();
-        }
-        let _removed = std::fs::remove_dir_all(&self.dir);
+        harness::until(PATIENCE, what, || is_so().then_some(()));
     }
 }
 
 /// Commands of any bytes.
-struct Client(BufReader<TcpStream>);
+struct Client(Connection);
 
 impl Client {
-    fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(BufReader::new(stream))
-    }
-
     fn send(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            bytes.extend_from_slice(word);
-            bytes.extend_from_slice(b"\r\n");
-        }
-        self.0.get_mut().write_all(&bytes)
+        let mut bytes = Vec::new();
+        harness::resp::encode(&mut bytes, words);
+        self.0.send(&bytes)
     }
 
+    /// A reply's bytes, of an array with spaces between.
     fn reply(&mut self) -> std::io::Result<Vec<u8>> {
-        let mut line = String::new();
-        self.0.read_line(&mut line)?;
-        let rest = line.get(1..).unwrap_or_default().trim_end();
-        Ok(match line.as_bytes().first() {
-            Some(b'$') if rest != "-1" => {
-                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
-                self.0.read_exact(&mut bytes)?;
-                bytes.truncate(bytes.len() - 2);
-                bytes
-            }
-            Some(b'*') => {
-                let each = (0..rest.parse().unwrap()).map(|_| self.reply());
-                each.collect::<std::io::Result<Vec<_>>>()?.join(&b' ')
-            }
-            _ => rest.into(),
-        })
+        self.0.bytes_reply().map(flat)
     }
 
     fn bytes(&mut self, words: &[&[u8]]) -> Vec<u8> {
@@ -199,6 +129,14 @@ impl Client {
             }
             assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&reply));
         }
+    }
+}
+
+fn flat(reply: client::Reply) -> Vec<u8> {
+    match reply {
+        client::Reply::Array(all) => all.into_iter().map(flat).collect::<Vec<_>>().join(&b' '),
+        client::Reply::Bulk(bytes) | client::Reply::Error(bytes) => bytes.into(),
+        other => harness::resp::Reply::from(other).text().into(),
     }
 }
 

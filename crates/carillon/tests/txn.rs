@@ -3,51 +3,36 @@
 mod four;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::http::txn::{bytes_of, word};
-use client::http::{Client, ClientError, Got, KeyspaceSpec, PutOptions};
-use harness::ports::unused;
+use client::http::{ClientError, Got, KeyspaceSpec, PutOptions, Request};
+use harness::node;
 use serde_json::{Value, json};
 
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// For open transactions of tests that do not wait for their end.
 const LONG_MS: u64 = 600_000;
 
 /// A node of its own directory, killed and removed when it is dropped.
-struct Node {
-    child: Child,
-    dir: PathBuf,
-    http: SocketAddr,
+struct Node(node::Node);
+
+impl Deref for Node {
+    type Target = node::Node;
+
+    fn deref(&self) -> &node::Node {
+        &self.0
+    }
 }
 
 impl Node {
     fn start(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-txn-{name}-{}", std::process::id()));
-        let http = unused();
-        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["start", "--native", "off", "--resp", "off", "--log-level", "error", "--dir"])
-            .arg(&dir)
-            .args(["--http", &http.to_string(), "--threads", "2"])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let node = Self { child, dir, http };
-        let begun = Instant::now();
-        while !node.client().status().is_ok_and(|status| status["ready"] == true) {
-            assert!(begun.elapsed() < PATIENCE, "not ready");
-            thread::sleep(Duration::from_millis(5));
-        }
-        node
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&self.http.to_string()).unwrap()
+        let program = env!("CARGO_BIN_EXE_carillon");
+        let mut node = node::Node::alone(program, name, &["--threads", "2"]);
+        node.wait_until_ready();
+        Self(node)
     }
 
     fn put(&self, key: &str, value: &str) {
@@ -79,24 +64,12 @@ impl Node {
 
     /// A request as bytes: its status, the type of its problem, and its body.
     fn post(&self, path: &str, body: &[u8]) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(self.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
-             application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        // It may be refused before all of it was sent.
-        let _sent = stream.write_all(body);
-        let mut reply = Vec::new();
-        let _read = stream.read_to_end(&mut reply);
-        let reply = String::from_utf8(reply).unwrap();
-        let body = reply.split_once("\r\n\r\n").unwrap().1;
-        let json: Value = serde_json::from_str(body).unwrap_or_default();
+        let request = Request { json: true, body, ..Request::write("POST", path) };
+        let reply = self.client().send(&request).unwrap();
+        let json: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let kind = json["type"].as_str().unwrap_or_default();
         let kind = kind.rsplit(':').next().unwrap_or_default().to_owned();
-        (reply[9..12].parse().unwrap(), kind, body.to_owned())
+        (reply.status, kind, reply.text())
     }
 
     /// Runs `carillon txn` with a file as its input: exit code, output, and complaints.
@@ -115,15 +88,6 @@ impl Node {
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
-        let _removed = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -431,7 +395,7 @@ fn bad_requests_are_told_what_is_wrong() {
 #[test]
 fn files_are_transactions() {
     let node = Node::start("files");
-    let file = node.dir.join("transfer.txn");
+    let file = node.dir().join("transfer.txn");
     let text = "# from one to the other\nput from 100\nput to 0\n\nincr from -5\nincr to 5 # all\n\
                 get 'no such key'\nput \"two words\" \"\\xff\\n\"\nget 'two words'\n";
     std::fs::write(&file, text).unwrap();

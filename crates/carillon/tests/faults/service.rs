@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, PATIENCE};
 use crate::load::history::Event;
-use crate::load::resp::{Connection, Reply};
 use crate::load::{ANSWER_MAX, Load, keys};
 use harness::net::root_or_skip;
+use harness::resp::{Connection, Reply};
 
 /// Nodes of each test here.
 pub const NODES: usize = 3;

@@ -1,7 +1,5 @@
 //! Does the state of a shard get to new replicas over links that do not last as long as it takes?
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::node::HTTP;
 use crate::cluster::proxy::Weather;
 use crate::cluster::{Cluster, PATIENCE};
-use crate::load::resp::{Connection, Reply};
+use harness::resp::{Connection, Reply};
 
 const VALUES: usize = 512;
 const VALUE_BYTES: usize = 64 << 10;
@@ -44,12 +42,7 @@ fn open(cluster: &Cluster, number: usize) -> Connection {
 fn metric(cluster: &mut Cluster, number: usize, name: &str) -> u64 {
     let address = cluster.node(number).at(HTTP);
     let text = cluster.net.clients().inside(|| {
-        let mut stream = TcpStream::connect(address).expect("a node that is ready");
-        let ask = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        Client::new(&address.to_string()).unwrap().metrics().expect("a node that is ready")
     });
     let samples = text.lines().filter(|line| line.starts_with(name));
     let numbers = samples.map(|line| line.rsplit(' ').next().expect("a word"));

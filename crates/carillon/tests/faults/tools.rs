@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::cluster::{Cluster, PATIENCE};
 use crate::load::Load;
 use crate::load::history::Event;
-use crate::load::resp::{Connection, Reply};
 use harness::net::{NAMES, Net, root_or_skip};
+use harness::resp::{Connection, Reply};
 
 /// Within one machine, whatever has not come by then was lost.
 const LOST_AFTER: Duration = Duration::from_millis(150);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cluster::node::HTTP;
 use crate::cluster::{Cluster, PATIENCE};
-use crate::load::resp::{Connection, Reply};
+use harness::resp::{Connection, Reply};
 
 const KEYS: usize = 400;
 /// From one replica to three takes a moment.

@@ -7,7 +7,6 @@
 //! to one more. They ask slowly: a history is searched for an order, and the search has a window.
 
 pub mod history;
-pub mod resp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use harness::net::Site;
+use harness::resp::{Connection, Reply};
 use harness::stalls::{Stalls, Witness};
 use history::{Asked, History, Key, Outcome, Record};
-use resp::{Connection, Reply};
 
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);

@@ -12,7 +12,7 @@ use sim::check::serial::{Done, Op, Outcome};
 use super::{ACCOUNTS, CONNECT_MAX, LISTS, Shared, UNLOCKED_MAX};
 use crate::cluster::PATIENCE;
 use crate::load::ANSWER_MAX;
-use crate::load::resp::{Connection, Reply};
+use harness::resp::{Connection, Reply};
 
 /// What a client waits before it asks again: lists grow, and are read whole.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -28,10 +28,10 @@ use sim::check::serial::{bank, check};
 
 use crate::cluster::node::HTTP;
 use crate::cluster::{Cluster, PATIENCE};
-use crate::load::resp::{Connection, Reply};
 use crate::service::{NODES, started};
 use client::{Client, Seen, account};
 use harness::net::{Site, root_or_skip};
+use harness::resp::{Connection, Reply};
 
 mod client;
 
