@@ -167,6 +167,7 @@ proptest! {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the corpus is files")]
 #[test]
 fn the_corpus_is_read_without_panic_and_the_same_in_single_bytes() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/native");
