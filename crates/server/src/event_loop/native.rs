@@ -60,6 +60,8 @@ impl EventLoop {
         let may = connection.principal.may(request.op.access());
         let refused = connection.next.refused.take();
         if let Some(text) = refused.or_else(|| (!may).then(|| NO_PERMISSION.into())) {
+            // The moment was that of the request refused: the next one has its own (SAFETY G1).
+            connection.next.at = None;
             connection.next.fetched = Fetched::default();
             let slot = connection.next_number();
             connection.pending.push_back(Slot::waiting(frame()));

@@ -123,6 +123,10 @@ impl EventLoop {
             evict(connection);
             Some(at)
         });
+        // It may have been counted again since it was chosen.
+        let gone = Output { event_loop: self.number, bytes: 0, is_spared: false };
+        let (all_bytes, _) = self.clients.unread.set(id, gone, u64::MAX);
+        self.hub.counters.unread_bytes.set(all_bytes);
         if let Some(at) = found {
             self.enqueue(at);
         }
