@@ -9,8 +9,8 @@
 /// The longest value that a command may make, as Redis has it.
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 
-/// The longest key that a node may be told to take.
-pub const KEY_BYTES_MAX: u64 = 1 << 20;
+/// The longest key that a node may be told to take: the engine keeps lengths in 20 bits.
+pub const KEY_BYTES_MAX: u64 = storage::engine::KEY_BYTES_MAX as u64;
 
 /// The most bytes of keys and values that a command may have: the longest value, the longest keys.
 /// An entry with it, and any answer about it, fits into a message between nodes.

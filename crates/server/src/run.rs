@@ -192,7 +192,7 @@ fn enter(
     stop: &Arc<Stop>,
 ) -> Result<Option<Arc<Cluster>>, StartError> {
     let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
-    options.addresses = held.addresses(&config.dir)?;
+    options.addresses = held.addresses();
     let on_fatal = {
         let stop = stop.clone();
         move || stop.ask()

@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use keyspace::NodeId;
 use membership::{Membership, State};
-use storage::Error;
 use storage::addresses::{self, ADDRESSES_MAX, NodeAddress};
 use storage::disk::Disk;
 
 use super::Cluster;
 
 /// How long a full disk is left alone.
-const FULL_PAUSE: Duration = Duration::from_secs(10);
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The last known address of every other member.
 #[derive(Debug, Default)]
@@ -88,23 +87,25 @@ impl AddressFile {
         Self { disk, cluster, stored, retry_at: None }
     }
 
-    /// Stores the addresses if they have changed. A full disk is no error: the next call tries
-    /// again.
-    ///
-    /// # Errors
-    /// [`Error::Io`]: stop the node.
-    pub fn save(&mut self, cluster: &Cluster) -> Result<(), Error> {
+    /// Stores the addresses if they have changed. They are hints: what the disk refuses is logged,
+    /// and tried again after a while.
+    pub fn save(&mut self, cluster: &Cluster) {
         let addresses = cluster.addresses();
         let waits = self.retry_at.is_some_and(|at| Instant::now() < at);
         if waits || Arc::ptr_eq(&addresses, &self.stored) || addresses == self.stored {
-            return Ok(());
+            return;
         }
         match addresses::store(&*self.disk, self.cluster, &addresses) {
             Ok(()) => (self.stored, self.retry_at) = (addresses, None),
-            Err(Error::Full { .. }) => self.retry_at = Some(Instant::now() + FULL_PAUSE),
-            Err(error) => return Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    "the addresses of the other members cannot be stored: {error}. Nothing else \
+                     is lost; it is tried again in {} s",
+                    RETRY_PAUSE.as_secs()
+                );
+                self.retry_at = Some(Instant::now() + RETRY_PAUSE);
+            }
         }
-        Ok(())
     }
 }
 

@@ -129,8 +129,8 @@ settings! {
     threads: u64 = "0", Number(0..=1024), Number;
     /// Memory that data may take. Beyond it writes fail with OOM; reads and deletes go on.
     memory_max: MemoryMax = "60%", Memory, Memory;
-    /// Longest key.
-    key_bytes_max: u64 = "64KiB", Size(1..=MIB), Size;
+    /// Longest key: less than 1 MiB.
+    key_bytes_max: u64 = "64KiB", Size(1..=command::limits::KEY_BYTES_MAX), Size;
     /// Longest value, and what commands may make of one (APPEND, SETRANGE). The same on all nodes.
     value_bytes_max: u64 = "64MiB", Size(1..=512 * MIB), Size;
     /// Connections of Redis and native clients together; further ones are told so and closed.

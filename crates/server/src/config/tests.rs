@@ -138,6 +138,17 @@ fn a_rate_has_an_end_or_none() {
 }
 
 #[test]
+fn a_key_may_be_as_long_as_the_engine_takes_it_and_no_longer() {
+    let longest = |bytes: u64| {
+        let config = from(&format!("key_bytes_max = {bytes}"), &[], &[]);
+        config.map(|config| config.key_bytes_max)
+    };
+    let most = storage::engine::KEY_BYTES_MAX as u64;
+    assert_eq!(longest(most).unwrap(), most);
+    assert!(longest(most + 1).unwrap_err().to_string().contains("key_bytes_max"));
+}
+
+#[test]
 fn sizes_and_times_take_units() {
     let sizes = [
         ("1048576", 1 << 20),

@@ -127,10 +127,8 @@ pub fn run(
 
 /// Has the directory know where the other members are.
 fn save_addresses(hub: &Hub, file: Option<&mut AddressFile>) {
-    if let (Some(file), Some(peers)) = (file, &hub.peers)
-        && let Err(error) = file.save(&peers.cluster)
-    {
-        hub.fatal("storing the addresses of members", &error);
+    if let (Some(file), Some(peers)) = (file, &hub.peers) {
+        file.save(&peers.cluster);
     }
 }
 

@@ -158,25 +158,19 @@ impl Held {
         &self.disk
     }
 
-    /// Where the other members of its cluster were last. A damaged file is passed over: gossip
-    /// writes a new one.
-    ///
-    /// # Errors
-    /// [`OpenError`] if the disk fails.
-    pub fn addresses(&self, dir: &Path) -> Result<Vec<NodeAddress>, OpenError> {
-        let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
+    /// Where the other members of its cluster were last. A file that is damaged or cannot be read
+    /// is passed over: gossip writes a new one.
+    pub fn addresses(&self) -> Vec<NodeAddress> {
+        let Some(manifest) = &self.manifest else { return Vec::new() };
         match addresses::load(&*self.disk, manifest.cluster) {
-            Ok(addresses) => Ok(addresses),
-            Err(source @ storage::Error::Io { .. }) => {
-                Err(OpenError::Recover { dir: dir.to_owned(), source: source.into() })
-            }
+            Ok(addresses) => addresses,
             Err(error) => {
                 tracing::warn!(
                     "the addresses of the other members are not known: {error}. Nothing else is \
                      lost, and the file is written anew as soon as a member is reached: name one \
                      with --join if none is"
                 );
-                Ok(Vec::new())
+                Vec::new()
             }
         }
     }
