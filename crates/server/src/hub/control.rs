@@ -77,6 +77,20 @@ impl Hub {
         self.spread_news();
     }
 
+    /// Has control take an input here and now, after what is queued. For what comes with time and
+    /// may take a while: a thread that serves clients, links or the log would do it otherwise.
+    /// Whoever calls holds no lock.
+    pub(super) fn step_here(&self, news: News) {
+        let spreading = self.spreading.lock();
+        loop {
+            let Some(before) = self.news.lock().pop_front() else { break };
+            self.step_control(before);
+        }
+        self.step_control(news);
+        drop(spreading);
+        self.spread_news();
+    }
+
     fn step_control(&self, news: News) {
         let effects = {
             let mut control = self.control.lock();

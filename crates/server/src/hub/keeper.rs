@@ -101,10 +101,10 @@ pub fn run(
             hub.log.look_for_room().unwrap_or_else(|error| hub.fatal("the log", &error));
             hub.look_around();
             hub.limit_kept();
-            hub.tell_control(News::LookAround(hub.loads()));
-            hub.tell_control(News::RaiseVersion(hub.what_all_speak()));
+            hub.step_here(News::LookAround(hub.loads()));
+            hub.step_here(News::RaiseVersion(hub.what_all_speak()));
         }
-        hub.tell_control(News::TendTables);
+        hub.step_here(News::TendTables);
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
         let log_start = checkpoints.lock().log_start();

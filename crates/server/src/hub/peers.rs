@@ -207,20 +207,20 @@ impl Hub {
             if ticks.is_multiple_of(MEMBERS_TICKS) {
                 self.look_up_by(peers);
             }
-            self.tell_control(News::Tick);
+            self.step_here(News::Tick);
             self.tick_lookups(peers, ticks);
             if ticks.is_multiple_of(PLACE_TICKS) {
-                self.tell_control(News::AddReplicas(self.gossip(peers)));
+                self.step_here(News::AddReplicas(self.gossip(peers)));
             }
             if ticks.is_multiple_of(REMIND_TICKS) {
                 self.remind();
             }
             let has_stalled = ticks.is_multiple_of(DISK_TICKS) && self.watch_disk();
             if (has_stalled || ticks.is_multiple_of(DECIDE_TICKS)) && self.may_place() {
-                self.tell_control(News::Place(self.gossip_with_names(peers)));
+                self.step_here(News::Place(self.gossip_with_names(peers)));
             }
             if ticks.is_multiple_of(SPREAD_TICKS) && !peers.balances {
-                self.tell_control(News::SpreadLeaders(self.gossip(peers)));
+                self.step_here(News::SpreadLeaders(self.gossip(peers)));
             }
         }
     }
@@ -297,6 +297,16 @@ impl HubFrames {
                         self.for_lane(shard, Input::Message { from, shard, message });
                         continue;
                     };
+                    if self.0.views.contains(shard) {
+                        // No message to a replica that is here waits for other shards' lanes. Its
+                        // group may have gone on without this replica: the table may know.
+                        if let Some(known) = self.peers().lookup.shard(shard) {
+                            self.for_lane(shard, Input::Known { known });
+                        }
+                        let message = Box::new(message);
+                        self.for_lane(shard, Input::Message { from, shard, message });
+                        continue;
+                    }
                     // In its order among what has come: the lane may drop it before.
                     self.turn_ended();
                     let first = FirstMessage { from, shard, birth: birth.to_vec(), message };
