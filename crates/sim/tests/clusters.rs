@@ -191,7 +191,8 @@ fn a_checkpoint_knows_of_nothing_beyond_it_to_be_agreed_upon() {
 
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
-const HAVE_FOUND: [u64; 14] = [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289, 43, 38, 26, 546];
+const HAVE_FOUND: [u64; 17] =
+    [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289, 43, 38, 26, 546, 47, 61, 2976];
 
 /// Seeds that have found faults planted in the control plane.
 const FOUND_IN_CONTROL: [(Plant, u64); 3] =
