@@ -30,8 +30,13 @@ struct Exact {
 
 impl Exact {
     fn new() -> Self {
+        Self::of(1)
+    }
+
+    /// A world whose elections are drawn from this seed.
+    fn of(seed: u64) -> Self {
         let options = Options { nodes: 3, faults: Faults::NONE, millis: 0, ..Options::of(4) };
-        let mut rng = Rng::new(1);
+        let mut rng = Rng::new(seed);
         let mood = Mood {
             replicas: 3,
             system_replicas: 3,
@@ -271,32 +276,42 @@ fn keys_of_the_dead_are_free_soon() {
 }
 
 /// A node dies that leads the shards in which its transactions hold locks: these are free as soon
-/// as others lead there, however long that takes.
+/// as others lead there, however long that takes. What was asked of a replica just before it led is
+/// asked again after half a second at most, which depends on how elections go: so over many.
 #[test]
 fn keys_of_a_dead_leader_are_free_as_soon_as_another_leads() {
-    for dies_ms in [D + D / 2, ROUND - 2, ROUND + D / 2, 2 * ROUND - D / 2, 2 * ROUND + D / 2] {
-        let mut exact = Exact::new();
-        let [a, _, b, ..] = exact.keys;
-        let (dies, lives) = (exact.leader, exact.other());
-        let shards = exact.shards(&[a, b]);
-        for _ in 0..4 {
-            exact.begins(dies, &[a, b]);
-        }
-        wait(&mut exact.world, dies_ms);
-        exact.dies(dies);
-        let number = exact.begins(lives, &[a, b]);
-        let world = &mut exact.world;
-        let (died_ms, mut led_ms) = (world.now_ms, 0);
-        while world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
-            wait(world, 1);
-            if shards.iter().any(|shard| world.leader_of(*shard).is_none()) {
-                led_ms = world.now_ms;
-            }
-            assert!(world.now_ms < died_ms + 5_000, "it takes too long");
-        }
-        let took = world.now_ms - led_ms;
-        assert!(took < 10 * ROUND, "{took} ms after others led, when it died at {dies_ms}");
+    let moments = [D + D / 2, ROUND - 2, ROUND + D / 2, 2 * ROUND - D / 2, 2 * ROUND + D / 2];
+    let mut all = Vec::new();
+    for seed in 1..12 {
+        all.extend(moments.map(|dies_ms| freed_after(seed, dies_ms)));
     }
+    all.sort_unstable();
+    assert!(all[all.len() / 2] < 10 * ROUND, "{all:?} ms after others led");
+    assert!(all[all.len() - 1] < 500, "{all:?} ms after others led");
+}
+
+/// How long after others lead the keys of a leader are free that dies at this moment.
+fn freed_after(seed: u64, dies_ms: u64) -> u64 {
+    let mut exact = Exact::of(seed);
+    let [a, _, b, ..] = exact.keys;
+    let (dies, lives) = (exact.leader, exact.other());
+    let shards = exact.shards(&[a, b]);
+    for _ in 0..4 {
+        exact.begins(dies, &[a, b]);
+    }
+    wait(&mut exact.world, dies_ms);
+    exact.dies(dies);
+    let number = exact.begins(lives, &[a, b]);
+    let world = &mut exact.world;
+    let (died_ms, mut led_ms) = (world.now_ms, 0);
+    while world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+        wait(world, 1);
+        if shards.iter().any(|shard| world.leader_of(*shard).is_none()) {
+            led_ms = world.now_ms;
+        }
+        assert!(world.now_ms < died_ms + 5_000, "it takes too long");
+    }
+    world.now_ms - led_ms
 }
 
 /// Who lives is not taken for dead: a transaction that has locked a key, and waits for a shard
