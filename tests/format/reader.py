@@ -418,6 +418,9 @@ class Shard:
                 expiry = reader.number("Q")
                 intent = (reader.counted(), expiry)
             reach = reader.number("B")
+            if reach & 4:
+                reader.number("Q")
+            reach &= 3
             end = {0: key, 1: None, 2: b""}[reach]
             end = reader.counted() if end is None else end
             skip_answers(reader)
@@ -685,10 +688,13 @@ class Shard:
     def prepare(self, reader, name, stamp):
         now = stamp >> 16
         flags = reader.number("B")
-        check(flags <= 3, "order of a lock")
-        commits = flags & 2
+        check(flags <= 15, "order of a lock")
+        commits, is_late = flags & 2, False
         if commits:
             check(reader.number("Q") < stamp, "a time that its entry's is above")
+            is_late = flags & 8 and reader.number("Q") <= now
+        if flags & 4:
+            reader.number("Q")
         record, promised = reader.counted(), reader.list()
         places = [reader.varint() for _ in range(reader.varint())]
         seen = []
@@ -701,7 +707,7 @@ class Shard:
         keys |= {low for low, _ in ranges}
         begins = bool(promised or commits)
         is_known = name in self.records and begins or any((name, key) in self.marks for key in keys)
-        if not self.owns(*keys) or (name[0] >> 16) + 10_000 <= now or is_known:
+        if not self.owns(*keys) or (name[0] >> 16) + 10_000 <= now or is_known or is_late:
             return
         if name[0] < self.floors.get(name[1], 0):
             return

@@ -77,8 +77,8 @@
 //!    clock, thread, file, socket or random number is asked for here.
 //! 2. Nothing is answered before it is applied; nothing is applied before it is as safe as its
 //!    keyspace's durability says (G3, G9).
-//! 3. Whatever apply computes depends on state, entry and constants ([`limits`]) only, so that
-//!    replaying a log gives the same state. A change of it is a change of the format.
+//! 3. Whatever apply computes depends on state, entry and constants ([`command::limits`]) only, so
+//!    that replaying a log gives the same state. A change of it is a change of the format.
 //! 4. Bytes from clients are refused before they reach an entry; bytes in the log are checked by
 //!    the log. So what cannot be read at apply is a broken invariant and panics.
 //!
