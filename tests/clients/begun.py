@@ -75,7 +75,7 @@ def one_by_one(cluster):
         # What was read has changed, though its value has not.
         same([b"OK", b"2", b"OK"], [me("BEGIN"), me("GET", "b1"), you("SET", "b1", "2")])
         same(b"OK", me("SET", "b8", "1"))
-        refused(me("COMMIT"), "CONFLICT 'b1' was changed")
+        refused(me("COMMIT"), "CONFLICT 'b1' has changed")
         same([b"OK", None, b"OK"], [me("BEGIN"), me("GET", "b8"), you("SET", "b8", "x")])
         refused(me("COMMIT"), "CONFLICT 'b8' was changed")
         # What is only written has not.

@@ -13,7 +13,7 @@
 //! # Invariants
 //! 1. Times in commands are absolute: nothing here asks what time it is.
 //! 2. What a command does depends on the engine, the command, the entry's timestamp and constants
-//!    ([`limits`](crate::limits)); on nothing else.
+//!    ([`limits`]); on nothing else.
 //! 3. Answers are those of Redis 7.0.15, exceptions being named on the front pages ([`read`]). The
 //!    scripts beside this file were recorded from it.
 //!

@@ -57,7 +57,7 @@
 //! | body longer than a value may be | 413, closed; nothing was done |
 //! | bodies of all requests together | a large one waits [`ROOM_TIMEOUT`], then 503; not done |
 //! | body not there within [`BODY_TIMEOUT`], or stalled for [`BODY_STALL_TIMEOUT`] | 408, closed |
-//! | body of a refused request | read and dropped, so that a client gets the reply ([`linger`]) |
+//! | body of a refused request | read and dropped, so that a client gets the reply (`linger`) |
 //! | reply not read | closed when no byte leaves for `stall_timeout` |
 //! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
 //!
@@ -66,7 +66,7 @@
 //! and bodies of the catalogue and of what is done to nodes must be `application/json`, which a
 //! page of another origin may not send.
 //!
-//! It does not know how commands are done ([`crate::api`]). Caveat: a request line holds at most
+//! It does not know how commands are done ([`crate::NodeService`]). Caveat: a request line holds at most
 //! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
 
 mod body;
