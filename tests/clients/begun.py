@@ -77,7 +77,7 @@ def one_by_one(cluster):
         same(b"OK", me("SET", "b8", "1"))
         refused(me("COMMIT"), "CONFLICT 'b1' has changed")
         same([b"OK", None, b"OK"], [me("BEGIN"), me("GET", "b8"), you("SET", "b8", "x")])
-        refused(me("COMMIT"), "CONFLICT 'b8' was changed")
+        refused(me("COMMIT"), "CONFLICT 'b8' has changed")
         # What is only written has not.
         same([b"OK", b"OK", b"OK"], [me("BEGIN"), me("SET", "b8", "y"), you("SET", "b8", "z")])
         same([b"OK", b"y"], [me("COMMIT"), you("GET", "b8")])
