@@ -66,7 +66,8 @@
 //! and bodies of the catalogue and of what is done to nodes must be `application/json`, which a
 //! page of another origin may not send.
 //!
-//! It does not know how commands are done ([`crate::NodeService`]). Caveat: a request line holds at most
+//! It does not know how commands are done ([`crate::NodeService`]). Caveat: a request line holds at
+//! most
 //! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
 
 mod body;
