@@ -67,8 +67,7 @@
 //! page of another origin may not send.
 //!
 //! It does not know how commands are done ([`crate::NodeService`]). Caveat: a request line holds at
-//! most
-//! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
+//! most 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
 
 mod body;
 mod cluster;
