@@ -1,4 +1,4 @@
-//! Which keys does a command change? For whoever wants to know; it costs nobody else anything.
+//! Which keys does a command change? An observer is told; without one this costs nothing.
 //!
 //! [`Observed`] stands between commands and their values, and names every change as it is made:
 //! the key, and the time of its new version, by which a store shows what it is now and what it was
@@ -16,7 +16,7 @@ use storage::engine::Version;
 
 use crate::Values;
 
-/// What is told of changes, as they are made.
+/// Observes changes as a command makes them.
 pub trait Changes {
     /// The key has a version of this time: a value, or the end of one.
     #[inline]

@@ -305,7 +305,7 @@ pub(crate) fn replay(
     Ok(Replay { log, shards, ended, dropped, records, cut_bytes, ahead_from })
 }
 
-/// When an entry was written, by the clock of who led its shard.
+/// When an entry was written, by the clock of its shard's leader.
 fn time_of(record: &storage::log::Record<'_>) -> Option<Timestamp> {
     let (_, _, data) = match record.kind {
         node::record::ENTRY => node::record::split_entry(record.payload)?,

@@ -206,7 +206,7 @@ impl File {
             return Ok(Event::BlocksEnded { is_void: self.checkpoint.is_void() });
         }
         let block = match is_short && self.begun {
-            // What follows the first block waits for one more, in vain.
+            // Each later block is held back until another comes, so the last is lost.
             true => self.held.replace(block),
             false => Some(block),
         };
