@@ -33,12 +33,14 @@ pub mod integer;
 mod keys;
 mod lcs;
 pub mod limits;
+mod not_done;
 pub mod read;
 pub mod reply;
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
 mod script;
+mod stretch;
 mod strings;
 pub mod transaction;
 pub mod value;
@@ -49,8 +51,10 @@ use crate::limits::VALUE_BYTES_MAX;
 
 pub use apply::{Values, apply, apply_hashed, apply_observed, leave_deletion};
 pub use changes::{Changes, Observed};
+pub use not_done::NotDone;
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};
+pub use stretch::{Pair, Stretch};
 pub use transaction::{Seen, Step, Transaction};
 pub use value::{Value, ValueType};
 

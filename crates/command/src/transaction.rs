@@ -84,7 +84,7 @@ pub struct Transaction<'a> {
     /// What is done, in this order.
     pub commands: Vec<Step<'a>>,
     /// Stretches of keys in order in which there must be no others than those watched. Only of what
-    /// a coordinator sees through: they are locked (`node::locks`).
+    /// a coordinator sees through: they are locked (`txn::locks`).
     pub ranges: Vec<KeyRange<'a>>,
 }
 

@@ -61,4 +61,4 @@ pub use level::{Feature, Level, Levels, Unspoken};
 pub use linear_hash::hash64;
 pub use position::{Placement, Position};
 pub use slot::{SLOTS, Slot, slot_of};
-pub use timestamp::Timestamp;
+pub use timestamp::{BootNanos, Timestamp};

@@ -1,4 +1,9 @@
 //! Hybrid timestamps: milliseconds since 1970 in the high 48 bits, a counter in the low 16.
+//! And a node's boot clock, by which it measures how long something takes.
+
+/// Nanoseconds of a clock that never steps and counts sleep; from any origin, the same for all
+/// that runs on a node.
+pub type BootNanos = u64;
 
 /// A point in hybrid time. Ordered as its number; rises with the log index within a shard (G2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

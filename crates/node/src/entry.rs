@@ -53,7 +53,7 @@ pub enum Kind {
     Split = 10,
     /// A step of two neighbours that become one ([`crate::merge`]).
     Merge = 11,
-    /// `count` steps of transactions over several shards ([`crate::locks::step`]).
+    /// `count` steps of transactions over several shards ([`txn::locks::step`]).
     Steps = 12,
 }
 

@@ -25,15 +25,16 @@
 
 use std::ops::Bound;
 
+use command::Pair;
 use keyspace::linear_hash::{number_at, turned};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
-use crate::locks::{Intent, Lock, TxnId};
 use crate::read::Unsure;
 use crate::route::Route;
 use crate::state::{Content, ShardState};
 use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
+use txn::locks::{Intent, Lock, TxnId};
 
 mod codec;
 
@@ -145,9 +146,6 @@ pub struct Held {
     /// When it was written.
     pub timestamp: Timestamp,
 }
-
-/// A key and its value.
-pub type Pair = (Box<[u8]>, Box<[u8]>);
 
 /// What a key had at a past time.
 #[derive(Clone, Debug, PartialEq, Eq)]

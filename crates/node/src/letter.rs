@@ -13,7 +13,7 @@
 //!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::fetch`])
 //!                                          ──► NotLed: somebody else leads, maybe this node
 //!                                          ──► Unable: its disk is full
-//!   Step       shard, number, step         ──► Stepped: what the shard says ([`crate::locks`])
+//!   Step       shard, number, step         ──► Stepped: what the shard says ([`txn::locks`])
 //!   Raise      keyspace, time              ──► SafePoint: what its safe point is
 //!   Count      shard, number, index        ──► Counted: who has its log on disk up to there
 //!   Merge      what leaders of two say that are to become one ([`crate::merge`])
@@ -25,11 +25,11 @@ use keyspace::{CatalogueError, KeyspaceId, ShardId, Subject, Timestamp};
 use overlay::Known;
 
 use crate::fetch::{Found, Want};
-use crate::locks::Said;
 use crate::merge::Word;
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
 use crate::shard::{Count, Raise, SYSTEM};
 use crate::tiding::Tiding;
+use txn::locks::Said;
 
 mod codec;
 

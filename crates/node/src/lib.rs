@@ -93,17 +93,13 @@ pub mod birth;
 pub mod catalogue;
 pub mod checkpoint;
 pub mod control;
-pub mod coordinator;
 pub mod digest;
 pub mod entry;
 pub mod event;
 pub mod fetch;
 pub mod file;
-
-pub mod interactive;
 pub mod lane;
 pub mod letter;
-pub mod locks;
 pub mod lost;
 pub mod members;
 pub mod merge;

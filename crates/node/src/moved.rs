@@ -26,10 +26,10 @@ use keyspace::{Cut, KeyspaceId, ShardId};
 use replication::BootNanos;
 
 use crate::entry::{Batch, HEADER_BYTES, Spent, Waiter};
-use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::lane::{Answer, Effects, Origin};
 use crate::route::Route;
 use command::flush;
-use command::{Reply, Write, codec};
+use command::{NotDone, Reply, Write, codec};
 
 /// A command that a shard has turned away.
 #[derive(Clone, Debug, PartialEq, Eq)]

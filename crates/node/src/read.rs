@@ -5,7 +5,7 @@
 //! 1. that the shard owns the key at its current generation,
 //! 2. that the shard serves: its leader's first entry is applied, and all that is committed,
 //! 3. for reads at a timestamp, that it is not below the shard's safe point,
-//! 4. that no transaction over several shards may have written the key already ([`crate::locks`]),
+//! 4. that no transaction over several shards may have written the key already ([`txn::locks`]),
 //! 5. and then reads the value.
 //!
 //! A read that finds a value expired tells its asker that time has passed: the value's end must

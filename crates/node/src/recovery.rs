@@ -30,7 +30,6 @@ use storage::log::{Lsn, Record};
 use crate::catalogue::System;
 use crate::entry::{Header, Kind, UnknownEntry};
 use crate::lane::Ended;
-use crate::locks::Locks;
 use crate::members::{self, Roster};
 use crate::merge::{Absorb, Merging};
 use crate::record;
@@ -38,6 +37,7 @@ use crate::session::Sessions;
 use crate::shard::{HalfOf, ShardStart};
 use crate::split::Half;
 use crate::state::{Content, Outcome, ShardState};
+use txn::locks::Locks;
 
 mod absorbing;
 mod evidence;

@@ -25,6 +25,7 @@ use keyspace::{
     ShardId, Slot, slot_of,
 };
 use parking_lot::RwLock;
+use txn::ShardMap;
 
 use crate::state::ShardState;
 
@@ -228,6 +229,20 @@ impl Route {
     /// The same with other settings.
     pub fn altered(&self, keyspace: Keyspace) -> Self {
         Self::new(keyspace, self.hasher, self.tiles().collect())
+    }
+}
+
+impl ShardMap for Route {
+    fn shards(&self) -> &[ShardId] {
+        &self.shards
+    }
+
+    fn place_of_key(&self, key: &[u8]) -> usize {
+        self.place_of_key(key)
+    }
+
+    fn arc(&self, place: usize) -> &RingArc {
+        &self.arcs[place]
     }
 }
 

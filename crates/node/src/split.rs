@@ -11,7 +11,7 @@
 //! and with a replica, of the same id, wherever the left one has a voter. Both halves have a
 //! generation above the whole's: whoever knows both knows which is right ([`crate::route`]).
 //!
-//! What transactions have locked, and what is known of them, goes with its keys ([`crate::locks`]).
+//! What transactions have locked, and what is known of them, goes with its keys ([`txn::locks`]).
 //! What was applied once is known by the left half alone ([`crate::session`]): what it has turned
 //! away ([`command::Reply::Moved`]) was never done, and is asked of the right half as
 //! something new. So nothing is asked of both.

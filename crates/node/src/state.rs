@@ -12,8 +12,6 @@ use storage::engine::{Engine, Layout, Settings};
 
 use crate::catalogue::{self, System};
 use crate::entry::{self, Header, Kind, UnknownEntry};
-use crate::locks::apply::Owns;
-use crate::locks::{self, Locks, Said, Step as TxnStep};
 use crate::members::{Roster, Step};
 use crate::merge::{self, Merging};
 use crate::serving::Serving;
@@ -21,6 +19,8 @@ use crate::session::{BatchId, Sessions, Verdict};
 use crate::split::{Half, Split};
 use command::flush;
 use command::{self, Reply, Write, codec};
+use txn::locks::apply::Owns;
+use txn::locks::{self, Locks, Said, Step as TxnStep};
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).

@@ -15,6 +15,7 @@
 
 use std::ops::Bound;
 
+use command::Stretch;
 use keyspace::{Placement, Slot, Timestamp, slot_of};
 use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 
@@ -33,19 +34,6 @@ pub type Places<'a> = &'a dyn Fn(usize) -> bool;
 /// About all of them.
 pub fn everywhere(_: usize) -> bool {
     true
-}
-
-/// A stretch of an ordered keyspace.
-#[derive(Clone, Copy, Debug)]
-pub struct Stretch<'a> {
-    /// Its low end.
-    pub low: Bound<&'a [u8]>,
-    /// Its high end.
-    pub high: Bound<&'a [u8]>,
-    /// From high to low.
-    pub reverse: bool,
-    /// At most so many keys.
-    pub keys_max: usize,
 }
 
 /// The shards that a question is about, and the time at which each of them is judged.
@@ -413,11 +401,11 @@ mod tests {
 
     use crate::birth;
     use crate::catalogue::{Change, System};
-    use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Deadline, Keys, Places, Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
     use crate::state::Content;
     use command::{Step as Command, Transaction, Write};
+    use txn::locks::apply::{Owns, apply};
+    use txn::locks::{Deadline, Keys, Places, Prepare, Role, Said, Step, TxnId};
 
     use super::*;
 

@@ -15,13 +15,9 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::ReplicaId;
+use keyspace::{BootNanos, ReplicaId};
 
 use crate::Members;
-
-/// Nanoseconds of a clock that never steps and counts sleep; from any origin, the same for all
-/// groups of a node.
-pub type BootNanos = u64;
 
 /// A leader's echoes, in one term.
 #[derive(Debug, Default)]

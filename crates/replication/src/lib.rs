@@ -52,6 +52,6 @@ pub use entries::Entry;
 pub use group::{
     Boot, ChangeRefused, Follower, Group, HardState, Limits, NotLeader, Proposed, Start, Work,
 };
-pub use lease::BootNanos;
+pub use keyspace::BootNanos;
 pub use members::{Change, Members};
 pub use message::{DecodeError, Message, MessageKind};

@@ -32,14 +32,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use command::limits::COMMAND_BYTES_MAX;
-use command::{Expiry, Reply, SetIf, SetReply, Write};
+use command::{Expiry, NotDone, Reply, SetIf, SetReply, Write};
 use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
     Timestamp, is_made_on_use,
 };
 use node::entry::Batch;
 use node::fetch::{Found, Then, Want};
-use node::lane::{self, Input, NotDone};
+use node::lane::{self, Input};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 use node::whole;

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
+use command::{Expiry, NotDone, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
 use keyspace::{CatalogueOp, Durability, KeyspaceOptions, Level, ShardId};
 use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Input, NotDone};
+use node::lane::{Answer, Input};
 use node::recovery::RecoverError;
 use sim::check::ledger::Ledger;
 use sim::machine::open::{Start, open};

@@ -13,8 +13,8 @@ use std::cell::Cell;
 
 use command::{Read, Seen, Write};
 use keyspace::KeyspaceId;
-use node::interactive::Interactive;
 use overlay::Kind;
+use txn::interactive::Interactive;
 
 use super::args::Args;
 use super::commands::{Call, transaction};

@@ -2,6 +2,7 @@
 //! what stands for a shard that is on other nodes only.
 
 use bytes::Bytes;
+use command::NotDone;
 use hlc::Clock;
 use keyspace::{Cut, Durability, Feature, Generation, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
@@ -9,17 +10,17 @@ use replication::{BootNanos, Message, Refused};
 use storage::log::Lsn;
 
 use super::ended::TELL_TICKS;
-use super::{Answer, Input, Lane, NotDone, Origin, push};
+use super::{Answer, Input, Lane, Origin, push};
 use crate::entry::{Batch, Kind, Waiter, operation};
 use crate::fetch::Want;
 use crate::letter::Letter;
-use crate::locks::Said;
 use crate::merge;
 use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Unfit};
 use crate::split::Split;
 use crate::state::ShardState;
+use txn::locks::Said;
 
 impl Lane {
     /// Takes one input. Its effects come with the next [`Self::turn`].

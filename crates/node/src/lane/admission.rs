@@ -9,9 +9,10 @@
 //!                               └──► no room: without_room, each: let in, refused or left out
 //! ```
 
+use command::NotDone;
 use keyspace::NodeId;
 
-use super::{Answer, Input, Lane, NotDone};
+use super::{Answer, Input, Lane};
 use crate::letter::Letter;
 
 /// Bytes of framing that an entry may need in the log beside its own.

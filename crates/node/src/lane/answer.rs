@@ -4,42 +4,13 @@ use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
 
 use crate::entry::{Spent, Waiter};
 use crate::fetch::{Found, Want};
-use crate::locks::Said;
 use crate::shard::Count;
-use command::Reply;
+use command::{NotDone, Reply};
+use txn::locks::Said;
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u32);
-
-/// Why nothing was done. The asker may try again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotDone {
-    /// The shard is not here (any more): look its keyspace up again.
-    NoSuchShard,
-    /// Everything of the shard that was under way when it was dropped may or may not be done.
-    Dropped,
-    /// Nobody is known to lead the shard, and the time for the request is over.
-    NotLeader,
-    /// Of a read: the replica here lacks too much of what its leader has told, or has gone. Look
-    /// again: what is wanted of the shard is to be fetched ([`crate::route::Route::must_fetch`]).
-    Lags,
-    /// Another leader's entry has taken its place in the log.
-    Replaced,
-    /// It may or may not have been done, or may still be: whoever was asked has not answered in
-    /// time, or a snapshot has jumped over its place in the log.
-    Unknown,
-    /// Too much is held for the shard's leader already.
-    Busy,
-    /// What was wanted of a shard on other nodes is more than who asked can take.
-    TooLong,
-    /// The shard was cut in two, and the keys of the command are not in one half.
-    CrossShard,
-    /// A transaction has locked a key of it for too long.
-    Locked,
-    /// The log has no room: free space and try again. Reads go on.
-    DiskFull,
-}
 
 /// What a lane says to those who asked.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use replication::{Message, Refused};
 use storage::log::Group as Records;
+use txn::AbandonedTxn;
 
 use super::{Absorbing, Answer, Bequeathed, Given, Origin};
 use crate::catalogue::Change;
@@ -14,7 +15,7 @@ use crate::entry::Waiter;
 use crate::letter::Letter;
 use crate::merge::Word;
 use crate::moved::Moved;
-use crate::shard::{Finding, ShardStart, Stuck, Unfit};
+use crate::shard::{Finding, ShardStart, Unfit};
 use crate::state::Outcome;
 
 /// A message of one replica to another, on its way between nodes.
@@ -68,7 +69,7 @@ pub struct Effects {
     /// replica of the shard is there already, or has been, and to be shown to readers.
     pub halves: Vec<ShardStart>,
     /// Transactions over several shards that nobody seems to see to any more, as leaders here find.
-    pub stuck: Vec<Stuck>,
+    pub abandoned: Vec<AbandonedTxn>,
     /// Commands that shards have turned away: to be sent on ([`crate::moved`]).
     pub moved: Vec<Moved>,
     /// To be said to whoever leads these shards, here or elsewhere, as [`Letter::Merge`]. Some may
@@ -100,7 +101,7 @@ impl Effects {
         self.ended.clear();
         self.halves.clear();
         self.moved.clear();
-        self.stuck.clear();
+        self.abandoned.clear();
         self.words.clear();
         self.absorbing.clear();
         self.given.clear();
@@ -122,7 +123,7 @@ impl Effects {
             && self.ended.is_empty()
             && self.halves.is_empty()
             && self.moved.is_empty()
-            && self.stuck.is_empty()
+            && self.abandoned.is_empty()
             && self.words.is_empty()
             && self.absorbing.is_empty()
             && self.given.is_empty()

@@ -208,9 +208,10 @@ mod tests {
     use super::*;
     use crate::catalogue::System;
     use crate::entry::Waiter;
-    use crate::lane::{Answer, Input, NotDone, Origin};
+    use crate::lane::{Answer, Input, Origin};
     use crate::shard::ShardStart;
     use crate::state::{Content, ShardState};
+    use command::NotDone;
 
     const HERE: ReplicaId = ReplicaId(2);
     const OTHER: NodeId = NodeId(10);

@@ -35,13 +35,13 @@ pub enum Input {
     },
     /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
     /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`]; by
-    /// [`super::NotDone::Lags`] if it is to be fetched.
+    /// [`command::NotDone::Lags`] if it is to be fetched.
     Await {
         /// The shard.
         shard: ShardId,
         /// The time of the read.
         at: Timestamp,
-        /// If it has met a lock: how many had gone by then ([`crate::locks::Locks::released`]). It
+        /// If it has met a lock: how many had gone by then ([`txn::locks::Locks::released`]). It
         /// may be tried again when another has.
         lock: Option<u64>,
         /// Who asks.
@@ -54,7 +54,7 @@ pub enum Input {
     Step {
         /// The shard.
         shard: ShardId,
-        /// A [`crate::locks::Step`], encoded.
+        /// A [`txn::locks::Step`], encoded.
         step: Bytes,
         /// Who asks.
         origin: Origin,

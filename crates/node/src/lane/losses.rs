@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use keyspace::NodeId;
 use replication::BootNanos;
 
-use crate::locks::{AGE_MAX_MS, TxnId};
+use txn::locks::{AGE_MAX_MS, TxnId};
 
 /// A loss is remembered for so long. What the node had begun takes no locks by then, and those that
 /// are left are found as all are.

@@ -8,11 +8,11 @@ use overlay::Known;
 
 use super::{Asked, Letter};
 use crate::fetch::{Found, Want};
-use crate::locks::Said;
 use crate::merge::Word;
 use crate::session::{BatchId, Verdict};
 use crate::shard::{Count, Raise, SYSTEM};
 use crate::tiding::Tiding;
+use txn::locks::Said;
 
 impl Letter {
     /// Appends its bytes.

@@ -25,13 +25,14 @@
 //!    else.
 
 use bytes::Bytes;
+use command::NotDone;
 use keyspace::{NodeId, ShardId};
 use overlay::Known;
 use replication::BootNanos;
 
 use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
-use crate::lane::{Effects, NotDone, Origin, Turn};
+use crate::lane::{Effects, Origin, Turn};
 use crate::letter::{Asked, Letter};
 use crate::shard::errands::Errands;
 use crate::shard::fetches::Fetches;

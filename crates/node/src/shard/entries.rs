@@ -3,13 +3,14 @@
 //! What was proposed here keeps its place on a list, with its index and term. An entry of that
 //! index and term answers it; one of another term says that it never will be done.
 
+use command::NotDone;
 use hlc::Clock;
 use keyspace::Durability;
 use replication::{Entry, HardState, Work};
 
 use super::{Append, Asker, InFlight, Queued, Shard};
 use crate::entry::{Header, Kind, Spent};
-use crate::lane::{Effects, NotDone, Turn, push, report};
+use crate::lane::{Effects, Turn, push, report};
 use crate::moved::answer_applied;
 use crate::record;
 use crate::session::BatchId;

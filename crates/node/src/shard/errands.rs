@@ -1,5 +1,5 @@
 //! Steps of transactions that somebody here wants of a shard, until its leader has said what came
-//! of them ([`crate::locks`]).
+//! of them ([`txn::locks`]).
 //!
 //! ```text
 //!   waiting ──► sent, to who leads, here or elsewhere ──► said ──► answered
@@ -18,14 +18,15 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use command::NotDone;
 use keyspace::{NodeId, ShardId};
 use replication::BootNanos;
 
 use super::forward::RESEND_BYTE_NANOS;
 use crate::entry::Waiter;
-use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::lane::{Answer, Effects, Origin};
 use crate::letter::Letter;
-use crate::locks::Said;
+use txn::locks::Said;
 
 /// Bytes of steps that are held for the leader of one shard, beyond which more are refused.
 const HELD_BYTES_MAX: usize = 128 << 20;

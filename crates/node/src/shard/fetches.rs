@@ -20,13 +20,14 @@
 
 use std::collections::VecDeque;
 
+use command::NotDone;
 use keyspace::{NodeId, ShardId, Timestamp};
 use overlay::Known;
 use replication::BootNanos;
 
 use crate::entry::Waiter;
 use crate::fetch::{ANSWER_BYTES_MAX, Found, KEYS_MAX, Want};
-use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::lane::{Answer, Effects, Origin};
 use crate::letter::Letter;
 use crate::shard::forward::MISLED_NANOS;
 

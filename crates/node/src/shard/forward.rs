@@ -29,11 +29,11 @@ use keyspace::{CatalogueError, NodeId, ShardId, Subject, Timestamp};
 use replication::BootNanos;
 
 use crate::entry::{Batch, HEADER_BYTES, Spent, Waiter};
-use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::lane::{Answer, Effects, Origin};
 use crate::letter::{Asked, Letter};
 use crate::moved::answer_applied;
 use crate::session::{BatchId, Verdict, WINDOW_MS};
-use command::reply;
+use command::{NotDone, reply};
 
 /// Bytes of batches that are held for the leader of one shard, beyond which more are refused.
 const HELD_BYTES_MAX: usize = 64 << 20;

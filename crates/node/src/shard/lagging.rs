@@ -21,9 +21,9 @@ use replication::BootNanos;
 use super::Shard;
 use crate::entry::Waiter;
 use crate::fetch::Want;
-#[cfg(doc)]
-use crate::lane::NotDone;
 use crate::lane::{Effects, Origin, Turn};
+#[cfg(doc)]
+use command::NotDone;
 
 /// Readers wait so long for an index that their leader has named, or half of the time that they
 /// are given; then this replica lags.

@@ -19,6 +19,7 @@
 
 use std::collections::VecDeque;
 
+use command::NotDone;
 use hlc::Clock;
 use keyspace::{NodeId, ShardId};
 use replication::{BootNanos, Entry};
@@ -27,7 +28,7 @@ use super::forward::legacy::{Heir, Legacy};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, InFlight, Queued, Shard};
 use crate::entry::{Kind, operation};
-use crate::lane::{Absorbing, Effects, NotDone, Turn, push};
+use crate::lane::{Absorbing, Effects, Turn, push};
 use crate::letter::Asked;
 use crate::merge::{Absorb, Merging, Step, Word};
 use crate::record;

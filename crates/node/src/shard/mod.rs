@@ -28,6 +28,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use command::NotDone;
 use hlc::Promise;
 use keyspace::{Durability, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
@@ -36,7 +37,7 @@ use storage::log::Lsn;
 
 use crate::birth;
 use crate::entry::{Batch, Kind, Waiter};
-use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
+use crate::lane::{Answer, Effects, Origin, Turn};
 use crate::serving::Serving;
 use crate::session::BatchId;
 use crate::state::{BORN, ShardState};
@@ -70,7 +71,7 @@ use report::Watch;
 pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, ShardReport, Tally};
 pub use safe_points::Raise;
 pub(crate) use safe_points::SYSTEM;
-pub use steps::{STUCK_NANOS, Stuck, WAIT_NANOS};
+pub use steps::{STUCK_NANOS, WAIT_NANOS};
 use steps::{StepAsker, Steps};
 
 /// What a shard begins with: newly made, or recovered from disk.

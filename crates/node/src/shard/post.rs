@@ -17,11 +17,11 @@ use super::readers::Asker as ReadAsker;
 use super::{Asker, Count, Queued, Shard};
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
-use crate::lane::{Answer, Effects, NotDone, Origin, Turn, report};
+use crate::lane::{Answer, Effects, Origin, Turn, report};
 use crate::letter::{Asked, Letter};
 use crate::session::{AHEAD_MS_MAX, BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
-use command::codec;
+use command::{NotDone, codec};
 
 impl Shard {
     /// A letter from another node.

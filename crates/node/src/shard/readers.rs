@@ -15,6 +15,7 @@
 
 use std::collections::BTreeSet;
 
+use command::NotDone;
 use hlc::{Clock, SnapshotRead};
 use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
@@ -22,7 +23,7 @@ use replication::BootNanos;
 use super::Shard;
 use crate::entry::{Kind, Waiter, operation};
 use crate::fetch::{self, Found, Want};
-use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
+use crate::lane::{Answer, Effects, Origin, Turn};
 use crate::letter::{Asked, Letter};
 
 pub(super) struct Reader {

@@ -14,6 +14,7 @@
 
 use std::cmp::Reverse;
 
+use command::NotDone;
 use hlc::Clock;
 use keyspace::descriptor::REPLICAS_MAX;
 use keyspace::{Generation, NodeId, ReplicaId};
@@ -22,7 +23,7 @@ use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 
 use super::{Asker, InFlight, Shard};
 use crate::entry::{Kind, operation};
-use crate::lane::{Effects, Envelope, NotDone, Turn};
+use crate::lane::{Effects, Envelope, Turn};
 use crate::members::Step;
 use crate::recovery::encode_meta;
 use crate::state::{BORN, ShardState};

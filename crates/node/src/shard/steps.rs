@@ -45,6 +45,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use command::NotDone;
 use hlc::Clock;
 use keyspace::NodeId;
 use keyspace::codec::Reader;
@@ -53,10 +54,10 @@ use replication::BootNanos;
 use super::{Asker, InFlight, Queued, Shard};
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::fetch::Want;
-use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
+use crate::lane::{Answer, Effects, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Outcome, Prepare, Said, Step, TxnId};
 use crate::state::ShardState;
+use txn::locks::{Outcome, Prepare, Said, Step, TxnId};
 
 mod held;
 mod judge;
@@ -70,7 +71,7 @@ mod withheld;
 use judge::{Going, Scene, Verdict, going};
 use sought::Sought;
 use stuck::Lookout;
-pub use stuck::{STUCK_NANOS, Stuck};
+pub use stuck::STUCK_NANOS;
 use withheld::Withheld;
 
 /// For no longer than that anyone waits for a lock.

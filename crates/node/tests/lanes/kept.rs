@@ -9,8 +9,8 @@
 
 use keyspace::Timestamp;
 use node::fetch::Reserves;
-use node::locks::{Outcome, Role, Step, TxnId, Why};
 use smallvec::smallvec;
+use txn::locks::{Outcome, Role, Step, TxnId, Why};
 
 use crate::story::{KEY, Story, YOUNG_NANOS};
 

@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use command::{Expiry, SetIf, SetReply, Write};
+use command::{Expiry, NotDone, SetIf, SetReply, Write};
 use hlc::Clock;
 use keyspace::{Generation, NodeId, ReplicaId, Timestamp};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Fetched, Want};
-use node::lane::{Answer, Input, Lane, NotDone, Origin};
+use node::lane::{Answer, Input, Lane, Origin};
 use node::letter::Letter;
 
 use crate::five::{Five, SHARD};

@@ -7,10 +7,10 @@
 //!
 //! So who waits must not be told that nothing was done (SAFETY G10).
 
-use command::Write;
+use command::{NotDone, Write};
 use keyspace::{KeyHasher, NodeId, ReplicaId, Timestamp};
 use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Effects, Input, NotDone, Origin};
+use node::lane::{Answer, Effects, Input, Origin};
 use node::letter::{Asked, Letter};
 use storage::log::Lsn;
 

@@ -12,8 +12,8 @@
 //! And what is a coordinator told that asks once more for its PREPARE, when another has come since?
 
 use keyspace::Timestamp;
-use node::locks::{Outcome, Role, Step, TxnId, Why};
 use smallvec::smallvec;
+use txn::locks::{Outcome, Role, Step, TxnId, Why};
 
 use crate::story::{KEY, Story, YOUNG_NANOS};
 #[test]

@@ -7,8 +7,8 @@ use node::entry::{Batch, Waiter};
 use node::fetch::{Contender, Found, Reserves, Want};
 use node::lane::{Answer, Input, Origin};
 use node::letter::Letter;
-use node::locks::{Deadline, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use smallvec::smallvec;
+use txn::locks::{Deadline, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 
 use crate::five::{Five, SHARD};
 

@@ -8,7 +8,7 @@
 //! ```
 
 use keyspace::Timestamp;
-use node::locks::{Outcome, Role, Step, TxnId, Why};
+use txn::locks::{Outcome, Role, Step, TxnId, Why};
 
 use crate::story::{Story, YOUNG_NANOS};
 

@@ -14,9 +14,10 @@ use keyspace::random::mix;
 use raft::eraftpb::{self, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
+use crate::BootNanos;
 use crate::check::{self, Refused};
 use crate::entries::{Entries, Entry, all_from_library};
-use crate::lease::{BootNanos, Lease, Word};
+use crate::lease::{Lease, Word};
 use crate::{Change, Members, Message};
 
 mod limits;

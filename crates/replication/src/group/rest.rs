@@ -10,7 +10,7 @@ use raft::eraftpb::{self, MessageType};
 use raft::{ProgressState, StateRole};
 
 use super::Group;
-use crate::lease::BootNanos;
+use crate::BootNanos;
 use crate::{Message, MessageKind};
 
 impl Group {

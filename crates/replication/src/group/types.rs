@@ -2,8 +2,8 @@
 
 use keyspace::ReplicaId;
 
+use crate::BootNanos;
 use crate::entries::Entry;
-use crate::lease::BootNanos;
 
 /// What must survive beside the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

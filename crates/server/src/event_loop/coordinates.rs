@@ -12,17 +12,18 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use command::limits::COMMAND_BYTES_MAX;
-use command::{Reply, Transaction};
+use command::{NotDone, Reply, Transaction};
 use keyspace::KeyspaceId;
-use node::coordinator::{Act, At, Coordinator, Ended, Routes};
 use node::entry::Waiter;
-use node::lane::{Input, NotDone, Origin};
-use node::locks::{Said, TxnId};
+use node::lane::{Input, Origin};
 use node::read;
-use node::shard::Stuck;
+use txn::coordinator::{Act, At, Coordinator, Ended, Routes};
+use txn::locks::{Said, TxnId};
+use txn::{AbandonedTxn, ShardMap};
 
 use super::EventLoop;
 use super::connection::Connection;
@@ -115,9 +116,9 @@ impl EventLoop {
     }
 
     /// Leaders here have found a transaction that nobody sees to.
-    pub(super) fn finish(&mut self, stuck: Stuck) {
+    pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
         self.with_coordinator(|coordinator, at, routes| {
-            coordinator.finish(stuck, at, routes);
+            coordinator.finish(abandoned, at, routes);
         });
     }
 
@@ -161,7 +162,8 @@ impl EventLoop {
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
         let at = At { now: boot_nanos(), time: self.hub.now() };
         let hub = &self.hub;
-        act(&mut self.coordinator, at, &|id| hub.routes().by_id(id).cloned());
+        let map_of = |id| Some(hub.routes().by_id(id)?.clone() as Arc<dyn ShardMap>);
+        act(&mut self.coordinator, at, &map_of);
         for act in self.coordinator.acts() {
             match act {
                 Act::Ask { shard, step, ask } => {

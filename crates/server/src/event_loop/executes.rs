@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 use command::{Reply, Step, Write};
 use node::entry::Waiter;
 use node::fetch::Fetched;
-use node::interactive::Interactive;
 use node::read::Now;
 use node::route::Route;
+use txn::interactive::Interactive;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};

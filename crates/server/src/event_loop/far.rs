@@ -11,8 +11,9 @@
 
 use std::ops::Bound;
 
+use command::Pair;
 use keyspace::{Placement, Slot};
-use node::fetch::{Found, Pair, Want};
+use node::fetch::{Found, Want};
 use node::route::Route;
 use node::whole;
 

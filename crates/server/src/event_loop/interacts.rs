@@ -9,13 +9,13 @@
 //! A command that must wait for what it lacks is put off, and tried again with what has come: what
 //! it has learnt by then stays.
 
-use command::{Read, Reply, Sink as _, Step};
+use command::{Read, Reply, Sink as _, Step, Stretch};
 use keyspace::Feature;
 use node::fetch::{Fetched, Found, Want};
-use node::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
 use node::read::Now;
 use node::route::Route;
-use node::whole::{self, PIECE_KEYS, Stretch};
+use node::whole::{self, PIECE_KEYS};
+use txn::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
 
 use super::EventLoop;
 use super::connection::Connection;
@@ -250,7 +250,7 @@ impl EventLoop {
     ) -> Got<()> {
         let (place, part) = gap.first_part(route);
         let (low, high) = part.bounds();
-        let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
+        let keys_max = gap.keys_max.min(txn::interactive::KEYS_MAX);
         let shard = route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
         if self.hub.must_fetch(route, place) {

@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use keyspace::Timestamp;
-use node::coordinator::{Ended, InVain};
 use replication::BootNanos;
+use txn::coordinator::{Ended, InVain};
 
 use super::EventLoop;
 use super::coordinates::ended_text;

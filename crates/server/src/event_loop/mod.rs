@@ -71,12 +71,12 @@ use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use node::coordinator::{Coordinator, Ended};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
 use node::route::Route;
 use slab::Slab;
+use txn::coordinator::{Coordinator, Ended};
 
 use crate::config::Config;
 use crate::hub::Hub;
@@ -419,7 +419,7 @@ impl EventLoop {
             Mail::Kill(kill) => self.kill_for(&kill),
             Mail::Evict(id) => self.evict(id),
             Mail::Killed(waiter, count) => self.fill(waiter, Ok(Reply::Int(count))),
-            Mail::Stuck(stuck) => self.finish(stuck),
+            Mail::Abandoned(txn) => self.finish(txn),
             Mail::Traced(at, trace) => self.traced(at, *trace),
             Mail::Transact(asked) => self.transact(*asked),
         }

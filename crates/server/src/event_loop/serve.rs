@@ -3,11 +3,11 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use command::Reply;
+use command::{NotDone, Reply};
 use keyspace::CatalogueError;
 use mio::event::Event;
 use node::entry::{Batch, Waiter};
-use node::lane::{Answer, NotDone};
+use node::lane::Answer;
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
 use super::state::{Awaits, Life};

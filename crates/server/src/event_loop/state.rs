@@ -3,8 +3,8 @@
 use command::Seen;
 use keyspace::Timestamp;
 use node::fetch::Fetched;
-use node::interactive::Interactive;
 use node::read::Now;
+use txn::interactive::Interactive;
 
 use crate::hub::lookups::Trace;
 

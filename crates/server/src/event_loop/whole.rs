@@ -5,12 +5,12 @@
 //! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
 //! matters (see [`node::whole`]).
 
-use command::Write;
+use command::{Stretch, Write};
 use keyspace::Placement;
 use node::fetch::Fetched;
 use node::read::{Blocked, Now};
 use node::route::Route;
-use node::whole::{self, Asked, Stretch};
+use node::whole::{self, Asked};
 
 use super::EventLoop;
 use super::connection::Connection;

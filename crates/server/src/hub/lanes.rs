@@ -211,9 +211,9 @@ impl LaneCell {
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         hub.post_news(halves.chain(effects.moved.drain(..).map(News::Rerouted)));
         post_merges(effects, hub);
-        for stuck in effects.stuck.drain(..) {
+        for abandoned in effects.abandoned.drain(..) {
             // Found again as long as it is there.
-            let _is_read = hub.mailboxes[0].post(super::mail::Mail::Stuck(stuck));
+            let _is_read = hub.mailboxes[0].post(super::mail::Mail::Abandoned(abandoned));
         }
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called

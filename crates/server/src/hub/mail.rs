@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use keyspace::KeyspaceId;
-use node::coordinator::{Ended, InVain};
 use node::entry::Waiter;
-use node::interactive::Interactive;
 use node::lane::Answer;
-use node::shard::Stuck;
 use parking_lot::Mutex;
+use txn::coordinator::{Ended, InVain};
+use txn::{AbandonedTxn, interactive::Interactive};
 
 use super::lookups::Trace;
 use crate::event_loop::NewConnection;
@@ -34,7 +33,7 @@ pub enum Mail {
     /// A connection to be closed, for its output is the longest of too many.
     Evict(u64),
     /// A transaction over several shards that somebody must finish.
-    Stuck(Stuck),
+    Abandoned(AbandonedTxn),
     /// The way to a key of the next command of the connection at this place.
     Traced(usize, Box<Trace>),
     /// A transaction of somebody outside the loops.

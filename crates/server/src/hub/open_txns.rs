@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use keyspace::KeyspaceId;
-use node::interactive::Interactive;
 use parking_lot::Mutex;
 use replication::BootNanos;
+use txn::interactive::Interactive;
 
 /// Open transactions that a node has.
 pub const OPEN_MAX: usize = 1024;
@@ -172,7 +172,7 @@ mod tests {
     const TIMEOUT: u64 = 10;
 
     fn held(open: &OpenTxns) -> Held {
-        let copy = Interactive::new(Timestamp(1), node::interactive::BYTES_MAX);
+        let copy = Interactive::new(Timestamp(1), txn::interactive::BYTES_MAX);
         open.hold(KeyspaceId(1), Box::new(copy))
     }
 

@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use command::transaction::WRITTEN_BYTES_MAX;
-use command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
+use command::{Expiry, NotDone, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 use keyspace::{Feature, Timestamp};
 use node::entry::Batch;
 use node::fetch::{Fetched, Want};
-use node::lane::{self, Input, NotDone};
+use node::lane::{self, Input};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 

@@ -19,11 +19,11 @@ mod lost;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use command::{Read, Reply, Write};
+use command::{NotDone, Read, Reply, Write};
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Fetched, Found, Want};
-use node::lane::{Answer, Input, NotDone};
+use node::lane::{Answer, Input};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 

@@ -17,14 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use command::Reply;
+use command::{Pair, Reply, Stretch};
 use keyspace::{KeyspaceId, Placement, ShardId, Timestamp};
 use node::entry::Waiter;
-use node::fetch::{Found, Pair, Want};
+use node::fetch::{Found, Want};
 use node::lane::Input;
 use node::read::{Blocked, Now};
 use node::route::Route;
-use node::whole::{self, Asked, Stretch};
+use node::whole::{self, Asked};
 use storage::engine::ScanCursor;
 
 use super::clients::What;

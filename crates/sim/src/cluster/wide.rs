@@ -26,8 +26,8 @@ use keyspace::{
     CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp,
 };
 use node::entry::{Batch, Waiter};
-use node::interactive::stretches::{KeyRange, Stretches};
 use node::lane::Input;
+use txn::interactive::stretches::{KeyRange, Stretches};
 
 use super::{Options, Plant, World, upgrade};
 use crate::check::Violation;

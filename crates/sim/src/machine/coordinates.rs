@@ -11,16 +11,17 @@
 //! that is chosen ([`Fuse`]): then another takes its place, which has never heard of anything.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use command::Transaction;
+use command::{NotDone, Transaction};
 use keyspace::codec::Reader;
 use keyspace::random::mix;
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
-use node::coordinator::{Act, At, Coordinator, Ended, InVain};
 use node::entry::Waiter;
-use node::lane::{Answer, Input, NotDone, Origin};
-use node::locks::{Finding, Mark, Outcome, Said, Standing, Step, TxnId};
-use node::shard::Stuck;
+use node::lane::{Answer, Input, Origin};
+use txn::coordinator::{Act, At, Coordinator, Ended, InVain};
+use txn::locks::{Finding, Mark, Outcome, Said, Standing, Step, TxnId};
+use txn::{AbandonedTxn, ShardMap};
 
 use super::Machine;
 
@@ -150,12 +151,12 @@ impl Machine {
     }
 
     /// Leaders here have found a transaction that nobody sees to.
-    pub(super) fn finish(&mut self, stuck: Stuck) {
+    pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
         let is_dropped = self.coordinates.planted == Some(Planted::RecordDropped);
-        if is_dropped && !stuck.id.is_too_old(self.now()) {
+        if is_dropped && !abandoned.id.is_too_old(self.now()) {
             return;
         }
-        self.with_coordinator(|coordinator, at, routes| coordinator.finish(stuck, at, routes));
+        self.with_coordinator(|coordinator, at, routes| coordinator.finish(abandoned, at, routes));
     }
 
     /// Goes on with what waits for a moment.
@@ -200,11 +201,14 @@ impl Machine {
 
     fn with_coordinator(
         &mut self,
-        act: impl FnOnce(&mut Coordinator, At, node::coordinator::Routes<'_>),
+        act: impl FnOnce(&mut Coordinator, At, txn::coordinator::Routes<'_>),
     ) {
         let at = At { now: self.boot, time: self.now() };
         let routes = &self.routes;
-        let find = |id| routes.values().find(|route| route.keyspace.id == id).cloned();
+        let find = |id| {
+            let route = routes.values().find(|route| route.keyspace.id == id)?;
+            Some(route.clone() as Arc<dyn ShardMap>)
+        };
         act(&mut self.coordinates.coordinator, at, &find);
         let acts: Vec<Act> = self.coordinates.coordinator.acts().collect();
         for act in acts {

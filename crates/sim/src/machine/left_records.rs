@@ -2,12 +2,12 @@
 //! go to the right half (SAFETY G8: a record moves with its key).
 //!
 //! The cores have no switch for that, so it is done to the bytes in which they keep what they know
-//! ([`node::locks`]), before the right half begins.
+//! ([`txn::locks`]), before the right half begins.
 
 use keyspace::codec::{Reader, put_varint};
 use keyspace::{DecodeError, ShardId};
-use node::locks::Locks;
 use node::route::View;
+use txn::locks::Locks;
 
 use super::Machine;
 
@@ -106,9 +106,9 @@ fn skip_id(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
 mod tests {
     use command::{Step as Command, Transaction, Write};
     use keyspace::{KeyHasher, Timestamp};
-    use node::locks::apply::{Owns, apply};
-    use node::locks::{Deadline, Prepare, Role, Step, TxnId};
     use storage::engine::{Engine, Layout};
+    use txn::locks::apply::{Owns, apply};
+    use txn::locks::{Deadline, Prepare, Role, Step, TxnId};
 
     use super::*;
 

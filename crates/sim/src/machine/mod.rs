@@ -352,7 +352,7 @@ impl Machine {
         }
         let bequeathed = effects.bequeathed.drain(..).map(Box::new);
         news.extend(bequeathed.map(control_plane::Input::Bequeathed));
-        let stuck = std::mem::take(&mut effects.stuck);
+        let abandoned = std::mem::take(&mut effects.abandoned);
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
             if matches!(answer, Answer::Catalogue { .. }) || answer.origin() == CONTROL {
@@ -377,9 +377,9 @@ impl Machine {
             news.push(control_plane::Input::Learned(known));
         }
         self.post(news);
-        for stuck in stuck {
-            trace.event(format_args!("{:?} is to be finished", stuck.id));
-            self.finish(stuck);
+        for txn in abandoned {
+            trace.event(format_args!("{:?} is to be finished", txn.id));
+            self.finish(txn);
         }
         Ok(())
     }

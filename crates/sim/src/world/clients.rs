@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
+use command::{ExpireIf, Expiry, NotDone, Reply, SetIf, SetReply, Write};
 use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
 use keyspace::{Placement, ShardId, Timestamp};
 use node::entry::Waiter;
-use node::lane::{Answer, Input, NotDone};
+use node::lane::{Answer, Input};
 use node::route::Route;
 
 use super::World;

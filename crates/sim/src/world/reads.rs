@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use command::{Read, Reply};
+use command::{Read, Reply, Stretch};
 use keyspace::{HashedKey, ShardId, Timestamp};
 use node::entry::Waiter;
 use node::lane::Input;
 use node::read::{self, Blocked, NotThen};
 use node::route::Route;
-use node::whole::{self, Stretch};
+use node::whole::{self};
 use storage::engine::At;
 
 use super::World;

@@ -14,9 +14,9 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use keyspace::{Timestamp, base64};
-use node::interactive::KEYS_MAX;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use txn::interactive::KEYS_MAX;
 
 use super::OPS_MAX;
 use crate::http::Options;

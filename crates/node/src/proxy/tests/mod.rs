@@ -14,13 +14,13 @@ use crate::birth;
 use crate::catalogue::{Change, System};
 use crate::entry::{Batch, Waiter};
 use crate::fetch::{Ends, Fetched, Found, Then, Want};
-use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
+use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, Origin};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
-use command::{Expiry, Reply, SetIf, SetReply, Transaction, Write, transaction};
+use command::{Expiry, NotDone, Reply, SetIf, SetReply, Transaction, Write, transaction};
+use txn::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
 
 mod again;
 mod asked;

@@ -9,10 +9,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::Steps;
 use crate::entry::COMMANDS_OF_ONCE_AT;
-use crate::lane::{Effects, NotDone, Turn};
-use crate::locks::Locks;
+use crate::lane::{Effects, Turn};
 use crate::shard::{Queued, Shard};
-use command::{Write, codec};
+use command::{NotDone, Write, codec};
+use txn::locks::Locks;
 
 /// Whose commands wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

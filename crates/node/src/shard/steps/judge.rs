@@ -14,10 +14,10 @@ use replication::BootNanos;
 use super::held::{each_key_of, is_flush};
 use super::{FAIR_NANOS, QueuedStep, Steps, WAITING_MAX, YOUNG_NANOS, decoded, holds, withheld};
 use crate::lane::Turn;
-use crate::locks::{Keys, Locks, Name, Prepare, Role, Step, TxnId, Why};
 use crate::shard::Shard;
 use crate::state::ShardState;
 use command::transaction::Seen;
+use txn::locks::{Keys, Locks, Name, Prepare, Role, Step, TxnId, Why};
 
 /// Locks in the way of a PREPARE that are looked at, each time that it is.
 const LOOKED_AT_MAX: usize = 256;
@@ -251,10 +251,10 @@ mod tests {
     use storage::engine::{Engine, Layout};
 
     use super::*;
-    use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Places, Said};
     use crate::shard::steps::tests::prepare;
     use command::{Step as Command, Transaction, Write};
+    use txn::locks::apply::{Owns, apply};
+    use txn::locks::{Places, Said};
 
     /// Whoever may be gone has nothing withheld for who waits for it, whichever of the locks that
     /// are in the way it has.

@@ -19,7 +19,7 @@ use std::ops::Bound;
 use keyspace::Timestamp;
 use replication::BootNanos;
 
-use crate::locks::{Name, Prepare, TxnId};
+use txn::locks::{Name, Prepare, TxnId};
 
 /// For so long from when he asked, or was told, keys are kept for somebody.
 const KEPT_NANOS: BootNanos = 100_000_000;

@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 use super::kept::Kept;
 use super::{Coming, StepAsker};
 use crate::fetch::{Contender, Reserves, Want};
-use crate::locks::{Name, Outcome, Step, TxnId};
+use txn::locks::{Name, Outcome, Step, TxnId};
 
 /// For so long a reader waits for those who came before it to change its keys.
 const SOUGHT_NANOS: BootNanos = 10_000_000;

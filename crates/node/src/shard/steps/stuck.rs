@@ -1,5 +1,5 @@
 //! Locks and records that stay, and whose coordinator may be gone: they are told to the driver,
-//! which has somebody finish the transaction ([`crate::coordinator`]).
+//! which has somebody finish the transaction ([`txn::coordinator`]).
 //!
 //! | whose node | is told |
 //! |---|---|
@@ -17,8 +17,9 @@ use keyspace::KeyspaceId;
 use replication::BootNanos;
 
 use crate::lane::{Effects, Turn};
-use crate::locks::{Locks, TxnId};
 use crate::shard::Shard;
+use txn::AbandonedTxn;
+use txn::locks::{Locks, TxnId};
 
 /// Who holds a lock for so long is taken to be gone.
 pub const STUCK_NANOS: u64 = 1_000_000_000;
@@ -26,19 +27,6 @@ pub const STUCK_NANOS: u64 = 1_000_000_000;
 const ORPHAN_NANOS: u64 = 300_000_000;
 /// So far apart are looks for locks of such nodes.
 const ORPHANS_EVERY_NANOS: u64 = 100_000_000;
-
-/// A transaction that somebody must finish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// Of which keyspace.
-    pub keyspace: KeyspaceId,
-    /// Which.
-    pub id: TxnId,
-    /// The key of its record.
-    pub record: Box<[u8]>,
-    /// Keys of the shard that it has locked, some maybe twice; none if only its record is there.
-    pub keys: Vec<Box<[u8]>>,
-}
 
 /// What was seen so far.
 #[derive(Default)]
@@ -80,11 +68,11 @@ impl Shard {
         }
         self.steps.lookout.led = led;
         if led > 0 {
-            effects.stuck.extend(told.into_values());
+            effects.abandoned.extend(told.into_values());
         }
     }
 
-    fn look_at_all(&mut self, now: BootNanos, told: &mut BTreeMap<TxnId, Stuck>) {
+    fn look_at_all(&mut self, now: BootNanos, told: &mut BTreeMap<TxnId, AbandonedTxn>) {
         let state = self.state.read();
         let keyspace = state.descriptor.keyspace();
         let Lookout { looked_at, seen: before, .. } = &mut self.steps.lookout;
@@ -103,7 +91,7 @@ impl Shard {
         &mut self,
         turn: &Turn<'_>,
         leads: bool,
-        told: &mut BTreeMap<TxnId, Stuck>,
+        told: &mut BTreeMap<TxnId, AbandonedTxn>,
     ) {
         let state = self.state.read();
         let keyspace = state.descriptor.keyspace();
@@ -127,11 +115,11 @@ impl Shard {
 }
 
 fn tell(
-    told: &mut BTreeMap<TxnId, Stuck>,
+    told: &mut BTreeMap<TxnId, AbandonedTxn>,
     keyspace: KeyspaceId,
     (id, record, key): (TxnId, &[u8], Option<&[u8]>),
 ) {
     let (record, keys) = (record.into(), Vec::new());
-    let stuck = told.entry(id).or_insert(Stuck { keyspace, id, record, keys });
-    stuck.keys.extend(key.map(Box::from));
+    let txn = told.entry(id).or_insert(AbandonedTxn { keyspace, id, record, keys });
+    txn.keys.extend(key.map(Box::from));
 }

@@ -2,8 +2,8 @@
 
 use keyspace::Timestamp;
 
-use crate::locks::{Deadline, Keys, Places, Prepare, Role, TxnId};
 use command::Transaction;
+use txn::locks::{Deadline, Keys, Places, Prepare, Role, TxnId};
 
 /// A PREPARE that votes, begun at this millisecond, which has read these ranges.
 pub(super) fn prepare(

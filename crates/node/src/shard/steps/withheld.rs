@@ -9,7 +9,7 @@ use std::ops::Bound;
 use replication::BootNanos;
 
 use super::{OwnedRange, holds};
-use crate::locks::{Name, Prepare, TxnId};
+use txn::locks::{Name, Prepare, TxnId};
 
 /// Who has waited for so long is passed over no more. Most have what they want by then.
 const AFTER_NANOS: BootNanos = 20_000_000;

@@ -35,12 +35,12 @@ impl World {
             self.node(id).postponed.add(moved, now);
         }
         assert!(effects.ended.is_empty(), "not in scripts: {:?}", effects.ended);
-        for stuck in effects.stuck.drain(..) {
-            let keys: Vec<String> = stuck.keys.iter().map(|key| words::text(key)).collect();
+        for abandoned in effects.abandoned.drain(..) {
+            let keys: Vec<String> = abandoned.keys.iter().map(|key| words::text(key)).collect();
             self.say(&format!(
                 "node {}: {} is abandoned, with locks on {}: it is to be recovered",
                 id.0,
-                words::name(stuck.id),
+                words::name(abandoned.id),
                 keys.join(" ")
             ));
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use command::{Step as Command, Transaction};
+use command::{NotDone, Step as Command, Transaction};
 use keyspace::{NodeId, ShardId, Timestamp};
 use node::fetch::{Contender, Found, Reserves, Want};
-use node::lane::{Input, NotDone};
+use node::lane::Input;
 use node::letter::Letter;
-use node::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
+use txn::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
 
 use super::world::World;
 use crate::words;

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use command::Write;
+use command::{NotDone, Write};
 use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
-use node::coordinator::{Ended, InVain};
-use node::interactive::{BYTES_MAX, Interactive};
-use node::lane::{self, NotDone};
+use node::lane::{self};
 use replication::BootNanos;
 use run::Run;
+use txn::coordinator::{Ended, InVain};
+use txn::interactive::{BYTES_MAX, Interactive};
 
 use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
 use crate::event_loop::KEPT_AFTER_NANOS;

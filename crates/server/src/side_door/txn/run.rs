@@ -18,15 +18,15 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Write};
+use command::{Expiry, NotDone, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Stretch, Write};
 use keyspace::{Placement, ShardId, Timestamp};
 use node::fetch::{Contender, Fetched, Found, Reserves, Want};
-use node::interactive::{Gap, TooMuch};
-use node::lane::{Answer, Input, NotDone};
+use node::lane::{Answer, Input};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
-use node::whole::{self, PIECE_KEYS, Stretch};
+use node::whole::{self, PIECE_KEYS};
 use parking_lot::Mutex;
+use txn::interactive::{Gap, TooMuch};
 
 use super::super::{LOCKED, NO_LEADER, not_done, renewed};
 use crate::hub::open_txns::{Held, KNOWN_BYTES_MAX};
@@ -343,9 +343,9 @@ impl Run {
 
     /// Looks which keys are in the part of a gap that one shard has.
     fn look(&mut self, gap: &Gap) -> Result<(), Stop> {
-        let (place, part) = gap.first_part(&self.route);
+        let (place, part) = gap.first_part(&*self.route);
         let (low, high) = part.bounds();
-        let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
+        let keys_max = gap.keys_max.min(txn::interactive::KEYS_MAX);
         let shard = self.route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
         if self.hub.must_fetch(&self.route, place) {

@@ -1,8 +1,8 @@
 //! What becomes of what was asked: it is done, or not, or nobody knows.
 
-use command::Reply;
-use node::coordinator::Ended;
-use node::lane::{Answer, NotDone};
+use command::{NotDone, Reply};
+use node::lane::Answer;
+use txn::coordinator::Ended;
 
 use super::parts::op_of;
 use super::workloads::Workload;

@@ -6,9 +6,9 @@ use keyspace::{ShardId, Timestamp};
 use node::entry::Waiter;
 use node::fetch::{Contender, Fetched, Found, Reserves, Want};
 use node::lane::Input;
-use node::locks::Locks;
 use node::read::{self, Blocked, Now};
 use node::route::Route;
+use txn::locks::Locks;
 
 use super::super::{ANSWER_MS_MAX, Plant, World};
 use super::workloads::{Watched, Workload};

@@ -88,7 +88,7 @@ impl TxnId {
     }
 
     /// Whether it was begun at a node. It may seem so, once in 2³² pairs of nodes.
-    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+    pub fn is_of(&self, node: NodeId) -> bool {
         self.by >> 32 == u64::from(node.0 as u32)
     }
 
@@ -383,7 +383,7 @@ impl Locks {
     }
 
     /// Takes out what is of keys on the right of a cut.
-    pub(crate) fn split_off(&mut self, at: &Cut) -> Self {
+    pub fn split_off(&mut self, at: &Cut) -> Self {
         let is_right = |key: &[u8]| at.has_on_right(key);
         let mut right = Self {
             locks: self.locks.extract_if(.., |key, _| is_right(key)).collect(),
@@ -424,7 +424,7 @@ impl Locks {
     }
 
     /// Takes in those of another shard, which has other keys.
-    pub(crate) fn unite(&mut self, others: Self) {
+    pub fn unite(&mut self, others: Self) {
         self.locks.extend(others.locks);
         self.records.extend(others.records);
         for (by, before) in others.floors {
@@ -441,7 +441,7 @@ impl Locks {
     }
 
     /// Goes on counting where another has ended, whose place this takes.
-    pub(crate) fn succeed(&mut self, other: &Self) {
+    pub fn succeed(&mut self, other: &Self) {
         self.released = other.released + 1;
     }
 }

@@ -7,10 +7,10 @@ use keyspace::{ShardId, Timestamp};
 
 use super::{
     Act, At, Coordinator, Ended, FORGET_NANOS, LOOK_AGAIN_NANOS, Phase, Routes, Run, TRIES_MAX,
-    Then, shard_of,
+    Then,
 };
-use crate::lane::NotDone;
 use crate::locks::{Name, Outcome, Said, Standing, Step, TxnId};
+use command::NotDone;
 
 impl Coordinator {
     /// An attempt has failed, for good: tells who waits, or begins the next one, in a run that is
@@ -75,10 +75,10 @@ impl Coordinator {
         {
             // What comes with the record is resolved with it, or never locked. Other keys may have
             // come there since, by a merge, and keys of the record's may have gone, by a cut.
-            let there = shard_of(&route, &run.record);
+            let there = route.shard_of(&run.record);
             let at_home = &run.at_home;
             let is_done =
-                |key: &Name| at_home.binary_search(key).is_ok() && shard_of(&route, key) == there;
+                |key: &Name| at_home.binary_search(key).is_ok() && route.shard_of(key) == there;
             let rest: BTreeSet<Name> = rest.into_iter().collect();
             run.keys.retain(|key| !is_done(key) || rest.contains(key));
         }
@@ -163,7 +163,7 @@ impl Coordinator {
         for (keyspace, id, record) in &over {
             // What is of a keyspace that is gone is gone with it.
             if let Some(route) = routes(*keyspace) {
-                by_shard.entry(shard_of(&route, record)).or_default().push((*id, record));
+                by_shard.entry(route.shard_of(record)).or_default().push((*id, record));
             }
         }
         for (shard, all) in by_shard {

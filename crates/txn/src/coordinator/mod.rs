@@ -60,13 +60,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use keyspace::BootNanos;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
-use replication::BootNanos;
 use smallvec::{SmallVec, smallvec};
 
-use crate::lane::NotDone;
+use crate::ShardMap;
 use crate::locks::{Finding, Name, Outcome, Said, Step, TxnId, Vote};
-use crate::route::Route;
+use command::NotDone;
 use command::{Reply, Transaction};
 
 mod attempt;
@@ -124,7 +124,7 @@ pub enum Ended {
 /// What a coordinator wants done.
 #[derive(Debug)]
 pub enum Act {
-    /// Have a shard take a step: [`crate::lane::Input::Step`].
+    /// Have a shard take a step.
     Ask {
         /// The shard.
         shard: ShardId,
@@ -163,7 +163,7 @@ pub struct At {
 }
 
 /// Finds a keyspace's shards.
-pub type Routes<'a> = &'a dyn Fn(KeyspaceId) -> Option<Arc<Route>>;
+pub type Routes<'a> = &'a dyn Fn(KeyspaceId) -> Option<Arc<dyn ShardMap>>;
 
 /// See the front page.
 pub struct Coordinator {
@@ -389,7 +389,7 @@ impl Coordinator {
                 let locked = run.locked.take();
                 return self.end(number, Ended::Busy(locked));
             }
-            return self.prepare(number, &route);
+            return self.prepare(number, &*route);
         }
         let id = run.id;
         let sheet = &mut self.sheet;
@@ -397,22 +397,22 @@ impl Coordinator {
             Phase::New | Phase::Preparing(..) => return,
             Phase::Looking(_) => {
                 let step = Step::Look { id, record: &run.record };
-                smallvec![(shard_of(&route, &run.record), sheet.put(&step))]
+                smallvec![(route.shard_of(&run.record), sheet.put(&step))]
             }
             Phase::Deciding(outcome, then) => {
                 let outcome = outcome.clone();
                 let is_sure = matches!(then, Then::Acknowledged);
                 let step = Step::Decide { id, record: &run.record, outcome, is_sure };
-                smallvec![(shard_of(&route, &run.record), sheet.put(&step))]
+                smallvec![(route.shard_of(&run.record), sheet.put(&step))]
             }
-            Phase::Resolving(outcome, _) => by_shard(&route, &run.keys)
+            Phase::Resolving(outcome, _) => by_shard(&*route, &run.keys)
                 .into_iter()
                 .map(|(shard, keys)| {
                     let outcome = outcome.clone();
                     (shard, sheet.put(&Step::Resolve { id, outcome, keys }))
                 })
                 .collect(),
-            Phase::Preventing(_) => by_shard(&route, &run.keys)
+            Phase::Preventing(_) => by_shard(&*route, &run.keys)
                 .into_iter()
                 .map(|(shard, keys)| (shard, sheet.put(&Step::Prevent { id, keys })))
                 .collect(),
@@ -472,8 +472,4 @@ impl Coordinator {
         self.tell(number, ended);
         self.runs.remove(&number);
     }
-}
-
-fn shard_of(route: &Route, key: &[u8]) -> ShardId {
-    route.shard(route.place_of_key(key))
 }

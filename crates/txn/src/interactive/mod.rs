@@ -34,9 +34,9 @@ use std::ops::Bound;
 use keyspace::{KeyHasher, KeyspaceId, Timestamp};
 use storage::engine::{Engine, Layout, Range, Version};
 
-use crate::fetch::Pair;
-use crate::route::Route;
-use crate::whole::Stretch;
+use crate::ShardMap;
+use command::Pair;
+use command::Stretch;
 use command::{Expiry, Observed, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 
 pub mod stretches;
@@ -352,7 +352,7 @@ pub struct Gap {
 
 impl Gap {
     /// Its part in the first shard to be looked at, and the place of that.
-    pub fn first_part(&self, route: &Route) -> (usize, KeyRange) {
+    pub fn first_part(&self, route: &dyn ShardMap) -> (usize, KeyRange) {
         let place = match (&self.range.high, self.reverse) {
             (_, false) => route.place_of_key(&self.range.low),
             (None, true) => route.shards().len() - 1,

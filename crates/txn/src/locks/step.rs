@@ -13,7 +13,7 @@
 //! keeps it.
 //!
 //! # Bytes
-//! An entry of kind [`crate::entry::Kind::Steps`] has its count of them, back to back. Each: tag
+//! An entry of kind [`Steps`] has its count of them, back to back. Each: tag
 //! `u8`, id ([`TxnId`]), then
 //!
 //! | tag | step | fields |
@@ -118,7 +118,7 @@ pub struct Prepare<'a> {
     /// wait for anybody.
     pub is_first: bool,
     /// The name by which its keys are kept from others for it, if they are
-    /// ([`Reserves::FromAll`](crate::fetch::Reserves::FromAll)).
+    /// (`ReserveFrom::Everyone`).
     pub kept_as: Option<Timestamp>,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
@@ -247,7 +247,7 @@ impl<'a> Step<'a> {
 
     /// Says in the bytes of a PREPARE that commits, and has a deadline, when all else was locked,
     /// and the earliest deadline of that.
-    pub(crate) fn set_after(bytes: &mut [u8], after: Timestamp, deadline: Deadline) {
+    pub fn set_after(bytes: &mut [u8], after: Timestamp, deadline: Deadline) {
         let mut reader = Reader::new(&bytes[1..]);
         TxnId::decode(&mut reader).expect("an id follows the tag");
         let flags = bytes.len() - reader.rest().len();

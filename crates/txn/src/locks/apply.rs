@@ -88,7 +88,7 @@ pub fn apply(
 
 impl Locks {
     /// Forgets what became of transactions that are refused from now on anyway.
-    pub(crate) fn forget(&mut self, at: Timestamp) {
+    pub fn forget(&mut self, at: Timestamp) {
         // The first id that is not too old.
         let start = Timestamp::from_millis((at.millis() + 1).saturating_sub(AGE_MAX_MS));
         let end = TxnId { start, by: 0, attempt: 0 };
@@ -232,7 +232,7 @@ impl Locks {
     }
 
     /// Whether this id has locked one of these keys, or did, or never will.
-    pub(crate) fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
+    pub fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
         let is_mine = |key: &[u8]| self.locks.get(key).is_some_and(|lock| lock.id == id);
         let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
         let is_marked = |key: &[u8]| marks.binary_search_by(|(there, _)| (*there).cmp(key)).is_ok();
@@ -241,7 +241,7 @@ impl Locks {
 
     /// A key that a PREPARE watches and that has changed for good, if nothing of it was ever done
     /// here: it would be refused, whenever it came into the log.
-    pub(crate) fn is_in_vain<'a>(
+    pub fn is_in_vain<'a>(
         &self,
         engine: &Engine,
         prepare: &Prepare<'a>,
@@ -252,7 +252,7 @@ impl Locks {
     }
 
     /// Whether somebody has had a transaction aborted that is to be committed here, and was not.
-    pub(crate) fn is_refused(&self, id: TxnId, keys: &[&[u8]]) -> bool {
+    pub fn is_refused(&self, id: TxnId, keys: &[&[u8]]) -> bool {
         self.records.contains_key(&id) && !self.knows(id, keys)
     }
 

@@ -1,14 +1,9 @@
 //! How commands, steps and answers stand in scripts.
 
 use command::limits::VALUE_BYTES_MAX;
-use command::transaction::KeyRange;
-use command::{
-    Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
-};
+use command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Step as Command, Write};
 use keyspace::Timestamp;
-use node::locks::{
-    Answers, Deadline, Finding, Mark, Outcome, Prepare, Role, Said, Standing, Step, TxnId, Why,
-};
+use txn::locks::{Answers, Deadline, Finding, Mark, Said, Standing, TxnId, Why};
 
 /// `T100`, or `T100.1` for the second attempt: it began at 100 ms.
 pub fn name(id: TxnId) -> String {
@@ -29,13 +24,8 @@ pub fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-fn texts<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> String {
+pub fn texts<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> String {
     keys.into_iter().map(|key| text(key.as_ref())).collect::<Vec<_>>().join(" ")
-}
-
-/// `a,b`, as keys.
-pub fn keys(list: &str) -> impl Iterator<Item = &[u8]> {
-    list.split(',').filter(|key| !key.is_empty()).map(str::as_bytes)
 }
 
 /// `SET k v`, `SET k v PXAT 300`, `APPEND k v`, `INCRBY k 5`, `DEL k`, `GET k`.
@@ -64,27 +54,6 @@ pub fn command(text: &str) -> Command<'_> {
     }
 }
 
-/// `k@50`: the version of 50 ms; `k@none50`: no value at 50 ms.
-pub fn watched(list: &str) -> Vec<(&[u8], Seen)> {
-    let each = list.split(',').filter(|each| !each.is_empty());
-    let watched = each.map(|each| {
-        let (key, at) = each.split_once('@').expect("a key and when");
-        let millis = |text: &str| Timestamp::from_millis(text.parse().expect("milliseconds"));
-        let seen = match at.strip_prefix("none") {
-            Some(at) => Seen::Nothing(millis(at)),
-            None => Seen::Version(millis(at)),
-        };
-        (key.as_bytes(), seen)
-    });
-    watched.collect()
-}
-
-/// `b..m`, or `b..` to the end.
-pub fn range(text: &str) -> Option<KeyRange<'_>> {
-    let (low, high) = text.split_once("..")?;
-    Some((low.as_bytes(), (!high.is_empty()).then_some(high.as_bytes())))
-}
-
 pub fn reply(reply: &Reply) -> String {
     match reply {
         Reply::Ok => "OK".to_owned(),
@@ -106,54 +75,6 @@ fn answers(all: &Answers) -> String {
     match all.is_empty() {
         true => String::new(),
         false => format!(", answers {}", replies(all.iter().map(|(_, reply)| reply))),
-    }
-}
-
-pub fn outcome(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Staged => "STAGED".to_owned(),
-        Outcome::Committed(at) => format!("COMMITTED at {}", at.millis()),
-        Outcome::Aborted => "ABORTED".to_owned(),
-    }
-}
-
-fn of_part(part: &Transaction<'_>) -> String {
-    let mut keys = Vec::new();
-    part.each_key(&mut |key| keys.push(key));
-    keys.sort_unstable();
-    keys.dedup();
-    texts(keys)
-}
-
-/// A step, as it is sent to a shard.
-pub fn step(step: &Step<'_>) -> String {
-    let id = name(step.id());
-    match step {
-        Step::Prepare(Prepare { record, promised, role, deadline, part, is_first, .. }) => {
-            let first = if *is_first { ", the first" } else { "" };
-            let role = match role {
-                Role::Commits(_) => {
-                    let before = deadline.map(before).unwrap_or_default();
-                    format!(", the last: commits{before}, record {}", text(record))
-                }
-                Role::Votes if promised.is_empty() => String::new(),
-                Role::Votes => {
-                    format!(", record {} STAGED, promised {}", text(record), texts(promised))
-                }
-            };
-            format!("PREPARE {id} keys {}{first}{role}", of_part(part))
-        }
-        Step::Decide { outcome: end, .. } => format!("DECIDE {id} {}", outcome(end)),
-        Step::Resolve { outcome: end, keys, .. } => {
-            format!("RESOLVE {id} {}, keys {}", outcome(end), texts(keys))
-        }
-        Step::Prevent { keys, .. } => format!("PREVENT {id} keys {}", texts(keys)),
-        Step::Look { record, .. } => format!("LOOK {id} record {}", text(record)),
-        Step::Forget { all, floor } => {
-            let names: Vec<String> = all.iter().map(|(id, _)| name(*id)).collect();
-            let floor = floor.map(|(_, at)| format!(", floor {}", at.millis()));
-            format!("FORGET {}{}", names.join(" "), floor.unwrap_or_default())
-        }
     }
 }
 

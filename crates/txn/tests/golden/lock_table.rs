@@ -22,10 +22,10 @@ use std::fmt::Write as _;
 use command::{Step as Command, Transaction};
 use goldenscript::Context;
 use keyspace::Timestamp;
-use node::locks::{Deadline, Keys, Outcome, Prepare, Role, Step};
-use node::state::ShardState;
+use txn::locks::{Deadline, Keys, Outcome, Prepare, Role, Step};
 
-use crate::{shard, words};
+use crate::shard::Shard;
+use crate::{shown, steps, words};
 
 /// The coordinator of all.
 const BY: u64 = 7;
@@ -85,13 +85,13 @@ pub enum Verb {
 }
 
 pub struct Runner {
-    shards: BTreeMap<String, ShardState>,
+    shards: BTreeMap<String, Shard>,
     next: u64,
 }
 
 impl Default for Runner {
     fn default() -> Self {
-        let whole = shard::ordered(1, shard::arc("", ""));
+        let whole = shown::ordered(1, "", "");
         Self { shards: BTreeMap::from([(String::new(), whole)]), next: 200 }
     }
 }
@@ -117,7 +117,7 @@ impl Runner {
 
     fn step(&mut self, shard: &str, step: &Step<'_>) -> String {
         let now = self.now();
-        let said = shard::step(self.shards.get_mut(shard).expect("a shard"), now, step);
+        let said = shown::step(self.shards.get_mut(shard).expect("a shard"), now, step);
         format!("{}: {}", now.millis(), words::said(&said))
     }
 
@@ -128,12 +128,12 @@ impl Runner {
         };
         let commands: Vec<Command<'_>> = commands.iter().map(|text| words::command(text)).collect();
         let places = (0..commands.len() as u32).collect();
-        let watched = words::watched(watch);
-        let ranges = words::range(range).into_iter().collect();
+        let watched = steps::watched(watch);
+        let ranges = steps::range(range).into_iter().collect();
         let part = Transaction { watched, commands, ranges };
         let role = commits.map_or(Role::Votes, |after| Role::Commits(millis(after)));
         let (record, promised) =
-            (record.as_deref().unwrap_or("a").as_bytes(), words::keys(promised).collect());
+            (record.as_deref().unwrap_or("a").as_bytes(), steps::keys(promised).collect());
         let (id, is_first, kept_as) = (words::id(id, BY), false, None);
         let deadline = Some(Deadline::of(*before));
         let prepare =
@@ -144,7 +144,7 @@ impl Runner {
     fn split(&mut self, shard: &str, key: &str) -> String {
         let now = self.now();
         let state = self.shards.get_mut(shard).expect("a shard");
-        let right = shard::split(state, now, 2, key.as_bytes()).expect("it can be cut there");
+        let right = shown::split(state, now, 2, key.as_bytes());
         self.shards.insert("right".to_owned(), right);
         format!("{}: split", now.millis())
     }
@@ -167,7 +167,7 @@ impl goldenscript::Runner for Runner {
                     return Err("reads need no entry".into());
                 };
                 let state = self.shards.get_mut(&name).ok_or("no such shard")?;
-                let reply = shard::write(state, now, &write);
+                let reply = shown::write(state, now, &write);
                 format!("{}: {}", now.millis(), words::reply(&reply))
             }
             Verb::Prepare { .. } => self.prepare(&name, verb),
@@ -197,7 +197,7 @@ impl goldenscript::Runner for Runner {
                 };
                 match state.locks.get(bytes).filter(|_| is_hidden) {
                     Some(lock) => format!("{key}: waits for {}", words::name(lock.id)),
-                    None => format!("{key}: {}", shard::value(state, bytes, now)),
+                    None => format!("{key}: {}", shown::value(state, bytes, now)),
                 }
             }
             Verb::Write(key) => match self.shards[&name].locks.stopping(key.as_bytes()) {
@@ -207,7 +207,7 @@ impl goldenscript::Runner for Runner {
             Verb::Split(key) => self.split(&name, key),
             Verb::Show => {
                 let mut out = String::new();
-                write!(out, "{}", shard::shown(&self.shards[&name].locks))?;
+                write!(out, "{}", shown::shown(&self.shards[&name].locks))?;
                 out
             }
         })

@@ -20,19 +20,17 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use command::{Step as Command, Transaction};
+use command::{NotDone, Step as Command, Transaction};
 use goldenscript::Context;
 use keyspace::codec::Reader;
-use keyspace::{Catalogue, Keyspace, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp};
-use node::coordinator::{Act, At, Coordinator, Ended};
-use node::lane::NotDone;
-use node::locks::{Said, Step};
-use node::route::Route;
-use node::shard::Stuck;
-use node::state::ShardState;
-use parking_lot::RwLock;
+use keyspace::{KeyspaceId, ShardId, Timestamp};
+use txn::coordinator::{Act, At, Coordinator, Ended};
+use txn::locks::{Said, Step};
+use txn::{AbandonedTxn, ShardMap};
 
-use crate::{shard, words};
+use crate::shard::{Shard, Shards};
+use crate::shown::{self, KEYSPACE};
+use crate::{steps, words};
 
 const TIMEOUT_NANOS: u64 = 2_000_000_000;
 const STEP_BYTES_MAX: usize = 1 << 20;
@@ -67,8 +65,7 @@ struct Asked {
 }
 
 pub struct Runner {
-    keyspace: Keyspace,
-    views: Vec<Arc<RwLock<ShardState>>>,
+    shards: Vec<Shard>,
     coordinator: Coordinator,
     by: u64,
     flying: Vec<Asked>,
@@ -79,13 +76,9 @@ pub struct Runner {
 
 impl Default for Runner {
     fn default() -> Self {
-        let mut catalogue = Catalogue::default();
-        let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
-        let keyspace = catalogue.create("k", options).expect("a name").clone();
         let coordinator = Coordinator::new(1, TIMEOUT_NANOS, STEP_BYTES_MAX);
         Self {
-            keyspace,
-            views: Vec::new(),
+            shards: Vec::new(),
             coordinator,
             by: 1,
             flying: Vec::new(),
@@ -102,8 +95,7 @@ impl Runner {
         ends.push("");
         let mut start = "";
         for (place, end) in (1..).zip(ends) {
-            let state = shard::ordered(place, shard::arc(start, end));
-            self.views.push(Arc::new(RwLock::new(state)));
+            self.shards.push(shown::ordered(place, start, end));
             start = end;
         }
     }
@@ -117,23 +109,24 @@ impl Runner {
         Timestamp::from_millis(self.millis)
     }
 
-    fn route(&self) -> Arc<Route> {
-        let tiles = self.views.iter().map(|view| {
-            let descriptor = view.read().descriptor.clone();
-            (descriptor.shard, descriptor.arc, view.clone())
-        });
-        Arc::new(Route::new(self.keyspace.clone(), shard::HASHER, tiles.collect()))
+    fn map(&self) -> Arc<dyn ShardMap> {
+        Arc::new(Shards::of(&self.shards))
     }
 
-    fn view(&self, shard: ShardId) -> &Arc<RwLock<ShardState>> {
-        &self.views[shard.0 as usize - 1]
+    fn shard(&mut self, shard: ShardId) -> &mut Shard {
+        &mut self.shards[shard.0 as usize - 1]
     }
 
-    fn with(&mut self, act: impl FnOnce(&mut Coordinator, At, node::coordinator::Routes<'_>)) {
+    fn shard_of(&mut self, key: &[u8]) -> &mut Shard {
+        let shard = self.map().shard_of(key);
+        self.shard(shard)
+    }
+
+    fn with(&mut self, act: impl FnOnce(&mut Coordinator, At, txn::coordinator::Routes<'_>)) {
         let time = Timestamp::from_millis(self.millis);
         let at = At { now: self.millis * 1_000_000, time };
-        let route = self.route();
-        let routes = |keyspace: KeyspaceId| (keyspace == route.keyspace.id).then(|| route.clone());
+        let map = self.map();
+        let routes = |keyspace: KeyspaceId| (keyspace == KEYSPACE).then(|| map.clone());
         act(&mut self.coordinator, at, &routes);
         for act in self.coordinator.acts().collect::<Vec<_>>() {
             match act {
@@ -159,8 +152,8 @@ impl Runner {
     fn apply(&mut self, asked: &Asked) -> Said {
         let at = self.tick();
         let step = Step::decode(&mut Reader::new(&asked.step)).expect("it was encoded");
-        let said = shard::step(&mut self.view(asked.shard).write(), at, &step);
-        let (shard, step, text) = (asked.shard.0, words::step(&step), words::said(&said));
+        let said = shown::step(self.shard(asked.shard), at, &step);
+        let (shard, step, text) = (asked.shard.0, steps::step(&step), words::said(&said));
         self.say(&format!("{}: shard {shard}: {step}: {text}", at.millis()));
         said
     }
@@ -184,46 +177,27 @@ impl Runner {
     }
 
     fn recover(&mut self, key: &str) -> Result<(), Box<dyn Error>> {
-        let route = self.route();
-        let view = &route.views[route.place_of_key(key.as_bytes())];
-        let lock = view.read().locks.get(key.as_bytes()).cloned().ok_or("it is not locked")?;
-        let stuck = Stuck {
-            keyspace: self.keyspace.id,
+        let locks = &self.shard_of(key.as_bytes()).locks;
+        let lock = locks.get(key.as_bytes()).cloned().ok_or("it is not locked")?;
+        let abandoned = AbandonedTxn {
+            keyspace: KEYSPACE,
             id: lock.id,
             record: Box::from(&*lock.record),
             keys: vec![key.as_bytes().into()],
         };
-        self.with(|coordinator, at, routes| coordinator.finish(stuck, at, routes));
+        self.with(|coordinator, at, routes| coordinator.finish(abandoned, at, routes));
         Ok(())
     }
 
     fn show(&mut self) {
-        for view in self.views.clone() {
-            let state = view.read();
-            let engine = state.keys().expect("it has keys");
-            let mut values = String::new();
-            let all = storage::engine::Range {
-                start: std::ops::Bound::Unbounded,
-                end: std::ops::Bound::Unbounded,
-                reverse: false,
-                visited_max: usize::MAX,
-                examined_max: usize::MAX,
-            };
-            let mut show = |key: &[u8], version: storage::engine::Version<'_>| {
-                let (key, value) = (words::text(key), words::text(version.value));
-                write!(values, " {key}=\"{value}\"").expect("a string");
-            };
-            let more = engine.range(&all, Timestamp::MAX, &mut show);
-            assert_eq!(more, Ok(None), "it shows all");
-            let locks = shard::shown(&state.locks).replace('\n', "; ");
-            let text = format!("shard {}:{values}; {locks}", state.descriptor.shard.0);
-            writeln!(self.out, "{}", text.trim_end_matches("; ")).expect("a string");
+        for shard in &self.shards {
+            writeln!(self.out, "{}", shown::contents(shard)).expect("a string");
         }
     }
 }
 
 fn of_step(bytes: &[u8]) -> String {
-    words::step(&Step::decode(&mut Reader::new(bytes)).expect("it was encoded"))
+    steps::step(&Step::decode(&mut Reader::new(bytes)).expect("it was encoded"))
 }
 
 fn of_end(ended: &Ended) -> String {
@@ -246,12 +220,12 @@ impl goldenscript::Runner for Runner {
             Verb::Shards(cuts) => self.shards(cuts),
             Verb::Begin { commands, watch } => {
                 let commands = commands.iter().map(|text| words::command(text)).collect();
-                let watched = words::watched(watch);
+                let watched = steps::watched(watch);
                 let transaction = Transaction { watched, commands, ..Transaction::default() };
-                let (keyspace, token) = (self.keyspace.id, self.next_token);
+                let token = self.next_token;
                 self.next_token += 1;
                 self.with(|coordinator, at, routes| {
-                    coordinator.begin(keyspace, &transaction, token, at, routes);
+                    coordinator.begin(KEYSPACE, &transaction, token, at, routes);
                 });
             }
             Verb::Deliver(shard) => self.deliver(*shard),
@@ -289,12 +263,8 @@ impl goldenscript::Runner for Runner {
                 let Command::Write(write) = words::command(text) else {
                     return Err("reads need no entry".into());
                 };
-                let route = self.route();
-                let mut key = None;
-                write.each_key(&mut |it| key = Some(it.to_vec()));
-                let place = route.place_of_key(&key.expect("it has a key"));
                 let at = self.tick();
-                let reply = shard::write(&mut self.views[place].write(), at, &write);
+                let reply = shown::write(self.shard_of(write.first_key()), at, &write);
                 self.say(&format!("{}: {}", at.millis(), words::reply(&reply)));
             }
             Verb::Show => self.show(),

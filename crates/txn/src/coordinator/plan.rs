@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use keyspace::{ShardId, Timestamp};
 
-use super::shard_of;
 use super::sheet::Sheet;
+use crate::ShardMap;
 use crate::locks::{Deadline, Keys, Name, Places, Prepare, Role, Step, TxnId};
-use crate::route::Route;
 use command::Transaction;
 use command::transaction::KeyRange;
 
@@ -30,37 +29,41 @@ impl<'a> Plan<'a> {
     /// None if the keys of one command lie in several shards, or there are no keys, or none but
     /// those of empty ranges where the record would be. A single shard is asked as the last of
     /// several.
-    pub fn of(transaction: &Transaction<'a>, route: &'a Route, in_order: bool) -> Option<Self> {
+    pub fn of(
+        transaction: &Transaction<'a>,
+        route: &'a dyn ShardMap,
+        in_order: bool,
+    ) -> Option<Self> {
         let ranges = transaction.ranges.iter().flat_map(|range| pieces(*range, route));
         let ranges: Vec<KeyRange<'a>> = ranges.collect();
         let mut keys: Vec<&[u8]> = ranges.iter().map(|(low, _)| *low).collect();
         transaction.each_key(&mut |key| keys.push(key));
         keys.sort_unstable();
         keys.dedup();
-        let places = || keys.iter().map(|key| (shard_of(route, key), *key));
+        let places = || keys.iter().map(|key| (route.shard_of(key), *key));
         let (first, last) = (places().min()?, places().max()?);
         let in_order = in_order || first.0 == last.0;
         let (home, record) = if in_order { last } else { first };
         let mut parts = Vec::with_capacity(2);
         for (key, seen) in &transaction.watched {
             let (_, part): &mut (Places, Transaction<'a>) =
-                of_shard(&mut parts, shard_of(route, key));
+                of_shard(&mut parts, route.shard_of(key));
             part.watched.push((key, *seen));
         }
         for range in ranges {
-            of_shard(&mut parts, shard_of(route, range.0)).1.ranges.push(range);
+            of_shard(&mut parts, route.shard_of(range.0)).1.ranges.push(range);
         }
         for (place, command) in (0..).zip(&transaction.commands) {
             let (mut shard, mut crosses) = (None, false);
             command.each_key(&mut |key| {
-                let here = shard_of(route, key);
+                let here = route.shard_of(key);
                 crosses |= shard.is_some_and(|shard| shard != here);
                 shard = Some(here);
             });
             if crosses {
                 return None;
             }
-            let shard = shard.unwrap_or(shard_of(route, record));
+            let shard = shard.unwrap_or(route.shard_of(record));
             let (places, part) = of_shard(&mut parts, shard);
             places.push(place);
             part.commands.push(command.clone());
@@ -70,8 +73,8 @@ impl<'a> Plan<'a> {
     }
 
     /// The keys in the record's shard.
-    pub fn keys_at_home(&self, route: &Route) -> impl Iterator<Item = &'a [u8]> {
-        self.keys.iter().copied().filter(|key| shard_of(route, key) == self.home)
+    pub fn keys_at_home(&self, route: &dyn ShardMap) -> impl Iterator<Item = &'a [u8]> {
+        self.keys.iter().copied().filter(|key| route.shard_of(key) == self.home)
     }
 
     /// What each shard is asked for, in the order in which all transactions would ask them. What
@@ -109,7 +112,10 @@ impl<'a> Plan<'a> {
 }
 
 /// The parts of a range in each of the shards of an ordered keyspace.
-fn pieces<'a>((low, high): KeyRange<'a>, route: &'a Route) -> impl Iterator<Item = KeyRange<'a>> {
+fn pieces<'a>(
+    (low, high): KeyRange<'a>,
+    route: &'a dyn ShardMap,
+) -> impl Iterator<Item = KeyRange<'a>> {
     let last = high.map_or(route.shards().len() - 1, |high| route.place_of_key(high));
     (route.place_of_key(low)..=last).filter_map(move |place| {
         let (start, end) = (route.arc(place).start(), route.arc(place).end());
@@ -124,10 +130,10 @@ fn pieces<'a>((low, high): KeyRange<'a>, route: &'a Route) -> impl Iterator<Item
 }
 
 /// Keys, by the shards that have them.
-pub(super) fn by_shard<'k>(route: &Route, keys: &'k [Name]) -> Vec<(ShardId, Keys<'k>)> {
+pub(super) fn by_shard<'k>(route: &dyn ShardMap, keys: &'k [Name]) -> Vec<(ShardId, Keys<'k>)> {
     let mut all: Vec<(ShardId, Keys<'_>)> = Vec::with_capacity(2);
     for key in keys {
-        of_shard(&mut all, shard_of(route, key)).push(key);
+        of_shard(&mut all, route.shard_of(key)).push(key);
     }
     all
 }

@@ -8,17 +8,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::codec::Reader;
-use keyspace::{Catalogue, Cut, KeyHasher, Keyspace, KeyspaceOptions, random};
-use parking_lot::RwLock;
+use keyspace::{Catalogue, Cut, Keyspace, KeyspaceOptions, random};
+use storage::engine::Layout;
 
 use super::*;
-use crate::birth;
-use crate::locks::apply::Owns;
+use crate::AbandonedTxn;
 use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
-use crate::route::tiles;
-use crate::shard::Stuck;
-use crate::state::ShardState;
 use command::{Read, Step as Command, Write, integer};
+
+#[path = "../../tests/golden/shard.rs"]
+mod shard;
+
+use shard::{HASHER, Shard, Shards};
 
 const ACCOUNTS: u64 = 6;
 const EACH: i64 = 100;
@@ -39,8 +40,8 @@ impl Dice {
 struct World {
     dice: Dice,
     keyspace: Keyspace,
-    route: Arc<Route>,
-    states: BTreeMap<ShardId, Arc<RwLock<ShardState>>>,
+    map: Arc<Shards>,
+    shards: BTreeMap<ShardId, Shard>,
     /// Each shard's clock, and how far it is behind the others.
     times: BTreeMap<ShardId, u64>,
     coordinators: Vec<Coordinator>,
@@ -71,25 +72,23 @@ impl World {
         let mut catalogue = Catalogue::default();
         let made = catalogue.create("k", KeyspaceOptions::default()).expect("a name");
         let keyspace = made.clone();
-        let hasher = KeyHasher::new([1; 16]);
-        let (mut states, mut times) = (BTreeMap::new(), BTreeMap::new());
+        let (mut shards, mut times) = (BTreeMap::new(), BTreeMap::new());
         let mut dice = Dice(seed);
-        let tiles = tiles(&keyspace, &[]);
-        let views = tiles.into_iter().enumerate().map(|(place, (shard, arc))| {
-            let state = Arc::new(RwLock::new(birth::first_state(&keyspace, place, hasher)));
-            states.insert(shard, state.clone());
+        for (shard, arc) in keyspace.tiles() {
+            let (first_slot, end_slot) = arc.slots().expect("it is hashed");
+            let layout = Layout::Hashed { first_slot, end_slot };
+            shards.insert(shard, Shard::new(shard, arc, layout));
             times.insert(shard, 1_000 + dice.draw(3_000));
-            (shard, arc, state)
-        });
-        let route = Arc::new(Route::new(keyspace.clone(), hasher, views.collect()));
+        }
+        let map = Arc::new(Shards::of(shards.values()));
         // Some find others in the way from the beginning.
         let heat = [0, HOT, HEAT_MAX][dice.draw(3) as usize];
         let coordinators = (0..CLIENTS as u64).map(|by| coordinator(by, heat)).collect();
         let mut world = Self {
             dice,
             keyspace,
-            route,
-            states,
+            map,
+            shards,
             times,
             coordinators,
             asked: Vec::new(),
@@ -104,12 +103,11 @@ impl World {
         let blank = " ".repeat(2 * KEPT_ANSWER_BYTES_MAX);
         let blanks = (0..ACCOUNTS).map(|number| (ledger(number), blank.clone()));
         for (key, value) in money.chain(blanks) {
-            let shard = shard_of(&world.route, &key);
+            let shard = world.map.shard_of(&key);
             let at = world.tick(shard);
-            let mut state = world.states[&shard].write();
+            let state = world.shards.get_mut(&shard).expect("it is one of them");
             state.last = at;
-            let engine = state.keys_mut().expect("it has keys");
-            engine.put(&hasher.key(&key), &[value.as_bytes()], 0, at);
+            state.engine.put(&HASHER.key(&key), &[value.as_bytes()], 0, at);
         }
         world
     }
@@ -126,9 +124,9 @@ impl World {
         At { now: self.now, time: Timestamp::from_millis(self.now / 1_000_000) }
     }
 
-    fn routes(&self) -> impl Fn(KeyspaceId) -> Option<Arc<Route>> + use<> {
-        let route = self.route.clone();
-        move |keyspace| (keyspace == route.keyspace.id).then(|| route.clone())
+    fn routes(&self) -> impl Fn(KeyspaceId) -> Option<Arc<dyn ShardMap>> + use<> {
+        let (map, id) = (self.map.clone(), self.keyspace.id);
+        move |keyspace| (keyspace == id).then(|| map.clone() as Arc<dyn ShardMap>)
     }
 
     fn with(&mut self, who: usize, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
@@ -164,21 +162,14 @@ impl World {
         }
         let mut at = at.max(Timestamp::from_millis(self.times[&shard]));
         // It may stand in one entry with the last one.
-        let mut state = self.states[&shard].write();
-        let state = &mut *state;
-        let (first, end) = state.descriptor.arc.slots().expect("it is hashed");
-        let owns =
-            Owns { key: &|key| (first..end).contains(&keyspace::slot_of(key)), up_to: &|_| false };
-        let crate::state::Content::Keys(engine) = &mut state.content else { panic!() };
+        let state = self.shards.get_mut(&shard).expect("it is one of them");
         if let Step::Prepare(Prepare { role, .. }) = &step
             && !matches!(role, Role::Commits(after) if *after >= state.last)
             && self.dice.draw(3) == 0
         {
             at = state.last;
         }
-        state.last = at;
-        state.locks.forget(at);
-        let said = crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns);
+        let said = state.step(at, &step);
         let is_aborted = matches!(said, Said::Record(Standing::Aborted, _));
         assert!(!is_aborted || !self.sure.contains(&step.id()), "it was sure");
         said
@@ -224,11 +215,11 @@ impl World {
 
     /// What one shard knows of floors comes to another, as by a merge.
     fn carry_floors(&mut self) {
-        let shards: Vec<ShardId> = self.states.keys().copied().collect();
+        let shards: Vec<ShardId> = self.shards.keys().copied().collect();
         let [from, to] = [0; 2].map(|_| shards[self.dice.draw(shards.len() as u64) as usize]);
         let nothing = Cut::Slot(keyspace::SLOTS);
-        let floors = self.states[&from].read().locks.clone().split_off(&nothing);
-        self.states[&to].write().locks.unite(floors);
+        let floors = self.shards[&from].locks.clone().split_off(&nothing);
+        self.shards.get_mut(&to).expect("it is one of them").locks.unite(floors);
     }
 
     /// A shard hears of a floor that is not true: that may be in the way of what is under way, and
@@ -241,7 +232,7 @@ impl World {
         let floor = Some((by, Timestamp::from_millis(before)));
         let mut step = Vec::new();
         Step::Forget { all: vec![(id, &key)], floor }.encode(&mut step);
-        self.apply(shard_of(&self.route, &key), &step);
+        self.apply(self.map.shard_of(&key), &step);
     }
 
     /// A coordinator dies: what it had asked is still on its way.
@@ -253,17 +244,22 @@ impl World {
     }
 
     /// Somebody finds locks that have been there for long.
-    fn find_stuck(&mut self) {
+    fn find_abandoned(&mut self) {
         let keyspace = self.keyspace.id;
         let mut all = Vec::new();
-        for state in self.states.values() {
-            let locks = &state.read().locks;
+        for state in self.shards.values() {
+            let locks = &state.locks;
             for (key, lock) in locks.iter() {
                 let (id, record, keys) = (lock.id, Box::from(&*lock.record), vec![Box::from(key)]);
-                all.push(Stuck { keyspace, id, record, keys });
+                all.push(AbandonedTxn { keyspace, id, record, keys });
             }
             for (id, record, _) in locks.unfinished() {
-                all.push(Stuck { keyspace, id, record: Box::from(&**record), keys: Vec::new() });
+                all.push(AbandonedTxn {
+                    keyspace,
+                    id,
+                    record: Box::from(&**record),
+                    keys: Vec::new(),
+                });
             }
         }
         for stuck in all {
@@ -273,10 +269,9 @@ impl World {
     }
 
     fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let state = self.states[&shard_of(&self.route, key)].read();
+        let state = &self.shards[&self.map.shard_of(key)];
         assert!(state.locks.get(key).is_none(), "a lock is left");
-        let engine = state.keys().expect("it has keys");
-        let version = engine.newest(&engine.hasher().key(key), Timestamp::MAX);
+        let version = state.engine.newest(&HASHER.key(key), Timestamp::MAX);
         version.map(|version| version.value.to_vec())
     }
 }
@@ -321,12 +316,12 @@ fn play(seed: u64) -> (usize, usize) {
             world.kill(who);
         }
         if world.dice.draw(12) == 0 {
-            world.find_stuck();
+            world.find_abandoned();
         }
     }
     for _ in 0..40 {
         (0..400).for_each(|_| world.step());
-        world.find_stuck();
+        world.find_abandoned();
     }
     let mut sum = 0;
     for number in 0..ACCOUNTS {
@@ -411,11 +406,16 @@ fn answers_that_are_forgotten_are_not_told() {
     for (_, _, shard, step) in world.asked.clone() {
         assert!(matches!(world.apply(shard, &step), Said::Voted(..)));
     }
-    let shard = shard_of(&world.route, &names[0]);
+    let shard = world.map.shard_of(&names[0]);
     let stuck = {
-        let state = world.states[&shard].read();
+        let state = &world.shards[&shard];
         let (key, lock) = state.locks.iter().next().expect("it is locked");
-        Stuck { keyspace, id: lock.id, record: Box::from(&*lock.record), keys: vec![key.into()] }
+        AbandonedTxn {
+            keyspace,
+            id: lock.id,
+            record: Box::from(&*lock.record),
+            keys: vec![key.into()],
+        }
     };
     world.with(1, |c, at, routes| c.finish(stuck, at, routes));
     settle(&mut world, 1);
@@ -426,7 +426,7 @@ fn answers_that_are_forgotten_are_not_told() {
         world.with(who, |c, at, routes| c.tick(at, routes));
         settle(&mut world, who);
     }
-    assert!(world.states.values().all(|state| state.read().locks.is_quiet()));
+    assert!(world.shards.values().all(|state| state.locks.is_quiet()));
     assert_eq!(world.ended.get(&7), Some(&Ended::Unknown));
     assert!(world.coordinators.iter().all(Coordinator::is_idle));
 }
@@ -524,7 +524,7 @@ fn a_floor_is_below_what_is_under_way() {
         told
     };
     let started = |world: &World, key: &[u8]| {
-        let state = world.states[&shard_of(&world.route, key)].read();
+        let state = &world.shards[&world.map.shard_of(key)];
         state.locks.get(key).map(|lock| lock.id.start)
     };
     // One is under way: its steps are done, and its coordinator does not know yet.
@@ -547,6 +547,6 @@ fn a_floor_is_below_what_is_under_way() {
     let told = forget(&mut world);
     assert!(!told.is_empty() && told.iter().all(|floor| floor.1 > start), "{told:?}");
     // Who was told has forgotten all of it; the other's record is where nothing was told since.
-    let counts = world.states.values().map(|state| state.read().locks.counts());
+    let counts = world.shards.values().map(|state| state.locks.counts());
     assert_eq!(counts.map(|(locks, records, _)| locks + records).sum::<usize>(), 1);
 }

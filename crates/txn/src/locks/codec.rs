@@ -20,13 +20,18 @@ use super::{Answers, Deadline, Intent, Lock, Locks, Mark, Outcome, Reach, Record
 use command::reply;
 
 impl TxnId {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends all of it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.start.0.to_le_bytes());
         out.extend_from_slice(&self.by.to_le_bytes());
         put_varint(u64::from(self.attempt), out);
     }
 
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads what [`encode`](Self::encode) has appended.
+    ///
+    /// # Errors
+    /// If these are not its bytes.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (start, by) = (Timestamp(reader.u64()?), reader.u64()?);
         let attempt = reader.varint_max(u32::MAX.into(), "attempt")? as u32;
         Ok(Self { start, by, attempt })

@@ -6,13 +6,13 @@ use super::plan::Plan;
 use super::{
     At, Coordinator, Ended, HEAT_MAX, HEAT_OF_ONE, HOT, LOOK_AGAIN_NANOS, Phase, Routes, Then,
 };
-use crate::lane::NotDone;
+use crate::ShardMap;
 use crate::locks::{Answers, Deadline, Name, Outcome, Said, Step, Vote, Why, commit_time};
-use crate::route::Route;
+use command::NotDone;
 use command::{Reply, Transaction};
 
 impl Coordinator {
-    pub(super) fn prepare(&mut self, number: u64, route: &Route) {
+    pub(super) fn prepare(&mut self, number: u64, route: &dyn ShardMap) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let body = run.body.clone();
         let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");

@@ -11,17 +11,17 @@
 //! is done once.
 
 use bytes::Bytes;
-use replication::BootNanos;
+use keyspace::BootNanos;
 
 use super::{At, Coordinator, Phase, Routes, Run, Then};
-use crate::lane::NotDone;
+use crate::AbandonedTxn;
 use crate::locks::{Deadline, Finding, Mark, Name, Outcome, Said, Standing, commit_time};
-use crate::shard::Stuck;
+use command::NotDone;
 
 impl Coordinator {
     /// Finishes a transaction whose coordinator seems to be gone.
-    pub fn finish(&mut self, stuck: Stuck, at: At, routes: Routes<'_>) {
-        let Stuck { keyspace, id, record, keys } = stuck;
+    pub fn finish(&mut self, abandoned: AbandonedTxn, at: At, routes: Routes<'_>) {
+        let AbandonedTxn { keyspace, id, record, keys } = abandoned;
         if self.runs.values().any(|run| run.id == id) {
             return;
         }

@@ -1,0 +1,39 @@
+//! How are several keys changed as one, wherever they lie? Transactions over shards: what a shard
+//! knows of them, who sees them through, and who waits for whom.
+//!
+//! ```text
+//!   client ──► interactive: commands run on a copy, COMMIT makes a transaction of it
+//!        └───► coordinator: PREPARE at every shard ──► DECIDE ──► RESOLVE ──► FORGET
+//!                               │ steps, as bytes
+//!   a shard's leader            ▼
+//!        wait_queue: may it be proposed, does it wait for a lock, or is it refused?
+//!                               │ entries of the shard's log
+//!   every replica               ▼
+//!        locks: the lock table, changed by entries and by nothing else
+//! ```
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`locks`] | what does a shard know of transactions: locks, records, marks |
+//! | [`coordinator`] | who sees a transaction through, and finishes an abandoned one |
+//! | [`interactive`] | what does a transaction look like to a client that goes through it step by step |
+//!
+//! # Invariants
+//! 1. Everything here is a state machine: input in, what is to be done out. Time, other nodes and
+//!    random numbers come from whoever drives it.
+//! 2. The lock table ([`locks`]) is part of what replicas share: what it answers follows from
+//!    entries alone. Everything else here may be lost at any moment, and costs time only.
+//! 3. Nothing here knows how a step reaches a shard, or how a shard is replicated.
+
+// Tests of the crate and its scripts share a shard, which names the crate as others do.
+#[cfg(test)]
+extern crate self as txn;
+
+mod abandoned;
+pub mod coordinator;
+pub mod interactive;
+pub mod locks;
+mod shard_map;
+
+pub use abandoned::AbandonedTxn;
+pub use shard_map::ShardMap;
