@@ -35,6 +35,7 @@ use crate::route::Route;
 use crate::state::{Content, ShardState};
 use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
 use txn::locks::{Intent, Lock, TxnId};
+use txn::wait_queue::{KeysRead, ReserveFrom, ReservingRead};
 
 mod codec;
 
@@ -48,27 +49,6 @@ const SCAN_STEP: usize = 64;
 /// Where a shard's part of its keyspace begins and ends.
 pub type Ends = (Cut, Cut);
 
-/// Who is about to change keys, which others change all the time: he waits for those who have
-/// reserved them ([`crate::shard`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contender {
-    /// What he is known by: when he began to be one. Two of one name do not wait for each other.
-    pub name: Timestamp,
-    /// What he reserves the keys from, if what he is told is what he goes by.
-    pub reserves: Reserves,
-}
-
-/// Who is kept from keys for a contender's sake, for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reserves {
-    /// Nobody: he only waits.
-    Nothing,
-    /// Other contenders are not told what they have.
-    FromContenders,
-    /// As well, nobody changes them, but for transactions that are older than he is.
-    FromAll,
-}
-
 /// What is wanted of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
@@ -76,8 +56,8 @@ pub enum Want {
     Keys {
         /// In rising order, none twice.
         keys: Vec<Box<[u8]>>,
-        /// Who asks, if he is about to change them and lets others who are go first.
-        contender: Option<Contender>,
+        /// If its asker is about to change them, and lets others who are go first.
+        reserving: Option<ReservingRead>,
     },
     /// What a key had at a past time.
     At {
@@ -206,31 +186,39 @@ impl Want {
         let mut keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
         keys.sort_unstable();
         keys.dedup();
-        Self::Keys { keys, contender: None }
+        Self::Keys { keys, reserving: None }
     }
 
     /// The same, of somebody who is about to change them.
-    pub fn by(self, contender: Contender) -> Self {
+    pub fn by(self, read: ReservingRead) -> Self {
         match self {
-            Self::Keys { keys, .. } => Self::Keys { keys, contender: Some(contender) },
+            Self::Keys { keys, .. } => Self::Keys { keys, reserving: Some(read) },
             other => other,
         }
     }
 
-    /// The keys that are kept from all for a contender's sake, and his name.
-    pub(crate) fn kept(&self) -> Option<(&[Box<[u8]>], Timestamp)> {
+    /// What it reads of newest values, if it does.
+    pub(crate) fn keys_read(&self) -> Option<KeysRead<'_>> {
+        match self {
+            Want::Keys { keys, reserving } => Some(KeysRead { keys, reserving: *reserving }),
+            _ => None,
+        }
+    }
+
+    /// The keys that it reserves from everyone, and for whom.
+    pub(crate) fn reserves_from_everyone(&self) -> Option<(&[Box<[u8]>], Timestamp)> {
         match self {
             Want::Keys {
                 keys,
-                contender: Some(Contender { name, reserves: Reserves::FromAll }),
+                reserving: Some(ReservingRead { name, from: ReserveFrom::Everyone }),
             } => Some((keys, *name)),
             _ => None,
         }
     }
 
-    /// Whether a contender wants it.
-    pub(crate) fn is_contended(&self) -> bool {
-        matches!(self, Want::Keys { contender: Some(_), .. })
+    /// Whether its asker is about to change the keys.
+    pub(crate) fn is_reserving(&self) -> bool {
+        matches!(self, Want::Keys { reserving: Some(_), .. })
     }
 
     /// About how many bytes it takes.
@@ -314,10 +302,10 @@ impl Want {
     /// `bytes_max` bytes of scanned keys and pairs are enough whatever was wanted.
     pub(crate) fn rest(&self, found: &Found, bytes_max: usize) -> Option<Self> {
         match (self, found) {
-            (Want::Keys { keys, contender }, Found::Versions(versions)) => {
+            (Want::Keys { keys, reserving }, Found::Versions(versions)) => {
                 let rest = keys.get(versions.len()..).unwrap_or_default();
-                let contender = *contender;
-                (!rest.is_empty()).then(|| Want::Keys { keys: rest.to_vec(), contender })
+                let reserving = *reserving;
+                (!rest.is_empty()).then(|| Want::Keys { keys: rest.to_vec(), reserving })
             }
             (Want::Scan { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
                 let bytes: usize = keys.iter().map(|key| key.len()).sum();

@@ -520,7 +520,7 @@ mod tests {
         let prepare = Prepare {
             id,
             is_first: false,
-            kept_as: None,
+            reserved_as: None,
             record,
             promised,
             role: Role::Votes,

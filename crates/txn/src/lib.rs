@@ -16,6 +16,8 @@
 //! |---|---|
 //! | [`locks`] | what does a shard know of transactions: locks, records, marks |
 //! | [`coordinator`] | who sees a transaction through, and finishes an abandoned one |
+//! | [`wait_queue`] | who waits for whom at a shard's leader: locks, reservations, the starvation guard |
+//! | [`abandoned`] | which transactions does nobody see to any more |
 //! | [`interactive`] | what does a transaction look like to a client that goes through it step by step |
 //!
 //! # Invariants
@@ -29,11 +31,12 @@
 #[cfg(test)]
 extern crate self as txn;
 
-mod abandoned;
+pub mod abandoned;
 pub mod coordinator;
 pub mod interactive;
 pub mod locks;
 mod shard_map;
+pub mod wait_queue;
 
 pub use abandoned::AbandonedTxn;
 pub use shard_map::ShardMap;

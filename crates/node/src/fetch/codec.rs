@@ -9,21 +9,22 @@ use std::ops::Bound;
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot, Timestamp};
 
-use super::{Contender, Ends, Found, Held, KEYS_MAX, Reserves, Then, Want};
+use super::{Ends, Found, Held, KEYS_MAX, Then, Want};
+use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 impl Want {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Want::Keys { keys, contender } => {
-                out.push(match contender.map(|contender| contender.reserves) {
+            Want::Keys { keys, reserving } => {
+                out.push(match reserving.map(|read| read.from) {
                     None => 0,
-                    Some(Reserves::Nothing) => 10,
-                    Some(Reserves::FromContenders) => 11,
-                    Some(Reserves::FromAll) => 12,
+                    Some(ReserveFrom::Nobody) => 10,
+                    Some(ReserveFrom::Contenders) => 11,
+                    Some(ReserveFrom::Everyone) => 12,
                 });
                 put_all(keys, out, |key, out| put_bytes(key, out));
-                if let Some(Contender { name, .. }) = contender {
+                if let Some(ReservingRead { name, .. }) = reserving {
                     out.extend_from_slice(&name.0.to_le_bytes());
                 }
             }
@@ -78,17 +79,17 @@ impl Want {
                 if !keys.is_sorted_by(|one, next| one < next) {
                     return Err(DecodeError::Field { what: "wanted keys: order" });
                 }
-                let reserves = match tag {
-                    10 => Some(Reserves::Nothing),
-                    11 => Some(Reserves::FromContenders),
-                    12 => Some(Reserves::FromAll),
+                let from = match tag {
+                    10 => Some(ReserveFrom::Nobody),
+                    11 => Some(ReserveFrom::Contenders),
+                    12 => Some(ReserveFrom::Everyone),
                     _ => None,
                 };
-                let contender = match reserves {
+                let reserving = match from {
                     None => None,
-                    Some(reserves) => Some(Contender { name: Timestamp(reader.u64()?), reserves }),
+                    Some(from) => Some(ReservingRead { name: Timestamp(reader.u64()?), from }),
                 };
-                Want::Keys { keys, contender }
+                Want::Keys { keys, reserving }
             }
             1 => Want::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
             4 => Want::Scan {

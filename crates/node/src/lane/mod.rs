@@ -24,11 +24,13 @@ use hlc::Clock;
 use keyspace::{Level, NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState};
+use txn::abandoned::LinkLosses;
 
 use crate::entry::Waiter;
 use crate::proxy::Proxy;
-use crate::shard::{Shard, ShardStart, Tally, WAIT_NANOS};
+use crate::shard::{Shard, ShardStart, Tally};
 use crate::state::ShardState;
+use txn::wait_queue::WAIT_NANOS;
 
 mod absorbed;
 mod accept;
@@ -38,7 +40,6 @@ mod early;
 mod effects;
 mod ended;
 mod input;
-mod losses;
 
 pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
 pub use answer::{Answer, Origin};
@@ -47,7 +48,6 @@ pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};
 pub use ended::Ended;
 pub use input::Input;
-pub(crate) use losses::Losses;
 
 /// See the module's front page.
 pub struct Lane {
@@ -96,7 +96,7 @@ pub struct Lane {
     absorbed: BTreeMap<ShardId, Absorbed>,
     /// Whether `pending` may have something about that.
     has_merged: bool,
-    losses: Losses,
+    losses: LinkLosses,
 }
 
 impl Lane {
@@ -129,7 +129,7 @@ impl Lane {
             unborn: BTreeSet::new(),
             absorbed: BTreeMap::new(),
             has_merged: false,
-            losses: Losses::default(),
+            losses: LinkLosses::default(),
         }
     }
 
@@ -367,7 +367,7 @@ pub(crate) struct Turn<'a> {
     /// The node's clock.
     pub clock: &'a Clock,
     /// Links that were lost not long ago.
-    pub losses: &'a Losses,
+    pub losses: &'a LinkLosses,
     /// Bytes of commands to be proposed.
     pub bytes_max: u64,
     /// How long who asks waits, in nanoseconds.

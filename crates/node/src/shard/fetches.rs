@@ -133,7 +133,7 @@ impl Fetches {
         let mut places = [SENT_MAX; 2];
         for fetch in &mut self.all {
             // Contenders may wait there for long, and take nobody else's place.
-            let left = &mut places[usize::from(fetch.want.is_contended())];
+            let left = &mut places[usize::from(fetch.want.is_reserving())];
             if *left == 0 {
                 if places == [0; 2] {
                     break;
@@ -248,14 +248,14 @@ impl Fetches {
 
 /// As much of a question as one letter takes.
 fn first_part(want: &Want) -> Want {
-    let Want::Keys { keys, contender } = want else { return want.clone() };
+    let Want::Keys { keys, reserving } = want else { return want.clone() };
     let mut bytes = 0;
     let over = keys.iter().take(KEYS_MAX).position(|key| {
         bytes += key.len();
         bytes > ANSWER_BYTES_MAX
     });
     let count = over.unwrap_or(keys.len().min(KEYS_MAX)).max(1);
-    Want::Keys { keys: keys.iter().take(count).cloned().collect(), contender: *contender }
+    Want::Keys { keys: keys.iter().take(count).cloned().collect(), reserving: *reserving }
 }
 
 fn refuse((origin, waiter): (Origin, Waiter), why: NotDone, effects: &mut Effects) {

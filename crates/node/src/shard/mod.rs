@@ -71,8 +71,8 @@ use report::Watch;
 pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, ShardReport, Tally};
 pub use safe_points::Raise;
 pub(crate) use safe_points::SYSTEM;
-pub use steps::{STUCK_NANOS, WAIT_NANOS};
-use steps::{StepAsker, Steps};
+use steps::Steps;
+use txn::wait_queue::StepAsker;
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {

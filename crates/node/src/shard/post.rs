@@ -153,20 +153,23 @@ impl Shard {
         // what is said to have expired here stays so.
         let time = clock.now().max(self.serving.floor());
         let is_past = matches!(want, Want::At { .. });
-        let waits_for_all = want.kept().is_some();
+        let reserves = want.reserves_from_everyone().is_some();
+        let read = want.keys_read();
         if self.leads() {
-            self.steps.keep_for(&want, now);
+            self.steps.reserve_for(&want, now);
         }
         if self.leads()
             && self.serving.at(now)
             && !is_past
-            && !waits_for_all
-            && !self.steps.sought.keeps_waiting(&want, &self.steps.coming, now, now)
+            && !reserves
+            && !read.is_some_and(|read| self.steps.queue.stops_read(read, now, now))
             && !self.is_behind_others(&want)
             && let Some(found) =
-                fetch::find(&state, &want, time, |id| self.steps.sought.committed(id))
+                fetch::find(&state, &want, time, |id| self.steps.queue.committed(id))
         {
-            self.steps.sought.told(&want, false, now);
+            if let Some(read) = read {
+                self.steps.queue.answered(read, false, now);
+            }
             let letter = Letter::Fetched { shard: self.id, number, at: time, found };
             return effects.letters.push((from, letter));
         }

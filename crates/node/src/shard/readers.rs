@@ -47,8 +47,8 @@ struct Round {
     confirmed: BootNanos,
     /// Who asked before this term began was asked for too early a time.
     floor: Timestamp,
-    /// Whether keys may be kept for who is told what they have.
-    may_keep: bool,
+    /// Whether keys may be reserved from everyone.
+    may_reserve: bool,
     /// The horizon that is to be logged.
     wanted: Timestamp,
     /// Whether one came after leadership was confirmed.
@@ -83,8 +83,8 @@ impl Asker {
     /// The name of a contender, which is the time when it began to be one.
     fn contends_since(&self) -> Option<Timestamp> {
         match self {
-            Asker::Fetch { want: Want::Keys { contender, .. }, .. }
-            | Asker::Find { want: Want::Keys { contender, .. }, .. } => Some((*contender)?.name),
+            Asker::Fetch { want: Want::Keys { reserving, .. }, .. }
+            | Asker::Find { want: Want::Keys { reserving, .. }, .. } => Some((*reserving)?.name),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Shard {
         clock: &Clock,
     ) {
         let at = clock.now().max(self.serving.floor());
-        self.steps.keep_for(&want, now);
+        self.steps.reserve_for(&want, now);
         self.read(at, Asker::Find { origin, waiter, want, bytes_max }, now);
     }
 
@@ -138,7 +138,7 @@ impl Shard {
 
     /// Whether a contender who has tried for longer waits here for one of these keys.
     pub(super) fn is_behind_others(&self, want: &Want) -> bool {
-        let Want::Keys { keys, contender: Some(contender) } = want else { return false };
+        let Want::Keys { keys, reserving: Some(read) } = want else { return false };
         let wants_one = |reader: &Reader| match &reader.asker {
             Asker::Fetch { want: Want::Keys { keys: wanted, .. }, .. }
             | Asker::Find { want: Want::Keys { keys: wanted, .. }, .. } => {
@@ -147,7 +147,7 @@ impl Shard {
             _ => false,
         };
         self.readers.iter().any(|reader| {
-            let is_older = reader.asker.contends_since().is_some_and(|at| at < contender.name);
+            let is_older = reader.asker.contends_since().is_some_and(|at| at < read.name);
             is_older && wants_one(reader)
         })
     }
@@ -176,7 +176,7 @@ impl Shard {
         let mut readers = std::mem::take(&mut self.readers);
         readers.retain_mut(|reader| !self.serve_reader(reader, &mut round, turn, effects));
         self.readers = readers;
-        self.steps.wake_if_kept();
+        self.steps.wake_if_reserved();
         for (node, number) in round.moved {
             self.not_led(node, Asked::Fetch { number }, effects);
         }
@@ -209,7 +209,7 @@ impl Shard {
             committed,
             confirmed,
             floor: self.serving.floor(),
-            may_keep: !self.steps.has_held_for_long(now),
+            may_reserve: !self.steps.have_commands_waited_long(now),
             wanted: Timestamp::ZERO,
             unconfirmed: false,
             let_go: BTreeSet::new(),
@@ -286,20 +286,21 @@ impl Shard {
             }
             Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
                 let (steps, at) = (&mut self.steps, reader.at);
-                if steps.sought.keeps_waiting(want, &steps.coming, reader.since, turn.now) {
+                let read = want.keys_read();
+                if read.is_some_and(|read| steps.queue.stops_read(read, reader.since, turn.now)) {
                     return false;
                 }
                 let state = self.state.read();
                 let is_owned = fetch::is_owned(&state, want);
-                let committed = |id| steps.sought.committed(id);
+                let committed = |id| steps.queue.committed(id);
                 let find = || fetch::find(&state, want, at, committed);
                 let found = is_owned.then(find).flatten();
                 drop(state);
                 if is_owned && found.is_none() {
                     return self.refuse_if_late(reader, turn, effects);
                 }
-                if found.is_some() {
-                    steps.sought.told(want, round.may_keep, turn.now);
+                if let Some(read) = read.filter(|_| found.is_some()) {
+                    steps.queue.answered(read, round.may_reserve, turn.now);
                 }
                 self.tell(reader, found, round, effects);
             }

@@ -8,9 +8,9 @@
 //! ```
 
 use keyspace::Timestamp;
-use node::fetch::Reserves;
 use smallvec::smallvec;
 use txn::locks::{Outcome, Role, Step, TxnId, Why};
+use txn::wait_queue::ReserveFrom;
 
 use crate::story::{KEY, Story, YOUNG_NANOS};
 
@@ -36,7 +36,7 @@ fn resolve(story: &mut Story, id: TxnId, at: Timestamp) {
 fn whose_key_is_kept_changes_it_before_all_who_have_come_since() {
     let mut story = Story::new();
     let first = story.begin();
-    let asked = story.contend_by(name(10), Reserves::FromAll);
+    let asked = story.contend_by(name(10), ReserveFrom::Everyone);
     story.together();
     assert_eq!(story.told(asked), Some((b"0".to_vec(), first)));
 
@@ -72,7 +72,7 @@ fn what_is_older_or_on_its_way_is_waited_for() {
     // A command is on its way through the log, and a PREPARE comes that began before he did.
     let command = story.set(b"c");
     story.five.settle(&[1], |_, _| false);
-    let asked = story.contend_by(name(10), Reserves::FromAll);
+    let asked = story.contend_by(name(10), ReserveFrom::Everyone);
     let older = story.prepare(id(5), b"older", None);
     story.alone(1_000_000);
     assert_eq!(story.told(asked), None, "it is about to change");
@@ -87,8 +87,8 @@ fn what_is_older_or_on_its_way_is_waited_for() {
 
     // Of two who want it kept the older one has it, and the younger is told when he is through.
     let (younger, again) = (
-        story.contend_by(name(12), Reserves::FromAll),
-        story.contend_by(name(10), Reserves::FromAll),
+        story.contend_by(name(12), ReserveFrom::Everyone),
+        story.contend_by(name(10), ReserveFrom::Everyone),
     );
     story.alone(1_000_000);
     story.together();
@@ -108,10 +108,10 @@ fn what_is_older_or_on_its_way_is_waited_for() {
 fn who_has_a_key_kept_does_not_wait_for_those_who_wait_for_that() {
     let mut story = Story::new();
     let first = story.begin();
-    let younger = story.contend_by(name(12), Reserves::FromAll);
+    let younger = story.contend_by(name(12), ReserveFrom::Everyone);
     story.together();
     assert!(story.told(younger).is_some());
-    let older = story.contend_by(name(10), Reserves::FromAll);
+    let older = story.contend_by(name(10), ReserveFrom::Everyone);
     let waits = story.prepare_as(id(30), (b"younger", Some(first)), Role::Votes, Some(name(12)));
     story.alone(1_000_000);
     story.together();
@@ -124,21 +124,21 @@ fn who_has_a_key_kept_does_not_wait_for_those_who_wait_for_that() {
 fn commands_are_done_between_those_who_have_their_key_kept() {
     let mut story = Story::new();
     story.begin();
-    story.contend_by(name(10), Reserves::FromAll);
+    story.contend_by(name(10), ReserveFrom::Everyone);
     story.together();
     let command = story.set(b"c");
     for n in 0..10 {
         story.alone(FAIR_NANOS / 10);
-        story.contend_by(name(11 + n), Reserves::FromAll);
-        story.contend_by(name(10), Reserves::FromAll);
+        story.contend_by(name(11 + n), ReserveFrom::Everyone);
+        story.contend_by(name(10), ReserveFrom::Everyone);
         story.together();
     }
     assert!(!story.is_done(command));
     // Nothing more is kept, and what is ends as it would have.
     for n in 0..20 {
         story.alone(FAIR_NANOS / 10);
-        story.contend_by(name(21 + n), Reserves::FromAll);
-        story.contend_by(name(10), Reserves::FromAll);
+        story.contend_by(name(21 + n), ReserveFrom::Everyone);
+        story.contend_by(name(10), ReserveFrom::Everyone);
         story.together();
     }
     story.alone(1);
@@ -151,7 +151,7 @@ fn commands_are_done_between_those_who_have_their_key_kept() {
 fn nothing_is_kept_for_long() {
     let mut story = Story::new();
     story.begin();
-    story.contend_by(name(10), Reserves::FromAll);
+    story.contend_by(name(10), ReserveFrom::Everyone);
     story.together();
     let command = story.set(b"c");
     story.alone(KEPT_NANOS - 1);

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
 use keyspace::{NodeId, Timestamp};
 use node::entry::{Batch, Waiter};
-use node::fetch::{Contender, Found, Reserves, Want};
+use node::fetch::{Found, Want};
 use node::lane::{Answer, Input, Origin};
 use node::letter::Letter;
 use smallvec::smallvec;
 use txn::locks::{Deadline, Outcome, Prepare, Role, Said, Step, TxnId, Why};
+use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use crate::five::{Five, SHARD};
 
@@ -41,12 +42,12 @@ impl Story {
     }
 
     pub fn contend(&mut self, name: u64, reserves: bool) -> u64 {
-        let reserves = if reserves { Reserves::FromContenders } else { Reserves::Nothing };
-        self.contend_by(Timestamp(name), reserves)
+        let from = if reserves { ReserveFrom::Contenders } else { ReserveFrom::Nobody };
+        self.contend_by(Timestamp(name), from)
     }
 
-    pub fn contend_by(&mut self, name: Timestamp, reserves: Reserves) -> u64 {
-        self.want(Want::keys([KEY]).by(Contender { name, reserves }))
+    pub fn contend_by(&mut self, name: Timestamp, from: ReserveFrom) -> u64 {
+        self.want(Want::keys([KEY]).by(ReservingRead { name, from }))
     }
 
     pub fn want(&mut self, want: Want) -> u64 {
@@ -88,7 +89,7 @@ impl Story {
         id: TxnId,
         (value, seen): (&[u8], Option<Timestamp>),
         role: Role,
-        kept_as: Option<Timestamp>,
+        reserved_as: Option<Timestamp>,
     ) -> u64 {
         let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
         let set = Command::Write(Write::Set { key: KEY, value, when, expiry, reply });
@@ -98,7 +99,7 @@ impl Story {
         self.step(&Step::Prepare(Prepare {
             id,
             is_first: false,
-            kept_as,
+            reserved_as,
             record,
             promised,
             role,
@@ -113,10 +114,10 @@ impl Story {
         let commands = keys.iter().map(|key| Command::Write(Write::Delete { key })).collect();
         let part = Transaction { commands, ..Transaction::default() };
         let (record, promised) = (keys[0], keys.iter().copied().collect());
-        let (places, kept_as) = ((0..keys.len() as u32).collect(), None);
+        let (places, reserved_as) = ((0..keys.len() as u32).collect(), None);
         let deadline = Some(Deadline::NEVER);
         let prepare =
-            Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
+            Prepare { id, is_first, reserved_as, record, promised, role, deadline, places, part };
         self.step(&Step::Prepare(prepare))
     }
 

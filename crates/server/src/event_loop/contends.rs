@@ -11,16 +11,17 @@
 //! are often answered nil, all its connections that watch keys of several shards at once are
 //! contenders from the beginning. What is told last before EXEC reserves: that is WATCH, for who
 //! does not read what he watches in several shards at once, and so is told but once. What a
-//! reservation is at a leader stands in `node::shard::steps::sought`: it keeps attempts from being
-//! made in vain, and nothing depends on it.
+//! reservation is at a leader stands in `txn::wait_queue::pending_writes`: it keeps attempts from
+//! being made in vain, and nothing depends on it.
 //!
 //! Commands that take values from shard to shard ([`super::executes`]) read before they write, too,
 //! and are run again if that was in vain: after a while their keys are kept from all who are
 //! younger, whatever those are, until they are done.
 
-use node::fetch::{Contender, Fetched, Reserves};
+use node::fetch::Fetched;
 use node::read::Now;
 use node::route::Route;
+use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::EventLoop;
 use super::connection::Connection;
@@ -84,12 +85,12 @@ impl EventLoop {
         let Some(name) = connection.watching.contends_as else { return false };
         let is_second = connection.next.looked.is_some();
         connection.watching.looks_twice |= is_second;
-        let reserves = match is_second || !connection.watching.looks_twice {
-            true => Reserves::FromContenders,
-            false => Reserves::Nothing,
+        let from = match is_second || !connection.watching.looks_twice {
+            true => ReserveFrom::Contenders,
+            false => ReserveFrom::Nobody,
         };
-        let contender = Contender { name, reserves };
-        let wants = wants.into_iter().map(|(shard, want)| (shard, want.by(contender)));
+        let read = ReservingRead { name, from };
+        let wants = wants.into_iter().map(|(shard, want)| (shard, want.by(read)));
         self.fetch(at, connection, wants.collect(), now);
         connection.next.has_contended = true;
         true
@@ -104,16 +105,16 @@ impl EventLoop {
         keys: &[Box<[u8]>],
         (now, fetched): (Now, &Fetched),
     ) -> bool {
-        let (Some(name), Some(route)) = (self.kept_as(at), connection.route.clone()) else {
+        let (Some(name), Some(route)) = (self.reserved_as(at), connection.route.clone()) else {
             return false;
         };
         let has_asked = std::mem::take(&mut connection.next.has_contended);
         if has_asked || !fetched.is_empty() {
             return false;
         }
-        let contender = Contender { name, reserves: Reserves::FromAll };
+        let read = ReservingRead { name, from: ReserveFrom::Everyone };
         let wants = route.wants(keys.iter().map(|key| &**key), |_| true).into_iter();
-        let wants = wants.map(|(shard, want)| (shard, want.by(contender)));
+        let wants = wants.map(|(shard, want)| (shard, want.by(read)));
         self.fetch(at, connection, wants.collect(), now);
         connection.next.has_contended = true;
         true

@@ -63,7 +63,7 @@ struct InLine {
     /// The key that another has changed last, or had when it came.
     met: Option<Box<[u8]>>,
     /// By which name its keys are kept from others, if they are.
-    kept_as: Option<Timestamp>,
+    reserved_as: Option<Timestamp>,
     state: State,
 }
 
@@ -78,7 +78,7 @@ enum State {
 
 impl InLine {
     fn new(keys: Vec<Box<[u8]>>, since: BootNanos) -> Self {
-        Self { keys, since, changes: 0, met: None, kept_as: None, state: State::Runs }
+        Self { keys, since, changes: 0, met: None, reserved_as: None, state: State::Runs }
     }
 
     /// If others were in its way and it is not to be run any more: the last key of theirs.
@@ -212,12 +212,12 @@ impl EventLoop {
     /// What has come of a connection's command so far, if others were in its way.
     pub(super) fn in_vain(&self, at: usize) -> Option<InVain> {
         let one = self.lines.all.get(&at)?;
-        Some(InVain { since: one.since, key: one.met.clone()?, kept_as: one.kept_as })
+        Some(InVain { since: one.since, key: one.met.clone()?, reserved_as: one.reserved_as })
     }
 
     /// By which name the keys of a connection's command are to be kept from others.
-    pub(super) fn kept_as(&self, at: usize) -> Option<Timestamp> {
-        self.lines.all.get(&at)?.kept_as
+    pub(super) fn reserved_as(&self, at: usize) -> Option<Timestamp> {
+        self.lines.all.get(&at)?.reserved_as
     }
 
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
@@ -228,7 +228,7 @@ impl EventLoop {
         if let Some(one) = self.lines.all.get_mut(&at)
             && one.since.saturating_add(KEPT_AFTER_NANOS) <= boot_nanos()
         {
-            one.kept_as.get_or_insert_with(|| self.hub.clock.tick());
+            one.reserved_as.get_or_insert_with(|| self.hub.clock.tick());
         }
         is_again
     }

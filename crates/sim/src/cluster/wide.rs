@@ -95,7 +95,7 @@ struct Asked {
     /// What keys had that must not have changed.
     watched: Vec<Watched>,
     /// By which name leaders keep the keys from others, if they do.
-    kept_as: Option<Timestamp>,
+    reserved_as: Option<Timestamp>,
     way: Way,
 }
 
@@ -351,8 +351,8 @@ impl World {
         wide.made += 1;
         let number = wide.made;
         self.trace.event(format_args!("transaction {} at node {node}: {parts:?}", number - FIRST));
-        let kept_as = None;
-        let asked = Asked { client, at, call, workload, parts, watched, kept_as, way };
+        let reserved_as = None;
+        let asked = Asked { client, at, call, workload, parts, watched, reserved_as, way };
         wide.asked.insert(number, asked);
         number
     }
@@ -364,7 +364,7 @@ impl World {
         at: usize,
         workload: Workload,
         parts: Vec<Part>,
-        (watched, kept_as): (Vec<Watched>, Option<Timestamp>),
+        (watched, reserved_as): (Vec<Watched>, Option<Timestamp>),
     ) {
         let wide = self.wide.as_mut().expect("they ask");
         let machine = self.seats[at].machine.as_ref().expect("it was asked");
@@ -377,11 +377,11 @@ impl World {
         let is_one = shards.len() == 1 && wide.rng.one_in(2);
         let is_ranged = !wide.gaps(wide.made + 1, &watched).is_empty();
         self.counts.wide_ranges += u64::from(is_ranged);
-        let is_one = is_one && !is_ranged && kept_as.is_none();
+        let is_one = is_one && !is_ranged && reserved_as.is_none();
         let way = if is_one { Way::Proposed } else { Way::Coordinated };
         let number = self.put_asked(client, at, workload, parts, watched, way);
         let asked = self.wide.as_mut().and_then(|wide| wide.asked.get_mut(&number));
-        asked.expect("it was just asked").kept_as = kept_as;
+        asked.expect("it was just asked").reserved_as = reserved_as;
         match is_one {
             true => self.propose_wide(number),
             false => self.coordinate_wide(number),
@@ -409,7 +409,7 @@ impl World {
         }
         let machine = self.seats[asked.at].machine.as_mut().expect("it was asked");
         let keyspace = machine.routes[WIDE].keyspace.id;
-        machine.coordinate(keyspace, &transaction, number, asked.kept_as);
+        machine.coordinate(keyspace, &transaction, number, asked.reserved_as);
     }
 
     /// Has one shard do it.
@@ -441,9 +441,9 @@ impl World {
         let number = *wide.rng.pick(ready);
         match wide.asked.get(&number).map(|asked| &asked.way) {
             Some(Way::Watching(begins_at)) if *begins_at <= now_ms => {
-                let Asked { client, workload, parts, watched, kept_as, .. } =
+                let Asked { client, workload, parts, watched, reserved_as, .. } =
                     wide.asked.remove(&number).expect("it was just found");
-                self.begin_transaction(client, at, workload, parts, (watched, kept_as));
+                self.begin_transaction(client, at, workload, parts, (watched, reserved_as));
             }
             Some(Way::Looking(_)) => self.look_wide(at, number),
             _ => {}

@@ -141,11 +141,11 @@ impl Machine {
         keyspace: KeyspaceId,
         transaction: &Transaction<'_>,
         token: u64,
-        kept_as: Option<Timestamp>,
+        reserved_as: Option<Timestamp>,
     ) {
         self.with_coordinator(|coordinator, at, routes| {
             let (since, key) = (at.now, Box::default());
-            let before = kept_as.map(|_| InVain { since, key, kept_as });
+            let before = reserved_as.map(|_| InVain { since, key, reserved_as });
             coordinator.begin_again(keyspace, transaction, token, before, at, routes);
         });
     }

@@ -123,11 +123,11 @@ mod tests {
         let places = [0, 1].into_iter().collect();
         let record = b"a".as_slice();
         let role = Role::Votes;
-        let (kept_as, deadline) = (None, Some(Deadline::NEVER));
+        let (reserved_as, deadline) = (None, Some(Deadline::NEVER));
         let prepare = Prepare {
             id,
             is_first: false,
-            kept_as,
+            reserved_as,
             record,
             promised,
             role,

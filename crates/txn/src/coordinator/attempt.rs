@@ -25,7 +25,7 @@ impl Coordinator {
         run.at_home = plan.keys_at_home(route).map(Name::from_slice).collect();
         let in_order = plan.in_order;
         run.in_order = in_order;
-        let mut steps = plan.steps(run.id, run.kept_as, &mut self.sheet);
+        let mut steps = plan.steps(run.id, run.reserved_as, &mut self.sheet);
         if steps.iter().any(|(_, step)| step.len() > self.step_bytes_max) {
             return self.end(number, Ended::TooLong);
         }

@@ -107,7 +107,7 @@ impl Coordinator {
             in_order: false,
             phase: Phase::New,
             locked: run.locked.take(),
-            kept_as: run.kept_as,
+            reserved_as: run.reserved_as,
             tries: 0,
             not_before: at.now.saturating_add(pause).max(1),
             asks_from: 0,

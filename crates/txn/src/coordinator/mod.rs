@@ -150,7 +150,7 @@ pub struct InVain {
     /// The last key that others had.
     pub key: Box<[u8]>,
     /// The name by which its keys are kept for it now, if they are.
-    pub kept_as: Option<Timestamp>,
+    pub reserved_as: Option<Timestamp>,
 }
 
 /// What time it is, for a coordinator.
@@ -210,8 +210,8 @@ struct Run {
     phase: Phase,
     /// The last key that another had locked.
     locked: Option<Box<[u8]>>,
-    /// See [`InVain::kept_as`].
-    kept_as: Option<Timestamp>,
+    /// See [`InVain::reserved_as`].
+    reserved_as: Option<Timestamp>,
     /// How often what nobody waits for has been asked for in vain.
     tries: u32,
     /// Nothing is asked before.
@@ -311,7 +311,7 @@ impl Coordinator {
             at_home: Vec::new(),
             in_order: false,
             phase: Phase::New,
-            kept_as: before.as_ref().and_then(|before| before.kept_as),
+            reserved_as: before.as_ref().and_then(|before| before.reserved_as),
             locked: before.map(|before| before.key),
             tries: 0,
             not_before: 0,

@@ -39,7 +39,7 @@ impl Coordinator {
             in_order: false,
             phase: Phase::Looking(keys),
             locked: None,
-            kept_as: None,
+            reserved_as: None,
             tries: 0,
             not_before: 0,
             asks_from: 0,

@@ -82,7 +82,7 @@ impl<'a> Plan<'a> {
     pub fn steps(
         self,
         id: TxnId,
-        kept_as: Option<Timestamp>,
+        reserved_as: Option<Timestamp>,
         sheet: &mut Sheet,
     ) -> Vec<(ShardId, Bytes)> {
         let Self { record, mut keys, parts, home, in_order } = self;
@@ -103,8 +103,17 @@ impl<'a> Plan<'a> {
             };
             let is_first = in_order && Some(shard) == first;
             let deadline = Some(Deadline::NEVER);
-            let prepare =
-                Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
+            let prepare = Prepare {
+                id,
+                is_first,
+                reserved_as,
+                record,
+                promised,
+                role,
+                deadline,
+                places,
+                part,
+            };
             (shard, sheet.put(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()

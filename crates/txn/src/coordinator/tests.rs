@@ -449,7 +449,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     for (token, ago) in [(2, 2), (3, 1)] {
         let since = world.now + 1_000_000 * ago - world.coordinators[1].patience;
         world.with(1, |c, at, routes| {
-            let before = Some(InVain { since, key: account(0).into(), kept_as: None });
+            let before = Some(InVain { since, key: account(0).into(), reserved_as: None });
             c.begin_again(keyspace, &transaction, token, before, at, routes);
         });
     }
@@ -468,7 +468,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     assert!(matches!(world.ended.get(&2), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
     // Begun when its time is over, it says whose fault that was.
     let since = world.now - world.coordinators[1].patience;
-    let before = Some(InVain { since, key: (*b"w").into(), kept_as: None });
+    let before = Some(InVain { since, key: (*b"w").into(), reserved_as: None });
     world.with(1, |c, at, routes| c.begin_again(keyspace, &transaction, 4, before, at, routes));
     assert_eq!(world.ended.get(&4), Some(&Ended::Busy(Some((*b"w").into()))));
 }
@@ -484,7 +484,7 @@ fn silence_is_nobody_elses_fault() {
     let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
     let commands = keys.iter().map(incr).collect();
     let transaction = Transaction { commands, ..Transaction::default() };
-    let before = Some(InVain { since: world.now - 1, key: account(0).into(), kept_as: None });
+    let before = Some(InVain { since: world.now - 1, key: account(0).into(), reserved_as: None });
     world.with(0, |c, at, routes| c.begin_again(keyspace, &transaction, 1, before, at, routes));
     let (who, ask, ..) = world.asked.pop().expect("all shards are asked");
     world.with(who, |c, at, routes| c.answered(ask, Err(NotDone::NotLeader), at, routes));

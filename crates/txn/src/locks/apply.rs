@@ -241,7 +241,7 @@ impl Locks {
 
     /// A key that a PREPARE watches and that has changed for good, if nothing of it was ever done
     /// here: it would be refused, whenever it came into the log.
-    pub fn is_in_vain<'a>(
+    pub fn changed_key<'a>(
         &self,
         engine: &Engine,
         prepare: &Prepare<'a>,

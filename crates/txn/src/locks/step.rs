@@ -119,7 +119,7 @@ pub struct Prepare<'a> {
     pub is_first: bool,
     /// The name by which its keys are kept from others for it, if they are
     /// (`ReserveFrom::Everyone`).
-    pub kept_as: Option<Timestamp>,
+    pub reserved_as: Option<Timestamp>,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
     /// The keys of the record.
@@ -338,15 +338,16 @@ impl<'a> Step<'a> {
 impl<'a> Prepare<'a> {
     /// Appends what follows its id.
     fn encode(&self, out: &mut Vec<u8>) {
-        let Self { is_first, kept_as, record, promised, role, deadline, places, part, .. } = self;
+        let Self { is_first, reserved_as, record, promised, role, deadline, places, part, .. } =
+            self;
         let commits = matches!(role, Role::Commits(_));
-        let flags = [*is_first, commits, kept_as.is_some(), deadline.is_some()];
+        let flags = [*is_first, commits, reserved_as.is_some(), deadline.is_some()];
         out.push(flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag)));
         if let Role::Commits(after) = role {
             out.extend_from_slice(&after.0.to_le_bytes());
             deadline.iter().for_each(|deadline| out.extend_from_slice(&deadline.0.to_le_bytes()));
         }
-        if let Some(name) = kept_as {
+        if let Some(name) = reserved_as {
             out.extend_from_slice(&name.0.to_le_bytes());
         }
         put_bytes(record, out);
@@ -371,7 +372,7 @@ impl<'a> Prepare<'a> {
             (true, Role::Votes) => Some(Deadline::NEVER),
             (true, Role::Commits(_)) => Some(Deadline(reader.u64()?)),
         };
-        let kept_as = if is_set(4) { Some(Timestamp(reader.u64()?)) } else { None };
+        let reserved_as = if is_set(4) { Some(Timestamp(reader.u64()?)) } else { None };
         let record = reader.bytes()?;
         let promised = read_keys(reader)?;
         let mut places = Places::new();
@@ -383,7 +384,7 @@ impl<'a> Prepare<'a> {
             return Err(DecodeError::Field { what: "places of commands" });
         }
         let is_first = is_set(1);
-        Ok(Self { id, is_first, kept_as, record, promised, role, deadline, places, part })
+        Ok(Self { id, is_first, reserved_as, record, promised, role, deadline, places, part })
     }
 
     /// Shows every key that it locks, or writes, some maybe twice.

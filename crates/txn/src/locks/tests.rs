@@ -75,7 +75,7 @@ fn prepare(
     Step::Prepare(Prepare {
         id,
         is_first: false,
-        kept_as: None,
+        reserved_as: None,
         record: b"a",
         promised: Keys::from_slice(promised),
         role: Role::Votes,
@@ -191,18 +191,18 @@ fn many_keys_are_no_burden() {
 }
 
 #[test]
-fn only_what_stays_changed_is_in_vain() {
+fn only_what_stays_changed_changed_key() {
     let mut shard = Shard::new();
     shard.engine.put(&HASHER.key(b"n"), &[b"1"], 0, at(200));
-    let is_in_vain = |seen| {
+    let changed_key = |seen| {
         let step = prepare(id(100), &[], &[(b"n", seen)], vec![set(b"n", b"x")]);
         let Step::Prepare(prepare) = &step else { panic!() };
-        shard.locks.is_in_vain(&shard.engine, prepare, &prepare.keys()).is_some()
+        shard.locks.changed_key(&shard.engine, prepare, &prepare.keys()).is_some()
     };
-    assert!(is_in_vain(Seen::Version(at(199))) && is_in_vain(Seen::Nothing(at(199))));
-    assert!(!is_in_vain(Seen::Version(at(200))));
+    assert!(changed_key(Seen::Version(at(199))) && changed_key(Seen::Nothing(at(199))));
+    assert!(!changed_key(Seen::Version(at(200))));
     // It may be deleted by what is on its way: MSETNX.
-    assert!(!is_in_vain(Seen::Nothing(Timestamp::MAX)));
+    assert!(!changed_key(Seen::Nothing(Timestamp::MAX)));
 }
 
 #[test]

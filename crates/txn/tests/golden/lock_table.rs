@@ -134,10 +134,10 @@ impl Runner {
         let role = commits.map_or(Role::Votes, |after| Role::Commits(millis(after)));
         let (record, promised) =
             (record.as_deref().unwrap_or("a").as_bytes(), steps::keys(promised).collect());
-        let (id, is_first, kept_as) = (words::id(id, BY), false, None);
+        let (id, is_first, reserved_as) = (words::id(id, BY), false, None);
         let deadline = Some(Deadline::of(*before));
         let prepare =
-            Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
+            Prepare { id, is_first, reserved_as, record, promised, role, deadline, places, part };
         self.step(shard, &Step::Prepare(prepare))
     }
 

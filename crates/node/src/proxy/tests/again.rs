@@ -140,9 +140,9 @@ fn what_was_dropped_with_a_link_is_taken_again() {
         let part = Transaction { commands, ..Transaction::default() };
         let (is_first, record, promised, places) =
             (true, key, Keys::new(), Places::from_slice(&[0]));
-        let (role, deadline, kept_as) = (Role::Votes, Some(Deadline::NEVER), None);
+        let (role, deadline, reserved_as) = (Role::Votes, Some(Deadline::NEVER), None);
         let prepare =
-            Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
+            Prepare { id, is_first, reserved_as, record, promised, role, deadline, places, part };
         Step::Prepare(prepare)
     };
     let (outcome, keys) = (Outcome::Aborted, Keys::from_slice(&[key]));

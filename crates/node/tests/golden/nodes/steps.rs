@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use command::{NotDone, Step as Command, Transaction};
 use keyspace::{NodeId, ShardId, Timestamp};
-use node::fetch::{Contender, Found, Reserves, Want};
+use node::fetch::{Found, Want};
 use node::lane::Input;
 use node::letter::Letter;
 use txn::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
+use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::world::World;
 use crate::words;
@@ -41,7 +42,7 @@ impl World {
         let prepare = Prepare {
             id,
             is_first: false,
-            kept_as: reserved.map(Timestamp::from_millis),
+            reserved_as: reserved.map(Timestamp::from_millis),
             record,
             promised: keys.iter().copied().collect(),
             role: Role::Votes,
@@ -78,9 +79,9 @@ impl World {
 
     /// Reads a key and reserves it, by the name of a transaction whose validation has failed.
     pub fn reserve(&mut self, millis: u64, key: &[u8]) {
-        let contender =
-            Contender { name: Timestamp::from_millis(millis), reserves: Reserves::FromAll };
-        let want = Want::keys([key]).by(contender);
+        let read =
+            ReservingRead { name: Timestamp::from_millis(millis), from: ReserveFrom::Everyone };
+        let want = Want::keys([key]).by(read);
         let text = format!("reserving read of {} as {millis}", words::text(key));
         self.ask(key, text, |shard, number| Letter::Fetch { shard, number, want });
     }

@@ -235,8 +235,8 @@ impl Attempt {
         let held = hold(&hub, self.keyspace);
         let keys = self.txn.compare.iter().map(|compare| compare.key.clone());
         let ops = keys.map(|key| TxnOp::Get { key }).collect();
-        let kept_as = self.before.as_ref().and_then(|before| before.kept_as);
-        let keeps = kept_as.map(|name| (name, self.keys_read()));
+        let reserved_as = self.before.as_ref().and_then(|before| before.reserved_as);
+        let keeps = reserved_as.map(|name| (name, self.keys_read()));
         let then = move |held, found: Result<Vec<_>, _>| match found {
             Ok(found) => self.decide(held, &found),
             Err(error) => (self.done)(Err(error)),
@@ -296,16 +296,16 @@ impl Attempt {
     }
 
     /// Another has changed what it has read. After a while its keys are kept from others
-    /// (`node::shard::steps::kept`), or it might be in vain each time.
+    /// (`txn::wait_queue`), or it might be in vain each time.
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
         if began_ago >= self.hub.patience_nanos {
             return (self.done)(Err(ApiError::Contended { key }));
         }
-        let kept_as = self.before.take().and_then(|before| before.kept_as);
+        let reserved_as = self.before.take().and_then(|before| before.reserved_as);
         let is_long = began_ago >= KEPT_AFTER_NANOS;
-        let kept_as = kept_as.or_else(|| is_long.then(|| self.hub.clock.tick()));
-        self.before = Some(InVain { since: self.began, key, kept_as });
+        let reserved_as = reserved_as.or_else(|| is_long.then(|| self.hub.clock.tick()));
+        self.before = Some(InVain { since: self.began, key, reserved_as });
         self.begin();
     }
 }

@@ -20,13 +20,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use command::{Expiry, NotDone, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Stretch, Write};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::fetch::{Contender, Fetched, Found, Reserves, Want};
+use node::fetch::{Fetched, Found, Want};
 use node::lane::{Answer, Input};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 use node::whole::{self, PIECE_KEYS};
 use parking_lot::Mutex;
 use txn::interactive::{Gap, TooMuch};
+use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::super::{LOCKED, NO_LEADER, not_done, renewed};
 use crate::hub::open_txns::{Held, KNOWN_BYTES_MAX};
@@ -97,9 +98,9 @@ impl Run {
         let Some((name, keys)) = keeps.filter(|(_, keys)| !keys.is_empty()) else {
             return run.go();
         };
-        let contender = Contender { name, reserves: Reserves::FromAll };
+        let read = ReservingRead { name, from: ReserveFrom::Everyone };
         let wants = run.route.wants(keys.iter().map(AsRef::as_ref), |_| true).into_iter();
-        let wants = wants.map(|(shard, want)| (shard, want.by(contender))).collect();
+        let wants = wants.map(|(shard, want)| (shard, want.by(read))).collect();
         run.fetch(wants);
     }
 

@@ -4,11 +4,12 @@
 use command::{Read, Reply, Seen};
 use keyspace::{ShardId, Timestamp};
 use node::entry::Waiter;
-use node::fetch::{Contender, Fetched, Found, Reserves, Want};
+use node::fetch::{Fetched, Found, Want};
 use node::lane::Input;
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 use txn::locks::Locks;
+use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::super::{ANSWER_MS_MAX, Plant, World};
 use super::workloads::{Watched, Workload};
@@ -139,12 +140,12 @@ impl World {
         let names: Vec<&[u8]> =
             asked.parts.iter().map(|part| wide.names[part.key()].as_slice()).collect();
         // As gateways have it for who has read in vain what others change all the time.
-        if looking.watches && number.is_multiple_of(8) && asked.kept_as.is_none() {
+        if looking.watches && number.is_multiple_of(8) && asked.reserved_as.is_none() {
             let name = machine.moment().time;
-            let contender = Contender { name, reserves: Reserves::FromAll };
-            (asked.kept_as, looking.ready) = (Some(name), false);
+            let read = ReservingRead { name, from: ReserveFrom::Everyone };
+            (asked.reserved_as, looking.ready) = (Some(name), false);
             for (shard, want) in route.wants(names.iter().copied(), |_| true) {
-                let want = Box::new(want.by(contender));
+                let want = Box::new(want.by(read));
                 let (bytes_max, origin, waiter) = (usize::MAX, CLIENTS, Waiter(number));
                 machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
             }
@@ -176,12 +177,12 @@ impl World {
                     let want = Want::keys(names.iter().filter(there).copied());
                     // As gateways have it, if those who watch often do so in vain.
                     let contends = looking.watches && number.is_multiple_of(2);
-                    let reserves = match number.is_multiple_of(4) {
-                        true => Reserves::FromContenders,
-                        false => Reserves::Nothing,
+                    let from = match number.is_multiple_of(4) {
+                        true => ReserveFrom::Contenders,
+                        false => ReserveFrom::Nobody,
                     };
                     let want = match contends {
-                        true => want.by(Contender { name: now.time, reserves }),
+                        true => want.by(ReservingRead { name: now.time, from }),
                         false => want,
                     };
                     let want = Box::new(want);

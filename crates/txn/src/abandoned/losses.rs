@@ -1,12 +1,11 @@
-//! Links to other nodes that were lost not long ago: at whose ends transactions may have nobody who
-//! sees to them any more ([`crate::shard`], `steps::stuck`).
+//! Links to other nodes that were lost not long ago: transactions that were begun there may have
+//! nobody who sees to them any more.
 
 use std::collections::BTreeMap;
 
-use keyspace::NodeId;
-use replication::BootNanos;
+use keyspace::{BootNanos, NodeId};
 
-use txn::locks::{AGE_MAX_MS, TxnId};
+use crate::locks::{AGE_MAX_MS, TxnId};
 
 /// A loss is remembered for so long. What the node had begun takes no locks by then, and those that
 /// are left are found as all are.
@@ -17,34 +16,35 @@ const BACK_FOR_NANOS: u64 = 3_000_000_000;
 
 /// See the front page.
 #[derive(Debug, Default)]
-pub(crate) struct Losses {
-    of: BTreeMap<NodeId, Loss>,
+pub struct LinkLosses {
+    of: BTreeMap<NodeId, LinkLoss>,
 }
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Loss {
+pub struct LinkLoss {
     /// When it was lost.
     pub at: BootNanos,
     /// Since when there is another.
     back_at: Option<BootNanos>,
 }
 
-impl Loss {
+impl LinkLoss {
     /// Whether there is another link.
     pub fn is_over(&self) -> bool {
         self.back_at.is_some()
     }
 }
 
-impl Losses {
+impl LinkLosses {
+    /// Whether no loss is remembered.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
     /// The link to a node is lost.
     pub fn lost(&mut self, node: NodeId, now: BootNanos) {
-        self.of.insert(node, Loss { at: now, back_at: None });
+        self.of.insert(node, LinkLoss { at: now, back_at: None });
     }
 
     /// There is a link to a node.
@@ -56,14 +56,14 @@ impl Losses {
 
     /// Time has passed.
     pub fn tick(&mut self, now: BootNanos) {
-        self.of.retain(|_, Loss { at, back_at }| match back_at {
+        self.of.retain(|_, LinkLoss { at, back_at }| match back_at {
             None => now < at.saturating_add(LOST_FOR_NANOS),
             Some(at) => now < at.saturating_add(BACK_FOR_NANOS),
         });
     }
 
     /// That of the link to the node which has begun a transaction.
-    pub fn of(&self, id: TxnId) -> Option<Loss> {
+    pub fn of(&self, id: TxnId) -> Option<LinkLoss> {
         self.of.iter().find(|(node, _)| id.is_of(**node)).map(|(_, loss)| *loss)
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_loss_is_known_until_nothing_is_left_of_it() {
         let (lost, other) = (NodeId(7 << 32 | 1), NodeId(7 << 32 | 2));
-        let mut losses = Losses::default();
+        let mut losses = LinkLosses::default();
         losses.linked(lost, 5);
         assert!(losses.is_empty(), "nothing was lost");
         losses.lost(lost, 10);

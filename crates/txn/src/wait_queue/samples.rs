@@ -1,9 +1,9 @@
-//! What the tests of its parts share.
+//! What tests of the wait queue's parts share.
 
 use keyspace::Timestamp;
 
+use crate::locks::{Deadline, Keys, Places, Prepare, Role, TxnId};
 use command::Transaction;
-use txn::locks::{Deadline, Keys, Places, Prepare, Role, TxnId};
 
 /// A PREPARE that votes, begun at this millisecond, which has read these ranges.
 pub(super) fn prepare(
@@ -16,7 +16,7 @@ pub(super) fn prepare(
     Prepare {
         id,
         is_first: true,
-        kept_as: None,
+        reserved_as: None,
         record,
         role,
         deadline: Some(Deadline::NEVER),

@@ -1,19 +1,19 @@
 //! Keys that are about to change, at a shard's leader: a transaction that watches and writes them
-//! has come, and is not through.
+//! has come, and is not done.
 //!
 //! Who is told now what such a key has is told what will soon be old: if it is a client that
-//! watches the key, its own transaction would be in vain. So who asks a leader for values waits
-//! until what has come is through, for [`SOUGHT_NANOS`] at most; mostly it meets the lock then, and
+//! watches the key, its own transaction would fail. So a read that asks a leader for values waits
+//! until what has come is done, for [`PENDING_NANOS`] at most; mostly it meets the lock then, and
 //! after that the new value. It could be told the old one as well: nothing of it is committed.
 //!
-//! Where EXEC is often in vain because others have changed what was watched meanwhile, gateways
-//! have those who watch ask as *contenders*: one who reserves a key is the only contender who is
-//! told what it has, until his transaction comes, or for [`RESERVED_NANOS`]; the others wait for
-//! that, for [`CONTENDED_NANOS`] at most, and the one who has tried for longest is next. Nobody
-//! else knows of it: whoever asks otherwise is told at once, and PREPARE and all commands go on as
-//! if nothing was reserved. So it only keeps attempts from being made in vain; and who has
-//! reserved one key and waits for another keeps nobody for long. A contender may also have keys
-//! [`kept`](super::kept) from all.
+//! Where EXEC often fails because others have changed what was watched meanwhile, gateways have
+//! those who watch ask as *contenders*, with reads that reserve ([`ReservingRead`]): one that has
+//! reserved a key is the only contender who is told what it has, until its transaction comes, or
+//! for [`RESERVED_NANOS`]; the others wait for that, for [`CONTENDED_NANOS`] at most, and the one
+//! that has tried for longest is next. Nobody else knows of it: whoever asks otherwise is told at
+//! once, and PREPARE and all commands go on as if nothing was reserved. So it only saves attempts
+//! that would fail; and a contender that has reserved one key and waits for another keeps nobody
+//! for long. It may also reserve keys from everyone ([`reservations`](super::reservations)).
 //!
 //! And what a lock is about to write is told as soon as it is known here that it is committed, not
 //! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
@@ -22,17 +22,16 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::Timestamp;
-use replication::BootNanos;
+use keyspace::{BootNanos, Timestamp};
 use smallvec::SmallVec;
 
-use super::kept::Kept;
-use super::{Coming, StepAsker};
-use crate::fetch::{Contender, Reserves, Want};
-use txn::locks::{Name, Outcome, Step, TxnId};
+use super::StepAsker;
+use super::planned_locks::PlannedLocks;
+use super::reservations::Reservations;
+use crate::locks::{Name, Outcome, Step, TxnId};
 
 /// For so long a reader waits for those who came before it to change its keys.
-const SOUGHT_NANOS: BootNanos = 10_000_000;
+const PENDING_NANOS: BootNanos = 10_000_000;
 
 /// For so long no other contender is told what a key has: enough for a client nearby to say what he
 /// makes of it.
@@ -41,7 +40,7 @@ const RESERVED_NANOS: BootNanos = 2_500_000;
 /// For so long a contender waits until nobody is about to change his keys, or has reserved them.
 const CONTENDED_NANOS: BootNanos = 100_000_000;
 
-/// Keys of a shard that are reserved; no more are.
+/// Keys of a shard that are reserved from contenders; no more are.
 const RESERVED_MAX: usize = 4096;
 
 /// Nobody reserves a longer key.
@@ -51,12 +50,43 @@ const RESERVED_KEY_MAX: usize = 1024;
 /// that it writes.
 const WATCHED_MAX: usize = 16;
 
+/// A read of keys that its asker is about to change, and others change all the time: it waits for
+/// those who have reserved them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservingRead {
+    /// What its asker is known by: when he began to contend. Two of one name do not wait for each
+    /// other.
+    pub name: Timestamp,
+    /// From whom it reserves the keys, if its asker goes by what he is told.
+    pub from: ReserveFrom,
+}
+
+/// From whom keys are reserved, for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReserveFrom {
+    /// Nobody: the read only waits.
+    Nobody,
+    /// Other contenders are not told what they have.
+    Contenders,
+    /// As well, nobody changes them, but for older transactions.
+    Everyone,
+}
+
+/// What a read of newest values asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct KeysRead<'k> {
+    /// In rising order, none twice.
+    pub keys: &'k [Box<[u8]>],
+    /// If its asker is about to change them, and lets others who are go first.
+    pub reserving: Option<ReservingRead>,
+}
+
 /// See the front page.
 #[derive(Default)]
-pub(in crate::shard) struct Sought {
-    /// What each of those who have come seeks.
+pub(super) struct PendingWrites {
+    /// What each of those who have come is about to write.
     by: BTreeMap<StepAsker, SmallVec<[Name; 2]>>,
-    /// How many seek a key.
+    /// How many are about to write a key.
     keys: BTreeMap<Name, u32>,
     /// Steps by which transactions are known to be committed …
     tells: BTreeMap<StepAsker, TxnId>,
@@ -64,11 +94,11 @@ pub(in crate::shard) struct Sought {
     committed: BTreeMap<TxnId, (Timestamp, u32)>,
     /// Which contender has reserved each key, and until when.
     reserved: BTreeMap<Name, (Timestamp, BootNanos)>,
-    /// What one of them has reserved from all.
-    pub kept: Kept,
+    /// What one of them has reserved from everyone.
+    pub reservations: Reservations,
 }
 
-impl Sought {
+impl PendingWrites {
     /// A step has come.
     pub fn begin(&mut self, asker: StepAsker, step: &Step<'_>) {
         // It may come once more, when the lead has been lost and won.
@@ -101,7 +131,7 @@ impl Sought {
         self.by.insert(asker, written);
     }
 
-    /// It is through, whatever came of it.
+    /// It is done, whatever came of it.
     pub fn end(&mut self, asker: StepAsker) {
         if let Some(id) = self.tells.remove(&asker)
             && let Some((_, count)) = self.committed.get_mut(&id)
@@ -126,41 +156,34 @@ impl Sought {
         self.committed.get(&id).map(|(at, _)| *at)
     }
 
-    /// All are.
+    /// Nothing is known any more.
     pub fn clear(&mut self) {
-        self.tells.clear();
-        self.committed.clear();
-        self.by.clear();
-        self.keys.clear();
-        self.reserved.clear();
-        self.kept = Kept::default();
+        *self = Self::default();
     }
 
-    /// Whether who has asked for this at `since` waits for those who came before; some keys are
-    /// about to be locked.
-    pub fn keeps_waiting(
+    /// Whether a read of these keys that came at `since` waits for those who came before; some
+    /// keys are about to be locked.
+    pub fn stops(
         &self,
-        want: &Want,
-        coming: &Coming,
+        read: KeysRead<'_>,
+        planned: &PlannedLocks,
         since: BootNanos,
         now: BootNanos,
     ) -> bool {
-        let Want::Keys { keys, contender } = want else { return false };
+        let KeysRead { keys, reserving } = read;
         let waits_for = |nanos| now < since.saturating_add(nanos);
-        match contender {
-            None => waits_for(SOUGHT_NANOS) && self.has_any_of(keys),
-            Some(Contender { name, reserves }) => {
-                let is_about_to_change = match reserves {
-                    // He is in the way himself of those who are not on their way yet.
-                    Reserves::FromAll => keys.iter().any(|key| coming.contains_key(key)),
-                    Reserves::Nothing | Reserves::FromContenders => self.has_any_of(keys),
-                };
-                waits_for(CONTENDED_NANOS)
-                    && (is_about_to_change
-                        || self.are_reserved(keys, *name, now)
-                        || self.kept.has_any_from(*name, keys))
-            }
-        }
+        let Some(ReservingRead { name, from }) = reserving else {
+            return waits_for(PENDING_NANOS) && self.has_any_of(keys);
+        };
+        let is_about_to_change = || match from {
+            // He is in the way himself of those who are not on their way yet.
+            ReserveFrom::Everyone => keys.iter().any(|key| planned.has_key(key)),
+            ReserveFrom::Nobody | ReserveFrom::Contenders => self.has_any_of(keys),
+        };
+        waits_for(CONTENDED_NANOS)
+            && (is_about_to_change()
+                || self.are_reserved(keys, name, now)
+                || self.reservations.has_any_older(name, keys))
     }
 
     /// Whether somebody who came before is about to change one of these keys.
@@ -176,16 +199,21 @@ impl Sought {
         !self.reserved.is_empty() && keys.iter().any(|key| by_another(key))
     }
 
-    /// Who asks for this is told it now, and may have keys kept.
-    pub fn told(&mut self, want: &Want, may_keep: bool, now: BootNanos) {
-        let Want::Keys { keys, contender: Some(Contender { name, reserves }) } = want else {
-            return;
-        };
-        match reserves {
-            Reserves::Nothing => return,
-            Reserves::FromContenders => {}
-            Reserves::FromAll if may_keep => return self.kept.keep(keys, *name, now),
-            Reserves::FromAll => return,
+    /// A read is answered now, and what it reserves is reserved; from everyone only if it may.
+    pub fn answered(
+        &mut self,
+        KeysRead { keys, reserving }: KeysRead<'_>,
+        may_reserve_from_all: bool,
+        now: BootNanos,
+    ) {
+        let Some(ReservingRead { name, from }) = reserving else { return };
+        match from {
+            ReserveFrom::Nobody => return,
+            ReserveFrom::Contenders => {}
+            ReserveFrom::Everyone if may_reserve_from_all => {
+                return self.reservations.reserve(keys, name, now);
+            }
+            ReserveFrom::Everyone => return,
         }
         if self.reserved.len() + keys.len() > RESERVED_MAX {
             self.reserved.retain(|_, (_, until)| now < *until);
@@ -193,7 +221,7 @@ impl Sought {
         let room = RESERVED_MAX.saturating_sub(self.reserved.len());
         let until = now.saturating_add(RESERVED_NANOS);
         for key in keys.iter().filter(|key| key.len() <= RESERVED_KEY_MAX).take(room) {
-            self.reserved.insert((**key).into(), (*name, until));
+            self.reserved.insert((**key).into(), (name, until));
         }
     }
 }

@@ -1,0 +1,169 @@
+//! Which transactions has nobody seen to for so long that their coordinator may be gone? A shard's
+//! leader looks at its locks and records, and has somebody finish what it finds
+//! ([`crate::coordinator`]).
+//!
+//! | the node that began it | what is found abandoned |
+//! |---|---|
+//! | is linked | what has stayed for [`ABANDONED_NANOS`], found by looks as far apart |
+//! | was, and is not | what is there [`ORPHAN_NANOS`] after the link was lost, or later |
+//! | is again | what has stayed for [`ORPHAN_NANOS`] since it was first seen after the loss |
+//!
+//! A node that lives asks again for all that it has under way as soon as it is linked. A replica
+//! that follows looks as well, and reports when it has come to lead. A report that comes too early
+//! costs an attempt and nothing else: whoever sees to a transaction, it ends as its record and its
+//! locks say.
+
+mod losses;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keyspace::{BootNanos, KeyspaceId};
+
+use crate::locks::{Locks, TxnId};
+
+pub use losses::{LinkLoss, LinkLosses};
+
+/// A transaction whose lock stays for so long is taken to be abandoned.
+pub const ABANDONED_NANOS: BootNanos = 1_000_000_000;
+/// The same of a node whose link is lost: mostly there is another by then if it is alive.
+const ORPHAN_NANOS: BootNanos = 300_000_000;
+/// So far apart are looks for locks of such nodes.
+const ORPHANS_EVERY_NANOS: BootNanos = 100_000_000;
+
+/// A transaction that somebody must finish
+/// ([`Coordinator::finish`](crate::coordinator::Coordinator::finish)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbandonedTxn {
+    /// Of which keyspace.
+    pub keyspace: KeyspaceId,
+    /// Which.
+    pub id: TxnId,
+    /// The key of its record.
+    pub record: Box<[u8]>,
+    /// Keys of the shard that it has locked, some maybe twice; none if only its record is there.
+    pub keys: Vec<Box<[u8]>>,
+}
+
+/// What one replica has seen so far.
+#[derive(Default)]
+pub struct AbandonedLocks {
+    looked_at: BootNanos,
+    /// Locks and records that were there then.
+    seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
+    orphans_looked_at: BootNanos,
+    /// Transactions of nodes whose links were lost.
+    orphans: BTreeMap<TxnId, Orphan>,
+    /// The term in which the replica led then, or 0.
+    term: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Orphan {
+    /// Since when it is known.
+    since: BootNanos,
+    /// When it was last reported, if it was.
+    reported_at: Option<BootNanos>,
+}
+
+/// When a replica looks at its locks, and as what.
+#[derive(Clone, Copy)]
+pub struct Look<'l> {
+    /// By the node's boot clock.
+    pub now: BootNanos,
+    /// The term in which the replica leads, or 0: only a leader reports.
+    pub term: u64,
+    /// Which links were lost.
+    pub losses: &'l LinkLosses,
+}
+
+/// Transactions to be reported, of one keyspace.
+struct Report {
+    keyspace: KeyspaceId,
+    found: BTreeMap<TxnId, AbandonedTxn>,
+}
+
+impl AbandonedLocks {
+    /// Whether there is something to look at.
+    pub fn is_due(&self, look: Look<'_>) -> bool {
+        let is_stale = look.losses.is_empty() && !self.orphans.is_empty();
+        is_stale || look.term != self.term || self.all_are_due(look) || self.orphans_are_due(look)
+    }
+
+    fn all_are_due(&self, look: Look<'_>) -> bool {
+        self.looked_at.saturating_add(ABANDONED_NANOS) <= look.now
+    }
+
+    fn orphans_are_due(&self, look: Look<'_>) -> bool {
+        let is_time = self.orphans_looked_at.saturating_add(ORPHANS_EVERY_NANOS) <= look.now;
+        !look.losses.is_empty() && (is_time || look.term != self.term)
+    }
+
+    /// Looks at what is due; what a leader reports.
+    pub fn look(
+        &mut self,
+        locks: &Locks,
+        keyspace: KeyspaceId,
+        look: Look<'_>,
+    ) -> impl Iterator<Item = AbandonedTxn> + use<> {
+        let mut report = Report { keyspace, found: BTreeMap::new() };
+        if self.all_are_due(look) {
+            self.look_at_all(locks, look.now, &mut report);
+        }
+        if look.losses.is_empty() {
+            self.orphans.clear();
+        } else if self.orphans_are_due(look) {
+            self.look_at_orphans(locks, look, &mut report);
+        }
+        self.term = look.term;
+        let leads = look.term > 0;
+        report.found.into_values().filter(move |_| leads)
+    }
+
+    fn look_at_all(&mut self, locks: &Locks, now: BootNanos, report: &mut Report) {
+        let mut seen = BTreeSet::new();
+        for (id, record, key) in held(locks) {
+            let place = (id, key.map(Box::from));
+            if self.seen.contains(&place) {
+                report.add(id, record, key);
+            }
+            seen.insert(place);
+        }
+        (self.looked_at, self.seen) = (now, seen);
+    }
+
+    fn look_at_orphans(&mut self, locks: &Locks, look: Look<'_>, report: &mut Report) {
+        let Look { now, term, losses } = look;
+        let mut orphans = BTreeMap::new();
+        for (id, record, key) in held(locks) {
+            let Some(loss) = losses.of(id) else { continue };
+            let new = Orphan { since: now, reported_at: None };
+            let Orphan { since, reported_at } = self.orphans.get(&id).copied().unwrap_or(new);
+            let stays_since = if loss.is_over() { since } else { loss.at };
+            // Whoever has begun to finish it may need a while: others' shards may have no leader.
+            let is_abandoned = term > 0
+                && stays_since.saturating_add(ORPHAN_NANOS) <= now
+                && reported_at.is_none_or(|at| at.saturating_add(ABANDONED_NANOS) <= now);
+            if is_abandoned {
+                report.add(id, record, key);
+            }
+            let reported_at = if is_abandoned { Some(now) } else { reported_at };
+            orphans.insert(id, Orphan { since, reported_at });
+        }
+        (self.orphans_looked_at, self.orphans) = (now, orphans);
+    }
+}
+
+impl Report {
+    fn add(&mut self, id: TxnId, record: &[u8], key: Option<&[u8]>) {
+        let keyspace = self.keyspace;
+        let new = || AbandonedTxn { keyspace, id, record: record.into(), keys: Vec::new() };
+        let abandoned = self.found.entry(id).or_insert_with(new);
+        abandoned.keys.extend(key.map(Box::from));
+    }
+}
+
+/// All that somebody has to see to: whose, the key of its record, and the key that is locked.
+fn held(locks: &Locks) -> impl Iterator<Item = (TxnId, &[u8], Option<&[u8]>)> {
+    let records = locks.unfinished().map(|(id, key, _)| (id, &**key, None));
+    records.chain(locks.iter().map(|(key, lock)| (lock.id, &*lock.record, Some(key))))
+}

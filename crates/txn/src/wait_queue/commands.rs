@@ -1,0 +1,124 @@
+//! Commands that meet locks of transactions, or keys that are reserved for one, at a shard's
+//! leader: they wait, and behind them all that their asker sends later; so an asker's commands are
+//! done in their order.
+//!
+//! What waits for longer than a command may is given back as late, to be refused; unless whoever
+//! sent it gives it up by itself ([`Commands::is_refused_late`]).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use command::Write;
+use keyspace::BootNanos;
+
+use super::FAIR_NANOS;
+use super::pending_writes::PendingWrites;
+use super::planned_locks::PlannedLocks;
+use crate::locks::Locks;
+
+/// Commands that were sent together.
+pub trait Commands {
+    /// Whose commands wait for each other.
+    type Asker: Ord;
+
+    /// Whose these are; none, if they wait for nobody else's.
+    fn asker(&self) -> Option<Self::Asker>;
+
+    /// Whether one of them is such; none of what they are if they are no commands.
+    fn any(&self, is_such: impl FnMut(&Write<'_>) -> bool) -> bool;
+
+    /// Whether they are refused when they have waited for too long.
+    fn is_refused_late(&self) -> bool;
+}
+
+/// See the front page.
+pub struct HeldCommands<C>(VecDeque<(BootNanos, C)>);
+
+impl<C> Default for HeldCommands<C> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+/// What has become of commands that were looked at.
+pub struct Sorted<C> {
+    /// To be proposed now, in their order.
+    pub free: VecDeque<C>,
+    /// To be refused: they have waited for too long.
+    pub late: Vec<C>,
+}
+
+/// What commands wait for.
+pub(super) struct InTheWay<'w> {
+    pub locks: &'w Locks,
+    pub planned: &'w PlannedLocks,
+    pub pending: &'w PendingWrites,
+}
+
+impl InTheWay<'_> {
+    /// Whether a command must wait: another transaction has locked a key of it, or is about to, or
+    /// a key is reserved for one.
+    fn stops(&self, write: &Write<'_>) -> bool {
+        if let Write::Flush { .. } = write {
+            return !self.locks.is_free() || !self.planned.is_empty();
+        }
+        let mut any = false;
+        write.each_key(&mut |key| {
+            any |= self.locks.stopping(key).is_some()
+                || self.planned.at(key).is_some()
+                || self.pending.reservations.has(key);
+        });
+        any
+    }
+}
+
+impl<C: Commands> HeldCommands<C> {
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &C> {
+        self.0.iter().map(|(_, commands)| commands)
+    }
+
+    /// Whether one has waited for so long that nothing more is reserved before it is done: many
+    /// transactions that follow each other would never let it go.
+    pub fn have_waited_long(&self, now: BootNanos) -> bool {
+        self.0.front().is_some_and(|(since, _)| since.saturating_add(FAIR_NANOS) <= now)
+    }
+
+    /// All of them, in their order.
+    pub fn take(&mut self) -> impl DoubleEndedIterator<Item = C> + use<C> {
+        std::mem::take(&mut self.0).into_iter().map(|(_, commands)| commands)
+    }
+
+    /// Holds what has to wait for locks, and what was sent behind it; what was held and has not to
+    /// wait any more goes first.
+    pub(super) fn sort(
+        &mut self,
+        new: VecDeque<C>,
+        in_the_way: &InTheWay<'_>,
+        now: BootNanos,
+        waits_for: BootNanos,
+    ) -> Sorted<C> {
+        let mut waiting_askers = BTreeSet::new();
+        let mut sorted = Sorted { free: VecDeque::new(), late: Vec::new() };
+        let before = std::mem::take(&mut self.0);
+        let new = new.into_iter().map(|commands| (now, commands));
+        for (since, commands) in before.into_iter().chain(new) {
+            let asker = commands.asker();
+            let waits = asker.as_ref().is_some_and(|asker| waiting_askers.contains(asker))
+                || commands.any(|write| in_the_way.stops(write));
+            if !waits {
+                sorted.free.push_back(commands);
+            } else if since.saturating_add(waits_for) <= now && commands.is_refused_late() {
+                sorted.late.push(commands);
+            } else {
+                waiting_askers.extend(asker);
+                self.0.push_back((since, commands));
+            }
+        }
+        sorted
+    }
+}
