@@ -1,7 +1,7 @@
 //! A shard's state, as nodes begin with it.
 
 use keyspace::{Arc, Descriptor, Generation, KeyHasher, NodeId, ReplicaId, ShardId, Timestamp};
-use node::state::{Content, ShardState};
+use node::replica::state::{Content, ShardState};
 use storage::engine::{Engine, Layout};
 
 use crate::words;

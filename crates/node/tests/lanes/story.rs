@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
 use keyspace::{NodeId, Timestamp};
-use node::entry::{Batch, Waiter};
-use node::fetch::{Found, Want};
-use node::lane::{Answer, Input, Origin};
-use node::letter::Letter;
+use node::executor::{Answer, Input, Origin};
+use node::replica::entry::{Batch, Waiter};
+use node::routing::fetch::{Found, Want};
+use node::rpc::request::Letter;
 use smallvec::smallvec;
 use txn::locks::{Deadline, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use txn::wait_queue::{ReserveFrom, ReservingRead};

@@ -18,9 +18,9 @@
 //! and are run again if that was in vain: after a while their keys are kept from all who are
 //! younger, whatever those are, until they are done.
 
-use node::fetch::Fetched;
-use node::read::Now;
-use node::route::Route;
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::EventLoop;

@@ -14,10 +14,10 @@
 use std::collections::BTreeSet;
 
 use command::{Reply, Step, Write};
-use node::entry::Waiter;
-use node::fetch::Fetched;
-use node::read::Now;
-use node::route::Route;
+use node::replica::entry::Waiter;
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 use txn::interactive::Interactive;
 
 use super::EventLoop;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use keyspace::KeyspaceId;
-use node::entry::Waiter;
-use node::lane::Answer;
+use node::executor::Answer;
+use node::replica::entry::Waiter;
 use parking_lot::Mutex;
 use txn::coordinator::{Ended, InVain};
 use txn::{AbandonedTxn, interactive::Interactive};

@@ -25,8 +25,8 @@ use keyspace::random::{Random, mix};
 use keyspace::{
     CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp,
 };
-use node::entry::{Batch, Waiter};
-use node::lane::Input;
+use node::executor::Input;
+use node::replica::entry::{Batch, Waiter};
 use txn::interactive::stretches::{KeyRange, Stretches};
 
 use super::{Options, Plant, World, upgrade};

@@ -6,7 +6,7 @@
 
 use keyspace::codec::{Reader, put_varint};
 use keyspace::{DecodeError, ShardId};
-use node::route::View;
+use node::routing::route::View;
 use txn::locks::Locks;
 
 use super::Machine;

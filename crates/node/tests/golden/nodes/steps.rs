@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use command::{NotDone, Step as Command, Transaction};
 use keyspace::{NodeId, ShardId, Timestamp};
-use node::fetch::{Found, Want};
-use node::lane::Input;
-use node::letter::Letter;
+use node::executor::Input;
+use node::routing::fetch::{Found, Want};
+use node::rpc::request::Letter;
 use txn::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 

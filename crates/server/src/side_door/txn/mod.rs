@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use command::{NotDone, Write};
 use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
-use node::lane::{self};
+use node::executor::{self};
 use replication::BootNanos;
 use run::Run;
 use txn::coordinator::{Ended, InVain};
@@ -183,11 +183,12 @@ impl NodeApi {
         }
         let (this, keyspace) = (self.again(), name.to_owned());
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue {
-                result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
+            executor::Answer::Catalogue {
+                result: Ok(_) | Err(CatalogueError::Exists { .. }),
+                ..
             } => this.in_keyspace(&keyspace, then),
-            lane::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
-            lane::Answer::NotDone { why, .. } => then(Err(no_catalogue(why))),
+            executor::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
+            executor::Answer::NotDone { why, .. } => then(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };

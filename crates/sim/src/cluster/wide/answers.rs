@@ -1,7 +1,7 @@
 //! What becomes of what was asked: it is done, or not, or nobody knows.
 
 use command::{NotDone, Reply};
-use node::lane::Answer;
+use node::executor::Answer;
 use txn::coordinator::Ended;
 
 use super::parts::op_of;

@@ -3,11 +3,11 @@
 
 use command::{Read, Reply, Seen};
 use keyspace::{ShardId, Timestamp};
-use node::entry::Waiter;
-use node::fetch::{Fetched, Found, Want};
-use node::lane::Input;
-use node::read::{self, Blocked, Now};
-use node::route::Route;
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::read::{self, Blocked, Now};
+use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::route::Route;
 use txn::locks::Locks;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 

@@ -1,0 +1,113 @@
+//! What a lane says to those who asked.
+
+use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
+
+use crate::replica::Count;
+use crate::replica::entry::{Spent, Waiter};
+use crate::routing::fetch::{Found, Want};
+use command::{NotDone, Reply};
+use txn::locks::Said;
+
+/// Where an answer goes: the driver's number for a connection thread or other asker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin(pub u32);
+
+/// What a lane says to those who asked.
+#[derive(Debug)]
+pub enum Answer {
+    /// The commands of a batch are applied; one reply each, in order.
+    Applied {
+        /// Who asked.
+        origin: Origin,
+        /// Whom each reply is for, and the batch's memory to be used again.
+        spent: Spent,
+        /// The replies.
+        replies: Vec<Reply>,
+    },
+    /// Nothing of the batch was done, nor ever will be.
+    NotDone {
+        /// Who asked.
+        origin: Origin,
+        /// Who waited.
+        waiters: Vec<Waiter>,
+        /// Why.
+        why: NotDone,
+    },
+    /// The read may be tried (again).
+    Go {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+    },
+    /// What a shard on other nodes holds of what was wanted, when it was asked.
+    Fetched {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Which shard.
+        shard: ShardId,
+        /// When, by its leader's clock.
+        at: Timestamp,
+        /// What was wanted.
+        want: Box<Want>,
+        /// What was found.
+        found: Box<Found>,
+    },
+    /// What the shard says to a step of a transaction.
+    Stepped {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// This.
+        said: Box<Said>,
+    },
+    /// Who has a shard's log on disk.
+    Counted {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Who has it.
+        count: Count,
+    },
+    /// What the catalogue said.
+    Catalogue {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Whether it has changed.
+        result: Result<Box<Subject>, CatalogueError>,
+    },
+}
+
+impl Answer {
+    /// Who asked.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Answer::Applied { origin, .. }
+            | Answer::NotDone { origin, .. }
+            | Answer::Go { origin, .. }
+            | Answer::Fetched { origin, .. }
+            | Answer::Stepped { origin, .. }
+            | Answer::Counted { origin, .. }
+            | Answer::Catalogue { origin, .. } => *origin,
+        }
+    }
+
+    /// Who waits there, in the order of the replies.
+    pub fn waiters(&self) -> &[Waiter] {
+        match self {
+            Answer::Applied { spent, .. } => &spent.waiters,
+            Answer::NotDone { waiters, .. } => waiters,
+            Answer::Go { waiter, .. }
+            | Answer::Fetched { waiter, .. }
+            | Answer::Stepped { waiter, .. }
+            | Answer::Counted { waiter, .. }
+            | Answer::Catalogue { waiter, .. } => std::slice::from_ref(waiter),
+        }
+    }
+}

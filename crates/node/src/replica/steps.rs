@@ -1,0 +1,456 @@
+//! Steps of transactions over several shards, at a shard's leader: what the wait queue
+//! ([`txn::wait_queue`]) lets go is proposed, and what comes of it is answered.
+//!
+//! ```text
+//!   another node's letter, or an errand of this one ──► wait queue ──► entry of several steps
+//!                                                          │ refused        │ applied
+//!                                                          └────► answered ◄┘
+//! ```
+//!
+//! Commands that meet locks are taken aside before anything is proposed, and readers here that have
+//! met one are let go when one has gone. Transactions that seem to be abandoned are reported to the
+//! driver ([`txn::abandoned`]), which has somebody finish them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use hlc::Clock;
+use keyspace::NodeId;
+use keyspace::codec::Reader;
+use replication::BootNanos;
+use txn::abandoned::{AbandonedLocks, Look};
+use txn::locks::{Outcome, Role, Said, Step};
+use txn::wait_queue::{
+    self, Applied, HeldCommands, Moment, QueuedStep, Round, Sorted, StepAsker, Verdict, WaitQueue,
+};
+
+use super::{Asker, InFlight, Queued, Shard};
+use crate::executor::{Answer, Effects, Origin, Turn};
+use crate::replica::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
+use crate::replica::state::ShardState;
+use crate::routing::fetch::Want;
+use crate::rpc::request::{Asked, Letter};
+use command::NotDone;
+
+mod commands;
+
+struct LockReader {
+    /// How many locks had gone when it was met.
+    released: u64,
+    origin: Origin,
+    waiter: Waiter,
+    since: BootNanos,
+}
+
+/// See the front page.
+#[derive(Default)]
+pub(super) struct Steps {
+    pub queue: WaitQueue,
+    /// Commands that wait for locks, and what came behind them.
+    held: HeldCommands<Queued>,
+    /// The highest number by which each node has asked for a step.
+    newest: BTreeMap<NodeId, u64>,
+    /// Whether there is a lock here, or a record to be seen to, as of what is applied.
+    is_busy: bool,
+    /// Whether any of this may have something in it, or an errand may be under way: what a shard
+    /// that no transaction is about looks at, and nothing else.
+    is_awake: bool,
+    /// Readers here that have met a lock.
+    readers: Vec<LockReader>,
+    abandoned: AbandonedLocks,
+}
+
+impl Steps {
+    pub fn of(state: &ShardState) -> Self {
+        let is_busy = !state.locks.is_quiet();
+        Self { is_busy, is_awake: is_busy, ..Self::default() }
+    }
+
+    /// Whether nothing waits here, and nothing is to be seen to.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        !self.is_awake
+    }
+
+    /// There may be something for it.
+    pub fn wake(&mut self) {
+        self.is_awake = true;
+    }
+
+    fn is_calm(&self) -> bool {
+        self.queue.is_empty() && self.held.is_empty()
+    }
+
+    /// Reserves the keys of a read that wants that, from everyone.
+    pub fn reserve_for(&mut self, want: &Want, now: BootNanos) {
+        if let Some((keys, name)) = want.reserves_from_everyone()
+            && !self.have_commands_waited_long(now)
+        {
+            self.queue.reserve(keys, name, now);
+            self.is_awake = true;
+        }
+    }
+
+    /// Keys may be reserved since it was looked at last.
+    pub fn wake_if_reserved(&mut self) {
+        self.is_awake |= self.queue.has_reservations();
+    }
+
+    /// Whether a command has waited for so long that nothing more is reserved before it is done.
+    pub fn have_commands_waited_long(&self, now: BootNanos) -> bool {
+        self.held.have_waited_long(now)
+    }
+
+    /// Bytes of what waits, and how many entries it may become.
+    pub fn held_bytes(&self) -> (u64, u64) {
+        if self.is_idle() {
+            return (0, 0);
+        }
+        let held = self.held.iter().map(Queued::len_bytes);
+        let all = self.queue.step_bytes().chain(held);
+        all.fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
+    }
+}
+
+/// An entry of steps that is being written.
+struct NewEntry {
+    bytes: Vec<u8>,
+    askers: Vec<StepAsker>,
+}
+
+impl NewEntry {
+    fn with_room(room: usize) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + room);
+        bytes.resize(HEADER_BYTES, 0);
+        Self { bytes, askers: Vec::new() }
+    }
+}
+
+impl Shard {
+    /// Whether steps, and who waits for locks, only wait for others. Time passes for who has
+    /// replicas elsewhere; alone, it looks whenever it can whether a lock stays too long.
+    pub(super) fn steps_rest(&self) -> bool {
+        let looks = self.steps.is_busy && self.is_sole();
+        self.steps.is_calm() && self.steps.readers.is_empty() && self.errands.rests() && !looks
+    }
+
+    /// Somebody here wants a step.
+    pub(crate) fn errand(
+        &mut self,
+        step: Bytes,
+        asker: (Origin, Waiter),
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        self.steps.is_awake = true;
+        self.errands.ask(step, asker, now, effects);
+    }
+
+    /// Another node wants a step.
+    pub(super) fn asked_to_step(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        step: Bytes,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        let read = read_step(&step).filter(|_| self.state.read().keys().is_some());
+        let Some(read) = read.filter(|_| self.group.is_leader()) else {
+            return self.not_led(from, Asked::Step { number }, effects);
+        };
+        let asker = StepAsker { from: Some(from), number };
+        let newest = self.steps.newest.insert(from, number);
+        if newest.is_none_or(|newest| number <= newest) {
+            self.steps.newest.insert(from, newest.unwrap_or(0).max(number));
+            // It asks again, maybe for what is here.
+            if self.has_step_of(asker) {
+                return;
+            }
+        }
+        self.steps.queue.push(asker, step.clone(), &read, now);
+        self.steps.is_awake = true;
+    }
+
+    /// Whether a step waits here, or is on its way through the log.
+    fn has_step_of(&self, asker: StepAsker) -> bool {
+        let has = |entry: &InFlight| match &entry.asker {
+            Asker::Steps(askers) => askers.contains(&asker),
+            _ => false,
+        };
+        self.steps.queue.has(asker) || self.in_flight.iter().any(has)
+    }
+
+    /// A reader has met a lock, when so many had gone.
+    pub(crate) fn await_unlocked(
+        &mut self,
+        released: u64,
+        (origin, waiter): (Origin, Waiter),
+        now: BootNanos,
+    ) {
+        self.steps.readers.push(LockReader { released, origin, waiter, since: now });
+        self.steps.is_awake = true;
+    }
+
+    /// In a turn: lets readers go that have met a lock, if one has gone since.
+    fn let_lock_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if self.steps.readers.is_empty() {
+            return;
+        }
+        let released = self.state.read().locks.released();
+        self.steps.readers.retain(|reader| {
+            let LockReader { origin, waiter, .. } = *reader;
+            if reader.released != released {
+                effects.answers.push(Answer::Go { origin, waiter });
+                return false;
+            }
+            let is_late = reader.since.saturating_add(turn.waits_for_locks()) <= turn.now;
+            if is_late {
+                let (waiters, why) = (vec![waiter], NotDone::Locked);
+                effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
+            !is_late
+        });
+    }
+
+    /// The replica ends: readers look again.
+    pub(super) fn let_all_lock_readers_go(&mut self, effects: &mut Effects) {
+        for LockReader { origin, waiter, .. } in self.steps.readers.drain(..) {
+            effects.answers.push(Answer::Go { origin, waiter });
+        }
+    }
+
+    /// In a turn: proposes the steps that may be.
+    #[inline(never)]
+    pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if self.leads() && !self.errands.is_idle() {
+            let now = turn.now;
+            for (number, step) in self.errands.due(None, now) {
+                let asker = StepAsker { from: None, number };
+                self.steps.queue.push(asker, step.clone(), &wait_queue::decoded(&step), now);
+            }
+        }
+        if !self.steps.queue.is_empty() {
+            self.propose_waiting_steps(turn, effects);
+        }
+    }
+
+    fn propose_waiting_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.leads() || self.group.is_transferring() || self.stands_still() {
+            return;
+        }
+        // What comes until those are applied goes together.
+        if self.in_flight.iter().any(|entry| matches!(entry.asker, Asker::Steps(_))) {
+            return;
+        }
+        let due = self.steps.queue.take_due(turn.now, !self.steps.held.is_empty());
+        if due.is_empty() {
+            return;
+        }
+        let state = self.state.clone();
+        let state = state.read();
+        let owns = |key: &[u8]| state.keys().is_some_and(|it| state.owns(&it.hasher().key(key)));
+        let applied = Applied { locks: &state.locks, engine: state.keys(), owns: &owns };
+        let moment = moment(turn);
+        let passes_on = self.steps.readers.is_empty() && wait_queue::passes_on(turn.now);
+        let mut round =
+            self.steps.queue.round(&due, &self.steps.held, (applied, moment), passes_on);
+        let steps = || due.others.iter().chain(&due.prepares);
+        let room = steps().map(|queued| queued.step.len()).sum::<usize>().min(ENTRY_BYTES_MAX);
+        let mut entry = NewEntry::with_room(room);
+        let mut proposed = effects.records.bytes();
+        for queued in due.others.into_iter().chain(due.prepares) {
+            if proposed >= turn.bytes_max {
+                self.steps.queue.put_back(queued);
+                continue;
+            }
+            let Some(queued) = self.judge_step(queued, &mut round, turn, effects) else { continue };
+            proposed += queued.step.len() as u64;
+            entry.bytes.extend_from_slice(&queued.step);
+            entry.askers.push(queued.asker);
+            if entry.bytes.len() >= ENTRY_BYTES_MAX {
+                let full = std::mem::replace(&mut entry, NewEntry::with_room(0));
+                self.propose_entry_of_steps(full, turn.now, turn.clock);
+            }
+        }
+        if !entry.askers.is_empty() {
+            self.propose_entry_of_steps(entry, turn.now, turn.clock);
+        }
+    }
+
+    /// A step that goes now; else it waits, or is answered.
+    fn judge_step(
+        &mut self,
+        queued: QueuedStep,
+        round: &mut Round<'_>,
+        turn: &Turn<'_>,
+        effects: &mut Effects,
+    ) -> Option<QueuedStep> {
+        let step = queued.step.clone();
+        match wait_queue::decoded(&step) {
+            Step::Prepare(prepare) => {
+                let index = self.group.last_index() + 1;
+                let queue = &mut self.steps.queue;
+                match queue.judge(&prepare, queued.since, round, index) {
+                    Verdict::Goes => queue.release(&prepare),
+                    Verdict::Waits => {
+                        queue.wait(prepare.id, queued, round);
+                        return None;
+                    }
+                    Verdict::Refused(why) => {
+                        queue.release(&prepare);
+                        self.tell_step(queued.asker, Said::Refused(why), effects);
+                        return None;
+                    }
+                }
+                // The entry's time is above its locks.
+                if let Role::Commits(after) = prepare.role {
+                    turn.clock.observe(after);
+                }
+            }
+            // The entry's time is above what it writes.
+            Step::Decide { outcome: Outcome::Committed(at), .. }
+            | Step::Resolve { outcome: Outcome::Committed(at), .. } => turn.clock.observe(at),
+            _ => {}
+        }
+        Some(queued)
+    }
+
+    fn propose_entry_of_steps(&mut self, entry: NewEntry, now: BootNanos, clock: &Clock) {
+        let NewEntry { mut bytes, askers } = entry;
+        // Those that wait on have left their room, and the entry may be kept for long.
+        if bytes.capacity() > 2 * bytes.len() {
+            bytes.shrink_to_fit();
+        }
+        let index = self.group.last_index() + 1;
+        let term = self.stamp(clock, index, Kind::Steps, askers.len() as u32, &mut bytes);
+        let place = self.group.propose(bytes);
+        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Steps(askers) });
+    }
+
+    /// At the end of a turn: sees to who waits, and whether anything is left to be seen to.
+    #[inline(never)]
+    pub(super) fn end_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        self.let_lock_readers_go(turn, effects);
+        self.report_abandoned(turn, effects);
+        let Steps { is_busy, queue, readers, .. } = &self.steps;
+        let is_calm = self.steps.is_calm() && queue.stops_nothing() && readers.is_empty();
+        self.steps.is_awake = *is_busy || !is_calm || !self.errands.is_idle();
+    }
+
+    /// In a turn: reports transactions whose locks have stayed too long, if it leads.
+    fn report_abandoned(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.steps.is_busy {
+            return;
+        }
+        let term = if self.leads() { self.opened_term } else { 0 };
+        let look = Look { now: turn.now, term, losses: turn.losses };
+        if self.steps.abandoned.is_due(look) {
+            let state = self.state.read();
+            let keyspace = state.descriptor.keyspace();
+            effects.abandoned.extend(self.steps.abandoned.look(&state.locks, keyspace, look));
+        }
+    }
+
+    /// In a turn, before anything is proposed: takes aside commands that meet locks.
+    #[inline(never)]
+    pub(super) fn look_at_locks(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        self.steps.queue.expire_reservations(turn.now);
+        let Steps { is_busy, queue, held, .. } = &self.steps;
+        let may_wait = *is_busy || !queue.stops_nothing() || !held.is_empty();
+        if self.leads() && may_wait {
+            self.hold_locked(turn, effects);
+        }
+    }
+
+    /// Takes aside what has to wait for locks, and what was sent behind it; and takes back what
+    /// has not to wait any more, in its order.
+    fn hold_locked(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let (now, waits_for) = (turn.now, turn.waits_for_locks());
+        let new = std::mem::take(&mut self.queue);
+        let Steps { queue, held, .. } = &mut self.steps;
+        let sorted = queue.sort_commands(held, new, &self.state.read().locks, now, waits_for);
+        let Sorted { free, late } = sorted;
+        self.queue = free;
+        for queued in late {
+            self.refuse(queued.into_asker(), NotDone::Locked, effects);
+        }
+    }
+
+    /// Steps of an entry are applied, and this is what came of them.
+    pub(super) fn stepped(
+        &mut self,
+        askers: Vec<StepAsker>,
+        said: Vec<Said>,
+        effects: &mut Effects,
+    ) {
+        for (asker, said) in askers.into_iter().zip(said) {
+            self.tell_step(asker, said, effects);
+        }
+    }
+
+    /// This much is applied: what its locks are is known.
+    pub(super) fn locks_changed(&mut self, index: u64) {
+        self.steps.is_busy = !self.state.read().locks.is_quiet();
+        self.steps.is_awake |= self.steps.is_busy;
+        self.steps.queue.applied(index);
+    }
+
+    fn tell_step(&mut self, asker: StepAsker, said: Said, effects: &mut Effects) {
+        self.steps.queue.ended(asker);
+        let StepAsker { from, number } = asker;
+        match from {
+            Some(node) => {
+                let shard = self.id;
+                effects.letters.push((node, Letter::Stepped { shard, number, said }));
+            }
+            None => self.errands.said(number, said, effects),
+        }
+    }
+
+    /// Steps that were to be proposed here, or were and are lost, are asked for elsewhere.
+    pub(super) fn send_steps_elsewhere(&mut self, askers: Vec<StepAsker>, effects: &mut Effects) {
+        for asker in askers {
+            self.steps.queue.ended(asker);
+            let StepAsker { from, number } = asker;
+            match from {
+                Some(node) => self.not_led(node, Asked::Step { number }, effects),
+                None => self.errands.misled(number, 0),
+            }
+        }
+    }
+
+    /// It does not lead: gives back what waits for locks, in its order, and has steps asked for
+    /// elsewhere.
+    pub(super) fn give_up_steps(&mut self, effects: &mut Effects) {
+        self.steps.queue.forget();
+        self.let_all_lock_readers_go(effects);
+        if self.steps.is_calm() {
+            return;
+        }
+        let askers = self.steps.queue.take_all().collect();
+        self.send_steps_elsewhere(askers, effects);
+        for queued in self.steps.held.take().rev() {
+            self.queue.push_front(queued);
+        }
+    }
+
+    /// The link to a node is lost. If it is alive, it asks again for what it has asked.
+    pub(super) fn askers_lost(&mut self, node: NodeId) {
+        self.steps.newest.remove(&node);
+        self.steps.queue.link_lost(node);
+    }
+}
+
+/// When steps are looked at, in a turn.
+fn moment(turn: &Turn<'_>) -> Moment {
+    let (now, time) = (turn.now, turn.clock.now());
+    Moment { now, time, waits_for: turn.waits_for_locks() }
+}
+
+/// A step that comes from elsewhere, if these bytes are one.
+fn read_step(bytes: &[u8]) -> Option<Step<'_>> {
+    let mut reader = Reader::new(bytes);
+    Step::decode(&mut reader).ok().filter(|_| reader.rest().is_empty())
+}
