@@ -73,13 +73,13 @@ impl Shard {
             let first = work.entries.first().map_or(u64::MAX, Entry::index);
             self.mark(hard_state, first, effects);
             needs_sync = true;
-            self.vote_uncovered = true;
+            self.persistence.vote_uncovered = true;
         }
         self.replace(&work.entries, effects);
         let restored = work.restored.map(|(index, _)| index);
         let before = work.entries.first().map(|first| first.index() - 1);
         if let Some(last_index) = restored.or(before) {
-            self.forget_replaced(last_index);
+            self.persistence.forget_replaced(last_index);
         }
         for entry in &work.entries {
             self.mark_committed(entry, effects);
@@ -99,7 +99,7 @@ impl Shard {
         }
         if work.hard_state.is_some() || !work.entries.is_empty() {
             effects.sync |= needs_sync;
-            self.appends.push_back(Append {
+            self.persistence.appends.push_back(Append {
                 number: work.number,
                 ticket: effects.ticket,
                 last_index: work.entries.last().map_or(0, Entry::index),
@@ -109,7 +109,7 @@ impl Shard {
             });
         } else {
             // There is nothing to persist, but what it says must not overtake what is persisted.
-            match self.appends.back_mut().filter(|append| !append.persisted) {
+            match self.persistence.appends.back_mut().filter(|append| !append.persisted) {
                 Some(append) => append.number = work.number,
                 None => self.group.persisted(work.number),
             }
@@ -128,10 +128,10 @@ impl Shard {
     ///
     /// Called for each entry, before it is written.
     fn mark_committed(&mut self, entry: &Entry, effects: &mut Effects) {
-        self.unmarked_bytes += entry.data().len();
-        let is_due = self.unmarked_bytes >= MARK_BYTES && !self.is_sole();
+        self.persistence.unmarked_bytes += entry.data().len();
+        let is_due = self.persistence.unmarked_bytes >= MARK_BYTES && !self.is_sole();
         if is_due || is_of_change(entry) {
-            self.unmarked_bytes = 0;
+            self.persistence.unmarked_bytes = 0;
             self.mark(self.group.hard_state(), entry.index(), effects);
         }
     }
@@ -172,24 +172,6 @@ impl Shard {
                 true => self.refuse(in_flight.asker, NotDone::Replaced, effects),
                 false => self.in_flight.push_back(in_flight),
             }
-        }
-    }
-
-    /// What stood behind this entry has been replaced: nothing waits until that is applied.
-    fn forget_replaced(&mut self, last_index: u64) {
-        for append in self.appends.iter_mut().rev() {
-            if append.last_index <= last_index && append.last_index > 0 {
-                break;
-            }
-            append.last_index = append.last_index.min(last_index);
-        }
-    }
-
-    /// Lets go of what is applied and persisted.
-    pub(super) fn forget_appends(&mut self) {
-        let applied = self.applied;
-        while self.appends.front().is_some_and(|a| a.persisted && a.last_index <= applied) {
-            self.appends.pop_front();
         }
     }
 
@@ -242,7 +224,7 @@ impl Shard {
                 if opens_term && self.group.is_leader() {
                     // SAFETY G2: above everything that the leaders before have promised.
                     clock.observe(state.horizon.max(state.last));
-                    self.opened_term = entry.term();
+                    self.leading.opened_term = entry.term();
                     self.promise.lead();
                     self.serving.raise_floor(clock.now());
                 }
@@ -252,7 +234,7 @@ impl Shard {
             self.group.applied(entry.index());
             self.promise.applied(entry.index());
             if matches!(outcome, Outcome::Members(_) | Outcome::Settled) {
-                self.untold = true;
+                self.published.is_stale = true;
                 self.is_settled = self.state.read().roster.is_settled;
             }
             if matches!(outcome, Outcome::Catalogue(_)) {

@@ -233,7 +233,10 @@ impl Shard {
     /// replicas elsewhere; alone, it looks whenever it can whether a lock stays too long.
     pub(super) fn steps_rest(&self) -> bool {
         let looks = self.steps.is_busy && self.is_sole();
-        self.steps.is_calm() && self.steps.readers.is_empty() && self.errands.rests() && !looks
+        self.steps.is_calm()
+            && self.steps.readers.is_empty()
+            && self.outgoing.errands.rests()
+            && !looks
     }
 
     /// Somebody here wants a step.
@@ -245,7 +248,7 @@ impl Shard {
         effects: &mut Effects,
     ) {
         self.steps.is_awake = true;
-        self.errands.ask(step, asker, now, effects);
+        self.outgoing.errands.ask(step, asker, now, effects);
     }
 
     /// Another node wants a step.
@@ -328,9 +331,9 @@ impl Shard {
     /// In a turn: proposes the steps that may be.
     #[inline(never)]
     pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if self.leads() && !self.errands.is_idle() {
+        if self.leads() && !self.outgoing.errands.is_idle() {
             let now = turn.now;
-            for (number, step) in self.errands.due(None, now) {
+            for (number, step) in self.outgoing.errands.due(None, now) {
                 let asker = StepAsker { from: None, number };
                 self.steps.sought.begin(asker, &decoded(&step));
                 self.steps.queue.push_back(QueuedStep { asker, step, since: now });
@@ -448,7 +451,7 @@ impl Shard {
         let Steps { is_busy, coming, readers, .. } = &self.steps;
         let is_kept = !self.steps.sought.kept.is_empty();
         let is_calm = self.steps.is_calm() && coming.is_empty() && readers.is_empty() && !is_kept;
-        self.steps.is_awake = *is_busy || !is_calm || !self.errands.is_idle();
+        self.steps.is_awake = *is_busy || !is_calm || !self.outgoing.errands.is_idle();
     }
 
     /// Steps of an entry are applied, and this is what came of them.
@@ -480,7 +483,7 @@ impl Shard {
                 let shard = self.id;
                 effects.letters.push((node, Letter::Stepped { shard, number, said }));
             }
-            None => self.errands.said(number, said, effects),
+            None => self.outgoing.errands.said(number, said, effects),
         }
     }
 
@@ -491,7 +494,7 @@ impl Shard {
             let StepAsker { from, number } = asker;
             match from {
                 Some(node) => self.not_led(node, Asked::Step { number }, effects),
-                None => self.errands.misled(number, 0),
+                None => self.outgoing.errands.misled(number, 0),
             }
         }
     }

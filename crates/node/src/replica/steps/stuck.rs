@@ -70,7 +70,7 @@ impl Shard {
         if self.steps.lookout.looked_at.saturating_add(STUCK_NANOS) <= turn.now {
             self.look_at_all(turn.now, &mut told);
         }
-        let led = if self.leads() { self.opened_term } else { 0 };
+        let led = if self.leads() { self.leading.opened_term } else { 0 };
         let lookout = &self.steps.lookout;
         let is_due = lookout.orphans_looked_at.saturating_add(ORPHANS_EVERY_NANOS) <= turn.now;
         if turn.losses.is_empty() {
