@@ -41,7 +41,7 @@ mod input;
 mod losses;
 
 pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
-pub use answer::{Answer, NotDone, Origin};
+pub use answer::{Answer, Caller, NotDone, Origin};
 use early::Early;
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};

@@ -8,7 +8,7 @@ use keyspace::Durability;
 use replication::{Entry, HardState, Work};
 
 use super::{Append, Asker, InFlight, Queued, Shard};
-use crate::executor::{Effects, NotDone, Turn, push, report};
+use crate::executor::{Caller, Effects, NotDone, Turn, push, report};
 use crate::replica::entry::{Header, Kind, Spent};
 use crate::replica::record;
 use crate::replica::state::{Outcome, ShardState};
@@ -271,7 +271,7 @@ impl Shard {
                     answer_applied(self.id, origin, spent, replies, effects);
                 }
                 Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
-                    report(outcome, Some((origin, waiter)), effects);
+                    report(outcome, Some(Caller { origin, waiter }), effects);
                 }
                 Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
                     Outcome::Steps(said) => self.stepped(askers, said, effects),

@@ -28,7 +28,7 @@ use hlc::Clock;
 use keyspace::{CatalogueError, NodeId, ShardId, Subject, Timestamp};
 use replication::BootNanos;
 
-use crate::executor::{Answer, Effects, NotDone, Origin};
+use crate::executor::{Answer, Caller, Effects, NotDone, Origin};
 use crate::replica::entry::{Batch, HEADER_BYTES, Spent, Waiter};
 use crate::reshape::reroute::answer_applied;
 use crate::routing::session::{BatchId, Verdict, WINDOW_MS};
@@ -210,7 +210,7 @@ impl Forward {
     }
 
     /// Holds a change of the catalogue.
-    pub fn operate(&mut self, op: Vec<u8>, (origin, waiter): (Origin, Waiter), now: BootNanos) {
+    pub fn operate(&mut self, op: Vec<u8>, Caller { origin, waiter }: Caller, now: BootNanos) {
         let number = self.draw_number(now);
         let (sent_to, done) = (None, None);
         self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
@@ -653,9 +653,9 @@ impl Forward {
     }
 
     /// The changes of the catalogue that nobody has, for the replica here has come to lead.
-    pub fn take_operations(&mut self) -> Vec<(Vec<u8>, (Origin, Waiter))> {
+    pub fn take_operations(&mut self) -> Vec<(Vec<u8>, Caller)> {
         let unsent = self.operations.extract_if(.., |op| op.sent_to.is_none());
-        unsent.map(|op| (op.op, (op.origin, op.waiter))).collect()
+        unsent.map(|op| (op.op, Caller { origin: op.origin, waiter: op.waiter })).collect()
     }
 
     /// Session and sequence of the batch that was sent with a waiter's write.

@@ -21,8 +21,7 @@ use replication::BootNanos;
 use super::Shard;
 #[cfg(doc)]
 use crate::executor::NotDone;
-use crate::executor::{Effects, Origin, Turn};
-use crate::replica::entry::Waiter;
+use crate::executor::{Caller, Effects, Turn};
 use crate::routing::fetch::Want;
 
 /// Readers wait so long for an index that their leader has named, or half of the time that they
@@ -42,7 +41,7 @@ impl Shard {
         &mut self,
         want: Want,
         bytes_max: usize,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {

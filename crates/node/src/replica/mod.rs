@@ -37,7 +37,7 @@ use parking_lot::RwLock;
 use replication::{Boot, BootNanos, Entry, Group, HardState, Message, Start};
 use storage::log::Lsn;
 
-use crate::executor::{Answer, Effects, NotDone, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, NotDone, Origin, Turn};
 use crate::replica::entry::{Batch, Kind, Waiter};
 use crate::replica::serving::Serving;
 use crate::replica::state::{BORN, ShardState};
@@ -388,9 +388,9 @@ impl Shard {
         self.queue.push_back(Queued::Batch { origin, batch });
     }
 
-    pub(crate) fn operate(&mut self, kind: Kind, bytes: Vec<u8>, asker: Option<(Origin, Waiter)>) {
-        let asker =
-            asker.map_or(Asker::Nobody, |(origin, waiter)| Asker::Operation { origin, waiter });
+    pub(crate) fn operate(&mut self, kind: Kind, bytes: Vec<u8>, asker: Option<Caller>) {
+        let asker = asker
+            .map_or(Asker::Nobody, |Caller { origin, waiter }| Asker::Operation { origin, waiter });
         self.queue.push_back(Queued::Operation { kind, bytes, asker });
     }
 

@@ -15,7 +15,7 @@ use replication::BootNanos;
 use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Count, Queued, Shard};
-use crate::executor::{Answer, Effects, NotDone, Origin, Turn, report};
+use crate::executor::{Answer, Caller, Effects, NotDone, Origin, Turn, report};
 use crate::replica::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::replica::state::{Outcome, ShardState};
 use crate::routing::fetch::{self, Want};
@@ -225,7 +225,7 @@ impl Shard {
                 }
                 Queued::Operation { bytes, asker: Asker::Operation { origin, waiter }, .. } => {
                     let op = bytes[HEADER_BYTES..].to_vec();
-                    self.outgoing.forward.operate(op, (origin, waiter), now);
+                    self.outgoing.forward.operate(op, Caller { origin, waiter }, now);
                 }
                 // Only leaders log horizons and safe points. Who wants one asks again.
                 Queued::Operation { asker: Asker::Nobody, .. } => {}
@@ -248,7 +248,7 @@ impl Shard {
                     self.not_led(node, Asked::Fetch { number }, effects);
                 }
                 ReadAsker::Find { origin, waiter, want, bytes_max } => {
-                    self.fetch(want, bytes_max, (origin, waiter), now, effects);
+                    self.fetch(want, bytes_max, Caller { origin, waiter }, now, effects);
                 }
             }
         }
@@ -283,8 +283,8 @@ impl Shard {
         for (at, origin, waiter, since) in self.outgoing.forward.take_readers() {
             self.read(at, ReadAsker::Local { origin, waiter }, since);
         }
-        for (op, (origin, waiter)) in self.outgoing.forward.take_operations() {
-            self.operate(Kind::Catalogue, operation(&op), Some((origin, waiter)));
+        for (op, Caller { origin, waiter }) in self.outgoing.forward.take_operations() {
+            self.operate(Kind::Catalogue, operation(&op), Some(Caller { origin, waiter }));
         }
     }
 

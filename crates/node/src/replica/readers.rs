@@ -20,7 +20,7 @@ use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
 
 use super::Shard;
-use crate::executor::{Answer, Effects, NotDone, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, NotDone, Origin, Turn};
 use crate::replica::entry::{Kind, Waiter, operation};
 use crate::routing::fetch::{self, Found, Want};
 use crate::rpc::request::{Asked, Letter};
@@ -118,7 +118,7 @@ impl Shard {
         &mut self,
         want: Want,
         bytes_max: usize,
-        (origin, waiter): (Origin, Waiter),
+        Caller { origin, waiter }: Caller,
         now: BootNanos,
         clock: &Clock,
     ) {

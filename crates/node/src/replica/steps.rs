@@ -51,7 +51,7 @@ use keyspace::codec::Reader;
 use replication::BootNanos;
 
 use super::{Asker, InFlight, Queued, Shard};
-use crate::executor::{Answer, Effects, NotDone, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, NotDone, Origin, Turn};
 use crate::locks::{Outcome, Prepare, Said, Step, TxnId};
 use crate::replica::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::replica::state::ShardState;
@@ -243,7 +243,7 @@ impl Shard {
     pub(crate) fn errand(
         &mut self,
         step: Bytes,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {
@@ -293,7 +293,7 @@ impl Shard {
     pub(crate) fn await_unlocked(
         &mut self,
         released: u64,
-        (origin, waiter): (Origin, Waiter),
+        Caller { origin, waiter }: Caller,
         now: BootNanos,
     ) {
         self.steps.readers.push(LockReader { released, origin, waiter, since: now });

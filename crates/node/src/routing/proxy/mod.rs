@@ -30,7 +30,7 @@ use keyspace::{NodeId, ShardId};
 use overlay::Known;
 use replication::BootNanos;
 
-use crate::executor::{Effects, NotDone, Origin, Turn};
+use crate::executor::{Caller, Effects, NotDone, Origin, Turn};
 use crate::replica::Outgoing;
 use crate::replica::entry::{Batch, Waiter};
 use crate::replica::forward::{MISLED_NANOS, Post};
@@ -148,7 +148,7 @@ impl Proxy {
     }
 
     /// Takes a change of the catalogue.
-    pub fn operate(&mut self, op: Vec<u8>, asker: (Origin, Waiter), now: BootNanos) {
+    pub fn operate(&mut self, op: Vec<u8>, asker: Caller, now: BootNanos) {
         self.wake(now);
         self.outgoing.forward.operate(op, asker, now);
     }
@@ -175,7 +175,7 @@ impl Proxy {
         &mut self,
         want: Want,
         bytes_max: usize,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {
@@ -184,13 +184,7 @@ impl Proxy {
     }
 
     /// Takes a step of a transaction.
-    pub fn errand(
-        &mut self,
-        step: Bytes,
-        asker: (Origin, Waiter),
-        now: BootNanos,
-        effects: &mut Effects,
-    ) {
+    pub fn errand(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
         self.wake(now);
         self.outgoing.errands.ask(step, asker, now, effects);
     }
