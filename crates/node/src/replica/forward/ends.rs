@@ -1,5 +1,5 @@
-//! Requests that are not sent to a leader elsewhere any more: time is up, the shard is gone, or this
-//! replica leads itself.
+//! Requests that are not sent to a leader elsewhere any more: time is up, the shard is gone, or
+//! this replica leads itself.
 
 use super::*;
 
