@@ -10,7 +10,7 @@ use replication::{BootNanos, Message, Refused};
 use storage::log::Lsn;
 
 use super::ended::TELL_TICKS;
-use super::{Answer, Input, Origin, ShardExecutor, push};
+use super::{Answer, Caller, Input, Origin, ShardExecutor, push};
 use crate::replica::entry::{Batch, Kind, Waiter, operation};
 use crate::replica::record;
 use crate::replica::state::ShardState;
@@ -28,15 +28,19 @@ impl ShardExecutor {
         match input {
             Input::Propose { shard, origin, batch } => self.propose(shard, origin, batch),
             Input::Fetch { shard, want, bytes_max, origin, waiter } => {
-                self.fetch(shard, *want, bytes_max, (origin, waiter));
+                self.fetch(shard, *want, bytes_max, Caller { origin, waiter });
             }
-            Input::Step { shard, step, origin, waiter } => self.step(shard, step, (origin, waiter)),
+            Input::Step { shard, step, origin, waiter } => {
+                self.step(shard, step, Caller { origin, waiter })
+            }
             Input::Await { shard, at, lock, origin, waiter } => {
-                self.await_read(shard, at, lock, (origin, waiter));
+                self.await_read(shard, at, lock, Caller { origin, waiter });
             }
-            Input::Catalogue { op, origin, waiter } => self.catalogue(op, (origin, waiter)),
+            Input::Catalogue { op, origin, waiter } => {
+                self.catalogue(op, Caller { origin, waiter })
+            }
             Input::Count { shard, index, origin, waiter } => {
-                self.count(shard, index, (origin, waiter));
+                self.count(shard, index, Caller { origin, waiter });
             }
             Input::Tick => self.tick(),
             // Those with something to do have their turn.
@@ -112,7 +116,7 @@ impl ShardExecutor {
         id: ShardId,
         at: Timestamp,
         lock: Option<u64>,
-        (origin, waiter): (Origin, Waiter),
+        Caller { origin, waiter }: Caller,
     ) {
         let now = self.now;
         match self.touch(id) {
@@ -121,14 +125,14 @@ impl ShardExecutor {
                 if let Some(released) = lock
                     && shard.is_leader() =>
             {
-                shard.await_unlocked(released, (origin, waiter), now);
+                shard.await_unlocked(released, Caller { origin, waiter }, now);
             }
             Some(shard) => shard.await_read(at, origin, waiter, now),
             None => self.refuse(id, origin, vec![waiter]),
         }
     }
 
-    fn catalogue(&mut self, op: Vec<u8>, asker: (Origin, Waiter)) {
+    fn catalogue(&mut self, op: Vec<u8>, asker: Caller) {
         if self.shards.contains_key(&SYSTEM) {
             return self.operate(SYSTEM, Kind::Catalogue, &op, Some(asker));
         }
@@ -224,8 +228,8 @@ impl ShardExecutor {
         }
     }
 
-    fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
-        let (now, clock, (origin, waiter)) = (self.now, self.clock.clone(), asker);
+    fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: Caller) {
+        let (now, clock, Caller { origin, waiter }) = (self.now, self.clock.clone(), asker);
         if let Some((shard, pending)) = self.touch_here(id) {
             return match shard.is_elected() {
                 true => shard.find(want, bytes_max, asker, now, &clock),
@@ -238,13 +242,13 @@ impl ShardExecutor {
         }
     }
 
-    fn step(&mut self, id: ShardId, step: Bytes, (origin, waiter): (Origin, Waiter)) {
+    fn step(&mut self, id: ShardId, step: Bytes, Caller { origin, waiter }: Caller) {
         let now = self.now;
         if let Some((shard, pending)) = self.touch_here(id) {
-            return shard.errand(step, (origin, waiter), now, pending);
+            return shard.errand(step, Caller { origin, waiter }, now, pending);
         }
         match self.touch_away(id) {
-            Some((proxy, pending)) => proxy.errand(step, (origin, waiter), now, pending),
+            Some((proxy, pending)) => proxy.errand(step, Caller { origin, waiter }, now, pending),
             None => {
                 let said = Box::new(Said::Moved);
                 self.pending.answers.push(Answer::Stepped { origin, waiter, said });
@@ -252,13 +256,13 @@ impl ShardExecutor {
         }
     }
 
-    fn operate(&mut self, id: ShardId, kind: Kind, body: &[u8], asker: Option<(Origin, Waiter)>) {
+    fn operate(&mut self, id: ShardId, kind: Kind, body: &[u8], asker: Option<Caller>) {
         if let Some(shard) = self.touch(id) {
             shard.operate(kind, operation(body), asker);
         }
     }
 
-    fn count(&mut self, id: ShardId, index: u64, (origin, waiter): (Origin, Waiter)) {
+    fn count(&mut self, id: ShardId, index: u64, Caller { origin, waiter }: Caller) {
         let leader = match (self.shards.get(&id), self.away.get(&id)) {
             (Some(shard), _) => match shard.count(index, None, self.now) {
                 Some(count) => {

@@ -12,6 +12,15 @@ use txn::locks::Said;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u32);
 
+/// Who has asked for something, and the number by which it knows what it asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Where the answer goes.
+    pub origin: Origin,
+    /// The caller's number for it.
+    pub waiter: Waiter,
+}
+
 /// What a lane says to those who asked.
 #[derive(Debug)]
 pub enum Answer {

@@ -8,10 +8,9 @@ use replication::{Message, Refused};
 use storage::log::Group as Records;
 use txn::AbandonedTxn;
 
-use super::{Absorbing, Answer, Bequeathed, Given, Origin};
+use super::{Absorbing, Answer, Bequeathed, Caller, Given};
 use crate::replica::catalogue::Change;
 use crate::replica::digest::Digesting;
-use crate::replica::entry::Waiter;
 use crate::replica::state::Outcome;
 use crate::replica::{Finding, ShardStart, Unfit};
 use crate::reshape::merge::Word;
@@ -137,7 +136,7 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 }
 
 /// Turns what an applied entry led to into news.
-pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
+pub(crate) fn report(outcome: Outcome, asker: Option<Caller>, effects: &mut Effects) {
     match outcome {
         Outcome::Quiet
         | Outcome::Settled
@@ -154,7 +153,7 @@ pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects:
                 effects.changes.push(change);
                 subject
             });
-            if let Some((origin, waiter)) = asker {
+            if let Some(Caller { origin, waiter }) = asker {
                 effects.answers.push(Answer::Catalogue { origin, waiter, result });
             }
         }

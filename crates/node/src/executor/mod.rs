@@ -42,7 +42,7 @@ mod ended;
 mod input;
 
 pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
-pub use answer::{Answer, Origin};
+pub use answer::{Answer, Caller, Origin};
 use early::Early;
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};

@@ -23,8 +23,7 @@ use keyspace::{NodeId, ShardId};
 use replication::BootNanos;
 
 use super::forward::RESEND_BYTE_NANOS;
-use crate::executor::{Answer, Effects, Origin};
-use crate::replica::entry::Waiter;
+use crate::executor::{Answer, Caller, Effects};
 use crate::rpc::request::Letter;
 use txn::locks::Said;
 
@@ -46,7 +45,7 @@ pub(crate) struct Errands {
 struct Errand {
     number: u64,
     step: Bytes,
-    asker: (Origin, Waiter),
+    asker: Caller,
     since: BootNanos,
     /// To whom (none: the leader is here), and when.
     sent: Option<(Option<NodeId>, BootNanos)>,
@@ -64,13 +63,7 @@ impl Errands {
         self.all.iter().all(|errand| errand.sent.is_some())
     }
 
-    pub fn ask(
-        &mut self,
-        step: Bytes,
-        asker: (Origin, Waiter),
-        now: BootNanos,
-        effects: &mut Effects,
-    ) {
+    pub fn ask(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
         if self.held_bytes + step.len() > HELD_BYTES_MAX && self.held_bytes > 0 {
             return refuse(asker, NotDone::Busy, effects);
         }
@@ -121,7 +114,7 @@ impl Errands {
         let Some(place) = self.all.iter().position(|errand| errand.number == number) else {
             return;
         };
-        let Errand { asker: (origin, waiter), step, .. } =
+        let Errand { asker: Caller { origin, waiter }, step, .. } =
             self.all.remove(place).expect("it was just found");
         self.held_bytes -= step.len();
         effects.answers.push(Answer::Stepped { origin, waiter, said: Box::new(said) });
@@ -161,13 +154,13 @@ impl Errands {
 
     /// The shard is not there any more: those who wait look again whose the keys are.
     pub fn let_go(&mut self, effects: &mut Effects) {
-        for Errand { asker: (origin, waiter), .. } in self.all.drain(..) {
+        for Errand { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
             effects.answers.push(Answer::Stepped { origin, waiter, said: Box::new(Said::Moved) });
         }
         self.held_bytes = 0;
     }
 }
 
-fn refuse((origin, waiter): (Origin, Waiter), why: NotDone, effects: &mut Effects) {
+fn refuse(Caller { origin, waiter }: Caller, why: NotDone, effects: &mut Effects) {
     effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
 }

@@ -25,8 +25,7 @@ use keyspace::{NodeId, ShardId, Timestamp};
 use overlay::Known;
 use replication::BootNanos;
 
-use crate::executor::{Answer, Effects, Origin};
-use crate::replica::entry::Waiter;
+use crate::executor::{Answer, Caller, Effects};
 use crate::replica::forward::MISLED_NANOS;
 use crate::routing::fetch::{ANSWER_BYTES_MAX, Found, KEYS_MAX, Want};
 use crate::rpc::request::Letter;
@@ -60,7 +59,7 @@ struct Fetch {
     found: Option<Finding>,
     bytes_max: usize,
     bytes: usize,
-    asker: (Origin, Waiter),
+    asker: Caller,
     /// When it was asked, or last got on.
     since: BootNanos,
     sent: Option<(NodeId, BootNanos)>,
@@ -82,7 +81,7 @@ impl Fetches {
         &mut self,
         want: Want,
         bytes_max: usize,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {
@@ -125,7 +124,7 @@ impl Fetches {
             return;
         }
         while let Some(place) = self.all.iter().position(|fetch| fetch.is_moved) {
-            let (origin, waiter) = self.remove(place).asker;
+            let Caller { origin, waiter } = self.remove(place).asker;
             effects.answers.push(Answer::Go { origin, waiter });
         }
         let Some(leader) = leader else { return };
@@ -185,7 +184,7 @@ impl Fetches {
             return;
         }
         let fetch = self.remove(place);
-        let (origin, waiter) = fetch.asker;
+        let Caller { origin, waiter } = fetch.asker;
         let (at, found) = fetch.found.expect("it was just put in");
         let (want, found) = (Box::new(fetch.want), Box::new(found));
         effects.answers.push(Answer::Fetched { origin, waiter, shard, at, want, found });
@@ -232,7 +231,7 @@ impl Fetches {
 
     /// Those who wait look again.
     pub fn let_go(&mut self, effects: &mut Effects) {
-        for Fetch { asker: (origin, waiter), .. } in self.all.drain(..) {
+        for Fetch { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
             effects.answers.push(Answer::Go { origin, waiter });
         }
         self.held_bytes = 0;
@@ -258,6 +257,6 @@ fn first_part(want: &Want) -> Want {
     Want::Keys { keys: keys.iter().take(count).cloned().collect(), reserving: *reserving }
 }
 
-fn refuse((origin, waiter): (Origin, Waiter), why: NotDone, effects: &mut Effects) {
+fn refuse(Caller { origin, waiter }: Caller, why: NotDone, effects: &mut Effects) {
     effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
 }

@@ -28,7 +28,7 @@ use hlc::Clock;
 use keyspace::{CatalogueError, NodeId, ShardId, Subject, Timestamp};
 use replication::BootNanos;
 
-use crate::executor::{Answer, Effects, Origin};
+use crate::executor::{Answer, Caller, Effects, Origin};
 use crate::replica::entry::{Batch, HEADER_BYTES, Spent, Waiter};
 use crate::reshape::reroute::answer_applied;
 use crate::routing::session::{BatchId, Verdict, WINDOW_MS};
@@ -210,7 +210,7 @@ impl Forward {
     }
 
     /// Holds a change of the catalogue.
-    pub fn operate(&mut self, op: Vec<u8>, (origin, waiter): (Origin, Waiter), now: BootNanos) {
+    pub fn operate(&mut self, op: Vec<u8>, Caller { origin, waiter }: Caller, now: BootNanos) {
         let number = self.draw_number(now);
         let (sent_to, done) = (None, None);
         self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
@@ -344,181 +344,6 @@ impl Forward {
         self.link_of_heirs_lost(node);
     }
 
-    /// What became of a batch.
-    pub fn written(
-        &mut self,
-        shard: ShardId,
-        session: u64,
-        sequence: u64,
-        verdict: Verdict,
-        effects: &mut Effects,
-    ) {
-        if session != self.session {
-            for heir in self.heirs.iter_mut().filter(|heir| heir.session == session) {
-                heir.written(shard, session, sequence, verdict.clone(), effects);
-            }
-            return self.heirs.retain(|heir| !heir.sent.is_empty());
-        }
-        let place = self.sent.iter().position(|sent| sent.sequence == sequence);
-        let Some(place) = place else { return };
-        self.confirmed = true;
-        match verdict {
-            Verdict::Done(replies) => self.done(shard, place, replies.as_deref(), effects),
-            Verdict::Known => self.done(shard, place, None, effects),
-            // The shard has forgotten the session.
-            Verdict::Gap { next } if self.sent.front().is_some_and(|s| s.sequence > next) => {
-                self.close_session(NotDone::Unknown, 0, effects);
-            }
-            Verdict::Gap { next } => {
-                self.sent.iter_mut().filter(|s| s.sequence >= next).for_each(|s| s.due = true);
-            }
-            // Copies of it may be applied later. What was taken for the leader's time is not.
-            Verdict::TooOld | Verdict::Ahead => {
-                self.leader_ms = None;
-                self.close_session(NotDone::Unknown, 0, effects);
-            }
-        }
-    }
-
-    fn done(
-        &mut self,
-        shard: ShardId,
-        place: usize,
-        replies: Option<&[u8]>,
-        effects: &mut Effects,
-    ) {
-        let sent = &mut self.sent[place];
-        sent.answered = true;
-        if !std::mem::replace(&mut sent.told, true) {
-            let waiters = std::mem::take(&mut sent.held.waiters);
-            let replies = replies.and_then(|bytes| reply::decode_all(bytes).ok());
-            let replies = replies.filter(|replies| replies.len() == waiters.len());
-            let origin = sent.held.origin;
-            match replies {
-                Some(replies) => {
-                    let bytes = std::mem::take(&mut sent.held.bytes);
-                    self.held_bytes -= bytes.len();
-                    answer_applied(shard, origin, Spent { bytes, waiters }, replies, effects);
-                }
-                None => {
-                    let why = NotDone::Unknown;
-                    effects.answers.push(Answer::NotDone { origin, waiters, why });
-                }
-            }
-        }
-        while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
-            self.held_bytes -= done.held.bytes.len();
-        }
-    }
-
-    /// Whoever leads has turned `sequence` away. If that had left once only, it is in no log, for
-    /// links bring a letter once, if at all (a lost link has it sent again); and as none is applied
-    /// behind a gap, nothing behind it will ever be done. If it had left before, for another who
-    /// led then, it may be in a log with all that stood behind it.
-    fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
-        let refused = self.sent.iter().find(|sent| sent.sequence == sequence);
-        let is_nowhere = refused.is_some_and(|refused| refused.times == 1);
-        for sent in self.sent.drain(..) {
-            let is_sure = is_nowhere && sent.sequence >= sequence;
-            let why = if is_sure { why } else { NotDone::Unknown };
-            let Held { origin, waiters, bytes, .. } = sent.held;
-            self.held_bytes -= bytes.len();
-            if !sent.told {
-                effects.answers.push(Answer::NotDone { origin, waiters, why });
-            }
-        }
-        self.session = 0;
-    }
-
-    /// Who was asked (`None`: the replica here) does not lead. Nothing is sent before this clock.
-    pub fn misled(&mut self, by: Option<NodeId>, what: Asked, pause_until: BootNanos) {
-        // From another all is asked already.
-        let is_late = by.is_some_and(|by| self.sent_to != Some(by));
-        match what {
-            Asked::Write { .. } | Asked::Read { .. } if is_late => return,
-            Asked::Write { session, sequence } if session == self.session => {
-                self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
-                self.confirmed = false;
-            }
-            Asked::Write { .. } => {
-                return self.heirs.iter_mut().for_each(|heir| heir.misled(by, what, pause_until));
-            }
-            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
-            // Not its own.
-            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => return,
-            Asked::Catalogue { number } => {
-                let asked = self.operations.iter_mut().filter(|op| op.number == number);
-                asked.for_each(|op| op.sent_to = None);
-            }
-        }
-        self.pause_until = pause_until;
-    }
-
-    /// Who was asked has no room for it. No question of readers is sent before this clock.
-    pub fn unable(
-        &mut self,
-        by: NodeId,
-        what: Asked,
-        pause_until: BootNanos,
-        effects: &mut Effects,
-    ) {
-        match what {
-            // From another, or when the replica here has come to lead: it is asked elsewhere too.
-            Asked::Write { .. } if self.sent_to != Some(by) => {}
-            Asked::Write { session, sequence } if session == self.session => {
-                self.close_session(NotDone::DiskFull, sequence, effects);
-            }
-            Asked::Write { .. } => {
-                self.heirs.iter_mut().for_each(|heir| heir.unable(by, what, pause_until, effects));
-            }
-            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => {}
-            Asked::Read { number } => {
-                self.asks.retain(|ask| ask.number != number);
-                self.pause_until = pause_until;
-            }
-            Asked::Catalogue { number } => {
-                let place = self.operations.iter().position(|op| op.number == number);
-                if let Some(place) = place {
-                    let op = self.operations.swap_remove(place);
-                    refuse_one(op.origin, op.waiter, NotDone::DiskFull, effects);
-                }
-            }
-        }
-    }
-
-    /// A question of readers has its answer: as of an index, with the leader's clock and the time
-    /// up to which nothing comes any more.
-    pub fn read_at(
-        &mut self,
-        number: u64,
-        index: u64,
-        (leader_ms, settled): (u64, Timestamp),
-        now: BootNanos,
-    ) {
-        self.leader_ms = Some((leader_ms, now));
-        if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
-            if ask.index.replace(index).is_none() {
-                ask.told_at = now;
-            }
-            ask.leader_ms = leader_ms;
-            self.confirmed = true;
-            // Less than what was asked for, if the leader's clock is far behind or its disk full.
-            ask.at = settled;
-        }
-    }
-
-    /// A change of the catalogue has its answer, as of an index.
-    pub fn catalogue_done(
-        &mut self,
-        number: u64,
-        index: u64,
-        result: Result<Box<Subject>, CatalogueError>,
-    ) {
-        if let Some(op) = self.operations.iter_mut().find(|op| op.number == number) {
-            op.done = Some((index, result));
-        }
-    }
-
     /// This much is applied here. Lets go whoever waited for it; whom it serves, if that is news.
     #[inline(never)]
     pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<Fit> {
@@ -571,99 +396,6 @@ impl Forward {
         let mut any = false;
         self.asks.retain(|ask| ask.index.is_none() || !std::mem::replace(&mut any, true));
     }
-
-    /// The replica here has gone: readers have what they look at fetched, and all else is asked
-    /// again, of whoever is found to lead.
-    pub fn leave(&mut self, effects: &mut Effects) {
-        self.turn_away(effects);
-        self.asks.clear();
-        self.sent_to = None;
-        self.pause_until = 0;
-    }
-
-    /// Tells those who have waited too long.
-    #[inline(never)]
-    pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
-        self.expire_heirs(now, patience, effects);
-        let late = |since: BootNanos| since.saturating_add(patience) <= now;
-        while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
-            let Held { origin, waiters, bytes, .. } = held;
-            self.held_bytes -= bytes.len();
-            let why = NotDone::NotLeader;
-            effects.answers.push(Answer::NotDone { origin, waiters, why });
-        }
-        for sent in self.sent.iter_mut().filter(|sent| !sent.told && late(sent.held.since)) {
-            sent.told = true;
-            let (origin, waiters) = (sent.held.origin, sent.held.waiters.clone());
-            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Unknown });
-        }
-        let why = NotDone::NotLeader;
-        for reader in self.readers.extract_if(.., |reader| late(reader.since)) {
-            refuse_one(reader.origin, reader.waiter, why, effects);
-        }
-        for op in self.operations.extract_if(.., |op| late(op.since)) {
-            let why = if op.sent_to.is_some() { NotDone::Unknown } else { why };
-            refuse_one(op.origin, op.waiter, why, effects);
-        }
-    }
-
-    /// The shard is gone. Whose writes were sent is told the second reason: one that does not say
-    /// that nothing was done.
-    pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
-        for Held { origin, waiters, bytes, .. } in self.waiting.drain(..) {
-            self.held_bytes -= bytes.len();
-            effects.answers.push(Answer::NotDone { origin, waiters, why });
-        }
-        for Sent { held, told, .. } in self.sent.drain(..) {
-            let Held { origin, waiters, bytes, .. } = held;
-            self.held_bytes -= bytes.len();
-            if !told {
-                effects.answers.push(Answer::NotDone { origin, waiters, why: why_sent });
-            }
-        }
-        self.session = 0;
-        for mut heir in std::mem::take(&mut self.heirs) {
-            heir.abandon(why, why_sent, effects);
-        }
-        for reader in self.readers.drain(..) {
-            refuse_one(reader.origin, reader.waiter, why, effects);
-        }
-        for op in self.operations.drain(..) {
-            let why = if op.sent_to.is_some() { why_sent } else { why };
-            refuse_one(op.origin, op.waiter, why, effects);
-        }
-    }
-
-    /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
-    /// [`Self::written`] what became of it; the rest is as new.
-    pub fn lead(&mut self) -> (Vec<Own>, Vec<(Origin, Batch)>) {
-        let sent = self.own();
-        let waiting = self.waiting.drain(..).map(|held| {
-            self.held_bytes -= held.bytes.len();
-            (held.origin, Batch::from_parts(held.bytes, held.waiters))
-        });
-        let waiting = waiting.collect();
-        (sent, waiting)
-    }
-
-    /// The readers, for the replica here has come to lead.
-    pub fn take_readers(&mut self) -> Vec<(Timestamp, Origin, Waiter, BootNanos)> {
-        let readers = self.readers.drain(..);
-        readers.map(|r| (r.at, r.origin, r.waiter, r.since)).collect()
-    }
-
-    /// The changes of the catalogue that nobody has, for the replica here has come to lead.
-    pub fn take_operations(&mut self) -> Vec<(Vec<u8>, (Origin, Waiter))> {
-        let unsent = self.operations.extract_if(.., |op| op.sent_to.is_none());
-        unsent.map(|op| (op.op, (op.origin, op.waiter))).collect()
-    }
-
-    /// Session and sequence of the batch that was sent with a waiter's write.
-    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
-        let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter));
-        let own = sent.map(|sent| (self.session, sent.sequence));
-        own.or_else(|| self.heirs.iter().find_map(|heir| heir.batch_of(waiter)))
-    }
 }
 
 fn refuse_one(origin: Origin, waiter: Waiter, why: NotDone, effects: &mut Effects) {
@@ -676,7 +408,9 @@ fn draw_session(post: &Post<'_>) -> u64 {
     keyspace::random::mix(drawn).max(1)
 }
 
+mod ends;
 pub mod legacy;
+mod replies;
 
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,7 @@
 use replication::BootNanos;
 
 use super::Shard;
-use crate::executor::{Effects, Origin, Turn};
-use crate::replica::entry::Waiter;
+use crate::executor::{Caller, Effects, Turn};
 use crate::routing::fetch::Want;
 #[cfg(doc)]
 use command::NotDone;
@@ -42,23 +41,25 @@ impl Shard {
         &mut self,
         want: Want,
         bytes_max: usize,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {
-        self.fetches.ask(want, bytes_max, asker, now, effects);
+        self.outgoing.fetches.ask(want, bytes_max, asker, now, effects);
     }
 
     /// Another leads: finds out whether this replica lags, and sends readers away if it does.
     pub(super) fn look_behind(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let lacks = match self.applied {
             0 => self.group.leader().map(|_| FIRST_STATE),
-            applied => self.forward.lacks(applied, LAG_NANOS.min(turn.patience / 2), turn.now),
+            applied => {
+                self.outgoing.forward.lacks(applied, LAG_NANOS.min(turn.patience / 2), turn.now)
+            }
         };
         self.lacks = self.lacks.max(lacks.unwrap_or(0));
         if self.lags() {
             self.serving.lag(true);
-            self.forward.turn_away(effects);
+            self.outgoing.forward.turn_away(effects);
         }
     }
 

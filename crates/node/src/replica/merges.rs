@@ -85,7 +85,7 @@ impl Shard {
             let state = self.state.read();
             state.is_at_rest() && state.descriptor.generation == ours
         };
-        if fits && self.broken.is_empty() {
+        if fits && self.leading.broken.is_empty() {
             self.propose_merge(step, now, clock);
         }
     }
@@ -154,7 +154,7 @@ impl Shard {
             Merging::Not => {}
             Merging::Intends { right, generation: yours } => {
                 let is_late = self.merges.since.saturating_add(PATIENCE_NANOS) <= now;
-                if is_late || !self.broken.is_empty() {
+                if is_late || !self.leading.broken.is_empty() {
                     self.propose_merge(Step::Cancel { ours: generation }, now, turn.clock);
                 } else if is_due || self.merges.said_at == 0 {
                     let state = self.state.read();
@@ -278,7 +278,7 @@ impl Shard {
             && state.descriptor.generation == *yours
             && state.is_at_rest()
             && nodes_of(&state) == *nodes
-            && self.broken.is_empty()
+            && self.leading.broken.is_empty()
             && self.group.followers().iter().all(is_ready)
     }
 
@@ -287,7 +287,7 @@ impl Shard {
     pub(super) fn merged(&mut self) {
         self.merges.merging = self.state.read().merging;
         (self.merges.since, self.merges.said_at, self.merges.told) = (0, 0, false);
-        self.untold = true;
+        self.published.is_stale = true;
         // All that follow have to do something about it, at once.
         self.group.tell_all_committed();
     }
@@ -387,16 +387,16 @@ impl Shard {
 
     /// Goes on with what was sent to a neighbour that it has taken in.
     pub(crate) fn inherit(&mut self, heir: Heir) {
-        self.forward.inherit(heir);
+        self.outgoing.forward.inherit(heir);
     }
 
     /// Gives up what it holds, and what it has been asked.
     pub(crate) fn end_as_right(&mut self, effects: &mut Effects) -> (Box<ShardState>, Legacy) {
         self.serving.end();
         let taken = Box::new(self.state.write().take());
-        let mut legacy = self.forward.bequeath();
+        let mut legacy = self.outgoing.forward.bequeath();
         self.give_up_steps(effects);
-        self.errands.let_go(effects);
+        self.outgoing.errands.let_go(effects);
         self.let_all_lock_readers_go(effects);
         for queued in std::mem::take(&mut self.queue) {
             match queued {
@@ -426,7 +426,7 @@ impl Shard {
                 self.refuse(in_flight.asker, NotDone::Unknown, effects);
             }
         }
-        self.fetches.let_go(effects);
+        self.outgoing.fetches.let_go(effects);
         (taken, legacy)
     }
 }

@@ -17,6 +17,9 @@
 //! | `splits` | it is cut in two |
 //! | `steps` | steps of transactions over several shards, and who waits for locks |
 //! | `errands` | steps that somebody here wants |
+//! | `outgoing` | all that is asked of the leader elsewhere |
+//! | `leading` | what it knows because it leads |
+//! | `persistence` | what of it is on disk |
 //! | `merges` | two become one |
 //! | `safe_points` | how far old versions may go |
 //! | `report` | how it is, for those who look after it |
@@ -25,22 +28,21 @@
 //! lost the lead stays on the list: its entry may yet be applied, and is answered then; or one
 //! of a later term is, and it is done for good.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use command::NotDone;
 use hlc::Promise;
-use keyspace::{Durability, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, Group, HardState, Message, Start};
+use replication::{Boot, BootNanos, Entry, Group, HardState, Message, Start};
 use storage::log::Lsn;
 
-use crate::executor::{Answer, Effects, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, Origin, Turn};
 use crate::replica::entry::{Batch, Kind, Waiter};
 use crate::replica::serving::Serving;
 use crate::replica::state::{BORN, ShardState};
 use crate::reshape::bootstrap;
-use crate::routing::session::BatchId;
 
 pub mod catalogue;
 mod checks;
@@ -51,9 +53,14 @@ pub(crate) mod errands;
 pub(crate) mod fetches;
 pub(crate) mod forward;
 mod lagging;
+mod leading;
 pub mod members;
 mod merges;
+mod outgoing;
+mod persistence;
 mod post;
+mod publish;
+mod queue;
 pub mod read;
 mod readers;
 pub mod record;
@@ -68,12 +75,13 @@ mod steps;
 
 use checks::Checks;
 pub use checks::{Finding, Unfit};
-use errands::Errands;
-use fetches::Fetches;
-use forward::Forward;
 pub use forward::legacy::{Heir, Legacy};
+use leading::Leading;
 use merges::Merges;
+pub(crate) use outgoing::Outgoing;
+use persistence::{Append, Persistence};
 pub(crate) use post::counted;
+use queue::{Asker, InFlight, Queued};
 use readers::Reader;
 pub use replicas::Count;
 use report::Watch;
@@ -81,7 +89,6 @@ pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, Sha
 pub use safe_points::Raise;
 pub(crate) use safe_points::SYSTEM;
 use steps::Steps;
-use txn::wait_queue::StepAsker;
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {
@@ -145,51 +152,23 @@ pub struct Shard {
     queue: VecDeque<Queued>,
     /// Proposed and not applied, in index order.
     in_flight: VecDeque<InFlight>,
-    /// Work whose records are in the log or on their way, until it is applied.
-    appends: VecDeque<Append>,
+    persistence: Persistence,
     readers: Vec<Reader>,
-    /// What its leader elsewhere is asked to do.
-    forward: Forward,
-    /// … and what readers here want of it, if this replica lags.
-    fetches: Fetches,
-    /// … and steps of transactions.
-    errands: Errands,
+    /// What is asked of its leader elsewhere.
+    outgoing: Outgoing,
     steps: Steps,
     /// It lags as long as this index is not applied here; 0: it does not.
     lacks: u64,
     /// Reads that had come before are fit for what is applied here, whoever leads.
     read_until: BootNanos,
-    /// The horizon that is on its way through the log, if any.
-    horizon_asked: Timestamp,
-    /// The safe points that this leader has had logged, until it does not lead any more: of its
-    /// keyspace or, in the system shard, of all.
-    points_asked: BTreeMap<KeyspaceId, Timestamp>,
-    /// When the others were last asked to confirm that it leads.
-    confirm_asked: BootNanos,
-    /// The term that it leads and whose first entry it has applied, or 0.
-    opened_term: u64,
-    /// Who leads, as readers outside the lane were last told.
-    told_leader: Option<ReplicaId>,
-    /// The term in which that was heard of.
-    told_term: u64,
-    /// Whether the node's lookup knows it otherwise than it is.
-    untold: bool,
-    /// Whether its term or vote has changed since the newest checkpoint that is on disk.
-    vote_uncovered: bool,
-    /// Bytes of entries since its commit index was last written down.
-    unmarked_bytes: usize,
-    outbox: Vec<Message>,
-    /// Replicas that have spoken lately, and where: one may have been added that the state here
-    /// does not know yet.
-    heard: Vec<(ReplicaId, NodeId)>,
+    /// What it knows because it leads.
+    leading: Leading,
+    published: Published,
+    links: Links,
     watch: Watch,
     checks: Checks,
-    /// The term in which it has had the newest change settled, and the generation then.
-    settle_asked: (u64, Generation),
     /// Whether the newest change of replicas is settled, as applied here.
     is_settled: bool,
-    /// Replicas that have said that they take no part any more, if this one leads.
-    broken: BTreeSet<ReplicaId>,
     /// If it began as a right half.
     half: Option<HalfOf>,
     merges: Merges,
@@ -199,88 +178,24 @@ pub struct Shard {
     pub(crate) is_due: bool,
 }
 
-enum Queued {
-    Batch {
-        origin: Origin,
-        batch: Batch,
-    },
-    Operation {
-        kind: Kind,
-        bytes: Vec<u8>,
-        asker: Asker,
-    },
-    /// Commands with a number: another node's, or (`None`) of `forward`.
-    Once {
-        from: Option<NodeId>,
-        id: BatchId,
-        count: u32,
-        bytes: Vec<u8>,
-    },
-}
-
-impl Queued {
-    fn len_bytes(&self) -> u64 {
-        match self {
-            Queued::Batch { batch, .. } => batch.len_bytes() as u64,
-            Queued::Operation { bytes, .. } | Queued::Once { bytes, .. } => bytes.len() as u64,
-        }
-    }
-
-    /// Who is told what becomes of it.
-    fn into_asker(self) -> Asker {
-        match self {
-            Queued::Batch { origin, batch } => {
-                Asker::Batch { origin, waiters: batch.into_parts().1 }
-            }
-            Queued::Operation { asker, .. } => asker,
-            Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                Asker::Once { from, session, sequence }
-            }
-        }
-    }
-}
-
-struct InFlight {
-    index: u64,
+/// What others than the executor know of it.
+#[derive(Default)]
+struct Published {
+    /// Who leads, as readers outside the executor were last told.
+    leader: Option<ReplicaId>,
+    /// The term in which that was heard of.
     term: u64,
-    since: BootNanos,
-    asker: Asker,
+    /// Whether the node's lookup knows it otherwise than it is.
+    is_stale: bool,
 }
 
-enum Asker {
-    Nobody,
-    Batch {
-        origin: Origin,
-        waiters: Vec<Waiter>,
-    },
-    Operation {
-        origin: Origin,
-        waiter: Waiter,
-    },
-    /// Another node, of the catalogue.
-    RemoteOperation {
-        node: NodeId,
-        number: u64,
-    },
-    /// Of steps, in their order.
-    Steps(Vec<StepAsker>),
-    /// Another node, or (`None`) `forward`.
-    Once {
-        from: Option<NodeId>,
-        session: u64,
-        sequence: u64,
-    },
-}
-
-struct Append {
-    /// The group's number of this work.
-    number: u64,
-    ticket: u64,
-    last_index: u64,
-    needs_sync: bool,
-    /// Where its records begin, once they are written.
-    lsn: Option<Lsn>,
-    persisted: bool,
+/// Messages of its group to and from other replicas.
+#[derive(Default)]
+struct Links {
+    outbox: Vec<Message>,
+    /// Replicas that have spoken lately, and where: one may have been added that the state here
+    /// does not know yet.
+    heard: Vec<(ReplicaId, NodeId)>,
 }
 
 impl Shard {
@@ -294,14 +209,7 @@ impl Shard {
         let (applied, is_settled) = (state.applied_index, state.roster.is_settled);
         let (merges, steps) = (Merges::of(&state), Steps::of(&state));
         // What is not applied yet is still needed in the log.
-        let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
-            number: 0,
-            ticket: 0,
-            last_index: last.index(),
-            needs_sync: false,
-            lsn: Some(lsn),
-            persisted: true,
-        });
+        let not_applied = log_from.zip(log.entries.last().map(Entry::index));
         let group = Group::new(replica, &state.members, log, &Default::default(), boot);
         drop(state);
         Self {
@@ -315,30 +223,18 @@ impl Shard {
             applied,
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
-            appends: recovered.into_iter().collect(),
+            persistence: Persistence::new(not_applied),
             readers: Vec::new(),
-            forward: Forward::default(),
-            fetches: Fetches::default(),
-            errands: Errands::default(),
+            outgoing: Outgoing::default(),
             steps,
             lacks: 0,
             read_until: 0,
-            horizon_asked: Timestamp::ZERO,
-            points_asked: BTreeMap::new(),
-            confirm_asked: 0,
-            opened_term: 0,
-            told_leader: None,
-            told_term: 0,
-            untold: true,
-            vote_uncovered: true,
-            unmarked_bytes: 0,
-            outbox: Vec::new(),
-            heard: Vec::new(),
+            leading: Leading::default(),
+            published: Published { is_stale: true, ..Published::default() },
+            links: Links::default(),
             watch: Watch::new(boot.now),
             checks: Checks::default(),
-            settle_asked: (0, Generation(0)),
             is_settled,
-            broken: BTreeSet::new(),
             half,
             merges,
             active: false,
@@ -364,15 +260,12 @@ impl Shard {
     /// Whether a checkpoint of this applied index, the newest on disk, says all that a new one
     /// would: a replica's vote may have changed without an entry.
     pub fn is_covered_by(&self, index: u64) -> bool {
-        self.applied == index && !self.vote_uncovered
+        self.applied == index && !self.persistence.vote_uncovered
     }
 
     /// A checkpoint with this hard state is on disk.
     pub(crate) fn covered(&mut self, hard_state: HardState) {
-        let now = self.hard_state();
-        if (now.term, now.vote) == (hard_state.term, hard_state.vote) {
-            self.vote_uncovered = false;
-        }
+        self.persistence.covered(hard_state, self.group.hard_state());
     }
 
     /// Whether it has begun as a right half since the newest checkpoint that it was started from:
@@ -384,13 +277,12 @@ impl Shard {
     /// Where the log must be kept from, so that everything not applied yet is in it: the beginning
     /// of the oldest such group, or `written_end` if there is none.
     pub fn log_needed_from(&self, written_end: Lsn) -> Lsn {
-        let oldest = self.appends.front().and_then(|append| append.lsn);
-        oldest.map_or(written_end, |lsn| lsn.min(written_end))
+        self.persistence.needed_from(written_end)
     }
 
     /// Goes on with what was asked of other nodes before this one had a replica.
-    pub(crate) fn succeed(&mut self, (forward, fetches, errands): (Forward, Fetches, Errands)) {
-        (self.forward, self.fetches, self.errands) = (forward, fetches, errands);
+    pub(crate) fn succeed(&mut self, outgoing: Outgoing) {
+        self.outgoing = outgoing;
         self.steps.wake();
     }
 
@@ -425,26 +317,19 @@ impl Shard {
         self.queue.push_back(Queued::Batch { origin, batch });
     }
 
-    pub(crate) fn operate(&mut self, kind: Kind, bytes: Vec<u8>, asker: Option<(Origin, Waiter)>) {
-        let asker =
-            asker.map_or(Asker::Nobody, |(origin, waiter)| Asker::Operation { origin, waiter });
+    pub(crate) fn operate(&mut self, kind: Kind, bytes: Vec<u8>, asker: Option<Caller>) {
+        let asker = asker
+            .map_or(Asker::Nobody, |Caller { origin, waiter }| Asker::Operation { origin, waiter });
         self.queue.push_back(Queued::Operation { kind, bytes, asker });
     }
 
     pub(crate) fn written(&mut self, ticket: u64, lsn: Lsn) {
-        for append in self.appends.iter_mut().filter(|a| a.ticket == ticket) {
-            append.lsn = Some(lsn);
-            self.is_due |= !append.needs_sync;
-            append.persisted |= !append.needs_sync;
-        }
+        self.is_due |= self.persistence.written(ticket, lsn);
         self.advance_persisted();
     }
 
     pub(crate) fn durable(&mut self, ticket: u64) {
-        for append in self.appends.iter_mut().take_while(|a| a.ticket <= ticket) {
-            self.is_due |= !append.persisted;
-            append.persisted = true;
-        }
+        self.is_due |= self.persistence.durable(ticket);
         self.advance_persisted();
     }
 
@@ -455,13 +340,12 @@ impl Shard {
 
     /// Whether it leads, and knows all that was ever committed.
     fn leads(&self) -> bool {
-        self.group.is_leader() && self.opened_term == self.group.term()
+        self.group.is_leader() && self.leading.opened_term == self.group.term()
     }
 
-    /// Tells the group of the longest persisted run from the front: work is persisted in order.
+    /// Tells the group how far its work is persisted.
     fn advance_persisted(&mut self) {
-        let run = self.appends.iter().take_while(|append| append.persisted);
-        if let Some(number) = run.last().map(|append| append.number) {
+        if let Some(number) = self.persistence.persisted() {
             self.group.persisted(number);
         }
     }
@@ -484,7 +368,7 @@ impl Shard {
     /// Whether a turn could do anything.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
-            && self.appends.is_empty()
+            && self.persistence.appends.is_empty()
             && self.readers.is_empty()
             && self.steps.is_idle()
             && self.asks_nothing()
@@ -495,22 +379,22 @@ impl Shard {
     pub(crate) fn rests(&self) -> bool {
         self.queue.is_empty()
             && self.readers.is_empty()
-            && self.forward.is_idle()
-            && self.fetches.rests()
+            && self.outgoing.forward.is_idle()
+            && self.outgoing.fetches.rests()
             && (self.steps.is_idle() || self.steps_rest())
             && self.merges_nothing()
     }
 
     /// Whether nothing is asked of a leader elsewhere.
     fn asks_nothing(&self) -> bool {
-        self.forward.is_idle() && self.fetches.is_idle()
+        self.outgoing.forward.is_idle() && self.outgoing.fetches.is_idle()
     }
 
     /// Bytes of what it may yet propose, and how many entries these are: what waits for the shard
     /// to lead or for the next turn, and what another leader is asked to do.
     pub(crate) fn held(&self) -> (u64, u64) {
         let queued = self.queue.iter().map(Queued::len_bytes).sum::<u64>();
-        let (bytes, count) = self.forward.held();
+        let (bytes, count) = self.outgoing.forward.held();
         let (of_steps, steps) = self.steps.held_bytes();
         (bytes + queued + of_steps, count + self.queue.len() as u64 + steps)
     }
@@ -547,7 +431,7 @@ impl Shard {
             self.end_steps(turn, effects);
         }
         self.post(turn, effects);
-        self.forget_appends();
+        self.persistence.forget_applied(self.applied);
         self.publish();
         self.tell_lookup(effects);
         self.watch(turn.now);
@@ -562,22 +446,17 @@ impl Shard {
 
     /// This replica has gone, and others are asked from now on: with what it was to ask of them,
     /// which is handed on. Readers here are told to have what they look at fetched.
-    pub(crate) fn give_up(
-        &mut self,
-        now: BootNanos,
-        effects: &mut Effects,
-    ) -> (Forward, Fetches, Errands) {
+    pub(crate) fn give_up(&mut self, now: BootNanos, effects: &mut Effects) -> Outgoing {
         self.serving.end();
         self.hand_queue_over(now, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             self.refuse(in_flight.asker, NotDone::Unknown, effects);
         }
-        self.forward.leave(effects);
-        self.fetches.let_go(effects);
+        self.outgoing.forward.leave(effects);
+        self.outgoing.fetches.let_go(effects);
         self.let_all_lock_readers_go(effects);
-        self.errands.not_here();
-        let errands = std::mem::take(&mut self.errands);
-        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches), errands)
+        self.outgoing.errands.not_here();
+        std::mem::take(&mut self.outgoing)
     }
 
     /// Tells everyone who waits that the shard is dropped.
@@ -591,9 +470,9 @@ impl Shard {
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
         self.let_all_lock_readers_go(effects);
-        self.errands.let_go(effects);
-        self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
-        self.fetches.abandon(effects);
+        self.outgoing.errands.let_go(effects);
+        self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
+        self.outgoing.fetches.abandon(effects);
     }
 
     /// Tells all that was not proposed yet why it will not be.

@@ -15,7 +15,7 @@ use replication::BootNanos;
 use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Count, Queued, Shard};
-use crate::executor::{Answer, Effects, Origin, Turn, report};
+use crate::executor::{Answer, Caller, Effects, Origin, Turn, report};
 use crate::replica::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::replica::state::{Outcome, ShardState};
 use crate::routing::fetch::{self, Want};
@@ -56,39 +56,41 @@ impl Shard {
                 self.not_led(from, Asked::Catalogue { number }, effects);
             }
             Letter::Written { session, sequence, verdict, .. } => {
-                self.forward.written(self.id, session, sequence, verdict, effects);
+                self.outgoing.forward.written(self.id, session, sequence, verdict, effects);
             }
             Letter::ReadAt { number, index, now_ms, settled, .. } => {
-                self.forward.read_at(number, index, (now_ms, settled), now);
+                self.outgoing.forward.read_at(number, index, (now_ms, settled), now);
             }
             Letter::CatalogueDone { number, index, result } => {
-                self.forward.catalogue_done(number, index, result);
+                self.outgoing.forward.catalogue_done(number, index, result);
             }
             Letter::Fetch { number, want, .. } => {
                 self.asked_to_find(from, number, want, now, clock, effects);
             }
             Letter::Fetched { number, at, found, .. } => {
-                self.fetches.fetched(self.id, number, (at, found), now, effects);
+                self.outgoing.fetches.fetched(self.id, number, (at, found), now, effects);
             }
             Letter::NotLed { what: Asked::Fetch { number }, known, .. } => {
-                self.fetches.misled(number, known.as_deref(), now + MISLED_NANOS);
+                self.outgoing.fetches.misled(number, known.as_deref(), now + MISLED_NANOS);
             }
             Letter::Step { number, step, .. } => {
                 self.asked_to_step(from, number, step, now, effects);
             }
-            Letter::Stepped { number, said, .. } => self.errands.said(number, said, effects),
+            Letter::Stepped { number, said, .. } => {
+                self.outgoing.errands.said(number, said, effects)
+            }
             Letter::NotLed { what: Asked::Step { number }, .. }
             | Letter::Unable { what: Asked::Step { number }, .. } => {
-                self.errands.misled(number, now + MISLED_NANOS);
+                self.outgoing.errands.misled(number, now + MISLED_NANOS);
             }
             Letter::NotLed { what, .. } => {
-                self.forward.misled(Some(from), what, now + MISLED_NANOS);
+                self.outgoing.forward.misled(Some(from), what, now + MISLED_NANOS);
             }
             Letter::Unable { what: Asked::Fetch { number }, .. } => {
-                self.fetches.unable(number, effects);
+                self.outgoing.fetches.unable(number, effects);
             }
             Letter::Unable { what, .. } => {
-                self.forward.unable(from, what, now + MISLED_NANOS, effects);
+                self.outgoing.forward.unable(from, what, now + MISLED_NANOS, effects);
             }
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
             Letter::Count { number, origin, index, .. } => {
@@ -194,15 +196,15 @@ impl Shard {
 
     /// What was asked of a node may not have arrived.
     pub(crate) fn ask_again(&mut self, node: NodeId) {
-        self.forward.link_lost(node);
-        self.fetches.link_lost(node);
-        self.errands.link_lost(node);
+        self.outgoing.forward.link_lost(node);
+        self.outgoing.fetches.link_lost(node);
+        self.outgoing.errands.link_lost(node);
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to a leader
     /// elsewhere and it is not known what became of it.
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
-        self.forward.batch_of(waiter)
+        self.outgoing.forward.batch_of(waiter)
     }
 
     /// Has the leader elsewhere do what is asked of this one.
@@ -211,9 +213,9 @@ impl Shard {
         self.look_behind(turn, effects);
         let leader = self.leader();
         let Turn { now, clock, seed, .. } = *turn;
-        self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
-        self.fetches.send(self.id, leader, now, effects);
-        self.errands.send(self.id, leader, now, effects);
+        self.outgoing.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
+        self.outgoing.fetches.send(self.id, leader, now, effects);
+        self.outgoing.errands.send(self.id, leader, now, effects);
     }
 
     /// What waits here, and cannot be done here, is for others: readers and all that is queued.
@@ -222,11 +224,11 @@ impl Shard {
         for queued in std::mem::take(&mut self.queue) {
             match queued {
                 Queued::Batch { origin, batch } => {
-                    self.forward.write(origin, batch, now, effects);
+                    self.outgoing.forward.write(origin, batch, now, effects);
                 }
                 Queued::Operation { bytes, asker: Asker::Operation { origin, waiter }, .. } => {
                     let op = bytes[HEADER_BYTES..].to_vec();
-                    self.forward.operate(op, (origin, waiter), now);
+                    self.outgoing.forward.operate(op, Caller { origin, waiter }, now);
                 }
                 // Only leaders log horizons and safe points. Who wants one asks again.
                 Queued::Operation { asker: Asker::Nobody, .. } => {}
@@ -240,7 +242,7 @@ impl Shard {
         for (at, asker, since) in self.take_readers() {
             match asker {
                 ReadAsker::Local { origin, waiter } => {
-                    self.forward.read(at, origin, waiter, since);
+                    self.outgoing.forward.read(at, origin, waiter, since);
                 }
                 ReadAsker::Remote { node, number } => {
                     self.not_led(node, Asked::Read { number }, effects);
@@ -249,7 +251,7 @@ impl Shard {
                     self.not_led(node, Asked::Fetch { number }, effects);
                 }
                 ReadAsker::Find { origin, waiter, want, bytes_max } => {
-                    self.fetch(want, bytes_max, (origin, waiter), now, effects);
+                    self.fetch(want, bytes_max, Caller { origin, waiter }, now, effects);
                 }
             }
         }
@@ -257,22 +259,22 @@ impl Shard {
 
     /// Before a turn: tells who has waited too long, so that it is not sent after that.
     pub(super) fn expire(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if !self.forward.is_idle() {
-            self.forward.expire(turn.now, turn.patience, effects);
+        if !self.outgoing.forward.is_idle() {
+            self.outgoing.forward.expire(turn.now, turn.patience, effects);
         }
-        if !self.fetches.is_idle() {
-            self.fetches.expire(turn.now, turn.patience, effects);
+        if !self.outgoing.fetches.is_idle() {
+            self.outgoing.fetches.expire(turn.now, turn.patience, effects);
         }
         if !self.steps.is_idle() {
-            self.errands.expire(turn.now, turn.patience, effects);
+            self.outgoing.errands.expire(turn.now, turn.patience, effects);
         }
     }
 
     /// It has come to lead: what was for who led before is its own.
     #[inline(never)]
     pub(super) fn take_over(&mut self, effects: &mut Effects) {
-        self.fetches.let_go(effects);
-        let (sent, waiting) = self.forward.lead();
+        self.outgoing.fetches.let_go(effects);
+        let (sent, waiting) = self.outgoing.forward.lead();
         for (origin, batch) in waiting.into_iter().rev() {
             self.queue.push_front(Queued::Batch { origin, batch });
         }
@@ -281,19 +283,19 @@ impl Shard {
             let (from, id, count) = (None, own.id, own.count);
             self.queue.push_front(Queued::Once { from, id, count, bytes });
         }
-        for (at, origin, waiter, since) in self.forward.take_readers() {
+        for (at, origin, waiter, since) in self.outgoing.forward.take_readers() {
             self.read(at, ReadAsker::Local { origin, waiter }, since);
         }
-        for (op, (origin, waiter)) in self.forward.take_operations() {
-            self.operate(Kind::Catalogue, operation(&op), Some((origin, waiter)));
+        for (op, Caller { origin, waiter }) in self.outgoing.forward.take_operations() {
+            self.operate(Kind::Catalogue, operation(&op), Some(Caller { origin, waiter }));
         }
     }
 
     /// After a turn: lets go who waited for what is applied, and tells who waits in vain.
     pub(super) fn post(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let caught_up = self.lacks > 0 && self.catches_up();
-        if (caught_up || !self.forward.is_idle())
-            && let Some(fit) = self.forward.applied(self.applied, effects)
+        if (caught_up || !self.outgoing.forward.is_idle())
+            && let Some(fit) = self.outgoing.forward.applied(self.applied, effects)
         {
             if !self.leads() {
                 self.promise.settled(fit.at);
@@ -358,7 +360,7 @@ impl Shard {
                 let letter = Letter::Written { shard: self.id, session, sequence, verdict };
                 effects.letters.push((node, letter));
             }
-            None => self.forward.written(self.id, session, sequence, verdict, effects),
+            None => self.outgoing.forward.written(self.id, session, sequence, verdict, effects),
         }
     }
 
@@ -370,7 +372,7 @@ impl Shard {
                 self.not_led(node, Asked::Write { session, sequence }, effects);
             }
             Asker::Once { from: None, session, sequence } => {
-                self.forward.misled(None, Asked::Write { session, sequence }, 0);
+                self.outgoing.forward.misled(None, Asked::Write { session, sequence }, 0);
             }
             Asker::RemoteOperation { node, number } => {
                 self.not_led(node, Asked::Catalogue { number }, effects);

@@ -21,7 +21,7 @@ use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
 
 use super::Shard;
-use crate::executor::{Answer, Effects, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, Origin, Turn};
 use crate::replica::entry::{Kind, Waiter, operation};
 use crate::routing::fetch::{self, Found, Want};
 use crate::rpc::request::{Asked, Letter};
@@ -119,7 +119,7 @@ impl Shard {
         &mut self,
         want: Want,
         bytes_max: usize,
-        (origin, waiter): (Origin, Waiter),
+        Caller { origin, waiter }: Caller,
         now: BootNanos,
         clock: &Clock,
     ) {
@@ -182,12 +182,12 @@ impl Shard {
         }
         // They wait there until the index is applied.
         round.let_go.into_iter().for_each(|node| self.tell_committed(node));
-        if round.wanted > self.horizon_asked.max(round.horizon) {
-            self.horizon_asked = round.wanted;
+        if round.wanted > self.leading.horizon_asked.max(round.horizon) {
+            self.leading.horizon_asked = round.wanted;
             self.operate(Kind::Horizon, operation(&round.wanted.0.to_le_bytes()), None);
         }
-        if round.unconfirmed && self.confirm_asked < turn.now {
-            self.confirm_asked = turn.now;
+        if round.unconfirmed && self.leading.confirm_asked < turn.now {
+            self.leading.confirm_asked = turn.now;
             self.group.confirm();
         }
     }
@@ -250,7 +250,7 @@ impl Shard {
             reader.settled = round.horizon;
         }
         // A horizon that is under way will do, unless it takes so long that it may be lost.
-        let asked = self.horizon_asked;
+        let asked = self.leading.horizon_asked;
         let late = Timestamp::from_millis(asked.millis() + hlc::HORIZON_AHEAD_MILLIS / 2);
         match self.promise.read_at(reader.settled, round.horizon, turn.clock) {
             SnapshotRead::Now => reader.after = round.applied.max(round.committed),

@@ -21,6 +21,7 @@ use keyspace::{Generation, NodeId, ReplicaId};
 use overlay::Known;
 use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 
+use super::leading::Leading;
 use super::{Asker, InFlight, Shard};
 use crate::executor::{Effects, Envelope, Turn};
 use crate::recovery::encode_meta;
@@ -70,19 +71,19 @@ impl Shard {
     pub fn leader(&self) -> Option<NodeId> {
         let leader = self.group.leader()?;
         let node = self.state.read().descriptor.node_of(leader);
-        node.or_else(|| node_in(&self.heard, leader))
+        node.or_else(|| node_in(&self.links.heard, leader))
     }
 
     /// A replica speaks, from this node.
     pub(crate) fn hears(&mut self, replica: ReplicaId, node: NodeId) {
-        if self.heard.contains(&(replica, node)) {
+        if self.links.heard.contains(&(replica, node)) {
             return;
         }
-        self.heard.retain(|(other, _)| *other != replica);
-        if self.heard.len() == REPLICAS_MAX {
-            self.heard.remove(0);
+        self.links.heard.retain(|(other, _)| *other != replica);
+        if self.links.heard.len() == REPLICAS_MAX {
+            self.links.heard.remove(0);
         }
-        self.heard.push((replica, node));
+        self.links.heard.push((replica, node));
     }
 
     /// Whether it leads, and knows all that was ever committed.
@@ -120,7 +121,9 @@ impl Shard {
             Some(node) => self.state.read().descriptor.replica_on(node),
         };
         let mut has = self.group.progress();
-        has.retain(|(replica, matched)| *matched >= index && !self.broken.contains(replica));
+        has.retain(|(replica, matched)| {
+            *matched >= index && !self.leading.broken.contains(replica)
+        });
         let others = has.iter().filter(|(replica, _)| *replica != self.replica).count() as u64;
         let is_here = has.iter().any(|(replica, _)| Some(*replica) == asker);
         Some(Count { index, others, is_here })
@@ -179,7 +182,7 @@ impl Shard {
         let state = self.state.read();
         let fits = |replica: ReplicaId| {
             let node = state.descriptor.node_of(replica);
-            let is_broken = replica == self.replica || self.broken.contains(&replica);
+            let is_broken = replica == self.replica || self.leading.broken.contains(&replica);
             !is_broken && state.members.votes(replica) && node.is_some_and(&may)
         };
         let mut heirs = self.group.progress();
@@ -235,7 +238,7 @@ impl Shard {
             *view = ShardState { serving, unsettled, installed, cuts, locks, ..state };
         }
         self.locks_changed(self.applied);
-        self.untold = true;
+        self.published.is_stale = true;
         self.forget_halted();
         if let Err(refused) = self.group.step(head, now) {
             unreachable!("its head was found sound: {refused}");
@@ -311,7 +314,7 @@ impl Shard {
     pub(super) fn lacks(&mut self, replica: ReplicaId, node: NodeId) {
         let is_there = self.state.read().descriptor.node_of(replica) == Some(node);
         if self.leads() && is_there {
-            self.broken.insert(replica);
+            self.leading.broken.insert(replica);
         }
     }
 
@@ -323,19 +326,20 @@ impl Shard {
         let descriptor = &self.state.read().descriptor;
         let mut missed = self.group.members().all();
         let is_placed = |replica| descriptor.node_of(replica).is_some();
-        missed.retain(|replica| !is_placed(*replica) || self.broken.contains(replica));
+        missed.retain(|replica| !is_placed(*replica) || self.leading.broken.contains(replica));
         missed
     }
 
     /// A new replica for the place of each that is broken.
     fn replacement(&mut self) -> Option<Step> {
-        if self.broken.is_empty() {
+        if self.leading.broken.is_empty() {
             return None;
         }
         let state = self.state.read();
         let replicas = &state.descriptor.replicas;
-        self.broken.retain(|broken| replicas.iter().any(|(replica, _)| replica == broken));
-        let nodes = self.broken.iter().filter_map(|broken| state.descriptor.node_of(*broken));
+        self.leading.broken.retain(|broken| replicas.iter().any(|(replica, _)| replica == broken));
+        let nodes =
+            self.leading.broken.iter().filter_map(|broken| state.descriptor.node_of(*broken));
         let new: Vec<_> = (state.roster.newest.0 + 1..).map(ReplicaId).zip(nodes).collect();
         (!new.is_empty()).then(|| Step::add(new))
     }
@@ -343,7 +347,7 @@ impl Shard {
     /// Takes the next step of a change that is under way.
     pub(super) fn change_members(&mut self, now: BootNanos, clock: &Clock) {
         if !self.leads() {
-            self.broken.clear();
+            self.leading.broken.clear();
             return;
         }
         if self.keeps_replicas() {
@@ -366,10 +370,10 @@ impl Shard {
     #[inline(never)]
     fn settle(&mut self, now: BootNanos, clock: &Clock) {
         let asked = (self.group.term(), self.state.read().descriptor.generation);
-        if self.settle_asked == asked || self.group.is_transferring() {
+        if self.leading.settle_asked == Some(asked) || self.group.is_transferring() {
             return;
         }
-        self.settle_asked = asked;
+        self.leading.settle_asked = Some(asked);
         let index = self.group.last_index() + 1;
         let mut bytes = operation(&[]);
         let term = self.stamp(clock, index, Kind::Settle, 1, &mut bytes);
@@ -442,13 +446,10 @@ impl Shard {
     /// Without the lead: what is asked is for who has it.
     #[inline(never)]
     pub(super) fn follow(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if self.opened_term != 0 {
+        if self.leading.opened_term != 0 {
             // What was told here to have ended lay below both.
             self.serving.raise_floor(turn.clock.now().min(self.state.read().horizon));
-            self.opened_term = 0;
-            self.horizon_asked = keyspace::Timestamp::ZERO;
-            self.points_asked.clear();
-            self.broken.clear();
+            self.leading = Leading::default();
             self.forget_steps();
             self.promise.clear();
         }
@@ -459,55 +460,10 @@ impl Shard {
         self.hand_over(turn, effects);
     }
 
-    /// Lets readers outside the lane know until when they may read, and who leads.
-    pub(super) fn publish(&mut self) {
-        let (leader, term) = (self.group.leader(), self.group.term());
-        if leader != self.told_leader {
-            let node = self.leader();
-            self.serving.led_by(node);
-            if node.is_some() == leader.is_some() {
-                self.told_leader = leader;
-                self.untold = true;
-            }
-        }
-        if leader.is_some() && term != self.told_term {
-            self.told_term = term;
-            self.untold = true;
-        }
-        self.serving.follows(!self.leads());
-        let until = if !self.leads() || self.merges_freeze() {
-            0
-        } else if self.is_sole() {
-            BootNanos::MAX
-        } else if self.applied < self.group.committed() {
-            // SAFETY G11: its own log lags.
-            0
-        } else {
-            self.group.serves_until()
-        };
-        self.serving.until(until.max(self.read_until));
-    }
-
-    /// The shard as it is known here.
-    pub fn known(&self) -> Known {
-        let mut descriptor = self.state.read().descriptor.clone();
-        descriptor.leader = self.group.leader();
-        Known::new(descriptor, self.group.term())
-    }
-
-    /// Tells the node's lookup, if there is anything new. What waits for its snapshot knows nothing
-    /// that others do not know better.
-    pub(super) fn tell_lookup(&mut self, effects: &mut Effects) {
-        if self.untold && self.applied > 0 {
-            self.untold = false;
-            effects.known.push(self.known());
-        }
-    }
-
     /// Puts messages on their way.
     pub(super) fn send(&mut self, now: BootNanos, effects: &mut Effects) {
-        self.group.take_messages(&mut self.outbox);
-        if !self.outbox.is_empty() {
+        self.group.take_messages(&mut self.links.outbox);
+        if !self.links.outbox.is_empty() {
             self.send_outbox(now, effects);
         }
     }
@@ -517,10 +473,10 @@ impl Shard {
         let state = self.state.read();
         let leads = self.group.is_leader();
         let is_newborn = self.group.last_index() == BORN.0;
-        for message in self.outbox.drain(..) {
+        for message in self.links.outbox.drain(..) {
             let to = message.to();
             // Its own log may not have come to where a replica was added.
-            let node = state.descriptor.node_of(to).or_else(|| node_in(&self.heard, to));
+            let node = state.descriptor.node_of(to).or_else(|| node_in(&self.links.heard, to));
             let Some(node) = node else { continue };
             let is_fresh = match leads {
                 true => self.group.is_fresh(to, now.saturating_sub(SILENT_NANOS)),

@@ -69,8 +69,8 @@ impl Shard {
         }
         let Some(of) = catalogue.by_id(keyspace).filter(|_| !is_full) else { return };
         let retention_ms = of.options.retention_ms;
-        self.points_asked.retain(|id, _| catalogue.by_id(*id).is_some());
-        let asked = self.points_asked.entry(keyspace).or_default();
+        self.leading.points_asked.retain(|id, _| catalogue.by_id(*id).is_some());
+        let asked = self.leading.points_asked.entry(keyspace).or_default();
         let current = current.max(*asked);
         let granted = safe_point::granted(current, clock.now(), retention_ms, to, is_pressed);
         let Some(to) = granted else { return };
@@ -93,7 +93,7 @@ impl Shard {
             let Some(engine) = state.keys() else { return };
             (state.descriptor.keyspace(), engine.safe_point())
         };
-        let asked = self.points_asked.entry(keyspace).or_default();
+        let asked = self.leading.points_asked.entry(keyspace).or_default();
         if to > current.max(*asked) {
             *asked = to;
             self.operate(Kind::SafePoint, operation(&to.0.to_le_bytes()), None);

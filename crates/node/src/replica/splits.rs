@@ -39,7 +39,7 @@ impl Shard {
     /// leader until they do.
     #[inline(never)]
     pub(super) fn was_split(&mut self, Half(right): Half, effects: &mut Effects) {
-        self.untold = true;
+        self.published.is_stale = true;
         // Before anything that the right half writes: see the front page of `split`.
         let payload = record::encode_hard_state(self.group.hard_state());
         push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);

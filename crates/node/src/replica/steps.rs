@@ -25,7 +25,7 @@ use txn::wait_queue::{
 };
 
 use super::{Asker, InFlight, Queued, Shard};
-use crate::executor::{Answer, Effects, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, Origin, Turn};
 use crate::replica::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::replica::state::ShardState;
 use crate::routing::fetch::Want;
@@ -131,19 +131,22 @@ impl Shard {
     /// replicas elsewhere; alone, it looks whenever it can whether a lock stays too long.
     pub(super) fn steps_rest(&self) -> bool {
         let looks = self.steps.is_busy && self.is_sole();
-        self.steps.is_calm() && self.steps.readers.is_empty() && self.errands.rests() && !looks
+        self.steps.is_calm()
+            && self.steps.readers.is_empty()
+            && self.outgoing.errands.rests()
+            && !looks
     }
 
     /// Somebody here wants a step.
     pub(crate) fn errand(
         &mut self,
         step: Bytes,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {
         self.steps.is_awake = true;
-        self.errands.ask(step, asker, now, effects);
+        self.outgoing.errands.ask(step, asker, now, effects);
     }
 
     /// Another node wants a step.
@@ -185,7 +188,7 @@ impl Shard {
     pub(crate) fn await_unlocked(
         &mut self,
         released: u64,
-        (origin, waiter): (Origin, Waiter),
+        Caller { origin, waiter }: Caller,
         now: BootNanos,
     ) {
         self.steps.readers.push(LockReader { released, origin, waiter, since: now });
@@ -223,9 +226,9 @@ impl Shard {
     /// In a turn: proposes the steps that may be.
     #[inline(never)]
     pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if self.leads() && !self.errands.is_idle() {
+        if self.leads() && !self.outgoing.errands.is_idle() {
             let now = turn.now;
-            for (number, step) in self.errands.due(None, now) {
+            for (number, step) in self.outgoing.errands.due(None, now) {
                 let asker = StepAsker { from: None, number };
                 self.steps.queue.push(asker, step.clone(), &wait_queue::decoded(&step), now);
             }
@@ -336,7 +339,7 @@ impl Shard {
         self.report_abandoned(turn, effects);
         let Steps { is_busy, queue, readers, .. } = &self.steps;
         let is_calm = self.steps.is_calm() && queue.stops_nothing() && readers.is_empty();
-        self.steps.is_awake = *is_busy || !is_calm || !self.errands.is_idle();
+        self.steps.is_awake = *is_busy || !is_calm || !self.outgoing.errands.is_idle();
     }
 
     /// In a turn: reports transactions whose locks have stayed too long, if it leads.
@@ -344,7 +347,7 @@ impl Shard {
         if !self.steps.is_busy {
             return;
         }
-        let term = if self.leads() { self.opened_term } else { 0 };
+        let term = if self.leads() { self.leading.opened_term } else { 0 };
         let look = Look { now: turn.now, term, losses: turn.losses };
         if self.steps.abandoned.is_due(look) {
             let state = self.state.read();
@@ -405,7 +408,7 @@ impl Shard {
                 let shard = self.id;
                 effects.letters.push((node, Letter::Stepped { shard, number, said }));
             }
-            None => self.errands.said(number, said, effects),
+            None => self.outgoing.errands.said(number, said, effects),
         }
     }
 
@@ -416,7 +419,7 @@ impl Shard {
             let StepAsker { from, number } = asker;
             match from {
                 Some(node) => self.not_led(node, Asked::Step { number }, effects),
-                None => self.errands.misled(number, 0),
+                None => self.outgoing.errands.misled(number, 0),
             }
         }
     }

@@ -31,11 +31,10 @@ use keyspace::{NodeId, ShardId};
 use overlay::Known;
 use replication::BootNanos;
 
-use crate::executor::{Effects, Origin, Turn};
+use crate::executor::{Caller, Effects, Origin, Turn};
+use crate::replica::Outgoing;
 use crate::replica::entry::{Batch, Waiter};
-use crate::replica::errands::Errands;
-use crate::replica::fetches::Fetches;
-use crate::replica::forward::{Forward, MISLED_NANOS, Post};
+use crate::replica::forward::{MISLED_NANOS, Post};
 use crate::replica::{Heir, Legacy, Raise, counted};
 use crate::routing::fetch::Want;
 use crate::rpc::request::{Asked, Letter};
@@ -62,9 +61,7 @@ pub(crate) struct Proxy {
     misled_by: Option<NodeId>,
     /// Not to be believed in before.
     avoided: Option<(NodeId, BootNanos)>,
-    forward: Forward,
-    fetches: Fetches,
-    errands: Errands,
+    outgoing: Outgoing,
     /// Changes of the catalogue up to this index can be used here; of other shards, all.
     image_index: u64,
     /// Whether the lane has it on its list of those with something to do.
@@ -75,7 +72,7 @@ impl Proxy {
     /// For a shard that is on these nodes.
     pub fn new(shard: ShardId, nodes: Vec<NodeId>) -> Self {
         let asked = nodes.first().copied();
-        let (known, forward, fetches, errands) = Default::default();
+        let known = Default::default();
         let (heard_at, misled_by, avoided, active) = (0, None, None, false);
         let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
         Self {
@@ -86,9 +83,7 @@ impl Proxy {
             heard_at,
             misled_by,
             avoided,
-            forward,
-            fetches,
-            errands,
+            outgoing: Outgoing::default(),
             image_index,
             active,
         }
@@ -150,13 +145,13 @@ impl Proxy {
     /// Takes commands for whoever leads.
     pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
         self.wake(now);
-        self.forward.write(origin, batch, now, effects);
+        self.outgoing.forward.write(origin, batch, now, effects);
     }
 
     /// Takes a change of the catalogue.
-    pub fn operate(&mut self, op: Vec<u8>, asker: (Origin, Waiter), now: BootNanos) {
+    pub fn operate(&mut self, op: Vec<u8>, asker: Caller, now: BootNanos) {
         self.wake(now);
-        self.forward.operate(op, asker, now);
+        self.outgoing.forward.operate(op, asker, now);
     }
 
     /// Who is taken for the leader, if anyone is.
@@ -181,24 +176,18 @@ impl Proxy {
         &mut self,
         want: Want,
         bytes_max: usize,
-        asker: (Origin, Waiter),
+        asker: Caller,
         now: BootNanos,
         effects: &mut Effects,
     ) {
         self.wake(now);
-        self.fetches.ask(want, bytes_max, asker, now, effects);
+        self.outgoing.fetches.ask(want, bytes_max, asker, now, effects);
     }
 
     /// Takes a step of a transaction.
-    pub fn errand(
-        &mut self,
-        step: Bytes,
-        asker: (Origin, Waiter),
-        now: BootNanos,
-        effects: &mut Effects,
-    ) {
+    pub fn errand(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
         self.wake(now);
-        self.errands.ask(step, asker, now, effects);
+        self.outgoing.errands.ask(step, asker, now, effects);
     }
 
     /// Silence counts from when there is something to be heard.
@@ -209,18 +198,20 @@ impl Proxy {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.forward.is_idle() && self.fetches.is_idle() && self.errands.is_idle()
+        self.outgoing.forward.is_idle()
+            && self.outgoing.fetches.is_idle()
+            && self.outgoing.errands.is_idle()
     }
 
     /// Bytes of batches that a replica would propose if one came here to lead, and how many these
     /// are.
     pub fn held(&self) -> (u64, u64) {
-        self.forward.held()
+        self.outgoing.forward.held()
     }
 
     /// Session and sequence of the batch that was sent with a waiter's write.
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
-        self.forward.batch_of(waiter)
+        self.outgoing.forward.batch_of(waiter)
     }
 
     /// A letter from another node.
@@ -230,34 +221,36 @@ impl Proxy {
         }
         match letter {
             Letter::Written { session, sequence, verdict, .. } => {
-                self.forward.written(self.shard, session, sequence, verdict, effects);
+                self.outgoing.forward.written(self.shard, session, sequence, verdict, effects);
             }
             Letter::ReadAt { number, index, now_ms, settled, .. } => {
-                self.forward.read_at(number, index, (now_ms, settled), now);
+                self.outgoing.forward.read_at(number, index, (now_ms, settled), now);
             }
             Letter::Fetched { number, at, found, .. } => {
-                self.fetches.fetched(self.shard, number, (at, found), now, effects);
+                self.outgoing.fetches.fetched(self.shard, number, (at, found), now, effects);
             }
-            Letter::Stepped { number, said, .. } => self.errands.said(number, said, effects),
+            Letter::Stepped { number, said, .. } => {
+                self.outgoing.errands.said(number, said, effects)
+            }
             Letter::CatalogueDone { number, index, result } => {
-                self.forward.catalogue_done(number, index, result);
+                self.outgoing.forward.catalogue_done(number, index, result);
             }
             Letter::NotLed { what, known, .. } => {
                 // Whom a hint names is asked at once; else things may change meanwhile.
                 let pause = if self.adjust(from, known.as_deref(), now) { 0 } else { MISLED_NANOS };
                 match what {
                     Asked::Fetch { number } => {
-                        self.fetches.misled(number, known.as_deref(), now + pause);
+                        self.outgoing.fetches.misled(number, known.as_deref(), now + pause);
                     }
-                    Asked::Step { number } => self.errands.misled(number, now + pause),
-                    what => self.forward.misled(Some(from), what, now + pause),
+                    Asked::Step { number } => self.outgoing.errands.misled(number, now + pause),
+                    what => self.outgoing.forward.misled(Some(from), what, now + pause),
                 }
             }
             Letter::Unable { what: Asked::Fetch { number }, .. } => {
-                self.fetches.unable(number, effects);
+                self.outgoing.fetches.unable(number, effects);
             }
             Letter::Unable { what, .. } => {
-                self.forward.unable(from, what, now + MISLED_NANOS, effects);
+                self.outgoing.forward.unable(from, what, now + MISLED_NANOS, effects);
             }
             Letter::Counted { number, origin, count, .. } => {
                 effects.answers.push(counted(number, origin, count));
@@ -313,17 +306,17 @@ impl Proxy {
 
     /// What was asked of a node may not have arrived.
     pub fn ask_again(&mut self, node: NodeId) {
-        self.forward.link_lost(node);
-        self.fetches.link_lost(node);
-        self.errands.link_lost(node);
+        self.outgoing.forward.link_lost(node);
+        self.outgoing.fetches.link_lost(node);
+        self.outgoing.errands.link_lost(node);
     }
 
     /// Sends what is due, and tells who has waited too long.
     pub fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let Turn { now, clock, seed, patience, .. } = *turn;
-        self.forward.expire(now, patience, effects);
-        self.fetches.expire(now, patience, effects);
-        self.errands.expire(now, patience, effects);
+        self.outgoing.forward.expire(now, patience, effects);
+        self.outgoing.fetches.expire(now, patience, effects);
+        self.outgoing.errands.expire(now, patience, effects);
         if self.is_idle() {
             return;
         }
@@ -332,47 +325,41 @@ impl Proxy {
             self.ask_next(now);
         }
         let (shard, leader) = (self.shard, self.asked);
-        self.forward.send(&Post { shard, leader, now, clock, seed }, effects);
-        self.fetches.send(shard, leader, now, effects);
-        self.errands.send(shard, leader, now, effects);
-        self.forward.applied(self.image_index, effects);
+        self.outgoing.forward.send(&Post { shard, leader, now, clock, seed }, effects);
+        self.outgoing.fetches.send(shard, leader, now, effects);
+        self.outgoing.errands.send(shard, leader, now, effects);
+        self.outgoing.forward.applied(self.image_index, effects);
     }
 
     /// There is no replica here any more: what it was to ask of others is asked from here, with
     /// its numbers.
-    pub fn succeed(
-        &mut self,
-        (forward, fetches, errands): (Forward, Fetches, Errands),
-        now: BootNanos,
-    ) {
-        (self.forward, self.fetches, self.errands) = (forward, fetches, errands);
+    pub fn succeed(&mut self, outgoing: Outgoing, now: BootNanos) {
+        self.outgoing = outgoing;
         self.heard_at = now;
     }
 
     /// There is a replica here from now on: it goes on with the writes. Readers look again.
-    pub fn replaced(&mut self, effects: &mut Effects) -> (Forward, Fetches, Errands) {
-        self.fetches.let_go(effects);
-        let errands = std::mem::take(&mut self.errands);
-        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches), errands)
+    pub fn replaced(&mut self, effects: &mut Effects) -> Outgoing {
+        self.outgoing.take(effects)
     }
 
     /// Another has taken the shard in. Readers look again.
     pub fn bequeath(&mut self, effects: &mut Effects) -> Legacy {
-        self.fetches.let_go(effects);
-        self.errands.let_go(effects);
-        self.forward.bequeath()
+        self.outgoing.fetches.let_go(effects);
+        self.outgoing.errands.let_go(effects);
+        self.outgoing.forward.bequeath()
     }
 
     /// Goes on with what was sent to a neighbour that the shard has taken in.
     pub fn inherit(&mut self, heir: Heir) {
-        self.forward.inherit(heir);
+        self.outgoing.forward.inherit(heir);
     }
 
     /// The shard is gone.
     pub fn abandon(&mut self, effects: &mut Effects) {
-        self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
-        self.fetches.abandon(effects);
-        self.errands.let_go(effects);
+        self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
+        self.outgoing.fetches.abandon(effects);
+        self.outgoing.errands.let_go(effects);
     }
 }
 
