@@ -18,6 +18,7 @@
 //! | [`coordinator`] | who sees a transaction through, and finishes an abandoned one |
 //! | [`wait_queue`] | who waits for whom at a shard's leader: locks, reservations, the starvation guard |
 //! | [`abandoned`] | which transactions does nobody see to any more |
+//! | [`retry_queue`] | which command runs first, of those that are retried after conflicts |
 //! | [`interactive`] | what does a transaction look like to a client that goes through it step by step |
 //!
 //! # Invariants
@@ -32,11 +33,15 @@
 extern crate self as txn;
 
 pub mod abandoned;
+mod conflict_rate;
 pub mod coordinator;
 pub mod interactive;
 pub mod locks;
+pub mod retry_queue;
 mod shard_map;
 pub mod wait_queue;
 
 pub use abandoned::AbandonedTxn;
+pub use conflict_rate::ConflictRate;
+pub use retry_queue::ConflictRetry;
 pub use shard_map::ShardMap;

@@ -15,7 +15,7 @@
 //! being made in vain, and nothing depends on it.
 //!
 //! Commands that take values from shard to shard ([`super::executes`]) read before they write, too,
-//! and are run again if that was in vain: after a while their keys are kept from all who are
+//! and are run again after conflicts: after a while their keys are reserved from all who are
 //! younger, whatever those are, until they are done.
 
 use node::replica::read::Now;
@@ -27,19 +27,6 @@ use super::EventLoop;
 use super::connection::Connection;
 use super::state::WatchedExec;
 
-/// What an EXEC that is answered nil adds to the heat, of which each that is done takes one.
-const HEAT_OF_ONE: u32 = 32;
-/// Above it, all who watch are contenders.
-const HOT: u32 = 128;
-/// It rises no higher.
-const HEAT_MAX: u32 = 512;
-
-/// How often EXECs of a loop are in vain.
-#[derive(Default)]
-pub(super) struct Vain {
-    heat: u32,
-}
-
 impl EventLoop {
     /// A transaction over shards of this connection was done, or something that it has watched had
     /// changed. Others than EXEC with watched keys do not count.
@@ -48,14 +35,13 @@ impl EventLoop {
         if exec != WatchedExec::OverShards || self.hub.peers.is_none() {
             return;
         }
-        let heat = &mut self.vain.heat;
         if changed {
-            *heat = (*heat + HEAT_OF_ONE).min(HEAT_MAX);
+            self.conflicts.met();
             // No other has this time.
             let name = self.hub.clock.tick();
             self.connection_at(at).watching.contends_as.get_or_insert(name);
         } else {
-            *heat = heat.saturating_sub(1);
+            self.conflicts.done();
             self.connection_at(at).watching.contends_as = None;
         }
     }
@@ -72,8 +58,7 @@ impl EventLoop {
     ) -> bool {
         // It may be told to look by itself, as when all is too long for one answer.
         let has_contended = std::mem::take(&mut connection.next.has_contended);
-        let is_hot = self.vain.heat > HOT;
-        let may_contend = is_hot || connection.watching.contends_as.is_some();
+        let may_contend = self.conflicts.is_high() || connection.watching.contends_as.is_some();
         if has_contended || !may_contend || !fetched.is_empty() {
             return false;
         }
@@ -98,14 +83,15 @@ impl EventLoop {
 
     /// Whether a command that takes values from shard to shard, and was in vain, is put off until
     /// those who lead have told what these keys have, and keep them from all others.
-    pub(super) fn has_kept(
+    pub(super) fn has_reserved(
         &mut self,
         at: usize,
         connection: &mut Connection,
         keys: &[Box<[u8]>],
         (now, fetched): (Now, &Fetched),
     ) -> bool {
-        let (Some(name), Some(route)) = (self.reserved_as(at), connection.route.clone()) else {
+        let (Some(name), Some(route)) = (self.retries.reserved_as(at), connection.route.clone())
+        else {
             return false;
         };
         let has_asked = std::mem::take(&mut connection.next.has_contended);

@@ -109,7 +109,7 @@ impl EventLoop {
                 connection.written.add(route.shard(route.place_of_key(key)));
             });
         }
-        let before = self.in_vain(place(waiter));
+        let before = self.retries.conflict_retry(place(waiter));
         self.with_coordinator(|coordinator, at, routes| {
             coordinator.begin_again(keyspace, transaction, waiter.0, before, at, routes);
         });

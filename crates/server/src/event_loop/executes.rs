@@ -7,7 +7,7 @@
 //!                 └──► changed meanwhile: run again, unless the client has watched the key
 //! ```
 //!
-//! Those of a loop that have a key in common run one after the other ([`super::lines`]), and are
+//! Those of a loop that have a key in common run one after the other ([`super::retries`]), and are
 //! run again until the request's patience is over, counted from the first time: then the client is
 //! told `BUSY`, and nothing is done. If others always come first, the keys are kept from them.
 
@@ -143,7 +143,7 @@ impl EventLoop {
             connection.next.awaits = Awaits::Leave;
             return Got::Later;
         }
-        if self.has_kept(at, connection, &keys, (moment.0, &moment.1)) {
+        if self.has_reserved(at, connection, &keys, (moment.0, &moment.1)) {
             return Got::Later;
         }
         let begun = connection.next.copy.take();

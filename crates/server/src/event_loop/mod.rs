@@ -36,12 +36,12 @@ mod far;
 mod gets;
 mod interacts;
 mod kills;
-mod lines;
 mod looks_up;
 mod native;
 mod plain;
 mod reads;
 mod resp;
+mod retries;
 mod scans;
 mod serve;
 mod slot;
@@ -77,6 +77,7 @@ use node::replica::read::Now;
 use node::routing::route::Route;
 use slab::Slab;
 use txn::coordinator::{Coordinator, Ended};
+use txn::{ConflictRate, retry_queue::RetryQueue};
 
 use crate::config::Config;
 use crate::hub::Hub;
@@ -85,12 +86,9 @@ use crate::hub::mail::Mail;
 use crate::listeners::{Bound, Listener};
 use crate::peer::Attendance;
 use connection::Connection;
-use contends::Vain;
 pub use context::{Clients, Texts};
 use gateway::resp::Limits;
 use gets::Get;
-pub(crate) use lines::KEPT_AFTER_NANOS;
-use lines::Lines;
 use waits::Waits;
 
 /// Bytes read from one socket per turn, so that all get their turn.
@@ -175,7 +173,7 @@ pub struct EventLoop {
     /// Connections that wait for replicas (WAIT).
     waits: Waits,
     /// Commands that take values from shard to shard.
-    lines: Lines,
+    retries: RetryQueue,
     /// Transactions over several shards.
     coordinator: Coordinator,
     /// What has become of some, which their connections are to be told.
@@ -185,7 +183,7 @@ pub struct EventLoop {
     /// When lanes were last had looked after those who wait for locks.
     looked_at: Instant,
     /// EXECs that are in vain.
-    vain: Vain,
+    conflicts: ConflictRate,
     /// Turns in a row that brought nothing but writes.
     write_turns: u32,
     buffer: Vec<u8>,
@@ -216,7 +214,7 @@ impl EventLoop {
             endings: Vec::new(),
             aside: coordinates::Aside::default(),
             looked_at: Instant::now(),
-            vain: Vain::default(),
+            conflicts: ConflictRate::default(),
             hub,
             limits: resp::limits(&config),
             config,
@@ -239,7 +237,7 @@ impl EventLoop {
             answers: Vec::new(),
             synced: Vec::new(),
             waits: Waits::default(),
-            lines: Lines::default(),
+            retries: RetryQueue::default(),
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
@@ -383,7 +381,7 @@ impl EventLoop {
             (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
             (false, None) => None,
         };
-        let looks = [timeout, self.waits.next_look(), self.lines.next_look(), self.next_tick()];
+        let looks = [timeout, self.waits.next_look(), self.next_retry(), self.next_tick()];
         let timeout = looks.into_iter().flatten().min();
         // What others bring who need this processor is of the same turn then; but a transaction's
         // steps wait for each other, and for this loop between them.

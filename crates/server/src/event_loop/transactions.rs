@@ -276,7 +276,7 @@ impl EventLoop {
         let Some(route) = connection.route.clone() else { return Err(Some(NO_KEYSPACE)) };
         let waiter = waiter(at, connection.next_number());
         // Ranges are locked. What keys are kept for must say so, as commands do not.
-        let is_kept = self.reserved_as(at).is_some();
+        let is_kept = self.retries.reserved_as(at).is_some();
         let (mut first, mut crosses) = (None, is_kept || !transaction.ranges.is_empty());
         transaction.each_key(&mut |key| {
             let here = route.place_of_key(key);

@@ -7,8 +7,8 @@ use keyspace::KeyspaceId;
 use node::executor::Answer;
 use node::replica::entry::Waiter;
 use parking_lot::Mutex;
-use txn::coordinator::{Ended, InVain};
-use txn::{AbandonedTxn, interactive::Interactive};
+use txn::coordinator::Ended;
+use txn::{AbandonedTxn, ConflictRetry, interactive::Interactive};
 
 use super::lookups::Trace;
 use crate::event_loop::NewConnection;
@@ -57,7 +57,7 @@ pub struct Transact {
     /// What is to be committed.
     pub copy: Box<Interactive>,
     /// What has come of it before.
-    pub before: Option<InVain>,
+    pub before: Option<ConflictRetry>,
     /// Called with what has become of it. Dropped uncalled: nobody knows.
     pub done: Fate,
 }

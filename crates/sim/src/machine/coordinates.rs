@@ -19,9 +19,9 @@ use keyspace::random::mix;
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::Waiter;
-use txn::coordinator::{Act, At, Coordinator, Ended, InVain};
+use txn::coordinator::{Act, At, Coordinator, Ended};
 use txn::locks::{Finding, Mark, Outcome, Said, Standing, Step, TxnId};
-use txn::{AbandonedTxn, ShardMap};
+use txn::{AbandonedTxn, ConflictRetry, ShardMap};
 
 use super::Machine;
 
@@ -145,7 +145,7 @@ impl Machine {
     ) {
         self.with_coordinator(|coordinator, at, routes| {
             let (since, key) = (at.now, Box::default());
-            let before = reserved_as.map(|_| InVain { since, key, reserved_as });
+            let before = reserved_as.map(|_| ConflictRetry { since, key, reserved_as });
             coordinator.begin_again(keyspace, transaction, token, before, at, routes);
         });
     }

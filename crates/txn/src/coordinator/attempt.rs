@@ -3,9 +3,7 @@
 use keyspace::codec::Reader;
 
 use super::plan::Plan;
-use super::{
-    At, Coordinator, Ended, HEAT_MAX, HEAT_OF_ONE, HOT, LOOK_AGAIN_NANOS, Phase, Routes, Then,
-};
+use super::{At, Coordinator, Ended, LOOK_AGAIN_NANOS, Phase, Routes, Then};
 use crate::ShardMap;
 use crate::locks::{Answers, Deadline, Name, Outcome, Said, Step, Vote, Why, commit_time};
 use command::NotDone;
@@ -16,7 +14,7 @@ impl Coordinator {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let body = run.body.clone();
         let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");
-        let is_contended = run.id.attempt > 0 || self.heat > HOT;
+        let is_contended = run.id.attempt > 0 || self.conflicts.is_high();
         let Some(plan) = Plan::of(&transaction, route, is_contended) else {
             return self.end(number, Ended::CrossShard);
         };
@@ -84,7 +82,7 @@ impl Coordinator {
             }
             Ok(Said::Refused(Why::Locked(key))) => {
                 run.locked = Some(key);
-                self.heat = (self.heat + HEAT_OF_ONE).min(HEAT_MAX);
+                self.conflicts.met();
                 Then::Again(0)
             }
             Ok(Said::Refused(Why::Aborted)) => {
@@ -125,7 +123,7 @@ impl Coordinator {
         let commands = self.runs.get(&number).map(|run| run.commands);
         let is_whole = commands == Some(replies.len());
         self.tell(number, if is_whole { Ended::Done(replies) } else { Ended::Unknown });
-        self.heat = self.heat.saturating_sub(1);
+        self.conflicts.done();
         let Some(run) = self.runs.get_mut(&number) else { return };
         let outcome = Outcome::Committed(commit);
         if !run.in_order {

@@ -64,8 +64,8 @@ use keyspace::BootNanos;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
-use crate::ShardMap;
 use crate::locks::{Finding, Name, Outcome, Said, Step, TxnId, Vote};
+use crate::{ConflictRate, ConflictRetry, ShardMap};
 use command::NotDone;
 use command::{Reply, Transaction};
 
@@ -85,12 +85,6 @@ type Steps = SmallVec<[(ShardId, Bytes); 2]>;
 
 /// When a shard has other keys by now, it is looked up again after so long.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;
-/// What one refusal adds to the heat, of which each transaction that is done takes one.
-const HEAT_OF_ONE: u32 = 32;
-/// Above it, shards are asked one after the other at once.
-const HOT: u32 = 128;
-/// It rises no higher.
-const HEAT_MAX: u32 = 512;
 /// So long records whose transactions are over are gathered: far below what makes whoever leads
 /// their shards think that nobody sees to them.
 const FORGET_NANOS: u64 = 100_000_000;
@@ -142,17 +136,6 @@ pub enum Act {
     },
 }
 
-/// What has come of a transaction's tries before this one.
-#[derive(Clone, Debug)]
-pub struct InVain {
-    /// When the first one began.
-    pub since: BootNanos,
-    /// The last key that others had.
-    pub key: Box<[u8]>,
-    /// The name by which its keys are kept for it now, if they are.
-    pub reserved_as: Option<Timestamp>,
-}
-
 /// What time it is, for a coordinator.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
@@ -180,8 +163,8 @@ pub struct Coordinator {
     asks: BTreeMap<u64, (u64, usize)>,
     acts: Vec<Act>,
     sheet: Sheet,
-    /// Rises with transactions that others were in the way of, and falls with those that are done.
-    heat: u32,
+    /// If it is high, shards are asked one after the other at once.
+    conflicts: ConflictRate,
     /// Records whose keys are all resolved: each with its keyspace and key.
     over: Vec<(KeyspaceId, TxnId, Box<[u8]>)>,
     /// When they are forgotten, if there are any.
@@ -210,7 +193,7 @@ struct Run {
     phase: Phase,
     /// The last key that another had locked.
     locked: Option<Box<[u8]>>,
-    /// See [`InVain::reserved_as`].
+    /// See [`ConflictRetry::reserved_as`].
     reserved_as: Option<Timestamp>,
     /// How often what nobody waits for has been asked for in vain.
     tries: u32,
@@ -266,7 +249,7 @@ impl Coordinator {
             asks: BTreeMap::new(),
             acts: Vec::new(),
             sheet: Sheet::default(),
-            heat: 0,
+            conflicts: ConflictRate::default(),
             over: Vec::new(),
             forget_at: 0,
         }
@@ -284,14 +267,13 @@ impl Coordinator {
         self.begin_again(keyspace, transaction, token, None, at, routes);
     }
 
-    /// The same, of what was begun before, and was in vain: attempts begin as long as if it had not
-    /// been.
+    /// The same, of what was begun before and has failed: attempts begin as long as if it had not.
     pub fn begin_again(
         &mut self,
         keyspace: KeyspaceId,
         transaction: &Transaction<'_>,
         token: u64,
-        before: Option<InVain>,
+        before: Option<ConflictRetry>,
         at: At,
         routes: Routes<'_>,
     ) {

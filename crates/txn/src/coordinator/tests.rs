@@ -63,8 +63,8 @@ fn ledger(number: u64) -> Vec<u8> {
     format!("ledger-{number}").into_bytes()
 }
 
-fn coordinator(by: u64, heat: u32) -> Coordinator {
-    Coordinator { heat, ..Coordinator::new(by, 2_000_000_000, 1 << 20) }
+fn coordinator(by: u64, conflicts: ConflictRate) -> Coordinator {
+    Coordinator { conflicts, ..Coordinator::new(by, 2_000_000_000, 1 << 20) }
 }
 
 impl World {
@@ -82,8 +82,9 @@ impl World {
         }
         let map = Arc::new(Shards::of(shards.values()));
         // Some find others in the way from the beginning.
-        let heat = [0, HOT, HEAT_MAX][dice.draw(3) as usize];
-        let coordinators = (0..CLIENTS as u64).map(|by| coordinator(by, heat)).collect();
+        let rates = [ConflictRate::default(), ConflictRate::ALMOST_HIGH, ConflictRate::HIGHEST];
+        let conflicts = rates[dice.draw(3) as usize];
+        let coordinators = (0..CLIENTS as u64).map(|by| coordinator(by, conflicts)).collect();
         let mut world = Self {
             dice,
             keyspace,
@@ -238,7 +239,7 @@ impl World {
     /// A coordinator dies: what it had asked is still on its way.
     fn kill(&mut self, who: usize) {
         self.next_by += 1;
-        self.coordinators[who] = coordinator(self.next_by, self.coordinators[who].heat);
+        self.coordinators[who] = coordinator(self.next_by, self.coordinators[who].conflicts);
         self.answered.retain(|(of, ..)| *of != who);
         self.asked.iter_mut().filter(|(of, ..)| *of == who).for_each(|asked| asked.0 = NOBODY);
     }
@@ -396,7 +397,7 @@ fn settle(world: &mut World, who: usize) {
 #[test]
 fn answers_that_are_forgotten_are_not_told() {
     let mut world = World::new(1);
-    world.coordinators[0].heat = 0;
+    world.coordinators[0].conflicts = ConflictRate::default();
     let names: Vec<Vec<u8>> = (0..ACCOUNTS).map(ledger).collect();
     let commands = names.iter().map(|key| Command::Read(Read::Get(key))).collect();
     let transaction = Transaction { commands, ..Transaction::default() };
@@ -449,7 +450,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     for (token, ago) in [(2, 2), (3, 1)] {
         let since = world.now + 1_000_000 * ago - world.coordinators[1].patience;
         world.with(1, |c, at, routes| {
-            let before = Some(InVain { since, key: account(0).into(), reserved_as: None });
+            let before = Some(ConflictRetry { since, key: account(0).into(), reserved_as: None });
             c.begin_again(keyspace, &transaction, token, before, at, routes);
         });
     }
@@ -468,7 +469,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     assert!(matches!(world.ended.get(&2), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
     // Begun when its time is over, it says whose fault that was.
     let since = world.now - world.coordinators[1].patience;
-    let before = Some(InVain { since, key: (*b"w").into(), reserved_as: None });
+    let before = Some(ConflictRetry { since, key: (*b"w").into(), reserved_as: None });
     world.with(1, |c, at, routes| c.begin_again(keyspace, &transaction, 4, before, at, routes));
     assert_eq!(world.ended.get(&4), Some(&Ended::Busy(Some((*b"w").into()))));
 }
@@ -477,14 +478,15 @@ fn what_is_begun_again_has_the_time_that_is_left() {
 #[test]
 fn silence_is_nobody_elses_fault() {
     let mut world = World::new(1);
-    world.coordinators[0].heat = 0;
+    world.coordinators[0].conflicts = ConflictRate::default();
     world.now += world.coordinators[0].patience;
     let keyspace = world.keyspace.id;
     let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
     let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
     let commands = keys.iter().map(incr).collect();
     let transaction = Transaction { commands, ..Transaction::default() };
-    let before = Some(InVain { since: world.now - 1, key: account(0).into(), reserved_as: None });
+    let before =
+        Some(ConflictRetry { since: world.now - 1, key: account(0).into(), reserved_as: None });
     world.with(0, |c, at, routes| c.begin_again(keyspace, &transaction, 1, before, at, routes));
     let (who, ask, ..) = world.asked.pop().expect("all shards are asked");
     world.with(who, |c, at, routes| c.answered(ask, Err(NotDone::NotLeader), at, routes));
@@ -502,7 +504,7 @@ fn an_intent_counts_what_it_writes() {
 #[test]
 fn a_floor_is_below_what_is_under_way() {
     let mut world = World::new(1);
-    world.coordinators[0].heat = 0;
+    world.coordinators[0].conflicts = ConflictRate::default();
     let keyspace = world.keyspace.id;
     let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
     let begin = |world: &mut World, token: u64, keys: &[Vec<u8>]| {

@@ -26,11 +26,11 @@ use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made
 use node::executor::{self};
 use replication::BootNanos;
 use run::Run;
-use txn::coordinator::{Ended, InVain};
 use txn::interactive::{BYTES_MAX, Interactive};
+use txn::retry_queue::RESERVE_AFTER_NANOS;
+use txn::{ConflictRetry, coordinator::Ended};
 
 use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
-use crate::event_loop::KEPT_AFTER_NANOS;
 use crate::hub::mail::{Mail, Transact};
 use crate::hub::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
 use crate::hub::{Hub, boot_nanos};
@@ -44,7 +44,7 @@ struct Attempt {
     txn: Txn,
     began: BootNanos,
     /// What has come of it before, if others were in the way.
-    before: Option<InVain>,
+    before: Option<ConflictRetry>,
     /// Whether the conditions held, when it was tried last.
     succeeded: bool,
     done: Done<TxnDone>,
@@ -304,9 +304,9 @@ impl Attempt {
             return (self.done)(Err(ApiError::Contended { key }));
         }
         let reserved_as = self.before.take().and_then(|before| before.reserved_as);
-        let is_long = began_ago >= KEPT_AFTER_NANOS;
+        let is_long = began_ago >= RESERVE_AFTER_NANOS;
         let reserved_as = reserved_as.or_else(|| is_long.then(|| self.hub.clock.tick()));
-        self.before = Some(InVain { since: self.began, key, reserved_as });
+        self.before = Some(ConflictRetry { since: self.began, key, reserved_as });
         self.begin();
     }
 }
@@ -316,7 +316,7 @@ fn commit(
     hub: &Arc<Hub>,
     id: RequestId,
     held: Held,
-    before: Option<InVain>,
+    before: Option<ConflictRetry>,
     done: impl FnOnce(Committed) + Send + 'static,
 ) {
     let transaction = held.copy.transaction();

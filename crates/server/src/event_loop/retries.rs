@@ -1,0 +1,63 @@
+//! Drives the queue of commands that take values from shard to shard ([`super::executes`]) and are
+//! retried after conflicts: [`txn::retry_queue`]. Connections are known by their places in the
+//! loop.
+
+use std::time::Duration;
+
+use txn::coordinator::Ended;
+use txn::retry_queue::Next;
+
+use super::EventLoop;
+use super::coordinates::ended_text;
+use super::serve::go_waiter;
+use crate::hub::boot_nanos;
+
+impl EventLoop {
+    /// Whether a connection's command on these keys may run; if not it is told when it may.
+    pub(super) fn may_run_in_line(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
+        self.retries.may_run(at, keys, boot_nanos(), self.hub.patience_nanos)
+    }
+
+    /// Has a connection's command, which has met a change, run again after a pause; not if it has
+    /// taken too long.
+    pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
+        let (now, timeout, random) = (boot_nanos(), self.hub.patience_nanos, self.random());
+        let is_again = self.retries.rest(at, changed, now, timeout, random).is_some();
+        self.retries.reserve_if_long(at, boot_nanos(), || self.hub.clock.tick());
+        is_again
+    }
+
+    /// A connection's command is over.
+    pub(super) fn leaves_line(&mut self, at: usize) {
+        if !self.retries.is_empty() {
+            let next = self.retries.leave(at);
+            self.act_on_retries(next);
+        }
+    }
+
+    /// Goes on with those who have rested, and refuses those who have waited too long.
+    pub(super) fn tick_lines(&mut self) {
+        if self.retries.next_due().is_some() {
+            let next = self.retries.due(boot_nanos(), self.hub.patience_nanos);
+            self.act_on_retries(next);
+        }
+    }
+
+    fn act_on_retries(&mut self, all: Vec<Next>) {
+        for next in all {
+            match next {
+                Next::Run(at) => self.go_on(go_waiter(at), None),
+                Next::Refuse(at, key) => {
+                    let text = ended_text(&Ended::Busy(Some(key)));
+                    self.go_on(go_waiter(at), Some(text.into()));
+                }
+            }
+        }
+    }
+
+    /// In how long a retry is due.
+    pub(super) fn next_retry(&self) -> Option<Duration> {
+        let time = self.retries.next_due()?;
+        Some(Duration::from_nanos(time.saturating_sub(boot_nanos())))
+    }
+}

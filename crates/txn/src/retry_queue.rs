@@ -1,0 +1,306 @@
+//! Which command runs first, of those that take values from shard to shard and are retried after
+//! conflicts?
+//!
+//! Such a command fails if a key that it has read has changed before it is committed. Of two that
+//! are under way with a key in common one mostly fails, so those of one queue run one after the
+//! other, in the order in which they came:
+//!
+//! ```text
+//!   RENAME a b ──► runs ──────────► changed ──► rests ──► runs again ──► done
+//!   RENAME b c ──► waits for b ─────────────────────────────────────────► runs
+//!   RENAME d e ──► runs
+//! ```
+//!
+//! A conflict comes from another node or queue then, or from another kind of command. A command
+//! that has met a change runs again after a pause that is drawn, from a range that doubles with
+//! each: so one of several gets through. It keeps its places meanwhile; and if that does not help,
+//! its keys are reserved from everyone while it runs ([`wait_queue`](crate::wait_queue)).
+//!
+//! Nobody waits in a circle: a command stands in the queues of all its keys at once, behind all
+//! that came before it.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | time until it last waits, rests or runs again | the request's timeout | `BUSY`: nothing done |
+//! | a pause | [`PAUSE_MAX_NANOS`] | – |
+//! | commands in the queue | one for each asker | – |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use keyspace::{BootNanos, Timestamp};
+
+/// The range of the second pause; the first one is none.
+const PAUSE_NANOS: BootNanos = 1_000_000;
+/// The longest pause.
+const PAUSE_MAX_NANOS: BootNanos = 32_000_000;
+
+/// A command that still fails after so long has its keys reserved from everyone: that has them all
+/// wait, and most get through without.
+pub const RESERVE_AFTER_NANOS: BootNanos = 200_000_000;
+
+/// What has come of a transaction's attempts so far, which others' changes have made fail.
+#[derive(Clone, Debug)]
+pub struct ConflictRetry {
+    /// When the first one began.
+    pub since: BootNanos,
+    /// The last key that others had.
+    pub key: Box<[u8]>,
+    /// The name by which its keys are reserved now, if they are.
+    pub reserved_as: Option<Timestamp>,
+}
+
+/// See the front page. Whoever asks has one command in it at most, and is known by a number.
+#[derive(Default)]
+pub struct RetryQueue {
+    all: BTreeMap<usize, Retried>,
+    /// Who wants each key, in the order of coming.
+    by_key: BTreeMap<Box<[u8]>, VecDeque<usize>>,
+    /// When those who wait or rest are looked at.
+    times: BTreeSet<(BootNanos, usize)>,
+}
+
+struct Retried {
+    keys: Vec<Box<[u8]>>,
+    since: BootNanos,
+    /// How often it has met a change.
+    changes: u32,
+    /// The key that another has changed last, or had when it came.
+    met: Option<Box<[u8]>>,
+    /// By which name its keys are reserved from everyone, if they are.
+    reserved_as: Option<Timestamp>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// Another has one of its keys. Refused then.
+    Waits(BootNanos),
+    /// Runs again then, or is refused, if it is too late.
+    Rests(BootNanos),
+    Runs,
+}
+
+impl Retried {
+    fn new(keys: Vec<Box<[u8]>>, since: BootNanos) -> Self {
+        Self { keys, since, changes: 0, met: None, reserved_as: None, state: State::Runs }
+    }
+
+    /// If others were in its way and it is not to be run any more: the last key of theirs.
+    fn is_late(&self, now: BootNanos, timeout: u64) -> Option<&[u8]> {
+        self.met.as_deref().filter(|_| self.since.saturating_add(timeout) <= now)
+    }
+}
+
+/// What an asker is to do.
+#[derive(Debug, PartialEq)]
+pub enum Next {
+    /// Run its command.
+    Run(usize),
+    /// Refuse it: another had this key all the time.
+    Refuse(usize, Box<[u8]>),
+}
+
+impl RetryQueue {
+    /// Whether an asker's command on these keys may run now; else it waits in the queue until
+    /// [`leave`](Self::leave) or [`due`](Self::due) lets it run.
+    pub fn may_run(
+        &mut self,
+        at: usize,
+        keys: Vec<Box<[u8]>>,
+        now: BootNanos,
+        timeout: u64,
+    ) -> bool {
+        if let Some(one) = self.all.get(&at) {
+            let runs = one.state == State::Runs;
+            let is_late = runs && one.is_late(now, timeout).is_some();
+            if is_late {
+                self.enter(at, State::Rests(now));
+            }
+            return runs && !is_late;
+        }
+        for key in &keys {
+            self.by_key.entry(key.clone()).or_default().push_back(at);
+        }
+        self.all.insert(at, Retried::new(keys, now));
+        let Some(key) = self.in_the_way(at).map(Box::from) else { return true };
+        self.enter(at, State::Waits(now.saturating_add(timeout)));
+        self.all.entry(at).and_modify(|one| one.met = Some(key));
+        false
+    }
+
+    /// The first of its keys that another had before.
+    fn in_the_way(&self, at: usize) -> Option<&[u8]> {
+        let keys = self.all.get(&at)?.keys.iter().map(|key| &**key);
+        keys.into_iter().find(|key| self.by_key.get(*key).and_then(VecDeque::front) != Some(&at))
+    }
+
+    fn enter(&mut self, at: usize, state: State) {
+        let Some(one) = self.all.get_mut(&at) else { return };
+        let before = std::mem::replace(&mut one.state, state);
+        if let State::Waits(time) | State::Rests(time) = before {
+            self.times.remove(&(time, at));
+        }
+        if let State::Waits(time) | State::Rests(time) = state {
+            self.times.insert((time, at));
+        }
+    }
+
+    /// A command has met a change of this key: when it is to run again, if it is to. The pause is
+    /// drawn by `random`.
+    pub fn rest(
+        &mut self,
+        at: usize,
+        changed: &[u8],
+        now: BootNanos,
+        timeout: BootNanos,
+        random: u64,
+    ) -> Option<BootNanos> {
+        let one = self.all.get_mut(&at)?;
+        let doubled = one.changes.checked_sub(1).map_or(0, |n| PAUSE_NANOS << n.min(16));
+        let pause = random % (doubled.min(PAUSE_MAX_NANOS) + 1);
+        let until = now.saturating_add(pause);
+        if until >= one.since.saturating_add(timeout) {
+            return None;
+        }
+        one.changes += 1;
+        one.met = Some(changed.into());
+        self.enter(at, State::Rests(until));
+        Some(until)
+    }
+
+    /// An asker's command is over, if there was one: which may run now.
+    pub fn leave(&mut self, at: usize) -> Vec<Next> {
+        self.enter(at, State::Runs);
+        let Some(one) = self.all.remove(&at) else { return Vec::new() };
+        let mut behind = BTreeSet::new();
+        for key in one.keys {
+            let Some(line) = self.by_key.get_mut(&key) else { continue };
+            line.retain(|other| *other != at);
+            behind.extend(line.front());
+            if line.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+        let waits = |at: &usize| matches!(self.all[at].state, State::Waits(_));
+        behind.retain(|at| waits(at) && self.in_the_way(*at).is_none());
+        behind.iter().for_each(|at| self.enter(*at, State::Runs));
+        behind.into_iter().map(Next::Run).collect()
+    }
+
+    /// Time has passed: what is to be done.
+    pub fn due(&mut self, now: BootNanos, timeout: u64) -> Vec<Next> {
+        let mut all = Vec::new();
+        while let Some((time, at)) = self.times.first().copied()
+            && time <= now
+        {
+            let is_late = || self.all[&at].is_late(now, timeout);
+            match self.in_the_way(at).or_else(is_late).map(Box::from) {
+                None => {
+                    self.enter(at, State::Runs);
+                    all.push(Next::Run(at));
+                }
+                Some(key) => {
+                    all.extend(self.leave(at));
+                    all.push(Next::Refuse(at, key));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether no command is in it.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// When something is due.
+    pub fn next_due(&self) -> Option<BootNanos> {
+        self.times.first().map(|(time, _)| *time)
+    }
+
+    /// What has come of an asker's command so far, if others were in its way.
+    pub fn conflict_retry(&self, at: usize) -> Option<ConflictRetry> {
+        let one = self.all.get(&at)?;
+        let (since, reserved_as) = (one.since, one.reserved_as);
+        Some(ConflictRetry { since, key: one.met.clone()?, reserved_as })
+    }
+
+    /// By which name the keys of an asker's command are to be reserved from everyone.
+    pub fn reserved_as(&self, at: usize) -> Option<Timestamp> {
+        self.all.get(&at)?.reserved_as
+    }
+
+    /// Reserves the keys of an asker's command from now on, if it has been retried for long.
+    pub fn reserve_if_long(&mut self, at: usize, now: BootNanos, name: impl FnOnce() -> Timestamp) {
+        if let Some(one) = self.all.get_mut(&at)
+            && one.since.saturating_add(RESERVE_AFTER_NANOS) <= now
+        {
+            one.reserved_as.get_or_insert_with(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: u64 = 5_000_000_000;
+
+    fn keys(names: &str) -> Vec<Box<[u8]>> {
+        names.bytes().map(|name| Box::from([name])).collect()
+    }
+
+    #[test]
+    fn those_with_a_key_in_common_run_one_after_the_other() {
+        let mut queue = RetryQueue::default();
+        assert!(queue.may_run(1, keys("ab"), 0, TIMEOUT));
+        assert!(!queue.may_run(2, keys("bc"), 1, TIMEOUT));
+        assert!(
+            !queue.may_run(3, keys("c"), 2, TIMEOUT),
+            "behind who came before, though c is free"
+        );
+        assert!(queue.may_run(4, keys("d"), 3, TIMEOUT));
+        assert!(queue.may_run(1, keys("ab"), 4, TIMEOUT), "it runs still");
+        assert!(!queue.may_run(2, keys("bc"), 4, TIMEOUT));
+        assert_eq!(queue.leave(4), []);
+        assert_eq!(queue.leave(1), [Next::Run(2)]);
+        assert_eq!(queue.leave(1), [], "it had none");
+        assert!(queue.may_run(2, keys("bc"), 5, TIMEOUT));
+        // Who goes away out of the middle lets others by.
+        assert!(!queue.may_run(5, keys("bx"), 6, TIMEOUT));
+        assert!(!queue.may_run(6, keys("x"), 6, TIMEOUT));
+        assert_eq!(queue.leave(5), [Next::Run(6)]);
+        assert_eq!(queue.leave(2), [Next::Run(3)]);
+        assert_eq!((queue.leave(3), queue.leave(6)), (vec![], vec![]));
+        assert!(queue.all.is_empty() && queue.by_key.is_empty() && queue.times.is_empty());
+    }
+
+    /// Pauses grow and end, and so do repetitions.
+    #[test]
+    fn a_command_that_fails_rests_and_is_refused_in_the_end() {
+        let mut queue = RetryQueue::default();
+        assert!(queue.may_run(1, keys("a"), 0, TIMEOUT));
+        assert!(!queue.may_run(2, keys("a"), 7, TIMEOUT));
+        let (mut now, mut runs) = (0, 0);
+        while let Some(until) = queue.rest(1, b"a", now, TIMEOUT, u64::MAX - 1) {
+            assert!(until - now <= PAUSE_MAX_NANOS && until < TIMEOUT);
+            assert!(!queue.may_run(1, keys("a"), now, TIMEOUT), "it rests");
+            assert_eq!(queue.due(until, TIMEOUT), [Next::Run(1)]);
+            assert_eq!(queue.due(until, TIMEOUT), []);
+            assert!(queue.may_run(1, keys("a"), until, TIMEOUT));
+            now = until + 10_000_000;
+            runs += 1;
+        }
+        assert!((100..500).contains(&runs), "{runs}");
+        // Nor does it go on if what it reads has taken too long.
+        assert!(!queue.may_run(1, keys("a"), TIMEOUT, TIMEOUT));
+        let refused = |at| Next::Refuse(at, Box::from(*b"a"));
+        assert!(!queue.may_run(3, keys("a"), TIMEOUT, TIMEOUT));
+        assert_eq!(queue.due(TIMEOUT, TIMEOUT), [Next::Run(2), refused(1)]);
+        // Who waits has waited as long.
+        assert_eq!(queue.due(2 * TIMEOUT - 1, TIMEOUT), []);
+        assert_eq!(queue.due(2 * TIMEOUT, TIMEOUT), [refused(3)]);
+        assert_eq!(queue.leave(2), []);
+        assert!(queue.all.is_empty() && queue.by_key.is_empty() && queue.times.is_empty());
+    }
+}
