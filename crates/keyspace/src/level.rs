@@ -16,6 +16,10 @@
 //! is not among them: above, it cannot read what the others write; below, it has forgotten how to
 //! do without.
 //!
+//! No version with level 2 has been released. So what was added while it grew has no level of its
+//! own: the deadline of a PREPARE (flag 8, `txn::locks::step`), for one, and an append of op 18
+//! when one node sends it to another. Once level 2 is released, whatever changes needs level 3.
+//!
 //! To add a level: a row above, a [`Feature`], [`Level::NEWEST`] one higher. What is new asks
 //! [`Level::allows`] before it proposes anything, and new kinds of entries say their level to
 //! `node::replica::entry::Kind::since`.
