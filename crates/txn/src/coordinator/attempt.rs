@@ -90,8 +90,8 @@ impl Coordinator {
                 run.locked.get_or_insert_with(|| run.record.clone());
                 Then::Again(0)
             }
-            // By now the value is found gone.
-            Ok(Said::Refused(Why::Expired)) => Then::Again(0),
+            // It has other keys by now. Or a value has expired: mostly it is found gone then, but
+            // its shard's clock may be behind.
             Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
             // Whatever was locked before, this shard has not answered.
@@ -112,7 +112,7 @@ impl Coordinator {
         let Some(run) = self.runs.get(&number) else { return };
         let deadline = |vote: &Vote| if run.in_order { Deadline::NEVER } else { vote.deadline };
         let Some(commit) = commit_time(votes.iter().map(|vote| (vote.at, deadline(vote)))) else {
-            let aborted = Phase::Deciding(Outcome::Aborted, Then::Again(0));
+            let aborted = Phase::Deciding(Outcome::Aborted, Then::Again(LOOK_AGAIN_NANOS));
             return self.enter(number, aborted, at, routes);
         };
         let mut answers: Answers = votes.into_iter().flat_map(|vote| vote.answers).collect();

@@ -83,7 +83,8 @@ use sheet::Sheet;
 /// What shards are asked for.
 type Steps = SmallVec<[(ShardId, Bytes); 2]>;
 
-/// When a shard has other keys by now, it is looked up again after so long.
+/// When a shard has other keys by now, it is looked up again after so long; and so long after a
+/// value has expired before the commit time, the next attempt begins.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;
 /// So long records whose transactions are over are gathered: far below what makes whoever leads
 /// their shards think that nobody sees to them.

@@ -552,3 +552,53 @@ fn a_floor_is_below_what_is_under_way() {
     let counts = world.shards.values().map(|state| state.locks.counts());
     assert_eq!(counts.map(|(locks, records, _)| locks + records).sum::<usize>(), 1);
 }
+/// The clock of one shard is behind: it finds a value alive that has expired when the entry of
+/// another shard would commit. An attempt fails for that, and the next one begins after a pause;
+/// else one would follow the other at once, until that clock has come so far.
+#[test]
+fn the_next_attempt_pauses_after_a_missed_deadline() {
+    let mut world = World::new(1);
+    world.coordinators[0].conflicts = ConflictRate::default();
+    world.now = 20_000_000_000;
+    let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
+    let behind = world.map.shard_of(&keys[0]);
+    let other = keys.iter().find(|key| world.map.shard_of(key) != behind).expect("of all shards");
+    for (shard, millis) in [(behind, 19_000), (world.map.shard_of(other), 21_000)] {
+        world.times.insert(shard, millis);
+        let shard = world.shards.get_mut(&shard).expect("it is one of them");
+        shard.last = Timestamp::from_millis(millis);
+        if shard.id == behind {
+            shard.engine.put(&HASHER.key(&keys[0]), &[b"7"], 19_500, shard.last);
+        }
+    }
+    let incr = |key: &[u8]| Command::Write(Write::Increment { key: leak(key), by: 1 });
+    let commands = vec![incr(&keys[0]), incr(other)];
+    let transaction = Transaction { commands, ..Transaction::default() };
+    let keyspace = world.keyspace.id;
+    world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 1, at, routes));
+    // Does all that is asked for, and says which attempt was the last.
+    let settle = |world: &mut World| {
+        let mut last = None;
+        while !world.asked.is_empty() {
+            let (_, ask, shard, step) = world.asked.remove(0);
+            if let Ok(Step::Prepare(prepare)) = Step::decode(&mut Reader::new(&step)) {
+                last = last.max(Some(prepare.id.attempt));
+            }
+            let said = world.apply(shard, &step);
+            world.with(0, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+        }
+        last
+    };
+    // At once, and then one shard after the other.
+    for attempt in 0..3 {
+        assert_eq!(settle(&mut world), Some(attempt));
+        world.with(0, |c, at, routes| c.tick(at, routes));
+        assert_eq!(settle(&mut world), None, "it pauses");
+        world.now += LOOK_AGAIN_NANOS;
+        world.with(0, |c, at, routes| c.tick(at, routes));
+    }
+    world.times.insert(behind, 19_500);
+    world.shards.get_mut(&behind).expect("it is there").last = Timestamp::from_millis(19_500);
+    settle(&mut world);
+    assert!(matches!(world.ended.get(&1), Some(Ended::Done(_))), "{:?}", world.ended);
+}
