@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keyspace::NodeId;
 use libfuzzer_sys::fuzz_target;
 use node::lane::Envelope;
-use server::hub::mailbag::{Bag, Item, Mailbags, take};
+use server::runtime::rpc_frames::{Bag, Item, Mailbags, take};
 
 /// What is read of a frame, put into a bag again.
 fn again(mut frame: Bytes) -> Vec<u8> {

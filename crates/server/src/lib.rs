@@ -76,7 +76,7 @@
 //! What the log's records mean, how a shard agrees, how values lie in memory.
 //!
 //! # Where to start
-//! [`run`], then [`event_loop`], then [`hub`] and its `lanes` and `log`. Other nodes: [`cluster`],
+//! [`run`], then [`event_loop`], then [`runtime`] and its `lanes` and `log`. Other nodes: [`cluster`],
 //! then [`peer`].
 
 pub mod check;
@@ -84,7 +84,6 @@ pub mod cluster;
 pub mod config;
 pub mod counters;
 pub mod event_loop;
-pub mod hub;
 pub mod listeners;
 pub mod logging;
 pub mod medium;
@@ -93,6 +92,7 @@ pub mod process;
 pub mod recover;
 pub mod repair_clock;
 pub mod run;
+pub mod runtime;
 pub mod side_door;
 pub mod signals;
 pub mod utc;

@@ -16,15 +16,15 @@ use crate::cluster::secret::{self, SecretError};
 use crate::cluster::{self, Cluster, ClusterError, Identity};
 use crate::config::Config;
 use crate::event_loop::{Clients, EventLoop, Texts, WAKER};
-use crate::hub::Hub;
-use crate::hub::checkpoints::Checkpoints;
-use crate::hub::keeper::{self, KeeperStop};
-use crate::hub::mail::Mailbox;
-use crate::hub::open::{self, Held, OpenError, Opened};
-use crate::hub::peers::{HubFrames, Peers};
 use crate::listeners::{Bound, ListenError, Listening, Protocol};
 use crate::logging::Banner;
 use crate::peer::Secret;
+use crate::runtime::NodeRuntime;
+use crate::runtime::checkpoints::Checkpoints;
+use crate::runtime::mailbox::Mailbox;
+use crate::runtime::maintenance::{self, MaintenanceStop};
+use crate::runtime::open::{self, Held, OpenError, Opened};
+use crate::runtime::peers::{Peers, RuntimeFrames};
 use crate::side_door::{NodeApi, NodeFacts};
 use crate::signals;
 use api::http;
@@ -107,51 +107,52 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     };
     held.load_or_begin(&config, None)?;
     let opened = open::open(&config, held, mailboxes, cluster.clone())?;
-    let Opened { hub, disk, found, manifest } = opened;
+    let Opened { runtime, disk, found, manifest } = opened;
     let joined_at = manifest.joined_at;
     // Until here a signal has ended the process at once, unless it waited for others.
     let _signals = match signals {
         Some(signals) => signals,
         None => stop.listen()?,
     };
-    let log_thread = spawn_log_thread(&hub)?;
-    let maker = spawn_segment_maker(&hub)?;
-    let keeper_stop = Arc::new(KeeperStop::default());
+    let log_thread = spawn_log_thread(&runtime)?;
+    let maker = spawn_segment_maker(&runtime)?;
+    let maintenance_stop = Arc::new(MaintenanceStop::default());
     let address_file = cluster.is_some().then(|| AddressFile::new(disk.clone(), manifest.cluster));
     let checkpoints = Arc::new(Mutex::new(Checkpoints::new(disk, manifest)));
-    let keeper = {
-        let (hub, stop, bytes) = (hub.clone(), keeper_stop.clone(), config.checkpoint_log_bytes);
+    let maintenance = {
+        let (runtime, stop, bytes) =
+            (runtime.clone(), maintenance_stop.clone(), config.checkpoint_log_bytes);
         let checkpoints = checkpoints.clone();
         thread::Builder::new()
-            .name("keeper".into())
-            .spawn(move || keeper::run(&hub, &checkpoints, address_file, bytes, &stop))?
+            .name("maintenance".into())
+            .spawn(move || maintenance::run(&runtime, &checkpoints, address_file, bytes, &stop))?
     };
     let peer_threads = match &cluster {
         Some(cluster) => {
             let pace = Pace::new(config.move_rate);
-            spawn_peer_threads(&hub, cluster, &checkpoints, pace)?
+            spawn_peer_threads(&runtime, cluster, &checkpoints, pace)?
         }
         None => Vec::new(),
     };
 
     let banner = banner(&config, &found, addresses);
     let facts = NodeFacts::new(&banner, joined_at);
-    let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), facts));
-    let options = config.http_options(hub.started_millis());
+    let api = Arc::new(NodeApi::new(runtime.clone(), config.clone(), facts));
+    let options = config.http_options(runtime.started_millis());
     let http = listening.take(Protocol::Http);
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
-    let loops = spawn_loops(&hub, &config, polls, listening.take_for_loops())?;
-    if wait_until_serving(&hub, &stop) {
-        hub.ready.store(true, Ordering::Release);
+    let loops = spawn_loops(&runtime, &config, polls, listening.take_for_loops())?;
+    if wait_until_serving(&runtime, &stop) {
+        runtime.ready.store(true, Ordering::Release);
         banner.log();
     }
 
     stop.wait();
     // While requests are still taken, so that they go on to who leads then.
-    hub.hand_over(HAND_OVER);
+    runtime.hand_over(HAND_OVER);
     let stopped = Instant::now();
-    hub.stopping.store(true, Ordering::Release);
-    hub.mailboxes.iter().for_each(Mailbox::wake);
+    runtime.stopping.store(true, Ordering::Release);
+    runtime.mailboxes.iter().for_each(Mailbox::wake);
     for event_loop in loops {
         event_loop.join().expect("a loop that panics has ended the process");
     }
@@ -164,15 +165,15 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     if let Some(cluster) = &cluster {
         cluster.stop();
     }
-    if let Some(peers) = &hub.peers {
+    if let Some(peers) = &runtime.peers {
         peers.stop();
     }
     for thread in peer_threads {
         thread.join().expect("a thread that panics has ended the process");
     }
-    keeper_stop.stop();
-    keeper.join().expect("the keeper does not panic");
-    hub.log.stop();
+    maintenance_stop.stop();
+    maintenance.join().expect("maintenance does not panic");
+    runtime.log.stop();
     log_thread.join().expect("the log thread does not panic");
     maker.join().expect("the maker of segments does not panic");
     tracing::info!("stopped; everything acknowledged is on disk");
@@ -252,72 +253,74 @@ impl Stop {
     }
 }
 
-fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
-    let hub = hub.clone();
+fn spawn_log_thread(runtime: &Arc<NodeRuntime>) -> io::Result<JoinHandle<()>> {
+    let runtime = runtime.clone();
     thread::Builder::new().name("log".into()).spawn(move || {
-        let run = hub.log.run(|lane, ticket| hub.durable(lane, ticket));
+        let run = runtime.log.run(|lane, ticket| runtime.durable(lane, ticket));
         if let Err(error) = run {
-            hub.fatal("the log", &error);
+            runtime.fatal("the log", &error);
         }
     })
 }
 
 /// The threads that a node has for the sake of others, from when frames are read on.
 fn spawn_peer_threads(
-    hub: &Arc<Hub>,
+    runtime: &Arc<NodeRuntime>,
     cluster: &Arc<Cluster>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
     pace: Pace,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    type Run = Box<dyn FnOnce(&Arc<Hub>, &Peers) + Send>;
+    type Run = Box<dyn FnOnce(&Arc<NodeRuntime>, &Peers) + Send>;
     let spawn = |name: &str, run: Run| {
-        let hub = hub.clone();
+        let runtime = runtime.clone();
         thread::Builder::new().name(name.into()).spawn(move || {
-            let peers = hub.peers.as_ref().expect("a node of a cluster has peers");
-            run(&hub, peers);
+            let peers = runtime.peers.as_ref().expect("a node of a cluster has peers");
+            run(&runtime, peers);
         })
     };
     let checkpoints = checkpoints.clone();
     let threads = vec![
-        spawn("digests", Box::new(|hub, peers| peers.digests.run(hub)))?,
-        spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
+        spawn("digests", Box::new(|runtime, peers| peers.digests.run(runtime)))?,
+        spawn("ticker", Box::new(|runtime, _| runtime.run_ticks()))?,
         spawn(
             "snapshots out",
-            Box::new(move |hub, peers| peers.snapshots.run_sender(hub, peers, pace)),
+            Box::new(move |runtime, peers| peers.snapshots.run_sender(runtime, peers, pace)),
         )?,
         spawn(
             "snapshots in",
-            Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, peers, &checkpoints)),
+            Box::new(move |runtime, peers| {
+                peers.snapshots.run_receiver(runtime, peers, &checkpoints)
+            }),
         )?,
     ];
-    cluster.attach(Arc::new(HubFrames(hub.clone())));
+    cluster.attach(Arc::new(RuntimeFrames(runtime.clone())));
     Ok(threads)
 }
 
-fn spawn_segment_maker(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
-    let hub = hub.clone();
+fn spawn_segment_maker(runtime: &Arc<NodeRuntime>) -> io::Result<JoinHandle<()>> {
+    let runtime = runtime.clone();
     thread::Builder::new().name("segments".into()).spawn(move || {
-        if let Err(error) = hub.log.make_segments() {
-            hub.fatal("making a log segment", &error);
+        if let Err(error) = runtime.log.make_segments() {
+            runtime.fatal("making a log segment", &error);
         }
     })
 }
 
 fn spawn_loops(
-    hub: &Arc<Hub>,
+    runtime: &Arc<NodeRuntime>,
     config: &Arc<Config>,
     polls: Vec<Poll>,
     listeners: Vec<Bound>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let clients = Arc::new(Clients::default());
-    let texts = Arc::new(Texts::new(hub, config));
+    let texts = Arc::new(Texts::new(runtime, config));
     let mut listeners = Some(listeners);
     // All of them before any loop runs: the first gives connections to the others at once.
-    hub.mailboxes.iter().for_each(Mailbox::open);
+    runtime.mailboxes.iter().for_each(Mailbox::open);
     let spawn = |(number, poll): (usize, Poll)| {
         let listeners = listeners.take().unwrap_or_default();
         let event_loop = EventLoop::new(
-            hub.clone(),
+            runtime.clone(),
             config.clone(),
             clients.clone(),
             texts.clone(),
@@ -325,10 +328,10 @@ fn spawn_loops(
             poll,
             listeners,
         );
-        let hub = hub.clone();
+        let runtime = runtime.clone();
         thread::Builder::new().name(format!("loop-{number}")).spawn(move || {
             // Its connections and lanes would wait for ever.
-            event_loop.run().unwrap_or_else(|error| hub.fatal("an event loop", &error));
+            event_loop.run().unwrap_or_else(|error| runtime.fatal("an event loop", &error));
         })
     };
     polls.into_iter().enumerate().map(spawn).collect()
@@ -336,15 +339,15 @@ fn spawn_loops(
 
 /// Every shard serves, or knows who leads it: a matter of one fsync if it is alone, else of an
 /// election. False if the node was asked to stop before that.
-fn wait_until_serving(hub: &Hub, stop: &Stop) -> bool {
+fn wait_until_serving(runtime: &NodeRuntime, stop: &Stop) -> bool {
     let mut said = Instant::now();
-    while !hub.is_serving() {
+    while !runtime.is_serving() {
         if stop.is_asked() {
             return false;
         }
         if said.elapsed() >= Duration::from_secs(5) {
             said = Instant::now();
-            tracing::info!("waits: {}", hub.why_not_serving());
+            tracing::info!("waits: {}", runtime.why_not_serving());
         }
         thread::sleep(Duration::from_millis(1));
     }

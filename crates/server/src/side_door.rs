@@ -1,4 +1,4 @@
-//! The node as HTTP sees it: [`NodeService`] over the hub.
+//! The node as HTTP sees it: [`NodeService`] over the runtime.
 //!
 //! Reads run on the calling thread; a read that is blocked is tried again when the shard's lane
 //! says so. Writes are batches of one, and their answers call back from whichever thread applied
@@ -46,8 +46,8 @@ use node::whole;
 use storage::engine::At;
 
 use crate::config::Config;
-use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
+use crate::runtime::{NodeRuntime, SIDE_DOOR};
 use api::{
     Answer, ApiError, Command, Condition, CutAt, Decisions, Done, KeyspaceChange, KeyspaceInfo,
     KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeService, NodeStanding,
@@ -84,20 +84,20 @@ impl NodeFacts {
 
 /// See the front page of this module.
 pub struct NodeApi {
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     config: Arc<Config>,
     facts: NodeFacts,
 }
 
 impl NodeApi {
-    /// Over a hub.
-    pub fn new(hub: Arc<Hub>, config: Arc<Config>, facts: NodeFacts) -> Self {
-        Self { hub, config, facts }
+    /// Over a runtime.
+    pub fn new(runtime: Arc<NodeRuntime>, config: Arc<Config>, facts: NodeFacts) -> Self {
+        Self { runtime, config, facts }
     }
 
     fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
-        let routes = self.hub.routes();
-        let now = self.hub.now();
+        let routes = self.runtime.routes();
+        let now = self.runtime.now();
         let route = routes.by_id(keyspace.id);
         KeyspaceInfo {
             id: keyspace.id.0,
@@ -117,7 +117,7 @@ impl NodeApi {
 
     /// Why a keyspace cannot be used that no route leads to: there is none, or it is not known yet.
     fn no_keyspace(&self, name: &str) -> ApiError {
-        match self.hub.ready.load(Ordering::Acquire) {
+        match self.runtime.ready.load(Ordering::Acquire) {
             true => ApiError::NoKeyspace { name: name.to_owned() },
             false => ApiError::Loading,
         }
@@ -125,19 +125,23 @@ impl NodeApi {
 
     /// The same once more, for what is told later.
     fn again(&self) -> Self {
-        Self { hub: self.hub.clone(), config: self.config.clone(), facts: self.facts.clone() }
+        Self {
+            runtime: self.runtime.clone(),
+            config: self.config.clone(),
+            facts: self.facts.clone(),
+        }
     }
 
     /// Asks the catalogue, and tells `done` how the keyspace is then.
     fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
-        if self.hub.stopping.load(Ordering::Acquire) {
+        if self.runtime.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
         if let Err(error) = op.check_proposal() {
             return done(Err(refused(error)));
         }
         // Before it is in a log: a node of an older version could not read it.
-        let (level, needs) = (self.hub.cluster_level(), op.since());
+        let (level, needs) = (self.runtime.cluster_level(), op.since());
         if level < needs {
             return done(Err(refused(CatalogueError::LevelTooLow { level, needs })));
         }
@@ -156,36 +160,36 @@ impl NodeApi {
             lane::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
-        self.hub.ask_catalogue(op, Some(Box::new(callback)));
+        self.runtime.ask_catalogue(op, Some(Box::new(callback)));
     }
 }
 
 impl NodeService for NodeApi {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
-        self.hub.counters.commands.add(1);
+        self.runtime.counters.commands.add(1);
         // The clock stands still until it is told the time: a write now must not be stamped then.
-        self.hub.clock.observe_millis(self.hub.millis());
-        if self.hub.stopping.load(Ordering::Acquire) {
+        self.runtime.clock.observe_millis(self.runtime.millis());
+        if self.runtime.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
-        let routes = self.hub.routes();
+        let routes = self.runtime.routes();
         let Some(route) = routes.get(keyspace).cloned() else {
             return match is_made_on_use(keyspace) {
                 true => self.create_and_call(id, keyspace, command, done),
                 false => done(Err(self.no_keyspace(keyspace))),
             };
         };
-        self.hub.heat.asked(&route, command.key());
+        self.runtime.heat.asked(&route, command.key());
         match command {
             Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
                 let age_max = stale_ms.saturating_mul(1_000_000);
-                get_stale(self.hub.clone(), route, key, self.hub.moment(), age_max, done);
+                get_stale(self.runtime.clone(), route, key, self.runtime.moment(), age_max, done);
             }
             Command::Get { key, at: None, stale_ms: None } => {
-                get(self.hub.clone(), route, key, self.hub.moment(), done)
+                get(self.runtime.clone(), route, key, self.runtime.moment(), done)
             }
             Command::Get { key, at: Some(at), .. } => {
-                get_at(self.hub.clone(), route, key, at, done)
+                get_at(self.runtime.clone(), route, key, at, done)
             }
             Command::Put { key, value, expires_at_ms, when } => {
                 let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
@@ -235,11 +239,11 @@ impl NodeService for NodeApi {
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceInfo> {
-        self.hub.routes().iter().map(|route| self.info(&route.keyspace)).collect()
+        self.runtime.routes().iter().map(|route| self.info(&route.keyspace)).collect()
     }
 
     fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError> {
-        let routes = self.hub.routes();
+        let routes = self.runtime.routes();
         let route = routes.get(name).ok_or_else(|| self.no_keyspace(name))?;
         Ok(self.info(&route.keyspace))
     }
@@ -286,11 +290,11 @@ impl NodeService for NodeApi {
     }
 
     fn now_millis(&self) -> u64 {
-        self.hub.millis()
+        self.runtime.millis()
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.hub.not_ready()
+        self.runtime.not_ready()
     }
 
     fn status(&self) -> Status {
@@ -325,7 +329,7 @@ impl NodeService for NodeApi {
     }
 
     fn level(&self) -> LevelStatus {
-        self.show_level(&self.hub.survey())
+        self.show_level(&self.runtime.survey())
     }
 
     fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
@@ -354,7 +358,7 @@ impl NodeApi {
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
-        self.hub.ask_catalogue(&op, Some(Box::new(callback)));
+        self.runtime.ask_catalogue(&op, Some(Box::new(callback)));
     }
 
     fn write(
@@ -365,7 +369,7 @@ impl NodeApi {
         otherwise: Answer,
         done: Done<Answer>,
     ) {
-        if let Err(error) = admit(&self.hub, write) {
+        if let Err(error) = admit(&self.runtime, write) {
             return done(Err(error));
         }
         let mut place = 0;
@@ -379,16 +383,16 @@ impl NodeApi {
             other => unreachable!("a batch is applied or not done: {other:?}"),
         };
         let mut batch = Batch::default();
-        batch.push(write, self.hub.side_door.wait(Box::new(callback)));
+        batch.push(write, self.runtime.side_door.wait(Box::new(callback)));
         let shard = route.shard(place);
-        self.hub.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
+        self.runtime.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
     }
 }
 
 /// Whether there is room for a write here, and on the way to who leads its shard.
-fn admit(hub: &Hub, write: &Write<'_>) -> Result<(), ApiError> {
-    if write.may_grow() && hub.out_of_memory.load(Ordering::Relaxed) {
-        return Err(ApiError::OutOfMemory { bytes_max: hub.memory_bytes_max });
+fn admit(runtime: &NodeRuntime, write: &Write<'_>) -> Result<(), ApiError> {
+    if write.may_grow() && runtime.out_of_memory.load(Ordering::Relaxed) {
+        return Err(ApiError::OutOfMemory { bytes_max: runtime.memory_bytes_max });
     }
     let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
     if bytes > bytes_max {
@@ -398,18 +402,24 @@ fn admit(hub: &Hub, write: &Write<'_>) -> Result<(), ApiError> {
 }
 
 /// `now` is when the request had come, however often it is tried.
-fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done<Answer>) {
+fn get(
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    now: Now,
+    done: Done<Answer>,
+) {
     let found = read::value(&route, &key, now, |version| match version {
         Some(version) => value(&version),
         None => Answer::Nil,
     });
     match found {
         Ok(answer) => done(Ok(answer)),
-        Err(blocked) if hub.must_fetch(&route, blocked.place) => {
+        Err(blocked) if runtime.must_fetch(&route, blocked.place) => {
             let want = Want::keys([&key[..]]);
-            let (shard, again) = (route.shard(blocked.place), (hub.clone(), route.clone()));
+            let (shard, again) = (route.shard(blocked.place), (runtime.clone(), route.clone()));
             fetch(
-                &hub,
+                &runtime,
                 shard,
                 want,
                 Box::new(move |result| match result {
@@ -424,9 +434,9 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
             );
         }
         Err(blocked) => {
-            let again = (hub.clone(), route.clone());
+            let again = (runtime.clone(), route.clone());
             wait(
-                &hub,
+                &runtime,
                 &route,
                 blocked,
                 Box::new(move |result| match result {
@@ -444,7 +454,7 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
 
 /// As [`get`], of a value that may be old by up to `age_max` nanoseconds.
 fn get_stale(
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     key: bytes::Bytes,
     now: Now,
@@ -460,33 +470,39 @@ fn get_stale(
         Ok((answer, age)) => done(Ok(aged(answer, age.div_ceil(1_000_000)))),
         // Who leads is asked; its answer is not old.
         Err(_) => {
-            get(hub, route, key, now, Box::new(move |result| done(result.map(|a| aged(a, 0)))));
+            get(runtime, route, key, now, Box::new(move |result| done(result.map(|a| aged(a, 0)))));
         }
     }
 }
 
-fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, done: Done<Answer>) {
-    get_at_behind(hub, route, key, (at, None), done);
+fn get_at(
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    at: Timestamp,
+    done: Done<Answer>,
+) {
+    get_at_behind(runtime, route, key, (at, None), done);
 }
 
 /// As [`get_at`], behind a lock that was met when so many had gone.
 fn get_at_behind(
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     key: bytes::Bytes,
     (at, lock): (Timestamp, Option<u64>),
     done: Done<Answer>,
 ) {
-    let now = hub.now();
+    let now = runtime.now();
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
     let place = route.place_of_key(&key);
-    if hub.must_fetch(&route, place) {
+    if runtime.must_fetch(&route, place) {
         let want = Want::At { key: key[..].into(), at };
-        let (shard, again) = (route.shard(place), (hub.clone(), route));
+        let (shard, again) = (route.shard(place), (runtime.clone(), route));
         return fetch(
-            &hub,
+            &runtime,
             shard,
             want,
             Box::new(move |result| match result {
@@ -503,9 +519,9 @@ fn get_at_behind(
             }),
         );
     }
-    let again = (hub.clone(), route.clone());
+    let again = (runtime.clone(), route.clone());
     wait(
-        &hub,
+        &runtime,
         &route,
         Blocked { place, at, lock },
         Box::new(move |result| match result {
@@ -547,13 +563,13 @@ fn value(version: &storage::engine::Version<'_>) -> Answer {
 }
 
 /// The keyspace's route as it is now, if it is still there.
-fn renewed(hub: &Hub, route: Arc<Route>) -> Arc<Route> {
-    hub.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
+fn renewed(runtime: &NodeRuntime, route: Arc<Route>) -> Arc<Route> {
+    runtime.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
 }
 
 /// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
-fn fetch(hub: &Hub, shard: ShardId, want: Want, then: Done<Option<Found>>) {
-    let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
+fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Done<Option<Found>>) {
+    let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
         lane::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
         lane::Answer::Go { .. } | lane::Answer::NotDone { why: NotDone::Lags, .. } => {
             then(Ok(None));
@@ -562,7 +578,7 @@ fn fetch(hub: &Hub, shard: ShardId, want: Want, then: Done<Option<Found>>) {
         other => unreachable!("a question is answered or refused: {other:?}"),
     }));
     let (want, origin) = (Box::new(want), SIDE_DOOR);
-    hub.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
+    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
 }
 
 /// Where a read that was blocked goes on.
@@ -574,15 +590,15 @@ enum Look {
 }
 
 /// Calls `then` when the shard's lane says that the read may be tried, or that its replica lags.
-fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<Look>) {
+fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<Look>) {
     let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
-    let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
+    let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
         lane::Answer::Go { .. } => then(Ok(Look::Here)),
         lane::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
         lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
-    hub.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
+    runtime.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
 }
 
 /// Why the catalogue did not answer.

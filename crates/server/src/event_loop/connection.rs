@@ -14,7 +14,7 @@ use super::takes::TakesOwed;
 use super::transactions::{Part, write_executed};
 use super::transport::Transport;
 use super::waits::Written;
-use crate::hub::lookups::Trace;
+use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
 use gateway::native::{self, FrameSink};
 use gateway::resp::{ArgRanges, RespWriter, Session, Version};

@@ -106,13 +106,13 @@ impl EventLoop {
                 break Some(blocked);
             };
             moved += 1;
-            self.hub.counters.errors.add(1);
+            self.runtime.counters.errors.add(1);
             session.writer(&mut connection.output.bytes).error(text.as_bytes());
         };
         self.sampler.among((hits + misses) as u32, |which| {
-            self.hub.heat.note_keys(&route, keys.get(which as usize).copied());
+            self.runtime.heat.note_keys(&route, keys.get(which as usize).copied());
         });
-        self.hub.counters.errors.add(long);
+        self.runtime.counters.errors.add(long);
         self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;

@@ -58,7 +58,7 @@ impl EventLoop {
         if connection.waits_its_turn() {
             return Done::PutOff;
         }
-        if !self.hub.may_use(Feature::Transactions) {
+        if !self.runtime.may_use(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
         let Some(route) = &connection.route else {
@@ -128,7 +128,7 @@ impl EventLoop {
             Got::Later => return Done::PutOff,
             Got::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
             Got::This(()) if connection.output.bytes.get(before) == Some(&b'-') => {
-                self.hub.counters.errors.add(1);
+                self.runtime.counters.errors.add(1);
             }
             Got::This(()) => {}
         }
@@ -253,7 +253,7 @@ impl EventLoop {
         let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
         let shard = route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
-        if self.hub.must_fetch(route, place) {
+        if self.runtime.must_fetch(route, place) {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
             let want = Want::Range { low, high, reverse, keys_max, with_values };

@@ -79,11 +79,11 @@ use node::route::Route;
 use slab::Slab;
 
 use crate::config::Config;
-use crate::hub::Hub;
-use crate::hub::boot_nanos;
-use crate::hub::mail::Mail;
 use crate::listeners::{Bound, Listener};
 use crate::peer::Attendance;
+use crate::runtime::NodeRuntime;
+use crate::runtime::boot_nanos;
+use crate::runtime::mailbox::Mail;
 use connection::Connection;
 use contends::Vain;
 pub use context::{Clients, Texts};
@@ -140,7 +140,7 @@ struct Tally {
 
 /// One event loop.
 pub struct EventLoop {
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     config: Arc<Config>,
     clients: Arc<Clients>,
     texts: Arc<Texts>,
@@ -200,7 +200,7 @@ pub struct EventLoop {
 impl EventLoop {
     /// A loop with its poll, whose waker is registered already.
     pub fn new(
-        hub: Arc<Hub>,
+        runtime: Arc<NodeRuntime>,
         config: Arc<Config>,
         clients: Arc<Clients>,
         texts: Arc<Texts>,
@@ -211,13 +211,13 @@ impl EventLoop {
         let listeners = listeners.into_iter();
         let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
         Self {
-            sampler: hub.heat.sampler(number),
-            coordinator: coordinates::coordinator(&hub, number),
+            sampler: runtime.heat.sampler(number),
+            coordinator: coordinates::coordinator(&runtime, number),
             endings: Vec::new(),
             aside: coordinates::Aside::default(),
             looked_at: Instant::now(),
             vain: Vain::default(),
-            hub,
+            runtime,
             limits: resp::limits(&config),
             config,
             clients,
@@ -268,7 +268,7 @@ impl EventLoop {
             {
                 attendance.turn();
             }
-            self.now = self.hub.now();
+            self.now = self.runtime.now();
             for event in &events {
                 match event.token() {
                     WAKER | PEERS => {}
@@ -276,14 +276,14 @@ impl EventLoop {
                     Token(at) => self.woken(at, event),
                 }
             }
-            self.hub.mailboxes[self.number].take(&mut mail);
+            self.runtime.mailboxes[self.number].take(&mut mail);
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
             self.tick_coordinator();
             self.tick_lines();
             self.serve_all();
             self.count();
-            if self.hub.stopping.load(Ordering::Acquire) {
+            if self.runtime.stopping.load(Ordering::Acquire) {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
                 let is_idle = self.connections.is_empty() && self.aside.is_empty();
@@ -307,7 +307,7 @@ impl EventLoop {
 
     /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.
     fn count(&mut self) {
-        let counters = &self.hub.counters;
+        let counters = &self.runtime.counters;
         let Tally { commands, writes, others, hits, misses, input_bytes, output_bytes } =
             std::mem::take(&mut self.tally);
         match (writes, others) {
@@ -336,7 +336,8 @@ impl EventLoop {
     /// A node's only loop reads what other nodes send, too: on the few processors of such a node a
     /// thread of its own for that would take from the loop what it gives.
     fn attend(&mut self) -> io::Result<()> {
-        let Some(peers) = self.hub.peers.as_ref().filter(|_| self.hub.mailboxes.len() == 1) else {
+        let Some(peers) = self.runtime.peers.as_ref().filter(|_| self.runtime.mailboxes.len() == 1)
+        else {
             return Ok(());
         };
         self.attendance = peers.cluster.attend();
@@ -352,7 +353,7 @@ impl EventLoop {
         if !self.lingers {
             return Ok(false);
         }
-        let mailbox = &self.hub.mailboxes[self.number];
+        let mailbox = &self.runtime.mailboxes[self.number];
         let mut until = None;
         loop {
             match self.poll.poll(events, Some(Duration::ZERO)) {
@@ -375,7 +376,7 @@ impl EventLoop {
             return Ok(());
         }
         let began = Instant::now();
-        let mailbox = &self.hub.mailboxes[self.number];
+        let mailbox = &self.runtime.mailboxes[self.number];
         let busy = !self.queue.is_empty() || self.has_more() || !mailbox.may_sleep();
         let timeout = match (busy, deadline) {
             (true, _) => Some(Duration::ZERO),
@@ -387,7 +388,7 @@ impl EventLoop {
         let timeout = looks.into_iter().flatten().min();
         // What others bring who need this processor is of the same turn then; but a transaction's
         // steps wait for each other, and for this loop between them.
-        if self.hub.peers.is_some() && !self.coordinator.is_busy() {
+        if self.runtime.peers.is_some() && !self.coordinator.is_busy() {
             std::thread::yield_now();
         }
         let polled = self.poll.poll(events, timeout);
@@ -401,7 +402,7 @@ impl EventLoop {
 
     /// Takes the last mail: what lanes are told in it nobody else will tell them.
     fn end(&mut self) {
-        for mail in self.hub.mailboxes[self.number].close() {
+        for mail in self.runtime.mailboxes[self.number].close() {
             match mail {
                 Mail::Durable { lane, ticket } => self.durable(lane, ticket),
                 // Other loops may go on for a while.
@@ -429,7 +430,12 @@ impl EventLoop {
     fn durable(&mut self, lane: usize, ticket: u64) {
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        self.hub.lanes[lane].submit(&self.hub, [Input::Durable { ticket }], origin, &mut answers);
+        self.runtime.lanes[lane].submit(
+            &self.runtime,
+            [Input::Durable { ticket }],
+            origin,
+            &mut answers,
+        );
         answers.drain(..).for_each(|answer| self.answered(answer));
         self.answers = answers;
     }
@@ -441,8 +447,8 @@ impl EventLoop {
         // Where all clients wait for the same fsync, handing it to another thread and back costs
         // more than it gives.
         // With other replicas, what they have may be enough to answer before an own sync is done.
-        let is_alone = self.hub.peers.is_none();
-        let claimed = is_alone && self.write_turns >= WRITE_TURNS_MIN && self.hub.log.claim();
+        let is_alone = self.runtime.peers.is_none();
+        let claimed = is_alone && self.write_turns >= WRITE_TURNS_MIN && self.runtime.log.claim();
         self.serve_rounds();
         if claimed {
             self.sync_claimed();
@@ -468,17 +474,17 @@ impl EventLoop {
     /// Makes the fsync that this turn's writes wait for, unless they are too many.
     fn sync_claimed(&mut self) {
         if self.tally.writes > WRITES_SYNCED_MAX {
-            return self.hub.log.disclaim();
+            return self.runtime.log.disclaim();
         }
         let mut synced = std::mem::take(&mut self.synced);
-        if let Err(error) = self.hub.log.sync_claimed(&mut synced) {
-            self.hub.fatal("the log", &error);
+        if let Err(error) = self.runtime.log.sync_claimed(&mut synced) {
+            self.runtime.fatal("the log", &error);
         }
         for (lane, ticket) in synced.drain(..) {
             if lane == self.number {
                 self.durable(lane, ticket);
             } else {
-                self.hub.durable(lane, ticket);
+                self.runtime.durable(lane, ticket);
             }
         }
         self.synced = synced;
@@ -498,9 +504,9 @@ impl EventLoop {
         }
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        let Self { hub, full, inputs, .. } = self;
-        for (number, lane) in hub.lanes.iter().enumerate() {
-            let is_its = |shard: &ShardId| hub.lane_of(*shard) == number;
+        let Self { runtime, full, inputs, .. } = self;
+        for (number, lane) in runtime.lanes.iter().enumerate() {
+            let is_its = |shard: &ShardId| runtime.lane_of(*shard) == number;
             let mut shards = full.iter().map(|(id, _)| id).chain(inputs.iter().map(|(id, _)| id));
             if !shards.any(is_its) {
                 continue;
@@ -508,7 +514,7 @@ impl EventLoop {
             let batches = full.extract_if(.., |(shard, _)| is_its(shard));
             let batches = batches.map(|(shard, batch)| Input::Propose { shard, origin, batch });
             let others = inputs.extract_if(.., |(shard, _)| is_its(shard)).map(|(_, input)| input);
-            lane.submit(hub, batches.chain(others), origin, &mut answers);
+            lane.submit(runtime, batches.chain(others), origin, &mut answers);
         }
         answers.drain(..).for_each(|answer| self.answered(answer));
         self.answers = answers;
@@ -535,7 +541,7 @@ impl EventLoop {
     #[inline]
     fn note_read(&mut self, route: &Route, read: &Read<'_>) {
         if self.sampler.notes() {
-            self.hub.heat.note_keys(route, read.keys().iter().copied());
+            self.runtime.heat.note_keys(route, read.keys().iter().copied());
         }
     }
 

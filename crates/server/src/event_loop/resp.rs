@@ -185,7 +185,7 @@ impl EventLoop {
         later: &mut Vec<u8>,
     ) -> Command<'a> {
         let context = CommandContext {
-            hub: &self.hub,
+            runtime: &self.runtime,
             config: &self.config,
             clients: &self.clients,
             texts: &self.texts,
@@ -198,7 +198,7 @@ impl EventLoop {
         let request = session.translate(args, &context, out);
         let muted = connection.next.muted.take().unwrap_or(session.is_muted());
         if out.get(before) == Some(&b'-') {
-            self.hub.counters.errors.add(1);
+            self.runtime.counters.errors.add(1);
         }
         // All that a command was put off with is for this one: those put off are tried first.
         let refused = connection.next.refused.take();
@@ -285,7 +285,7 @@ impl EventLoop {
             }
             Request::Write(write)
                 if connection.route.as_ref().is_some_and(|route| moves(&write, route))
-                    && self.hub.may_use(Feature::Transactions) =>
+                    && self.runtime.may_use(Feature::Transactions) =>
             {
                 let now = now(self);
                 self.move_value(at, connection, session, (write, args), (now, fetched), muted)
@@ -371,7 +371,7 @@ impl EventLoop {
             return Done::PutOff;
         }
         let name = String::from_utf8_lossy(name).into_owned();
-        if self.hub.routes().get(&name).is_none() {
+        if self.runtime.routes().get(&name).is_none() {
             if is_made_on_use(&name) {
                 self.create(at, connection, &name);
                 return Done::PutOff;
@@ -408,7 +408,7 @@ impl EventLoop {
     }
 
     fn route_of(&self, connection: &mut Connection, session: &Session) {
-        connection.route = self.hub.routes().get(session.keyspace()).map(Arc::clone);
+        connection.route = self.runtime.routes().get(session.keyspace()).map(Arc::clone);
     }
 
     /// Has a command done by replying with an error.
@@ -431,7 +431,7 @@ impl EventLoop {
         text: &str,
         muted: bool,
     ) {
-        self.hub.counters.errors.add(1);
+        self.runtime.counters.errors.add(1);
         if muted {
             return;
         }

@@ -6,7 +6,7 @@ use node::fetch::Fetched;
 use node::interactive::Interactive;
 use node::read::Now;
 
-use crate::hub::lookups::Trace;
+use crate::runtime::lookups::Trace;
 
 /// How far a connection has come. It only ever goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -176,7 +176,7 @@ impl EventLoop {
         moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
-        if !self.hub.may_use(Feature::Transactions) {
+        if !self.runtime.may_use(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
         let Some(route) = connection.route.clone() else {
@@ -244,7 +244,7 @@ impl EventLoop {
             Ok(()) => {}
             Err(refused) => {
                 if takes.adds_bytes > 0 {
-                    self.hub.growth.done(takes.adds_bytes);
+                    self.runtime.growth.done(takes.adds_bytes);
                 }
                 return match refused {
                     None => Done::PutOff,
@@ -308,7 +308,7 @@ impl EventLoop {
         queue: &'q Queue,
     ) -> (Vec<Part>, Vec<Step<'q>>) {
         let context = CommandContext {
-            hub: &self.hub,
+            runtime: &self.runtime,
             config: &self.config,
             clients: &self.clients,
             texts: &self.texts,

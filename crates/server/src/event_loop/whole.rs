@@ -19,7 +19,7 @@ use super::resp::{Done, NO_KEYSPACE};
 use super::scans::{Ends, KeyspaceScan};
 use super::serve::{go_waiter, waiter};
 use super::slot::{Frame, Slot};
-use crate::hub::heat::Heat;
+use crate::runtime::heat::Heat;
 use gateway::resp::{Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session};
 
 /// SCAN of an ordered keyspace.
@@ -111,7 +111,7 @@ impl EventLoop {
             return Done::PutOff;
         }
         if connection.output.bytes.get(before) == Some(&b'-') {
-            self.hub.counters.errors.add(1);
+            self.runtime.counters.errors.add(1);
         }
         if muted {
             connection.output.bytes.truncate(before);
@@ -124,7 +124,7 @@ impl EventLoop {
     fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route) -> Scope {
         let places = 0..route.views.len();
         let all_away: Vec<bool> =
-            places.clone().map(|place| self.hub.must_fetch(route, place)).collect();
+            places.clone().map(|place| self.runtime.must_fetch(route, place)).collect();
         let only = match request {
             KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
                 Some(route.place_of_slot(*slot))
@@ -167,14 +167,16 @@ impl EventLoop {
             return;
         }
         match request {
-            KeyspaceRequest::Scan { cursor, .. } => note_page(&self.hub.heat, route, *cursor),
+            KeyspaceRequest::Scan { cursor, .. } => note_page(&self.runtime.heat, route, *cursor),
             KeyspaceRequest::Keys { .. } => {
                 let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
-                places.for_each(|place| self.hub.heat.note_stretch(route.shard(place), &[], None));
+                places.for_each(|place| {
+                    self.runtime.heat.note_stretch(route.shard(place), &[], None)
+                });
             }
             _ => {
                 if let Some((one, other)) = ends {
-                    note_range(&self.hub.heat, route, (&one, &other));
+                    note_range(&self.runtime.heat, route, (&one, &other));
                 }
             }
         }
@@ -190,9 +192,9 @@ impl EventLoop {
         all: bool,
         muted: bool,
     ) -> Done {
-        let routes = self.hub.routes();
+        let routes = self.runtime.routes();
         let mut shards = Vec::new();
-        let level = self.hub.cluster_level();
+        let level = self.runtime.cluster_level();
         let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
             // As the commands before it went by.
@@ -223,7 +225,7 @@ impl EventLoop {
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
         for (shard, piece) in shards {
-            if self.hub.peers.is_some() {
+            if self.runtime.peers.is_some() {
                 connection.written.add(shard);
             }
             self.put_in_batch(shard, &piece, waiter(at, number));

@@ -27,7 +27,7 @@ use node::read::{self, Blocked, Now};
 use node::route::Route;
 
 use super::{LOCKED, NO_LEADER, NodeApi, admit, not_done, renewed};
-use crate::hub::{Hub, SIDE_DOOR, boot_nanos};
+use crate::runtime::{NodeRuntime, SIDE_DOOR, boot_nanos};
 use api::{Answer, ApiError, Condition, Done, RequestId};
 
 /// A write with its condition.
@@ -40,7 +40,7 @@ pub struct Conditional {
 
 /// One that is under way.
 struct Attempt {
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     id: RequestId,
     write: Conditional,
@@ -87,15 +87,15 @@ impl NodeApi {
         write: Conditional,
         done: Done<Answer>,
     ) {
-        if !self.hub.may_use(Feature::Transactions) {
+        if !self.runtime.may_use(Feature::Transactions) {
             let why = "preconditions need a higher feature level of the cluster".into();
             return done(Err(ApiError::NoLevel { why }));
         }
-        let (hub, now) = (self.hub.clone(), self.hub.moment());
-        let deadline = boot_nanos().saturating_add(hub.patience_nanos);
+        let (runtime, now) = (self.runtime.clone(), self.runtime.moment());
+        let deadline = boot_nanos().saturating_add(runtime.patience_nanos);
         let only = write.when.only_version();
         let fetched = Fetched::default();
-        let attempt = Attempt { hub, route, id, write, now, fetched, deadline, done };
+        let attempt = Attempt { runtime, route, id, write, now, fetched, deadline, done };
         match only {
             // Nothing has to be read to know what to watch.
             Some(version) => Box::new(attempt).propose(Seen::Version(version)),
@@ -119,11 +119,11 @@ impl Attempt {
 
     /// Looks again when the key's shard here, or its leader elsewhere, has said more.
     fn wait(mut self: Box<Self>, blocked: Blocked) {
-        let (hub, Blocked { place, at, lock }) = (self.hub.clone(), blocked);
+        let (runtime, Blocked { place, at, lock }) = (self.runtime.clone(), blocked);
         let (shard, key) = (self.route.shard(place), self.write.key.clone());
-        let is_elsewhere = hub.must_fetch(&self.route, place);
-        let waiter = hub.side_door.wait(Box::new(move |answer| {
-            let route = renewed(&self.hub, self.route.clone());
+        let is_elsewhere = runtime.must_fetch(&self.route, place);
+        let waiter = runtime.side_door.wait(Box::new(move |answer| {
+            let route = renewed(&self.runtime, self.route.clone());
             let is_other = !Arc::ptr_eq(&route, &self.route);
             self.route = route;
             match answer {
@@ -147,7 +147,7 @@ impl Attempt {
         } else {
             Input::Await { shard, at, lock, origin, waiter }
         };
-        hub.submit(shard, input);
+        runtime.submit(shard, input);
     }
 
     fn judge(self: Box<Self>, seen: Seen) {
@@ -166,24 +166,24 @@ impl Attempt {
 
     /// Has the write done, if the key is as it was seen.
     fn propose(self: Box<Self>, seen: Seen) {
-        let (hub, key) = (self.hub.clone(), self.write.key.clone());
+        let (runtime, key) = (self.runtime.clone(), self.write.key.clone());
         let command = Conditional { key, put: self.write.put.clone(), when: Condition::ALWAYS };
         let watched = vec![(&command.key[..], seen)];
         let commands = vec![Step::Write(command.command())];
         let transaction = Transaction { watched, commands, ranges: Vec::new() };
         let write = Write::Transaction(Box::new(transaction));
-        if let Err(error) = admit(&hub, &write) {
+        if let Err(error) = admit(&runtime, &write) {
             return (self.done)(Err(error));
         }
         let shard = self.route.shard(self.route.place_of_key(&command.key));
-        let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
+        let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
             lane::Answer::Applied { replies, .. } => self.applied(replies.first()),
             lane::Answer::NotDone { why, .. } => (self.done)(Err(not_done(why, Some(self.id)))),
             other => unreachable!("a batch is applied or not done: {other:?}"),
         }));
         let mut batch = Batch::default();
         batch.push(&write, waiter);
-        hub.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
+        runtime.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
     }
 
     fn applied(self: Box<Self>, reply: Option<&Reply>) {
@@ -207,8 +207,8 @@ impl Attempt {
             let key = Box::from(&self.write.key[..]);
             return (self.done)(Err(ApiError::Contended { key }));
         }
-        self.hub.clock.observe_millis(self.hub.millis());
-        self.now = self.hub.moment();
+        self.runtime.clock.observe_millis(self.runtime.millis());
+        self.now = self.runtime.moment();
         self.fetched = Fetched::default();
         self.look();
     }

@@ -6,8 +6,8 @@ use node::control::decisions::{Came, Decided, What};
 use super::NodeApi;
 use super::splits::shown;
 use crate::cluster::MemberInfo;
-use crate::hub::boot_nanos;
-use crate::hub::overview::name_of;
+use crate::runtime::boot_nanos;
+use crate::runtime::survey::name_of;
 use api::{
     DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
 };
@@ -15,10 +15,10 @@ use api::{
 impl NodeApi {
     /// What was decided lately; or, `dry`, what would be with `balance` on.
     pub(super) fn show_decisions(&self, dry: bool) -> Decisions {
-        let members = self.hub.members();
+        let members = self.runtime.members();
         let decisions = match dry {
             true => {
-                let would = self.hub.would_place().into_iter();
+                let would = self.runtime.would_place().into_iter();
                 would
                     .map(|would| DecisionStatus {
                         came: DecisionCame::Dry,
@@ -28,11 +28,11 @@ impl NodeApi {
                     .collect()
             }
             false => {
-                let all = self.hub.decisions();
+                let all = self.runtime.decisions();
                 all.iter().map(|decided| self.decision(decided, &members)).collect()
             }
         };
-        Decisions { balances: self.hub.balances(), decisions }
+        Decisions { balances: self.runtime.balances(), decisions }
     }
 
     fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
@@ -47,10 +47,10 @@ impl NodeApi {
             Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
         };
         let status = DecisionStatus {
-            at_ms: self.hub.millis().saturating_sub(ago_ms),
+            at_ms: self.runtime.millis().saturating_sub(ago_ms),
             shard: shard.0,
             keyspace: {
-                let routes = self.hub.routes();
+                let routes = self.runtime.routes();
                 routes.of_shard(*shard).map(|route| route.keyspace.name.to_string())
             },
             add: Vec::new(),

@@ -11,14 +11,14 @@ use keyspace::NodeId;
 use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
-use crate::hub::clocks::Clocks;
-use crate::hub::heat::Heat;
-use crate::hub::lookups::{Counted, Lookups};
-use crate::hub::overview::{Seen, Survey, name_of};
-use crate::hub::peers::Peers;
-use crate::hub::splits::Whole;
-use crate::hub::tallies::Mail;
 use crate::peer::PeerCounters;
+use crate::runtime::clocks::Clocks;
+use crate::runtime::control_requests::Whole;
+use crate::runtime::heat::Heat;
+use crate::runtime::lookups::{Counted, Lookups};
+use crate::runtime::peers::Peers;
+use crate::runtime::rpc_counters::Mail;
+use crate::runtime::survey::{Seen, Survey, name_of};
 use api::{Histogram, Kind, Metrics, Overview};
 
 /// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
@@ -32,27 +32,27 @@ type Sample = (Labels, f64);
 impl NodeApi {
     pub(super) fn show_metrics(&self) -> Metrics {
         let mut out = self.node_metrics();
-        let survey = self.hub.survey();
+        let survey = self.runtime.survey();
         verdicts(&mut out, &survey.overview);
         self.level_metrics(&mut out);
         self.leaders(&mut out);
-        let of_one_slot = self.hub.control.lock().shards_of_one_slot();
-        splits(&mut out, of_one_slot, &self.hub.heat);
+        let of_one_slot = self.runtime.control.lock().shards_of_one_slot();
+        splits(&mut out, of_one_slot, &self.runtime.heat);
         shards(&mut out, &survey);
-        if let Some(peers) = &self.hub.peers {
+        if let Some(peers) = &self.runtime.peers {
             mail(&mut out, peers);
             lookups(&mut out, &peers.lookups);
             snapshots(&mut out, peers);
             digests(&mut out, peers);
-            clocks(&mut out, &self.hub.clocks);
-            disk(&mut out, self.hub.disk_pace.is_slow());
+            clocks(&mut out, &self.runtime.clocks);
+            disk(&mut out, self.runtime.disk_pace.is_slow());
             members(&mut out, peers);
             links(&mut out, peers, &survey);
         }
         let omitted = |what: &str, count: usize, max: usize| {
             (vec![("what", what.to_owned())], count.saturating_sub(max) as f64)
         };
-        let peers = self.hub.peers.as_ref().map_or(0, |p| p.cluster.counters().peers.len());
+        let peers = self.runtime.peers.as_ref().map_or(0, |p| p.cluster.counters().peers.len());
         let omitted = [
             omitted("shards", survey.shards.len(), SHARDS_MAX),
             omitted("peers", peers, PEERS_MAX),
@@ -64,7 +64,7 @@ impl NodeApi {
 
     fn node_metrics(&self) -> Metrics {
         let mut out = Metrics::default();
-        let (counters, log) = (&self.hub.counters, self.hub.log.facts());
+        let (counters, log) = (&self.runtime.counters, self.runtime.log.facts());
         let mut count = |name, help, value| out.counter(name, help, value);
         count("carillon_commands_total", "Commands done.", counters.commands.get());
         count("carillon_writes_total", "Commands that change keys.", counters.writes.get());
@@ -105,12 +105,16 @@ impl NodeApi {
         count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);
         count("carillon_log_syncs_total", "Fsyncs of the log.", log.syncs);
         let help = "How long fsyncs of the log took that somebody waited for.";
-        out.histograms("carillon_fsync_seconds", help, vec![self.hub.log.sync_times().histogram()]);
+        out.histograms(
+            "carillon_fsync_seconds",
+            help,
+            vec![self.runtime.log.sync_times().histogram()],
+        );
         let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
         gauge("carillon_connections", "Connections now.", counters.connections.get());
         let help = "Bytes of replies that nobody has read, of connections that have many.";
         gauge("carillon_unread_reply_bytes", help, counters.unread_bytes.get());
-        let open = &self.hub.open_txns;
+        let open = &self.runtime.open_txns;
         let help = "Transactions by HTTP that are open: begun, and not yet ended.";
         gauge("carillon_transactions_open", help, open.count() as u64);
         let help =
@@ -118,19 +122,19 @@ impl NodeApi {
         gauge("carillon_transactions_known_bytes", help, open.known_bytes());
         gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
         gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
-        let used = self.hub.memory_used_bytes.load(Ordering::Relaxed);
+        let used = self.runtime.memory_used_bytes.load(Ordering::Relaxed);
         gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
-        let old = self.hub.memory_old_bytes.load(Ordering::Relaxed);
+        let old = self.runtime.memory_old_bytes.load(Ordering::Relaxed);
         gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
-        let kept = self.hub.kept.bytes();
+        let kept = self.runtime.kept.bytes();
         let help = "Beside these: entries kept for replicas that lag; at most about an eighth of \
                     memory_max.";
         gauge("carillon_entries_kept_bytes", help, kept);
-        gauge("carillon_memory_max_bytes", "What data may take.", self.hub.memory_bytes_max);
+        gauge("carillon_memory_max_bytes", "What data may take.", self.runtime.memory_bytes_max);
         let process = crate::process::usage();
         gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
-        let now = self.hub.now();
-        let routes = self.hub.routes();
+        let now = self.runtime.now();
+        let routes = self.runtime.routes();
         let keys = routes.iter().map(|route| {
             let labels = vec![("keyspace", route.keyspace.name.to_string())];
             (labels, node::whole::size(route, &node::whole::Asked::anyhow(route, now)) as f64)
@@ -141,7 +145,7 @@ impl NodeApi {
     }
 
     fn leaders(&self, out: &mut Metrics) {
-        let tally = self.hub.shard_tally();
+        let tally = self.runtime.shard_tally();
         let help = "Leaders heard of that were not known before, summed over shards.";
         out.counter("carillon_elections_seen_total", help, tally.leaders_seen);
         let help = "Elections in which a replica of this node stood.";

@@ -10,8 +10,8 @@ use crate::cluster::MemberInfo;
 use api::{Done, RouteStatus, RouteStep};
 use overlay::LookupChoice;
 
-use crate::hub::lookups::{Step, Trace};
-use crate::hub::overview::name_of;
+use crate::runtime::lookups::{Step, Trace};
+use crate::runtime::survey::name_of;
 
 /// Ways that are looked for, in the order in which they were asked for.
 struct Gathered {
@@ -28,9 +28,9 @@ impl NodeApi {
         is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     ) {
-        let routes = self.hub.routes();
+        let routes = self.runtime.routes();
         let Some(route) = routes.get(keyspace) else {
-            return match is_made_on_use(keyspace) && self.hub.routes().iter().next().is_some() {
+            return match is_made_on_use(keyspace) && self.runtime.routes().iter().next().is_some() {
                 // It will be made by the request itself.
                 true => done(Ok(Vec::new())),
                 false => done(Err(self.no_keyspace(keyspace))),
@@ -38,14 +38,14 @@ impl NodeApi {
         };
         let id = route.keyspace.id;
         let position = route.keyspace.options.placement.position(id, key);
-        let members = Arc::new(self.hub.members());
+        let members = Arc::new(self.runtime.members());
         let (found, done) = (vec![None; ways.len()], Some(done));
         let gathered = Arc::new(Mutex::new(Gathered { found, done }));
         for (index, way) in ways.iter().enumerate() {
             let (later, names) = (gathered.clone(), members.clone());
             let told = Box::new(move |trace: Trace| tell(&later, index, shown(&trace, &names)));
             let place = (id, position.tail());
-            if let Some(trace) = self.hub.look_up(*way, place, is_traced, told) {
+            if let Some(trace) = self.runtime.look_up(*way, place, is_traced, told) {
                 tell(&gathered, index, shown(&trace, &members));
             }
         }

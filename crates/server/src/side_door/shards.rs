@@ -5,25 +5,25 @@ use overlay::Known;
 use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
-use crate::hub::boot_nanos;
-use crate::hub::overview::{Seen, Survey};
+use crate::runtime::boot_nanos;
+use crate::runtime::survey::{Seen, Survey};
 use api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked, SnapshotStatus};
 
 impl NodeApi {
     pub(super) fn show_shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
         let keyspace = asked.keyspace;
         if let Some(name) = keyspace
-            && self.hub.routes().get(name).is_none()
+            && self.runtime.routes().get(name).is_none()
         {
             return Err(self.no_keyspace(name));
         }
-        let survey = self.hub.survey();
+        let survey = self.runtime.survey();
         let is_asked = |seen: &&Seen| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;
         let now = boot_nanos();
         let shards = survey.shards.iter().filter(is_asked);
         let shards = shards.map(|seen| self.shard(seen, &survey, now));
         let page = Shards::page(survey.health.clone(), shards, asked);
-        Ok(Shards { node: shown(self.hub.node_id), ..page })
+        Ok(Shards { node: shown(self.runtime.node_id), ..page })
     }
 
     fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {
@@ -63,7 +63,7 @@ impl NodeApi {
     fn replicas(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> Vec<ReplicaStatus> {
         let one = |(replica, node): &(ReplicaId, NodeId)| {
             let member = survey.members.iter().find(|member| member.node == *node);
-            let this = *node == self.hub.node_id;
+            let this = *node == self.runtime.node_id;
             let name = match member {
                 Some(member) => Some(member.name.clone()),
                 None => this.then(|| self.config.name.clone()),
@@ -92,7 +92,7 @@ impl NodeApi {
     }
 
     fn snapshot(&self, shard: ShardId, follower: &Follower) -> Option<SnapshotStatus> {
-        let peers = self.hub.peers.as_ref().filter(|_| follower.awaits_snapshot)?;
+        let peers = self.runtime.peers.as_ref().filter(|_| follower.awaits_snapshot)?;
         let progress = peers.snapshots.progress();
         let progress = progress.iter().find(|stream| stream.goes_to(shard, follower.replica))?;
         let (sent_bytes, about_bytes) = (progress.sent_bytes, progress.about_bytes);

@@ -6,24 +6,24 @@ use keyspace::{Cut as Place, NodeId, ShardId};
 use node::control::{Cut, Merged, NoMerge, NoSplit};
 
 use super::NodeApi;
-use crate::hub::Hub;
-use crate::hub::overview::name_of;
+use crate::runtime::NodeRuntime;
+use crate::runtime::survey::name_of;
 use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 
 impl NodeApi {
     /// Has it cut, and tells `done` what it is called then: the shard's log has it soon.
     pub(super) fn ask_split(&self, shard: ShardId, at: Option<CutAt>, done: Done<SplitStatus>) {
-        if self.hub.stopping.load(Ordering::Acquire) {
+        if self.runtime.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
-        let hub = self.hub.clone();
+        let runtime = self.runtime.clone();
         let told = move |result: Result<Cut, NoSplit>| {
             done(match result {
                 Ok(Cut { left, right, at }) => {
                     Ok(SplitStatus { shard: left.0, right: right.0, at: shown(&at) })
                 }
                 Err(NoSplit::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
-                Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&hub, shard, leader)),
+                Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
                 Err(NoSplit::Unfit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
                 Err(NoSplit::NoId) => Err(ApiError::Busy {
                     why: "the catalogue has given out no number for the new shard in time; nothing \
@@ -31,29 +31,29 @@ impl NodeApi {
                 }),
             });
         };
-        self.hub.ask_split(shard, at, Box::new(told));
+        self.runtime.ask_split(shard, at, Box::new(told));
     }
 
     /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
     pub(super) fn ask_merge(&self, shard: ShardId) -> Result<MergeStatus, ApiError> {
-        if self.hub.stopping.load(Ordering::Acquire) {
+        if self.runtime.stopping.load(Ordering::Acquire) {
             return Err(ApiError::Stopping);
         }
-        let asked = self.hub.ask_merge(shard);
+        let asked = self.runtime.ask_merge(shard);
         match asked {
             Ok(Merged { left, right, moves }) => {
                 Ok(MergeStatus { shard: left.0, right: right.0, moves })
             }
             Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
-            Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&self.hub, shard, leader)),
+            Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&self.runtime, shard, leader)),
             Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
         }
     }
 }
 
-fn led_elsewhere(hub: &Hub, shard: ShardId, leader: Option<NodeId>) -> ApiError {
+fn led_elsewhere(runtime: &NodeRuntime, shard: ShardId, leader: Option<NodeId>) -> ApiError {
     let why = match leader {
-        Some(node) => format!("shard {shard} is led by {}", name_of(node, &hub.members())),
+        Some(node) => format!("shard {shard} is led by {}", name_of(node, &runtime.members())),
         None => format!("nobody is known to lead shard {shard}"),
     };
     ApiError::NotLeader { why }

@@ -6,7 +6,7 @@ use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
-use crate::hub::overview::{Held, Survey};
+use crate::runtime::survey::{Held, Survey};
 use api::{
     ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
     Status,
@@ -14,23 +14,23 @@ use api::{
 
 impl NodeApi {
     pub(super) fn show_status(&self) -> Status {
-        let (now, routes) = (self.hub.now(), self.hub.routes());
-        let log = self.hub.log.facts();
-        let not_ready = self.hub.not_ready();
-        let counters = &self.hub.counters;
-        let survey = self.hub.survey();
+        let (now, routes) = (self.runtime.now(), self.runtime.routes());
+        let log = self.runtime.log.facts();
+        let not_ready = self.runtime.not_ready();
+        let counters = &self.runtime.counters;
+        let survey = self.runtime.survey();
         let level = Some(self.show_level(&survey));
         let Survey { overview, health, shards, .. } = survey;
         Status {
             name: self.config.name.clone(),
-            node_id: format!("{:016x}", self.hub.node_id.0),
+            node_id: format!("{:016x}", self.runtime.node_id.0),
             version: env!("CARGO_PKG_VERSION").into(),
             ready: not_ready.is_none(),
             not_ready,
             health,
             cluster: self.cluster_status(&overview),
             level,
-            uptime_ms: self.hub.millis() - self.hub.started_millis(),
+            uptime_ms: self.runtime.millis() - self.runtime.started_millis(),
             listeners: self.facts.listeners.clone(),
             dir: self.config.dir.display().to_string(),
             threads: self.config.threads_count() as u64,
@@ -42,9 +42,9 @@ impl NodeApi {
                 .map(|route| node::whole::size(route, &node::whole::Asked::anyhow(route, now)))
                 .sum(),
             memory: MemoryStatus {
-                used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
-                old_versions_bytes: self.hub.memory_old_bytes.load(Ordering::Relaxed),
-                max_bytes: self.hub.memory_bytes_max,
+                used_bytes: self.runtime.memory_used_bytes.load(Ordering::Relaxed),
+                old_versions_bytes: self.runtime.memory_old_bytes.load(Ordering::Relaxed),
+                max_bytes: self.runtime.memory_bytes_max,
             },
             log: LogStatus {
                 bytes: log.bytes_on_disk,
@@ -59,7 +59,7 @@ impl NodeApi {
 
     fn cluster_status(&self, overview: &Overview) -> ClusterStatus {
         ClusterStatus {
-            id: format!("{:016x}", self.hub.cluster_id),
+            id: format!("{:016x}", self.runtime.cluster_id),
             members_up: overview.members_up,
             members_suspected: overview.members_suspected,
             members_down: overview.members_down,
@@ -70,7 +70,7 @@ impl NodeApi {
     }
 
     pub(super) fn show_nodes(&self) -> Nodes {
-        let survey = self.hub.survey();
+        let survey = self.runtime.survey();
         let Survey { overview, members, .. } = &survey;
         let held = survey.held_by_nodes();
         let held = |node| held.get(&node).copied().unwrap_or_default();
@@ -78,13 +78,13 @@ impl NodeApi {
             true => vec![self.alone(overview)],
             false => members.iter().map(|m| self.member(m, overview, held(m.node))).collect(),
         };
-        let removed = self.hub.standings();
+        let removed = self.runtime.standings();
         let removed = removed.removed().map(|node| format!("{:016x}", node.0)).collect();
         Nodes { health: survey.health, nodes, removed }
     }
 
     fn member(&self, member: &MemberInfo, overview: &Overview, held: Held) -> NodeStatus {
-        let this = member.node == self.hub.node_id;
+        let this = member.node == self.runtime.node_id;
         let state = match member.state {
             MemberState::Up if member.suspected => NodeState::Suspected,
             MemberState::Up => NodeState::Up,
@@ -92,21 +92,24 @@ impl NodeApi {
             MemberState::Left => NodeState::Left,
         };
         let port = |port: Option<u16>| port.map(|port| host_and_port(&member.host, port));
-        let linked =
-            self.hub.peers.as_ref().is_some_and(|peers| peers.cluster.is_connected(member.node));
+        let linked = self
+            .runtime
+            .peers
+            .as_ref()
+            .is_some_and(|peers| peers.cluster.is_connected(member.node));
         let load = member.load;
         let (shards, leaders, data_bytes) = match this {
             true => (overview.shards, overview.shards_led, overview.data_bytes),
             false => (load.shards.into(), load.leaders.into(), load.data_bytes),
         };
-        let requests = if this { self.hub.requests_led() } else { load.requests.unwrap_or(0) };
+        let requests = if this { self.runtime.requests_led() } else { load.requests.unwrap_or(0) };
         NodeStatus {
             id: format!("{:016x}", member.node.0),
             name: member.name.clone(),
             this,
             state,
-            standing: self.hub.standing(member.node).into(),
-            since_at_ms: self.hub.millis() - member.since.elapsed().as_millis() as u64,
+            standing: self.runtime.standing(member.node).into(),
+            since_at_ms: self.runtime.millis() - member.since.elapsed().as_millis() as u64,
             linked: linked || this,
             addresses: NodeAddresses {
                 peer: (!member.peer.is_empty()).then(|| member.peer.clone()),
@@ -122,7 +125,7 @@ impl NodeApi {
             leaders,
             data_bytes,
             requests_per_second: requests.into(),
-            slow_disk: if this { self.hub.disk_pace.is_slow() } else { load.is_slow },
+            slow_disk: if this { self.runtime.disk_pace.is_slow() } else { load.is_slow },
             joined_at_ms: member.joined_at,
         }
     }
@@ -131,12 +134,12 @@ impl NodeApi {
     fn alone(&self, overview: &Overview) -> NodeStatus {
         let shown = |listen: Listen| listen.address().map(|address| address.to_string());
         NodeStatus {
-            id: format!("{:016x}", self.hub.node_id.0),
+            id: format!("{:016x}", self.runtime.node_id.0),
             name: self.config.name.clone(),
             this: true,
             state: NodeState::Up,
-            standing: self.hub.standing(self.hub.node_id).into(),
-            since_at_ms: self.hub.started_millis(),
+            standing: self.runtime.standing(self.runtime.node_id).into(),
+            since_at_ms: self.runtime.started_millis(),
             linked: true,
             addresses: NodeAddresses {
                 peer: None,
@@ -151,8 +154,8 @@ impl NodeApi {
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,
-            requests_per_second: self.hub.requests_led().into(),
-            slow_disk: self.hub.disk_pace.is_slow(),
+            requests_per_second: self.runtime.requests_led().into(),
+            slow_disk: self.runtime.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
         }
     }

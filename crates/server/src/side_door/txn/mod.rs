@@ -31,14 +31,14 @@ use run::Run;
 
 use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
 use crate::event_loop::KEPT_AFTER_NANOS;
-use crate::hub::mail::{Mail, Transact};
-use crate::hub::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
-use crate::hub::{Hub, boot_nanos};
+use crate::runtime::mailbox::{Mail, Transact};
+use crate::runtime::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
+use crate::runtime::{NodeRuntime, boot_nanos};
 use api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
 
 /// A transaction in one request, and how often it may be tried.
 struct Attempt {
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     keyspace: KeyspaceId,
     id: RequestId,
     txn: Txn,
@@ -55,21 +55,22 @@ type Committed = Result<Option<Box<[u8]>>, ApiError>;
 
 impl NodeApi {
     pub(super) fn ask_transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
-        let hub = self.hub.clone();
+        let runtime = self.runtime.clone();
         let name = txn.keyspace.clone();
         self.in_keyspace(&name, move |keyspace| match keyspace {
             Err(error) => done(Err(error)),
             Ok(keyspace) => {
                 let began = boot_nanos();
                 let (before, succeeded) = (None, false);
-                let attempt = Attempt { hub, keyspace, id, txn, began, before, succeeded, done };
+                let attempt =
+                    Attempt { runtime, keyspace, id, txn, began, before, succeeded, done };
                 Box::new(attempt).begin();
             }
         });
     }
 
     pub(super) fn ask_begin(&self, name: &str, timeout_ms: u64, done: Done<String>) {
-        let hub = self.hub.clone();
+        let runtime = self.runtime.clone();
         self.in_keyspace(name, move |keyspace| {
             done(keyspace.and_then(|keyspace| {
                 let id = crate::peer::draw().map(OpenId::from_le_bytes).map_err(|error| {
@@ -77,8 +78,8 @@ impl NodeApi {
                     ApiError::StorageFailed
                 })?;
                 let timeout = timeout_ms.saturating_mul(1_000_000);
-                match hub.open_txns.begin(id, hold(&hub, keyspace), timeout, boot_nanos()) {
-                    true => Ok(name_of(&hub, id)),
+                match runtime.open_txns.begin(id, hold(&runtime, keyspace), timeout, boot_nanos()) {
+                    true => Ok(name_of(&runtime, id)),
                     false => Err(ApiError::TooManyTransactions {
                         why: format!("{OPEN_MAX} transactions are open on this node"),
                     }),
@@ -89,24 +90,24 @@ impl NodeApi {
 
     pub(super) fn ask_run(&self, name: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>) {
         let held = self.open_here(name).and_then(|id| {
-            let held = self.hub.open_txns.take(id, boot_nanos());
+            let held = self.runtime.open_txns.take(id, boot_nanos());
             Ok((id, held.map_err(|why| not_had(name, why))?))
         });
         let (id, held) = match held {
             Ok(held) => held,
             Err(error) => return done(Err(error)),
         };
-        let hub = self.hub.clone();
+        let runtime = self.runtime.clone();
         let then = move |held, results| {
-            hub.open_txns.give_back(id, held, boot_nanos());
+            runtime.open_txns.give_back(id, held, boot_nanos());
             done(results);
         };
-        Run::start(&self.hub, held, ops, None, Box::new(then));
+        Run::start(&self.runtime, held, ops, None, Box::new(then));
     }
 
     pub(super) fn ask_commit(&self, id: RequestId, name: &str, done: Done<()>) {
         let held = self.open_here(name).and_then(|open| {
-            let held = self.hub.open_txns.take_for_good(open, boot_nanos());
+            let held = self.runtime.open_txns.take_for_good(open, boot_nanos());
             held.map_err(|why| not_had(name, why))
         });
         match held {
@@ -116,7 +117,7 @@ impl NodeApi {
                 done(Err(ApiError::CommittedPerhaps { id, why }));
             }
             Err(error) => done(Err(error)),
-            Ok(held) => commit(&self.hub, id, held, None, move |committed| {
+            Ok(held) => commit(&self.runtime, id, held, None, move |committed| {
                 done(match committed {
                     Ok(None) => Ok(()),
                     Ok(Some(key)) => Err(ApiError::Conflict { key }),
@@ -127,7 +128,7 @@ impl NodeApi {
     }
 
     pub(super) fn ask_rollback(&self, name: &str) -> Result<(), ApiError> {
-        match self.hub.open_txns.forget(self.open_here(name)?) {
+        match self.runtime.open_txns.forget(self.open_here(name)?) {
             true => Ok(()),
             false => Err(not_had(name, NotHad::Gone)),
         }
@@ -141,21 +142,21 @@ impl NodeApi {
             let why = format!("{name:?} is no name of a transaction");
             return Err(ApiError::NoTransaction { why });
         };
-        if node == self.hub.node_id {
+        if node == self.runtime.node_id {
             return Ok(id);
         }
         let why = format!(
             "transaction {name} began on node {:016x}, and lives there only; this is node {:016x}",
-            node.0, self.hub.node_id.0
+            node.0, self.runtime.node_id.0
         );
         Err(ApiError::NoTransaction { why })
     }
 
     fn may_begin(&self) -> Result<(), ApiError> {
-        self.hub.counters.commands.add(1);
+        self.runtime.counters.commands.add(1);
         // The clock stands still until it is told the time.
-        self.hub.clock.observe_millis(self.hub.millis());
-        match self.hub.stopping.load(Ordering::Acquire) {
+        self.runtime.clock.observe_millis(self.runtime.millis());
+        match self.runtime.stopping.load(Ordering::Acquire) {
             true => Err(ApiError::Stopping),
             false => Ok(()),
         }
@@ -170,8 +171,8 @@ impl NodeApi {
         if let Err(error) = self.may_begin() {
             return then(Err(error));
         }
-        if let Some(route) = self.hub.routes().get(name) {
-            return then(match self.hub.may_use(Feature::Transactions) {
+        if let Some(route) = self.runtime.routes().get(name) {
+            return then(match self.runtime.may_use(Feature::Transactions) {
                 true => Ok(route.keyspace.id),
                 false => Err(ApiError::NoLevel {
                     why: "transactions need a higher feature level of the cluster".into(),
@@ -191,17 +192,17 @@ impl NodeApi {
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
-        self.hub.ask_catalogue(&op, Some(Box::new(callback)));
+        self.runtime.ask_catalogue(&op, Some(Box::new(callback)));
     }
 }
 
-fn hold(hub: &Hub, keyspace: KeyspaceId) -> Held {
-    hub.open_txns.hold(keyspace, Box::new(Interactive::new(hub.now(), BYTES_MAX)))
+fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> Held {
+    runtime.open_txns.hold(keyspace, Box::new(Interactive::new(runtime.now(), BYTES_MAX)))
 }
 
 /// It tells where it lives.
-fn name_of(hub: &Hub, id: OpenId) -> String {
-    format!("{:016x}-{id:032x}", hub.node_id.0)
+fn name_of(runtime: &NodeRuntime, id: OpenId) -> String {
+    format!("{:016x}-{id:032x}", runtime.node_id.0)
 }
 
 /// Where it lives, and what it is called there.
@@ -230,9 +231,9 @@ fn not_had(name: &str, why: NotHad) -> ApiError {
 impl Attempt {
     /// Reads what is compared.
     fn begin(self: Box<Self>) {
-        let hub = self.hub.clone();
-        hub.clock.observe_millis(hub.millis());
-        let held = hold(&hub, self.keyspace);
+        let runtime = self.runtime.clone();
+        runtime.clock.observe_millis(runtime.millis());
+        let held = hold(&runtime, self.keyspace);
         let keys = self.txn.compare.iter().map(|compare| compare.key.clone());
         let ops = keys.map(|key| TxnOp::Get { key }).collect();
         let kept_as = self.before.as_ref().and_then(|before| before.kept_as);
@@ -241,7 +242,7 @@ impl Attempt {
             Ok(found) => self.decide(held, &found),
             Err(error) => (self.done)(Err(error)),
         };
-        Run::start(&hub, held, ops, keeps, Box::new(then));
+        Run::start(&runtime, held, ops, keeps, Box::new(then));
     }
 
     /// The keys that it has read last, but for those that it has found in ranges.
@@ -260,17 +261,17 @@ impl Attempt {
         let succeeded = compared.all(|(compare, found)| compare.test.holds(found));
         self.succeeded = succeeded;
         let ops = if succeeded { &self.txn.then } else { &self.txn.otherwise };
-        let (hub, ops) = (self.hub.clone(), ops.clone());
+        let (runtime, ops) = (self.runtime.clone(), ops.clone());
         let then = move |held, results| match results {
             Ok(results) => self.commit(held, TxnDone { succeeded, results }),
             Err(error) => self.fail(held, error),
         };
-        Run::start(&hub, held, ops, None, Box::new(then));
+        Run::start(&runtime, held, ops, None, Box::new(then));
     }
 
     fn commit(self: Box<Self>, held: Held, answer: TxnDone) {
-        let hub = self.hub.clone();
-        commit(&hub, self.id, held, self.before.clone(), move |committed| match committed {
+        let runtime = self.runtime.clone();
+        commit(&runtime, self.id, held, self.before.clone(), move |committed| match committed {
             Ok(None) => (self.done)(Ok(answer)),
             Ok(Some(key)) => self.again(key),
             Err(error) => (self.done)(Err(error)),
@@ -284,9 +285,9 @@ impl Attempt {
         };
         let list = Some(if self.succeeded { "then" } else { "else" });
         let error = ApiError::OperationRefused { list, at, why };
-        let hub = self.hub.clone();
+        let runtime = self.runtime.clone();
         held.copy.forget_writes();
-        commit(&hub, self.id, held, self.before.clone(), move |committed| match committed {
+        commit(&runtime, self.id, held, self.before.clone(), move |committed| match committed {
             Ok(Some(key)) => self.again(key),
             Ok(None) => (self.done)(Err(error)),
             // Nothing is written by it, so nothing is unknown but whether it was refused rightly.
@@ -299,12 +300,12 @@ impl Attempt {
     /// (`node::shard::steps::kept`), or it might be in vain each time.
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
-        if began_ago >= self.hub.patience_nanos {
+        if began_ago >= self.runtime.patience_nanos {
             return (self.done)(Err(ApiError::Contended { key }));
         }
         let kept_as = self.before.take().and_then(|before| before.kept_as);
         let is_long = began_ago >= KEPT_AFTER_NANOS;
-        let kept_as = kept_as.or_else(|| is_long.then(|| self.hub.clock.tick()));
+        let kept_as = kept_as.or_else(|| is_long.then(|| self.runtime.clock.tick()));
         self.before = Some(InVain { since: self.began, key, kept_as });
         self.begin();
     }
@@ -312,7 +313,7 @@ impl Attempt {
 
 /// Has all of a transaction done, if what it has read is as it was.
 fn commit(
-    hub: &Arc<Hub>,
+    runtime: &Arc<NodeRuntime>,
     id: RequestId,
     held: Held,
     before: Option<InVain>,
@@ -326,8 +327,8 @@ fn commit(
     if is_one_look {
         return done(Ok(None));
     }
-    if hub.out_of_memory.load(Ordering::Relaxed) && transaction.writes().any(Write::may_grow) {
-        return done(Err(ApiError::OutOfMemory { bytes_max: hub.memory_bytes_max }));
+    if runtime.out_of_memory.load(Ordering::Relaxed) && transaction.writes().any(Write::may_grow) {
+        return done(Err(ApiError::OutOfMemory { bytes_max: runtime.memory_bytes_max }));
     }
     let Held { keyspace, copy, charge } = held;
     let ended = move |ended| {
@@ -354,7 +355,7 @@ fn commit(
     };
     let asked = Transact { keyspace, copy, before, done: Box::new(ended) };
     // In turn, so that one loop has not all of them.
-    let number = (id.sequence % hub.mailboxes.len() as u64) as usize;
+    let number = (id.sequence % runtime.mailboxes.len() as u64) as usize;
     // Without a loop the callback is dropped: who waits hears that nobody knows.
-    let _is_read = hub.mailboxes[number].post(Mail::Transact(Box::new(asked)));
+    let _is_read = runtime.mailboxes[number].post(Mail::Transact(Box::new(asked)));
 }

@@ -29,8 +29,8 @@ use node::whole::{self, PIECE_KEYS, Stretch};
 use parking_lot::Mutex;
 
 use super::super::{LOCKED, NO_LEADER, not_done, renewed};
-use crate::hub::open_txns::{Held, KNOWN_BYTES_MAX};
-use crate::hub::{Hub, SIDE_DOOR, boot_nanos};
+use crate::runtime::open_txns::{Held, KNOWN_BYTES_MAX};
+use crate::runtime::{NodeRuntime, SIDE_DOOR, boot_nanos};
 use api::{ApiError, TxnOp, TxnPair, TxnResult};
 
 /// Bytes of keys and values that the results of one request may hold.
@@ -41,7 +41,7 @@ pub type Then = Box<dyn FnOnce(Held, Result<Vec<TxnResult>, ApiError>) + Send>;
 
 /// See the front page.
 pub struct Run {
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     held: Held,
     ops: Vec<TxnOp>,
@@ -73,13 +73,13 @@ impl Run {
     /// Runs all of `ops`, or those before the first that is refused; when leaders have told what
     /// some keys have, and keep them from others by this name, if that is wanted.
     pub fn start(
-        hub: &Arc<Hub>,
+        runtime: &Arc<NodeRuntime>,
         held: Held,
         ops: Vec<TxnOp>,
         keeps: Option<(Timestamp, Vec<Bytes>)>,
         then: Then,
     ) {
-        let Some(route) = hub.routes().by_id(held.keyspace).cloned() else {
+        let Some(route) = runtime.routes().by_id(held.keyspace).cloned() else {
             return then(held, Err(not_done(NotDone::NoSuchShard, None)));
         };
         let run = Self {
@@ -88,10 +88,10 @@ impl Run {
             ops,
             results: Vec::new(),
             answered_bytes: 0,
-            now: hub.moment(),
+            now: runtime.moment(),
             fetched: Fetched::default(),
             then,
-            hub: hub.clone(),
+            runtime: runtime.clone(),
         };
         let run = Box::new(run);
         let Some((name, keys)) = keeps.filter(|(_, keys)| !keys.is_empty()) else {
@@ -109,7 +109,7 @@ impl Run {
             Err(stop) => stop,
         };
         // Nobody waits longer for it.
-        if boot_nanos() > self.now.boot.saturating_add(self.hub.patience_nanos) {
+        if boot_nanos() > self.now.boot.saturating_add(self.runtime.patience_nanos) {
             return match stop {
                 Stop::Failed(error) => self.end(Some(error)),
                 Stop::Wait(Blocked { lock: Some(_), .. }) => {
@@ -134,24 +134,24 @@ impl Run {
 
     /// Goes on when a shard's lane says that it may be looked at, or that its replica lags.
     fn wait(self: Box<Self>, blocked: Blocked) {
-        let (hub, shard) = (self.hub.clone(), self.route.shard(blocked.place));
+        let (runtime, shard) = (self.runtime.clone(), self.route.shard(blocked.place));
         let Blocked { at, lock, .. } = blocked;
-        let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
+        let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
             Answer::Go { .. } => self.go_on(None),
             Answer::NotDone { why, .. } => self.go_on(Some(why)),
             other => unreachable!("a reader is let go or refused: {other:?}"),
         }));
-        hub.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
+        runtime.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
     }
 
     /// Goes on when all that is wanted is there.
     fn fetch(self: Box<Self>, wants: Vec<(ShardId, Want)>) {
-        let hub = self.hub.clone();
+        let runtime = self.runtime.clone();
         let left = wants.len();
         let gathering = Arc::new(Mutex::new(Gathering { left, run: Some(self), failed: None }));
         for (shard, want) in wants {
             let gathering = gathering.clone();
-            let waiter = hub.side_door.wait(Box::new(move |answer| {
+            let waiter = runtime.side_door.wait(Box::new(move |answer| {
                 let mut all = gathering.lock();
                 match answer {
                     Answer::Fetched { shard, at, want, found, .. } => {
@@ -171,12 +171,12 @@ impl Run {
                 }
             }));
             let (want, origin, bytes_max) = (Box::new(want), SIDE_DOOR, usize::MAX);
-            hub.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+            runtime.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
         }
     }
 
     fn go_on(mut self: Box<Self>, failed: Option<NotDone>) {
-        let route = renewed(&self.hub, self.route.clone());
+        let route = renewed(&self.runtime, self.route.clone());
         let is_other = !Arc::ptr_eq(&route, &self.route);
         self.route = route;
         match failed {
@@ -241,16 +241,16 @@ impl Run {
             match learnt {
                 Ok(Ok(())) => self.count()?,
                 Ok(Err(TooMuch)) => return Err(knows_too_much()),
-                Err(blocked) if self.hub.must_fetch(&route, blocked.place) => {
+                Err(blocked) if self.runtime.must_fetch(&route, blocked.place) => {
                     let rest = keys[place..].iter().map(AsRef::as_ref);
-                    let wants = route.wants(rest, |place| self.hub.must_fetch(&route, place));
+                    let wants = route.wants(rest, |place| self.runtime.must_fetch(&route, place));
                     // It may have come here between two looks.
                     let is_here = wants.is_empty();
                     return Err(if is_here { Stop::Wait(blocked) } else { Stop::Fetch(wants) });
                 }
                 Err(blocked) => return Err(Stop::Wait(blocked)),
             }
-            self.hub.heat.asked(&route, key);
+            self.runtime.heat.asked(&route, key);
         }
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Run {
         let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
         let shard = self.route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
-        if self.hub.must_fetch(&self.route, place) {
+        if self.runtime.must_fetch(&self.route, place) {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
             let want = Want::Range { low, high, reverse, keys_max, with_values };

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Hub;
+use super::NodeRuntime;
 
 /// Of `memory_max`, what kept entries may take, for all shards together.
 pub const KEPT_SHARE: u64 = 8;
@@ -48,7 +48,7 @@ fn next_share(share: u64, kept: u64, budget: u64) -> u64 {
     next.clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Looks what is kept, and says how much may be; once a second. New shards are told by that.
     pub fn limit_kept(&self) {
         let share = self.kept.share_bytes.load(Ordering::Relaxed);

@@ -24,7 +24,7 @@ use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::{Hub, News};
+use super::{News, NodeRuntime};
 
 /// How long to wait before an executor is asked again.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -78,25 +78,27 @@ impl Checkpoints {
     ///
     /// # Errors
     /// All are fatal.
-    pub fn round(&mut self, hub: &Hub) -> Result<bool, Error> {
-        let written_end = hub.log.facts().written_end;
+    pub fn round(&mut self, runtime: &NodeRuntime) -> Result<bool, Error> {
+        let written_end = runtime.log.facts().written_end;
         let mut shards = Vec::new();
-        for lane in &hub.lanes {
-            shards.extend(lane.with(hub, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()));
+        for lane in &runtime.lanes {
+            shards.extend(
+                lane.with(runtime, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()),
+            );
         }
         let mut round = CheckpointRound::begin(&self.manifest, written_end, shards);
         let mut file = None;
         loop {
-            let event = match self.execute(hub, round.next(), &mut file) {
+            let event = match self.execute(runtime, round.next(), &mut file) {
                 Err(Error::Full { .. }) => Event::DiskFull,
                 executed => executed?,
             };
             match round.take(event) {
                 Progress::More => {}
-                Progress::Busy => wait(hub),
+                Progress::Busy => wait(runtime),
                 Progress::Done => {
-                    hub.counters.checkpoints.add(1);
-                    hub.counters.checkpoint_millis.set(hub.millis());
+                    runtime.counters.checkpoints.add(1);
+                    runtime.counters.checkpoint_millis.set(runtime.millis());
                     return Ok(true);
                 }
                 Progress::Refused => return Ok(false),
@@ -106,14 +108,16 @@ impl Checkpoints {
 
     fn execute(
         &mut self,
-        hub: &Hub,
+        runtime: &NodeRuntime,
         effect: Effect,
         file: &mut Option<File>,
     ) -> Result<Event, Error> {
         match effect {
             // It is in the log before its lane is left.
-            Effect::MarkEnded => each_lane(hub, |lane| lane.mark_again()),
-            Effect::BeginFile { shard, last } => return self.begin_file(hub, shard, last, file),
+            Effect::MarkEnded => each_lane(runtime, |lane| lane.mark_again()),
+            Effect::BeginFile { shard, last } => {
+                return self.begin_file(runtime, shard, last, file);
+            }
             Effect::WriteBlock => {
                 let File { checkpoint, writer, block } = file.as_mut().expect("it has begun");
                 if !checkpoint.next_block(block) {
@@ -125,33 +129,36 @@ impl Checkpoints {
                 let File { writer, checkpoint, .. } = file.take().expect("it has begun");
                 abandon(writer, checkpoint.shard);
             }
-            Effect::SyncLog => hub.log.sync_now()?,
+            Effect::SyncLog => runtime.log.sync_now()?,
             Effect::FinishFile => {
                 let File { checkpoint, writer, .. } = file.take().expect("it has begun");
                 writer.finish()?;
                 let Checkpoint { shard, hard_state, .. } = checkpoint;
-                hub.lanes[hub.lane_of(shard)].with(hub, |lane| lane.covered(shard, hard_state));
+                runtime.lanes[runtime.lane_of(shard)]
+                    .with(runtime, |lane| lane.covered(shard, hard_state));
             }
-            Effect::ListHalves => return Ok(Event::Halves(halves(hub))),
+            Effect::ListHalves => return Ok(Event::Halves(halves(runtime))),
             Effect::ConfirmHalves(halves) => {
-                each_lane(hub, |lane| halves.iter().for_each(|half| lane.confirm(*half)));
+                each_lane(runtime, |lane| halves.iter().for_each(|half| lane.confirm(*half)));
             }
             Effect::ListMerged => {
                 let mut merged = Vec::new();
-                each_lane(hub, |lane| merged.extend(facts::merged(lane)));
+                each_lane(runtime, |lane| merged.extend(facts::merged(lane)));
                 return Ok(Event::Merged(merged));
             }
             Effect::InspectLeft(shard) => {
-                let lane = &hub.lanes[hub.lane_of(shard)];
-                return Ok(Event::Left(lane.with(hub, |lane| facts::left_replica(lane, shard))));
+                let lane = &runtime.lanes[runtime.lane_of(shard)];
+                return Ok(Event::Left(
+                    lane.with(runtime, |lane| facts::left_replica(lane, shard)),
+                ));
             }
             Effect::InspectMarks => {
                 let mut are_durable = true;
-                each_lane(hub, |lane| are_durable &= lane.marks_are_durable());
+                each_lane(runtime, |lane| are_durable &= lane.marks_are_durable());
                 return Ok(Event::Marks(are_durable));
             }
             Effect::StoreManifest(next) => self.store(next)?,
-            Effect::TruncateLog(before) => hub.log.truncate_before(before)?,
+            Effect::TruncateLog(before) => runtime.log.truncate_before(before)?,
             Effect::RemoveFiles(files) => self.remove(&files),
         }
         Ok(Event::Done)
@@ -159,14 +166,14 @@ impl Checkpoints {
 
     fn begin_file(
         &self,
-        hub: &Hub,
+        runtime: &NodeRuntime,
         shard: ShardId,
         last: Option<CheckpointRef>,
         file: &mut Option<File>,
     ) -> Result<Event, Error> {
-        let written_end = hub.log.facts().written_end;
-        let start = hub.lanes[hub.lane_of(shard)]
-            .with(hub, |lane| facts::begin_file(lane, shard, last, written_end, BLOCK));
+        let written_end = runtime.log.facts().written_end;
+        let start = runtime.lanes[runtime.lane_of(shard)]
+            .with(runtime, |lane| facts::begin_file(lane, shard, last, written_end, BLOCK));
         let checkpoint = match start {
             FileStart::NoReplica => return Ok(Event::NoReplica),
             FileStart::Unchanged(log_from) => return Ok(Event::Unchanged(log_from)),
@@ -201,67 +208,70 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Full`]: the snapshot is given up, and nothing has changed. All others are fatal
     /// here.
-    pub fn install(&mut self, hub: &Hub, received: Received) -> Result<bool, Error> {
+    pub fn install(&mut self, runtime: &NodeRuntime, received: Received) -> Result<bool, Error> {
         let Received { shard, head, index, vote, state, writer } = received;
         let mut install = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
-        let lane = &hub.lanes[hub.lane_of(shard)];
+        let lane = &runtime.lanes[runtime.lane_of(shard)];
         let (mut writer, mut state) = (Some(writer), Some(state));
         let mut refused = None;
         loop {
             let event = match install.next(&self.manifest) {
-                install::Effect::InspectHalves => install::Event::Bare(self.has_bare_halves(hub)),
+                install::Effect::InspectHalves => {
+                    install::Event::Bare(self.has_bare_halves(runtime))
+                }
                 install::Effect::RunRound => {
-                    self.round(hub).unwrap_or_else(|error| hub.fatal("a checkpoint", &error));
+                    self.round(runtime)
+                        .unwrap_or_else(|error| runtime.fatal("a checkpoint", &error));
                     install::Event::Done
                 }
                 install::Effect::InspectReplica => {
                     let fits = |lane: &mut _| facts::fits(lane, shard, &head, vote);
-                    install::Event::Fits(lane.with(hub, fits))
+                    install::Event::Fits(lane.with(runtime, fits))
                 }
                 install::Effect::Decline => {
                     let head = Box::new(head.clone());
-                    hub.submit(shard, Input::Declined { shard, head });
+                    runtime.submit(shard, Input::Declined { shard, head });
                     abandon(writer.take().expect("it is not finished"), shard);
                     install::Event::Done
                 }
                 install::Effect::FinishFile => {
                     let finished = writer.take().expect("once").finish();
-                    unless_full(hub, finished.map(drop), &mut refused)
+                    unless_full(runtime, finished.map(drop), &mut refused)
                 }
                 install::Effect::StoreManifest(next) => {
-                    unless_full(hub, self.store(next), &mut refused)
+                    unless_full(runtime, self.store(next), &mut refused)
                 }
                 install::Effect::RemoveFiles(files) => {
                     self.remove(&files);
                     install::Event::Done
                 }
                 install::Effect::InstallState => {
-                    give_state(hub, &head, state.take().expect("once"));
+                    give_state(runtime, &head, state.take().expect("once"));
                     install::Event::Done
                 }
                 install::Effect::AwaitReplica => {
                     let waits = |lane: &mut _| facts::wants(lane, shard, &head);
-                    install::Event::Waits(lane.with(hub, waits))
+                    install::Event::Waits(lane.with(runtime, waits))
                 }
             };
             match install.take(event) {
                 Progress::More => {}
-                Progress::Busy => wait(hub),
+                Progress::Busy => wait(runtime),
                 Progress::Done => return Ok(true),
                 Progress::Refused => return refused.map_or(Ok(false), Err),
             }
         }
     }
 
-    fn has_bare_halves(&self, hub: &Hub) -> bool {
+    fn has_bare_halves(&self, runtime: &NodeRuntime) -> bool {
         let has = |lane: &mut _| facts::has_bare_halves(lane, &self.manifest);
-        hub.lanes.iter().any(|lane| lane.with(hub, has))
+        runtime.lanes.iter().any(|lane| lane.with(runtime, has))
     }
 }
 
 /// Whether it was done; that the disk is full is remembered, all other errors are fatal.
 fn unless_full(
-    hub: &Hub,
+    runtime: &NodeRuntime,
     result: Result<(), Error>,
     refused: &mut Option<Error>,
 ) -> install::Event {
@@ -271,19 +281,19 @@ fn unless_full(
             *refused = Some(error);
             install::Event::DiskFull
         }
-        Err(error) => hub.fatal("installing a snapshot", &error),
+        Err(error) => runtime.fatal("installing a snapshot", &error),
     }
 }
 
-fn give_state(hub: &Hub, head: &Message, state: Recovering) {
+fn give_state(runtime: &NodeRuntime, head: &Message, state: Recovering) {
     let state = state.into_state();
     let shard = state.descriptor.shard;
     if let Content::System(system) = &state.content {
         // Nobody announces the changes that the snapshot has jumped over.
-        hub.post_news([News::Jumped(Arc::new(system.catalogue.clone()))]);
+        runtime.post_news([News::Jumped(Arc::new(system.catalogue.clone()))]);
     }
     let (index, head) = (state.applied_index, Box::new(head.clone()));
-    hub.submit(shard, Input::Install { head, state: Box::new(state) });
+    runtime.submit(shard, Input::Install { head, state: Box::new(state) });
     tracing::info!("shard {shard} is here, as of entry {index}");
 }
 
@@ -294,20 +304,21 @@ pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
     }
 }
 
-fn each_lane(hub: &Hub, mut look: impl FnMut(&mut node::lane::Lane)) {
-    hub.lanes.iter().for_each(|lane| lane.with(hub, &mut look));
+fn each_lane(runtime: &NodeRuntime, mut look: impl FnMut(&mut node::lane::Lane)) {
+    runtime.lanes.iter().for_each(|lane| lane.with(runtime, &mut look));
 }
 
 /// Right halves that lanes have handed out, each with whether it has begun.
-fn halves(hub: &Hub) -> Vec<(ShardId, bool)> {
+fn halves(runtime: &NodeRuntime) -> Vec<(ShardId, bool)> {
     let mut halves = Vec::new();
-    each_lane(hub, |lane| halves.extend(lane.unborn()));
-    let has_begun = |half| hub.lanes[hub.lane_of(half)].with(hub, |lane| lane.has_had(half));
+    each_lane(runtime, |lane| halves.extend(lane.unborn()));
+    let has_begun =
+        |half| runtime.lanes[runtime.lane_of(half)].with(runtime, |lane| lane.has_had(half));
     halves.into_iter().map(|half| (half, has_begun(half))).collect()
 }
 
 /// Whoever steps an executor hands over next what another one waits for.
-fn wait(hub: &Hub) {
-    hub.spread_news();
+fn wait(runtime: &NodeRuntime) {
+    runtime.spread_news();
     std::thread::sleep(PAUSE);
 }

@@ -18,8 +18,8 @@ use keyspace::{NodeId, ShardId};
 use node::shard::{Lag, Laggard, ShardReport};
 use replication::{BootNanos, Members};
 
-use super::overview::{Seen, name_of};
 use super::snapshots::Progress;
+use super::survey::{Seen, name_of};
 use crate::cluster::MemberInfo;
 
 /// Shards that a reason names.

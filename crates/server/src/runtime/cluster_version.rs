@@ -2,10 +2,10 @@
 //!
 //! The catalogue says it ([`keyspace::level`]); here all threads can read it. A node with a replica
 //! of the catalogue follows each change, one without takes what its image says. Whoever proposes
-//! something that not every version knows asks [`Hub::may_use`] before.
+//! something that not every version knows asks [`NodeRuntime::may_use`] before.
 //!
 //! ```text
-//!   catalogue: Change::Level ──┐                ┌──► Hub::may_use, lanes (Input::Level)
+//!   catalogue: Change::Level ──┐                ┌──► NodeRuntime::may_use, lanes (Input::Level)
 //!   image, snapshot: Jumped ───┼──► known ──────┤
 //!   start: what was recovered ─┘                └──► Cluster::set_level: who does not speak it is
 //!                                                    refused; if that is this node, it ends
@@ -27,8 +27,8 @@ use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, Standing};
 use node::control;
 use node::lane::Input;
 
-use super::overview::{Survey, name_of};
-use super::{Hub, NOBODY};
+use super::survey::{Survey, name_of};
+use super::{NOBODY, NodeRuntime};
 use crate::cluster::MemberState;
 use crate::config::Config;
 
@@ -80,7 +80,7 @@ impl Speaker {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// The cluster's level; the first while it is not known.
     pub fn cluster_level(&self) -> Level {
         Level::new(self.level.known.load(Ordering::Acquire)).unwrap_or_default()

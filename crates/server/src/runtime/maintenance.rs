@@ -16,7 +16,7 @@ use storage::Error;
 use storage::engine::{Engine, Usage};
 
 use super::checkpoints::Checkpoints;
-use super::{Hub, News, View, boot_nanos};
+use super::{News, NodeRuntime, View, boot_nanos};
 use crate::cluster::addresses::AddressFile;
 use crate::counters::Rate;
 
@@ -36,12 +36,12 @@ const COLLECT_BUDGET: usize = 2_000;
 
 /// Asks the keeper's thread to end.
 #[derive(Default)]
-pub struct KeeperStop {
+pub struct MaintenanceStop {
     stop: Mutex<bool>,
     wake: Condvar,
 }
 
-impl KeeperStop {
+impl MaintenanceStop {
     /// Asks.
     pub fn stop(&self) {
         *self.stop.lock() = true;
@@ -60,11 +60,11 @@ impl KeeperStop {
 
 /// The keeper's thread.
 pub fn run(
-    hub: &Arc<Hub>,
+    runtime: &Arc<NodeRuntime>,
     checkpoints: &Mutex<Checkpoints>,
     mut addresses: Option<AddressFile>,
     log_bytes_max: u64,
-    stop: &KeeperStop,
+    stop: &MaintenanceStop,
 ) {
     let mut retry_in = 0u32;
     let mut looks = BTreeMap::new();
@@ -75,81 +75,81 @@ pub fn run(
     let mut looked_at = 0u64;
     let mut rate = Rate::default();
     while !stop.wait() {
-        let counters = &hub.counters;
+        let counters = &runtime.counters;
         counters.commands_per_second.set(rate.observe(Instant::now(), counters.commands.get()));
-        hub.clock.observe_millis(hub.millis());
-        hub.open_txns.sweep(boot_nanos());
-        let grown = hub.growth.begin_to_measure();
+        runtime.clock.observe_millis(runtime.millis());
+        runtime.open_txns.sweep(boot_nanos());
+        let grown = runtime.growth.begin_to_measure();
         // All that takes memory goes through the log.
-        let written = hub.log.facts().written_end.0;
-        let is_awake = written - looked_at > REST_BYTES || grown != hub.growth.last_measured();
+        let written = runtime.log.facts().written_end.0;
+        let is_awake = written - looked_at > REST_BYTES || grown != runtime.growth.last_measured();
         if look_in == 0 || is_awake {
             looked_at = written;
             let mut is_busy = false;
             usage = Usage::default();
-            for route in hub.routes().iter() {
-                is_busy |= keep_versions(hub, route, pressed, &mut looks, &mut usage);
+            for route in runtime.routes().iter() {
+                is_busy |= keep_versions(runtime, route, pressed, &mut looks, &mut usage);
             }
-            hub.growth.measured(grown);
-            pressed = limit_memory(hub, &usage);
-            is_busy |= pressed || used_bytes(&usage) > hub.memory_bytes_max / 2;
+            runtime.growth.measured(grown);
+            pressed = limit_memory(runtime, &usage);
+            is_busy |= pressed || used_bytes(&usage) > runtime.memory_bytes_max / 2;
             look_in = if is_busy { 1 } else { REST_PERIODS };
         }
         look_in -= 1;
-        save_addresses(hub, addresses.as_mut());
+        save_addresses(runtime, addresses.as_mut());
         if around_in == 0 {
-            hub.log.look_for_room().unwrap_or_else(|error| hub.fatal("the log", &error));
-            hub.look_around();
-            hub.limit_kept();
-            hub.step_here(News::LookAround(hub.loads()));
-            hub.step_here(News::RaiseVersion(hub.what_all_speak()));
+            runtime.log.look_for_room().unwrap_or_else(|error| runtime.fatal("the log", &error));
+            runtime.look_around();
+            runtime.limit_kept();
+            runtime.step_here(News::LookAround(runtime.loads()));
+            runtime.step_here(News::RaiseVersion(runtime.what_all_speak()));
         }
-        hub.step_here(News::TendTables);
+        runtime.step_here(News::TendTables);
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
         let log_start = checkpoints.lock().log_start();
-        let grown = hub.log.facts().written_end.0 - log_start.0;
-        hub.counters.log_start.set(log_start.0);
+        let grown = runtime.log.facts().written_end.0 - log_start.0;
+        runtime.counters.log_start.set(log_start.0);
         // Keys and values, all versions, are about what a checkpoint writes.
         let limit = log_bytes_max.max((usage.live_bytes + usage.old_bytes) / 2);
         if grown > limit && retry_in == 0 {
-            match checkpoint(hub, checkpoints) {
+            match checkpoint(runtime, checkpoints) {
                 Ok(true) => tracing::debug!(grown, "checkpoint"),
                 Ok(false) => {
                     tracing::warn!("no space for a checkpoint; the log grows until there is");
                     retry_in = 100;
                 }
-                Err(error) => hub.fatal("a checkpoint", &error),
+                Err(error) => runtime.fatal("a checkpoint", &error),
             }
         }
     }
 }
 
 /// Has the directory know where the other members are.
-fn save_addresses(hub: &Hub, file: Option<&mut AddressFile>) {
-    if let (Some(file), Some(peers)) = (file, &hub.peers) {
+fn save_addresses(runtime: &NodeRuntime, file: Option<&mut AddressFile>) {
+    if let (Some(file), Some(peers)) = (file, &runtime.peers) {
         file.save(&peers.cluster);
     }
 }
 
 /// A checkpoint round, which INFO tells of.
-fn checkpoint(hub: &Hub, checkpoints: &Mutex<Checkpoints>) -> Result<bool, Error> {
-    hub.counters.checkpoint_running.set(1);
-    let made = checkpoints.lock().round(hub);
-    hub.counters.checkpoint_running.set(0);
-    hub.counters.checkpoint_failed.set(u64::from(!matches!(made, Ok(true))));
+fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result<bool, Error> {
+    runtime.counters.checkpoint_running.set(1);
+    let made = checkpoints.lock().round(runtime);
+    runtime.counters.checkpoint_running.set(0);
+    runtime.counters.checkpoint_failed.set(u64::from(!matches!(made, Ok(true))));
     made
 }
 
 /// Refuses or admits writes, by what all shards take. Whether old versions take more than their
 /// share.
-fn limit_memory(hub: &Hub, usage: &Usage) -> bool {
+fn limit_memory(runtime: &NodeRuntime, usage: &Usage) -> bool {
     let used = used_bytes(usage);
-    hub.memory_used_bytes.store(used, Ordering::Relaxed);
-    hub.counters.memory_peak_bytes.raise(used);
-    hub.memory_old_bytes.store(usage.old_bytes, Ordering::Relaxed);
-    hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);
-    usage.old_bytes > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max
+    runtime.memory_used_bytes.store(used, Ordering::Relaxed);
+    runtime.counters.memory_peak_bytes.raise(used);
+    runtime.memory_old_bytes.store(usage.old_bytes, Ordering::Relaxed);
+    runtime.out_of_memory.store(used > runtime.memory_bytes_max, Ordering::Relaxed);
+    usage.old_bytes > runtime.memory_bytes_max / OLD_SHARE || used > runtime.memory_bytes_max
 }
 
 fn used_bytes(usage: &Usage) -> u64 {
@@ -162,7 +162,7 @@ fn used_bytes(usage: &Usage) -> u64 {
 /// again. `looks` tells which is not. `sum` grows by what its shards take. Whether any was written
 /// to since the last look, or has more to collect.
 fn keep_versions(
-    hub: &Hub,
+    runtime: &NodeRuntime,
     route: &Route,
     pressed: bool,
     looks: &mut BTreeMap<ShardId, Look>,
@@ -174,7 +174,7 @@ fn keep_versions(
     for (place, (view, shard)) in route.views.iter().zip(route.shards()).enumerate() {
         let index = view.read().applied_index;
         // There is nothing to collect, and no safe point to follow: it would seem to lag for ever.
-        if index == 0 || hub.is_away(route, place) {
+        if index == 0 || runtime.is_away(route, place) {
             continue;
         }
         let look = looks.entry(*shard).or_default();
@@ -186,7 +186,7 @@ fn keep_versions(
             !look.is_done && collect(view, look)
         };
         is_busy |= more;
-        count_expired(hub, view);
+        count_expired(runtime, view);
         let state = view.read();
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
@@ -194,29 +194,29 @@ fn keep_versions(
         sum.old_bytes += usage.old_bytes;
         sum.index_bytes += usage.index_bytes;
         current = current.min(engine.safe_point());
-        has_old |=
-            usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
+        has_old |= usage.old_bytes > 0
+            || engine.next_expiry_millis().is_some_and(|e| e <= runtime.millis());
         if pressed && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
     }
-    let now = hub.clock.now();
+    let now = runtime.clock.now();
     let retention = route.keyspace.options.retention_ms;
     let target = safe_point::target(current, now, retention, wanted);
     let is_pressed = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
-    if has_old && (due || is_pressed) && !hub.log.facts().full {
+    if has_old && (due || is_pressed) && !runtime.log.facts().full {
         let raise = Raise { keyspace: route.keyspace.id, to: target, is_pressed };
-        hub.submit(ShardId(0), Input::RaiseKeyspace(raise));
+        runtime.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
     is_busy
 }
 
 /// Adds a shard's expired keys that left its index to the node's.
-fn count_expired(hub: &Hub, view: &View) {
+fn count_expired(runtime: &NodeRuntime, view: &View) {
     if view.read().keys().is_some_and(|engine| engine.expired_keys() > 0) {
         let expired = view.write().keys_mut().map_or(0, Engine::take_expired_keys);
-        hub.counters.expired_keys.add(expired);
+        runtime.counters.expired_keys.add(expired);
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use hlc::median_offset;
 use keyspace::{NodeId, Timestamp};
 
-use super::{Hub, wall_millis};
+use super::{NodeRuntime, wall_millis};
 use crate::utc::utc;
 
 /// What is known of clocks, in ms.
@@ -64,7 +64,7 @@ impl Clocks {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// What is wrong if time here goes on from data that was far ahead of this node's clock when it
     /// started, in words; nothing once both agree again.
     pub(super) fn why_ahead(&self) -> Option<String> {

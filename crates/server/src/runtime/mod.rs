@@ -16,32 +16,32 @@
 //! Queues and their bounds: a lane's inbox and a mailbox hold at most what connections have asked
 //! and not been answered, which each connection bounds (`event_loop`).
 
+pub mod admin_states;
 pub mod checkpoints;
 pub mod clocks;
-pub mod control;
+pub mod cluster_version;
+pub mod control_plane;
+pub mod control_requests;
 pub mod digests;
 pub mod disk_pace;
 pub mod durations;
+pub mod executors;
 pub mod growth;
 pub mod heat;
-pub mod keeper;
-pub mod kept;
-pub mod laggards;
-pub mod lanes;
-pub mod levels;
+pub mod lagging_replicas;
 pub mod log;
+pub mod log_retention;
 pub mod lookups;
-pub mod mail;
-pub mod mailbag;
+pub mod mailbox;
+pub mod maintenance;
 pub mod open;
 pub mod open_txns;
-pub mod overview;
 pub mod peers;
 pub mod placement;
+pub mod rpc_counters;
+pub mod rpc_frames;
 mod snapshots;
-pub mod splits;
-pub mod standings;
-pub mod tallies;
+pub mod survey;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -63,16 +63,16 @@ use replication::BootNanos;
 use crate::counters::Counters;
 use api::Overview;
 use clocks::Clocks;
+use cluster_version::ClusterLevel;
+use control_requests::Requests;
 use disk_pace::DiskPace;
+use executors::LaneCell;
 use growth::Growth;
 use heat::Heat;
-use lanes::LaneCell;
-use levels::ClusterLevel;
 use log::LogRoom;
-use mail::{Mailbox, SideDoor};
+use mailbox::{Mailbox, SideDoor};
 use open_txns::OpenTxns;
 use peers::Peers;
-use splits::Requests;
 
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
@@ -80,7 +80,7 @@ pub const NOBODY: Origin = Origin(u32::MAX);
 pub const SIDE_DOOR: Origin = Origin(u32::MAX - 1);
 
 /// See the front page of this module.
-pub struct Hub {
+pub struct NodeRuntime {
     /// The node's id.
     pub node_id: NodeId,
     /// The cluster's id.
@@ -110,7 +110,7 @@ pub struct Hub {
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
     /// Entries kept for replicas that lag.
-    pub kept: kept::Kept,
+    pub kept: log_retention::Kept,
     /// What single commands are about to add.
     pub growth: Growth,
     /// Whether all shards serve.
@@ -150,7 +150,7 @@ pub struct Hub {
     pub heat: Heat,
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12), unless
     /// the log was far ahead of that, or its peers' clocks are far away ([`Physical`]).
     pub fn millis(&self) -> u64 {
@@ -341,7 +341,7 @@ impl Hub {
             self.side_door.answer(answer);
         } else if let Some(mailbox) = self.mailboxes.get(to.0 as usize) {
             // A loop that has ended has no clients left, or has given them up.
-            let _read = mailbox.post(mail::Mail::Answer(answer));
+            let _read = mailbox.post(mailbox::Mail::Answer(answer));
         }
     }
 
@@ -349,7 +349,8 @@ impl Hub {
     /// after the loops' time, it is stepped here; and in a cluster, where other nodes wait to be
     /// told, and the loop has no part in it.
     pub fn durable(&self, lane: usize, ticket: u64) {
-        if self.peers.is_some() || !self.mailboxes[lane].post(mail::Mail::Durable { lane, ticket })
+        if self.peers.is_some()
+            || !self.mailboxes[lane].post(mailbox::Mail::Durable { lane, ticket })
         {
             let durable = Input::Durable { ticket };
             self.lanes[lane].submit(self, [durable], NOBODY, &mut Vec::new());

@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use super::durations::Durations;
 use super::peers::Peers;
-use super::{Hub, News};
+use super::{News, NodeRuntime};
 use crate::counters::Counter;
 use api::Histogram;
 
@@ -326,7 +326,7 @@ fn messages(node: NodeId, form: Form, steps: &[Step]) -> u32 {
     count + u32::from(form == Form::Recursive && from != node)
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Looks for the owner of a place on a keyspace's circle, and tells whoever asks; at once, if
     /// nobody else is asked: then `told` is not called.
     pub fn look_up(

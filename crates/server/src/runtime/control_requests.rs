@@ -9,7 +9,7 @@ use keyspace::ShardId;
 use node::control::{self, Cut, Merged, NoMerge, NoSplit, Reply, Request};
 use parking_lot::Mutex;
 
-use super::{Hub, News};
+use super::{News, NodeRuntime};
 use api::CutAt;
 
 /// Why a shard is not cut.
@@ -59,7 +59,7 @@ impl Requests {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Control has replied to a request.
     pub(super) fn replied(&self, id: u64, reply: Reply) {
         let callback = self.requests.0.lock().callbacks.remove(&id);

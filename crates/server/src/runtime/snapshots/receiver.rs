@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use storage::checkpoint::CheckpointWriter;
 
 use super::{IDLE, Snapshots};
-use crate::hub::checkpoints::{Checkpoints, Received, abandon};
-use crate::hub::peers::{KIND_SNAPSHOT, Peers};
-use crate::hub::tallies::Tally;
-use crate::hub::{Hub, boot_nanos};
+use crate::runtime::checkpoints::{Checkpoints, Received, abandon};
+use crate::runtime::peers::{KIND_SNAPSHOT, Peers};
+use crate::runtime::rpc_counters::Tally;
+use crate::runtime::{NodeRuntime, boot_nanos};
 
 /// What the thread has.
 struct Receiver<'a> {
-    hub: &'a Hub,
+    runtime: &'a NodeRuntime,
     peers: &'a Peers,
     checkpoints: &'a Mutex<Checkpoints>,
     core: SnapshotReceiver<Received>,
@@ -31,9 +31,14 @@ struct Receiver<'a> {
 
 impl Snapshots {
     /// The receiver's thread, until [`Self::stop`].
-    pub fn run_receiver(&self, hub: &Hub, peers: &Peers, checkpoints: &Mutex<Checkpoints>) {
+    pub fn run_receiver(
+        &self,
+        runtime: &NodeRuntime,
+        peers: &Peers,
+        checkpoints: &Mutex<Checkpoints>,
+    ) {
         let core = SnapshotReceiver::default();
-        let mut receiver = Receiver { hub, peers, checkpoints, core };
+        let mut receiver = Receiver { runtime, peers, checkpoints, core };
         let mut looked = Instant::now();
         while !self.is_stopping() {
             if let Some((from, body)) = self.next_frame() {
@@ -101,7 +106,7 @@ impl Receiver<'_> {
                     };
                 }
                 Effect::Decline(shard, Beginning { head, .. }) => {
-                    self.hub.submit(shard, Input::Declined { shard, head });
+                    self.runtime.submit(shard, Input::Declined { shard, head });
                 }
                 Effect::Write(name, block) => self.write(name, &block),
                 Effect::Abandon(half) => abandon(half.writer, half.shard),
@@ -118,20 +123,20 @@ impl Receiver<'_> {
     }
 
     fn inspect(&mut self, name: Name, shard: ShardId, beginning: Beginning) {
-        let hub = self.hub;
+        let runtime = self.runtime;
         let wants = |lane: &mut _| facts::wants(lane, shard, &beginning.head);
-        let is_wanted = hub.lanes[hub.lane_of(shard)].with(hub, wants);
+        let is_wanted = runtime.lanes[runtime.lane_of(shard)].with(runtime, wants);
         self.core.inspected(name, shard, beginning, is_wanted);
     }
 
     /// Begins a file; none if the replica has ended meanwhile.
     fn create(&self, shard: ShardId, beginning: Beginning) -> Result<Option<Received>, String> {
         let Beginning { head, meta } = beginning;
-        let hub = self.hub;
-        let state = Recovering::from_checkpoint(shard, &meta, hub.hasher);
+        let runtime = self.runtime;
+        let state = Recovering::from_checkpoint(shard, &meta, runtime.hasher);
         let state = state.map_err(|error| error.to_string())?;
         let index = state.state().applied_index;
-        let here = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
+        let here = runtime.lanes[runtime.lane_of(shard)].with(runtime, |lane| {
             let here = lane.shard(shard)?;
             Some((here.meta_of(state.state()), facts::vote_of(here)))
         });
@@ -163,7 +168,7 @@ impl Receiver<'_> {
 
     fn install(&mut self, received: Received) {
         let shard = received.shard;
-        let is_installed = match self.checkpoints.lock().install(self.hub, received) {
+        let is_installed = match self.checkpoints.lock().install(self.runtime, received) {
             Ok(is_installed) => is_installed,
             Err(why) => {
                 self.peers.tallies.snapshots_broken.add(1);

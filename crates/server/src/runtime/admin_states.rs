@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   catalogue: Change::Node ──┐   control
-//!   cache, snapshot: Jumped ──┼──► Hub::standings ──► whoever places replicas, /v1/nodes
+//!   cache, snapshot: Jumped ──┼──► NodeRuntime::standings ──► whoever places replicas, /v1/nodes
 //!   start: what was recovered ┘          └──────────► Cluster::set_removed
 //! ```
 //!
@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use keyspace::{NodeId, Standing, Standings};
 
-use super::Hub;
+use super::NodeRuntime;
 
-impl Hub {
+impl NodeRuntime {
     /// How a node stands, as far as this one knows.
     pub fn standing(&self, node: NodeId) -> Standing {
         self.standings.load().of(node)

@@ -13,10 +13,10 @@
 //! Health speaks of shards of which this node has a replica: of others it knows nothing that is
 //! sure to be true. A shard is **failing** when nobody is known to lead it, or when this node is
 //! elected to and cannot; **degraded** when fewer of its voters live than its keyspace asks for, or
-//! when its leader, if that is here, cannot count on one of them ([`laggards`]). So who stops a
+//! when its leader, if that is here, cannot count on one of them ([`lagging_replicas`]). So who stops a
 //! node asks all others before: each answers for the shards that it leads.
 //!
-//! [`laggards`]: super::laggards
+//! [`lagging_replicas`]: super::lagging_replicas
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use overlay::Known;
 use parking_lot::RwLock;
 use replication::Members;
 
-use super::laggards::{self, Behind};
-use super::{Hub, View, boot_nanos, wall_millis};
+use super::lagging_replicas::{self, Behind};
+use super::{NodeRuntime, View, boot_nanos, wall_millis};
 use crate::cluster::{Load, MemberInfo, MemberState};
 use crate::peer::PeerCounters;
 use api::{Health, Overview, Verdict};
@@ -168,7 +168,7 @@ impl Survey {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// How everything is, as this node sees it now.
     pub fn survey(&self) -> Survey {
         let members = self.members();
@@ -273,9 +273,9 @@ impl Hub {
             let usage = state.keys().map(|engine| engine.usage());
             let layout = state.keys().map(|engine| engine.layout());
             let live = members.voters.iter().filter(is_up).count();
-            let mut behind = report
-                .as_ref()
-                .map_or_else(Vec::new, |report| laggards::of(report, &members, &streams, boot));
+            let mut behind = report.as_ref().map_or_else(Vec::new, |report| {
+                lagging_replicas::of(report, &members, &streams, boot)
+            });
             if live < usize::from(wanted) {
                 behind.retain(|behind| is_up(&&behind.laggard.replica));
             }
@@ -485,7 +485,7 @@ fn judge(shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>, reasons
         };
         reasons.add(Verdict::Failing, why);
     }
-    laggards::tell(shards, members, |why| reasons.add(Verdict::Degraded, why));
+    lagging_replicas::tell(shards, members, |why| reasons.add(Verdict::Degraded, why));
     for ((keyspace, live), shards) in weak {
         let wanted = shards.iter().map(|seen| seen.wanted).max().unwrap_or(0);
         let missing: BTreeSet<NodeId> = shards.iter().flat_map(|seen| seen.missing(up)).collect();
@@ -554,5 +554,5 @@ impl Reasons {
 }
 
 #[cfg(test)]
-#[path = "overview_tests.rs"]
+#[path = "survey_tests.rs"]
 mod tests;

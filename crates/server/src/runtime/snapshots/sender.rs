@@ -15,9 +15,9 @@ use node::stream::pace::Pace;
 use replication::BootNanos;
 
 use super::{CHECK_NANOS, IDLE, LIMITS, News, Outbound, SenderState, Snapshots, UNSENT_BYTES_MAX};
-use crate::hub::peers::{KIND_SNAPSHOT, Peers};
-use crate::hub::{Hub, boot_nanos};
 use crate::peer::SendError;
+use crate::runtime::peers::{KIND_SNAPSHOT, Peers};
+use crate::runtime::{NodeRuntime, boot_nanos};
 
 /// How long the sender sleeps before it looks whether there is room.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -36,7 +36,7 @@ enum Turn {
 /// What the thread has.
 struct Sender<'a> {
     snapshots: &'a Snapshots,
-    hub: &'a Hub,
+    runtime: &'a NodeRuntime,
     peers: &'a Peers,
     core: SnapshotSender,
     /// When it was said how far the streams are.
@@ -45,9 +45,9 @@ struct Sender<'a> {
 
 impl Snapshots {
     /// The sender's thread, until [`Self::stop`].
-    pub fn run_sender(&self, hub: &Hub, peers: &Peers, pace: Pace) {
+    pub fn run_sender(&self, runtime: &NodeRuntime, peers: &Peers, pace: Pace) {
         let core = SnapshotSender::new(LIMITS, pace, self.first_stream);
-        let mut sender = Sender { snapshots: self, hub, peers, core, told: boot_nanos() };
+        let mut sender = Sender { snapshots: self, runtime, peers, core, told: boot_nanos() };
         let mut last = Turn::Moved;
         while let Some(outbound) = self.outbound(last, sender.core.next_lost()) {
             last = sender.round(outbound);
@@ -103,8 +103,8 @@ impl Sender<'_> {
     }
 
     fn facts(&self, to: Destination, now: BootNanos) -> Facts {
-        let lane = &self.hub.lanes[self.hub.lane_of(to.shard)];
-        lane.with(self.hub, |lane| source::facts(lane, to, now))
+        let lane = &self.runtime.lanes[self.runtime.lane_of(to.shard)];
+        lane.with(self.runtime, |lane| source::facts(lane, to, now))
     }
 
     fn learn(&mut self) {
@@ -128,9 +128,9 @@ impl Sender<'_> {
 
     fn try_begin(&mut self, request: Request) -> Result<(), String> {
         let Destination { shard, .. } = request.to;
-        let end = self.hub.log.facts().written_end;
+        let end = self.runtime.log.facts().written_end;
         let now = boot_nanos();
-        let begun = self.hub.lanes[self.hub.lane_of(shard)].with(self.hub, |lane| {
+        let begun = self.runtime.lanes[self.runtime.lane_of(shard)].with(self.runtime, |lane| {
             self.core.check(request.term, &source::facts(lane, request.to, now))?;
             let here = lane.shard(shard).expect("it leads");
             Ok::<_, &str>(source::source(here, request.head.clone(), end, BLOCK))
@@ -206,7 +206,7 @@ impl Sender<'_> {
         let has_ended = !ended.is_empty();
         ended.iter().for_each(|ended| self.count(ended));
         for Destination { shard, replica } in self.core.take_lost(boot_nanos()) {
-            self.hub.submit(shard, Input::SnapshotLost { shard, to: replica });
+            self.runtime.submit(shard, Input::SnapshotLost { shard, to: replica });
         }
         has_ended
     }

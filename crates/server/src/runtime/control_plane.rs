@@ -22,16 +22,16 @@ use node::lane::{Input, Lane};
 use node::moved::SentOn;
 use overlay::{Message, Outbox};
 
-use super::mail::Callback;
+use super::mailbox::Callback;
 use super::peers::Peers;
-use super::tallies::Tally;
-use super::{Hub, NOBODY, News, SIDE_DOOR, boot_nanos};
+use super::rpc_counters::Tally;
+use super::{NOBODY, News, NodeRuntime, SIDE_DOOR, boot_nanos};
 
 /// The kind of frames that carry what one lookup says to another.
 pub const KIND_LOOKUP: u8 = 4;
 
 /// The lanes, as control asks them.
-struct Lanes<'a>(&'a Hub);
+struct Lanes<'a>(&'a NodeRuntime);
 
 impl Executors for Lanes<'_> {
     fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
@@ -43,7 +43,7 @@ impl Executors for Lanes<'_> {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Queues inputs of control, in order.
     pub fn post_news(&self, news: impl IntoIterator<Item = News>) {
         let mut news = news.into_iter().peekable();

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use keyspace::NodeId;
 use parking_lot::Mutex;
 
-use super::Hub;
+use super::NodeRuntime;
 use crate::cluster::MemberInfo;
 
 /// An fsync that takes so long has stalled.
@@ -53,7 +53,7 @@ impl DiskPace {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Nodes with slow disks that are not to lead, this one among them.
     pub(super) fn nodes_with_slow_disks(&self, members: &[MemberInfo]) -> BTreeSet<NodeId> {
         let is_slow = |member: &&MemberInfo| match member.node == self.node_id {

@@ -8,7 +8,7 @@
 //!
 //! A shard's leader does nearly all that is done for it, so only what leaders here are asked
 //! counts: reads that a follower answers ask the leader for an index, many at once. What comes of
-//! it for the node is told to all ([`Hub::look_around`]), so that leaders part it evenly.
+//! it for the node is told to all ([`NodeRuntime::look_around`]), so that leaders part it evenly.
 //!
 //! A loop counts down to the next request that it notes, and nothing else; the rest is done for
 //! that one alone, under a lock that all loops share.
@@ -28,8 +28,8 @@ use node::letter::Letter;
 use node::route::Route;
 use parking_lot::Mutex;
 
-use super::Hub;
-use super::splits::Whole;
+use super::NodeRuntime;
+use super::control_requests::Whole;
 
 /// A node that is asked less than so many times a second for what it leads tells 0.
 const TOLD_MIN: u32 = 500;
@@ -133,7 +133,7 @@ fn roughly(rate: u32) -> u32 {
     if rate < TOLD_MIN { 0 } else { rate & kept }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// A letter has come: another node asks for its clients.
     pub(super) fn asked_by_letter(&self, letter: &Letter) {
         match letter {

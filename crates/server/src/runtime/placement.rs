@@ -10,16 +10,16 @@ use keyspace::NodeId;
 use node::control::decisions::Decided;
 use node::control::{Gossip, Reply, Request, Would};
 
-use super::Hub;
-use super::overview::called;
+use super::NodeRuntime;
 use super::peers::Peers;
+use super::survey::called;
 
 /// How long a shard rests after a move that was for evenness only.
 pub const COOL_DOWN: Duration = Duration::from_secs(30);
 /// How long gossip has to tell of all nodes before the first decision.
 pub const UNTOLD: Duration = Duration::from_secs(5);
 
-impl Hub {
+impl NodeRuntime {
     /// What gossip tells of the nodes now.
     pub(super) fn gossip(&self, peers: &Peers) -> Box<Gossip> {
         let members = peers.cluster.members();

@@ -15,8 +15,8 @@ use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
-use super::mailbag::Mailbags;
-use super::{Hub, NOBODY, News, SIDE_DOOR, boot_nanos};
+use super::rpc_frames::Mailbags;
+use super::{NOBODY, News, NodeRuntime, SIDE_DOOR, boot_nanos};
 
 /// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
 /// are one group of the log, and a group has its limit.
@@ -50,21 +50,21 @@ impl LaneCell {
     /// are there at once go to `answers`; all others to their mailboxes.
     pub fn submit(
         &self,
-        hub: &Hub,
+        runtime: &NodeRuntime,
         inputs: impl IntoIterator<Item = Input>,
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
         self.inbox.lock().extend(inputs);
-        self.run(hub, origin, answers);
+        self.run(runtime, origin, answers);
     }
 
     /// Steps the lane until its inbox is empty, or another thread is found to do so.
-    pub fn run(&self, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
+    pub fn run(&self, runtime: &NodeRuntime, origin: Origin, answers: &mut Vec<Answer>) {
         loop {
             let Some(core) = self.core.try_lock() else { return };
-            self.drain(core, hub, origin, answers);
-            hub.spread_news();
+            self.drain(core, runtime, origin, answers);
+            runtime.spread_news();
             if self.inbox.lock().is_empty() {
                 return;
             }
@@ -78,13 +78,13 @@ impl LaneCell {
 
     /// Looks at the lane, between two turns, and steps it: what came meanwhile, whose senders found
     /// it taken, waits for nobody else; and what the look has left there is in the log.
-    pub fn with<R>(&self, hub: &Hub, look: impl FnOnce(&mut Lane) -> R) -> R {
+    pub fn with<R>(&self, runtime: &NodeRuntime, look: impl FnOnce(&mut Lane) -> R) -> R {
         let mut core = self.core.lock();
         let result = look(&mut core.lane);
-        self.drain(core, hub, NOBODY, &mut Vec::new());
-        hub.spread_news();
+        self.drain(core, runtime, NOBODY, &mut Vec::new());
+        runtime.spread_news();
         if !self.inbox.lock().is_empty() {
-            self.run(hub, NOBODY, &mut Vec::new());
+            self.run(runtime, NOBODY, &mut Vec::new());
         }
         result
     }
@@ -97,19 +97,19 @@ impl LaneCell {
     fn drain(
         &self,
         mut core: MutexGuard<'_, Core>,
-        hub: &Hub,
+        runtime: &NodeRuntime,
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
         loop {
             self.take(&mut core.taken);
-            let reserved = self.admit(hub, &mut core.taken, origin, answers);
+            let reserved = self.admit(runtime, &mut core.taken, origin, answers);
             core.lane.set_full(reserved.is_none());
             core.credit_bytes += reserved.unwrap_or(0);
-            self.turn(&mut core, hub, origin, answers);
+            self.turn(&mut core, runtime, origin, answers);
             // However much comes, news are not held up by it: whoever has called comes back when
             // they are spread.
-            if self.inbox.lock().is_empty() || hub.has_news() {
+            if self.inbox.lock().is_empty() || runtime.has_news() {
                 return;
             }
         }
@@ -134,32 +134,38 @@ impl LaneCell {
     /// refuses what is to be proposed; readers are let in, for most of them need none.
     fn admit(
         &self,
-        hub: &Hub,
+        runtime: &NodeRuntime,
         inputs: &mut Vec<Input>,
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) -> Option<u64> {
         let bytes: u64 = inputs.iter().map(log_bytes).sum();
-        if bytes == 0 && !hub.log.facts().full {
+        if bytes == 0 && !runtime.log.facts().full {
             return Some(0);
         }
-        match hub.log.reserve(bytes) {
+        match runtime.log.reserve(bytes) {
             Ok(()) => return Some(bytes),
             Err(storage::Error::Full { .. }) => {}
-            Err(error) => hub.fatal("the log", &error),
+            Err(error) => runtime.fatal("the log", &error),
         }
         for input in std::mem::take(inputs) {
             match admission::without_room(input) {
                 Admission::Taken(input) => inputs.push(input),
-                Admission::Refused(answer) => hub.deliver(answer, origin, answers),
-                Admission::Unable(node, letter) => hub.answer_unable(node, &letter),
+                Admission::Refused(answer) => runtime.deliver(answer, origin, answers),
+                Admission::Unable(node, letter) => runtime.answer_unable(node, &letter),
                 Admission::LeftOut => {}
             }
         }
         None
     }
 
-    fn turn(&self, core: &mut Core, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
+    fn turn(
+        &self,
+        core: &mut Core,
+        runtime: &NodeRuntime,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
         let Core { lane, effects, bags, taken, credit_bytes } = core;
         lane.observe(boot_nanos());
         let mut takes_in = None;
@@ -184,55 +190,61 @@ impl LaneCell {
                     lane: self.number,
                     ticket: effects.ticket,
                     sync: effects.sync,
-                    interval: hub.has_interval_keyspaces(),
+                    interval: runtime.has_interval_keyspaces(),
                     credit_bytes,
                 };
-                match hub.log.append(&mut effects.records, &append) {
+                match runtime.log.append(&mut effects.records, &append) {
                     Ok(lsn) => lane.accept(Input::Written { ticket: append.ticket, lsn }),
-                    Err(error) => hub.fatal("the log", &error),
+                    Err(error) => runtime.fatal("the log", &error),
                 }
             }
-            self.publish(effects, hub, origin, answers);
-            hub.post(effects, bags);
+            self.publish(effects, runtime, origin, answers);
+            runtime.post(effects, bags);
             effects.clear();
         }
         if *credit_bytes > 0 {
             let unneeded = unneeded(lane, credit_bytes);
             if unneeded > 0 {
-                hub.log.release(unneeded);
+                runtime.log.release(unneeded);
             }
         }
     }
 
-    fn publish(&self, effects: &mut Effects, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
+    fn publish(
+        &self,
+        effects: &mut Effects,
+        runtime: &NodeRuntime,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
         let news = effects.changes.drain(..).map(News::Catalogue);
         let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
-        hub.post_news(news);
+        runtime.post_news(news);
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
-        hub.post_news(halves.chain(effects.moved.drain(..).map(News::Rerouted)));
-        post_merges(effects, hub);
+        runtime.post_news(halves.chain(effects.moved.drain(..).map(News::Rerouted)));
+        post_merges(effects, runtime);
         for stuck in effects.stuck.drain(..) {
             // Found again as long as it is there.
-            let _is_read = hub.mailboxes[0].post(super::mail::Mail::Stuck(stuck));
+            let _is_read = runtime.mailboxes[0].post(super::mailbox::Mail::Stuck(stuck));
         }
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called
             // back may ask lanes at once: not while this one is held.
             let is_call = answer.origin() == SIDE_DOOR || answer.origin() == CONTROL;
             if is_call || matches!(answer, Answer::Catalogue { .. }) {
-                hub.post_news([News::Answer(answer)]);
+                runtime.post_news([News::Answer(answer)]);
             } else {
-                hub.deliver(answer, origin, answers);
+                runtime.deliver(answer, origin, answers);
             }
         }
     }
 }
 
 /// What lanes want of each other, and of other nodes, when two shards become one.
-fn post_merges(effects: &mut Effects, hub: &Hub) {
-    hub.post_news(effects.words.drain(..).map(|(shard, word)| News::Word(shard, word)));
-    hub.post_news(effects.absorbing.drain(..).map(News::Absorbing));
-    hub.post_news(effects.given.drain(..).map(News::Given));
+fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
+    runtime.post_news(effects.words.drain(..).map(|(shard, word)| News::Word(shard, word)));
+    runtime.post_news(effects.absorbing.drain(..).map(News::Absorbing));
+    runtime.post_news(effects.given.drain(..).map(News::Given));
     let left = effects.bequeathed.drain(..).map(|left| News::Bequeathed(Box::new(left)));
-    hub.post_news(left);
+    runtime.post_news(left);
 }

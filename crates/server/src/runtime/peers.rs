@@ -20,13 +20,13 @@ use node::lane::{Effects, Input};
 use node::letter::Letter;
 use parking_lot::{Condvar, Mutex};
 
-use super::control::KIND_LOOKUP;
+use super::control_plane::KIND_LOOKUP;
 use super::digests::Digests;
 use super::lookups::Lookups;
-use super::mailbag::{self, Bag, Item, Mailbags};
+use super::rpc_counters::{Tallies, Tally};
+use super::rpc_frames::{self, Bag, Item, Mailbags};
 use super::snapshots::Snapshots;
-use super::tallies::{Tallies, Tally};
-use super::{Hub, NOBODY, News};
+use super::{NOBODY, News, NodeRuntime};
 use crate::cluster::{Cluster, Frames};
 
 /// The kind of frames that carry messages of replicas, and letters.
@@ -132,7 +132,7 @@ impl Peers {
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Sends what a lane's turn has for other nodes.
     pub(super) fn post(&self, effects: &mut Effects, bags: &mut Mailbags) {
         for (shard, refused) in effects.refused.drain(..) {
@@ -267,12 +267,12 @@ impl Hub {
     }
 }
 
-/// The hub, as the cluster knows it.
-pub struct HubFrames(pub Arc<Hub>);
+/// The runtime, as the cluster knows it.
+pub struct RuntimeFrames(pub Arc<NodeRuntime>);
 
-impl HubFrames {
+impl RuntimeFrames {
     fn peers(&self) -> &Peers {
-        self.0.peers.as_ref().expect("a hub that is attached has peers")
+        self.0.peers.as_ref().expect("a runtime that is attached has peers")
     }
 
     fn for_lane(&self, shard: ShardId, input: Input) {
@@ -288,7 +288,7 @@ impl HubFrames {
     /// Takes what is in a frame to its lanes' inboxes, up to the first item that cannot be read.
     fn mail(&self, from: NodeId, body: &mut Bytes, tally: &mut Tally) {
         loop {
-            match mailbag::take(body) {
+            match rpc_frames::take(body) {
                 Ok(None) => return,
                 Ok(Some(Item::Message { shard, birth, message })) => {
                     tally.message(&message);
@@ -326,7 +326,7 @@ impl HubFrames {
     }
 }
 
-impl Frames for HubFrames {
+impl Frames for RuntimeFrames {
     fn frame(&self, from: NodeId, kind: u8, mut body: Bytes) {
         match kind {
             KIND_MAIL => {

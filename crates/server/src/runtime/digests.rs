@@ -20,7 +20,7 @@ use node::lane::Input;
 use node::shard::{Finding, Unfit};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Hub, News};
+use super::{News, NodeRuntime};
 use crate::counters::Counter;
 
 /// The longest rest between two blocks.
@@ -74,7 +74,7 @@ impl Digests {
     }
 
     /// The thread, until [`Self::stop`].
-    pub fn run(&self, hub: &Hub) {
+    pub fn run(&self, runtime: &NodeRuntime) {
         let mut piece = Vec::new();
         while let Some(mut digesting) = self.next() {
             let digest = loop {
@@ -89,12 +89,12 @@ impl Digests {
             self.done.add(u64::from(digest.is_some()));
             let Digesting { shard, replica, index, .. } = digesting;
             drop(digesting);
-            hub.submit(shard, Input::Digested { shard, replica, index, digest });
+            runtime.submit(shard, Input::Digested { shard, replica, index, digest });
         }
     }
 }
 
-impl Hub {
+impl NodeRuntime {
     /// A leader here has compared its replicas.
     pub(super) fn found(&self, digests: &Digests, finding: &Finding) {
         let Finding { shard, index, agreeing, differing } = finding;

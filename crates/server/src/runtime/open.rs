@@ -1,4 +1,4 @@
-//! From a directory to a hub whose shards serve.
+//! From a directory to a runtime whose shards serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -29,19 +29,19 @@ use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
 
 use super::clocks::Clocks;
+use super::cluster_version::ClusterLevel;
+use super::control_requests::Requests;
 use super::disk_pace::DiskPace;
+use super::executors::LaneCell;
 use super::growth::Growth;
 use super::heat::Heat;
-use super::kept::Kept;
-use super::lanes::LaneCell;
-use super::levels::ClusterLevel;
 use super::log::LogRoom;
-use super::mail::{Mailbox, SideDoor};
+use super::log_retention::Kept;
+use super::mailbox::{Mailbox, SideDoor};
 use super::open_txns::OpenTxns;
 use super::peers::Peers;
 use super::placement::COOL_DOWN;
-use super::splits::Requests;
-use super::{Hub, NOBODY, News, boot_nanos, wall_millis};
+use super::{NOBODY, News, NodeRuntime, boot_nanos, wall_millis};
 use crate::cluster::{Cluster, Identity};
 use crate::config::Config;
 use crate::medium::Directory;
@@ -100,7 +100,7 @@ pub struct Found {
 /// An opened directory.
 pub struct Opened {
     /// The node.
-    pub hub: Arc<Hub>,
+    pub runtime: Arc<NodeRuntime>,
     /// Its directory.
     pub disk: Arc<dyn Disk>,
     /// What the directory held.
@@ -227,9 +227,9 @@ pub fn open(
     let found = Found { text, cut_bytes: replay.cut_bytes };
     let seed = peer::draw().map(u64::from_le_bytes);
     let seed = seed.map_err(|source| OpenError::Directory { dir: dir.clone(), source })?;
-    let hub = build(config, &manifest, replay, mailboxes, cluster, seed);
-    hub.log.mark().map_err(|e| recover(e.into()))?;
-    Ok(Opened { hub, disk, found, manifest })
+    let runtime = build(config, &manifest, replay, mailboxes, cluster, seed);
+    runtime.log.mark().map_err(|e| recover(e.into()))?;
+    Ok(Opened { runtime, disk, found, manifest })
 }
 
 /// Whether the catalogue that was read has a level that these do not speak.
@@ -351,7 +351,7 @@ fn build(
     mailboxes: Vec<Mailbox>,
     cluster: Option<Arc<Cluster>>,
     seed: u64,
-) -> Arc<Hub> {
+) -> Arc<NodeRuntime> {
     let highest = replay.shards.values().map(Recovering::highest).max();
     let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
     let time = Physical::start(wall_millis(), highest.unwrap_or_default());
@@ -391,7 +391,7 @@ fn build(
             .then_some(config.auto_upgrade_after_ms.saturating_mul(1_000_000)),
         seed,
     });
-    let hub = Arc::new(Hub {
+    let runtime = Arc::new(NodeRuntime {
         node_id: manifest.node,
         cluster_id: manifest.cluster,
         hasher,
@@ -444,21 +444,21 @@ fn build(
         level: ClusterLevel::new(config),
         control: Mutex::new(control),
     });
-    hub.clock.observe_millis(hub.millis());
+    runtime.clock.observe_millis(runtime.millis());
     let is_founder = manifest.origin == Origin::Founder;
     // Without its replica of the system shard it waits for another, whoever it was.
     let waits = !is_founder || replay.ended.contains_key(&ShardId(0));
     for (shard, ended) in replay.ended {
-        hub.lanes[hub.lane_of(shard)].adopt_ended(shard, ended);
+        runtime.lanes[runtime.lane_of(shard)].adopt_ended(shard, ended);
     }
-    hub.adopt(replay.shards, config, waits);
-    if let Some(why) = hub.why_ahead() {
+    runtime.adopt(replay.shards, config, waits);
+    if let Some(why) = runtime.why_ahead() {
         tracing::warn!("{why}");
     }
-    hub
+    runtime
 }
 
-impl Hub {
+impl NodeRuntime {
     /// Gives recovered shards to their lanes, and has control bring shards and catalogue to agree
     /// where a crash came between them.
     fn adopt(&self, mut shards: BTreeMap<ShardId, Recovering>, config: &Config, is_joined: bool) {
