@@ -95,4 +95,5 @@ pub mod run;
 pub mod runtime;
 pub mod side_door;
 pub mod signals;
+mod threads;
 pub mod utc;

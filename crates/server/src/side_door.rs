@@ -29,7 +29,6 @@ mod status;
 mod txn;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use command::limits::COMMAND_BYTES_MAX;
 use command::{Expiry, Reply, SetIf, SetReply, Write};
@@ -47,7 +46,8 @@ use storage::engine::At;
 
 use crate::config::Config;
 use crate::logging::Banner;
-use crate::runtime::{NodeRuntime, SIDE_DOOR};
+use crate::runtime::{API, NodeRuntime};
+use crate::runtime::{readiness, requests, survey};
 use api::{
     Answer, ApiError, Command, Condition, CutAt, Decisions, Done, KeyspaceChange, KeyspaceInfo,
     KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeService, NodeStanding,
@@ -96,8 +96,8 @@ impl NodeApi {
     }
 
     fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
-        let routes = self.runtime.routes();
-        let now = self.runtime.now();
+        let routes = self.runtime.routing.routes();
+        let now = self.runtime.clock.now();
         let route = routes.by_id(keyspace.id);
         KeyspaceInfo {
             id: keyspace.id.0,
@@ -117,7 +117,7 @@ impl NodeApi {
 
     /// Why a keyspace cannot be used that no route leads to: there is none, or it is not known yet.
     fn no_keyspace(&self, name: &str) -> ApiError {
-        match self.runtime.ready.load(Ordering::Acquire) {
+        match self.runtime.lifecycle.is_ready() {
             true => ApiError::NoKeyspace { name: name.to_owned() },
             false => ApiError::Loading,
         }
@@ -134,14 +134,14 @@ impl NodeApi {
 
     /// Asks the catalogue, and tells `done` how the keyspace is then.
     fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
         if let Err(error) = op.check_proposal() {
             return done(Err(refused(error)));
         }
         // Before it is in a log: a node of an older version could not read it.
-        let (level, needs) = (self.runtime.cluster_level(), op.since());
+        let (level, needs) = (self.runtime.version.level(), op.since());
         if level < needs {
             return done(Err(refused(CatalogueError::LevelTooLow { level, needs })));
         }
@@ -160,7 +160,7 @@ impl NodeApi {
             lane::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
-        self.runtime.ask_catalogue(op, Some(Box::new(callback)));
+        requests::change_catalogue(&self.runtime, op, Some(Box::new(callback)));
     }
 }
 
@@ -168,11 +168,11 @@ impl NodeService for NodeApi {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         self.runtime.counters.commands.add(1);
         // The clock stands still until it is told the time: a write now must not be stamped then.
-        self.runtime.clock.observe_millis(self.runtime.millis());
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        self.runtime.clock.observe();
+        if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
-        let routes = self.runtime.routes();
+        let routes = self.runtime.routing.routes();
         let Some(route) = routes.get(keyspace).cloned() else {
             return match is_made_on_use(keyspace) {
                 true => self.create_and_call(id, keyspace, command, done),
@@ -183,10 +183,17 @@ impl NodeService for NodeApi {
         match command {
             Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
                 let age_max = stale_ms.saturating_mul(1_000_000);
-                get_stale(self.runtime.clone(), route, key, self.runtime.moment(), age_max, done);
+                get_stale(
+                    self.runtime.clone(),
+                    route,
+                    key,
+                    self.runtime.clock.moment(),
+                    age_max,
+                    done,
+                );
             }
             Command::Get { key, at: None, stale_ms: None } => {
-                get(self.runtime.clone(), route, key, self.runtime.moment(), done)
+                get(self.runtime.clone(), route, key, self.runtime.clock.moment(), done)
             }
             Command::Get { key, at: Some(at), .. } => {
                 get_at(self.runtime.clone(), route, key, at, done)
@@ -239,11 +246,11 @@ impl NodeService for NodeApi {
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceInfo> {
-        self.runtime.routes().iter().map(|route| self.info(&route.keyspace)).collect()
+        self.runtime.routing.routes().iter().map(|route| self.info(&route.keyspace)).collect()
     }
 
     fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError> {
-        let routes = self.runtime.routes();
+        let routes = self.runtime.routing.routes();
         let route = routes.get(name).ok_or_else(|| self.no_keyspace(name))?;
         Ok(self.info(&route.keyspace))
     }
@@ -290,11 +297,11 @@ impl NodeService for NodeApi {
     }
 
     fn now_millis(&self) -> u64 {
-        self.runtime.millis()
+        self.runtime.clock.millis()
     }
 
     fn not_ready(&self) -> Option<String> {
-        self.runtime.not_ready()
+        readiness::not_ready(&self.runtime)
     }
 
     fn status(&self) -> Status {
@@ -329,7 +336,7 @@ impl NodeService for NodeApi {
     }
 
     fn level(&self) -> LevelStatus {
-        self.show_level(&self.runtime.survey())
+        self.show_level(&survey::survey(&self.runtime))
     }
 
     fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
@@ -358,7 +365,7 @@ impl NodeApi {
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
-        self.runtime.ask_catalogue(&op, Some(Box::new(callback)));
+        requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
     }
 
     fn write(
@@ -383,16 +390,16 @@ impl NodeApi {
             other => unreachable!("a batch is applied or not done: {other:?}"),
         };
         let mut batch = Batch::default();
-        batch.push(write, self.runtime.side_door.wait(Box::new(callback)));
+        batch.push(write, self.runtime.delivery.waiters.wait(Box::new(callback)));
         let shard = route.shard(place);
-        self.runtime.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
+        self.runtime.submit(shard, Input::Propose { shard, origin: API, batch });
     }
 }
 
 /// Whether there is room for a write here, and on the way to who leads its shard.
 fn admit(runtime: &NodeRuntime, write: &Write<'_>) -> Result<(), ApiError> {
-    if write.may_grow() && runtime.out_of_memory.load(Ordering::Relaxed) {
-        return Err(ApiError::OutOfMemory { bytes_max: runtime.memory_bytes_max });
+    if write.may_grow() && runtime.memory.is_full() {
+        return Err(ApiError::OutOfMemory { bytes_max: runtime.memory.bytes_max() });
     }
     let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
     if bytes > bytes_max {
@@ -415,7 +422,7 @@ fn get(
     });
     match found {
         Ok(answer) => done(Ok(answer)),
-        Err(blocked) if runtime.must_fetch(&route, blocked.place) => {
+        Err(blocked) if runtime.routing.must_fetch(&route, blocked.place) => {
             let want = Want::keys([&key[..]]);
             let (shard, again) = (route.shard(blocked.place), (runtime.clone(), route.clone()));
             fetch(
@@ -493,12 +500,12 @@ fn get_at_behind(
     (at, lock): (Timestamp, Option<u64>),
     done: Done<Answer>,
 ) {
-    let now = runtime.now();
+    let now = runtime.clock.now();
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
     let place = route.place_of_key(&key);
-    if runtime.must_fetch(&route, place) {
+    if runtime.routing.must_fetch(&route, place) {
         let want = Want::At { key: key[..].into(), at };
         let (shard, again) = (route.shard(place), (runtime.clone(), route));
         return fetch(
@@ -564,12 +571,12 @@ fn value(version: &storage::engine::Version<'_>) -> Answer {
 
 /// The keyspace's route as it is now, if it is still there.
 fn renewed(runtime: &NodeRuntime, route: Arc<Route>) -> Arc<Route> {
-    runtime.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
+    runtime.routing.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
 }
 
 /// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
 fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Done<Option<Found>>) {
-    let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
+    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
         lane::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
         lane::Answer::Go { .. } | lane::Answer::NotDone { why: NotDone::Lags, .. } => {
             then(Ok(None));
@@ -577,7 +584,7 @@ fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Done<Option<Fo
         lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a question is answered or refused: {other:?}"),
     }));
-    let (want, origin) = (Box::new(want), SIDE_DOOR);
+    let (want, origin) = (Box::new(want), API);
     runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
 }
 
@@ -592,13 +599,13 @@ enum Look {
 /// Calls `then` when the shard's lane says that the read may be tried, or that its replica lags.
 fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<Look>) {
     let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
-    let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
+    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
         lane::Answer::Go { .. } => then(Ok(Look::Here)),
         lane::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
         lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
-    runtime.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
+    runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
 }
 
 /// Why the catalogue did not answer.

@@ -155,7 +155,7 @@ impl EventLoop {
         }
         let is_here = || {
             let state = route.views[blocked.place].read();
-            state.descriptor.replica_on(self.runtime.node_id).is_some()
+            state.descriptor.replica_on(self.runtime.identity.node).is_some()
         };
         let now = boot_nanos();
         if (session.is_readonly() || sent_on.reads.has(blocked.place, now)) && is_here() {
@@ -179,7 +179,7 @@ impl EventLoop {
             return None;
         }
         let node = self.leader_of(route, route.place_of_slot(slot))?;
-        if node == self.runtime.node_id || !peers.cluster.is_connected(node) {
+        if node == self.runtime.identity.node || !peers.cluster.is_connected(node) {
             return None;
         }
         let members = peers.cluster.members();
@@ -193,7 +193,7 @@ impl EventLoop {
     fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
         let state = route.views[place].read();
         let descriptor = &state.descriptor;
-        if descriptor.replica_on(self.runtime.node_id).is_some() {
+        if descriptor.replica_on(self.runtime.identity.node).is_some() {
             return state.serving.leader();
         }
         let known = self.runtime.peers.as_ref()?.lookup.shard(descriptor.shard);
@@ -209,7 +209,7 @@ impl EventLoop {
         let is_mine = |place: usize| {
             self.config.resp_mode == Mode::Any
                 || route.keyspace.options.placement != Placement::Hashed
-                || self.leader_of(route, place) == Some(self.runtime.node_id)
+                || self.leader_of(route, place) == Some(self.runtime.identity.node)
         };
         (0..route.views.len()).map(is_mine).collect()
     }

@@ -47,10 +47,10 @@ const LOOK: Duration = Duration::from_millis(4);
 /// The coordinator of a loop.
 pub(super) fn coordinator(runtime: &NodeRuntime, number: usize) -> Coordinator {
     // No two loops have the same.
-    let drawn = (keyspace::random::mix(runtime.seed) as u32).wrapping_add(number as u32);
-    let by = TxnId::name(runtime.node_id, drawn);
+    let drawn = (keyspace::random::mix(runtime.identity.seed) as u32).wrapping_add(number as u32);
+    let by = TxnId::name(runtime.identity.node, drawn);
     // What is sent to nobody may be as long as it likes.
-    Coordinator::new(by, runtime.patience_nanos, COMMAND_BYTES_MAX)
+    Coordinator::new(by, runtime.request_timeout_nanos, COMMAND_BYTES_MAX)
 }
 
 /// The coordinator's question that this waiter stands for.
@@ -139,7 +139,7 @@ impl EventLoop {
             self.looked_at = Instant::now();
             let origin = Origin(self.number as u32);
             let mut answers = std::mem::take(&mut self.answers);
-            for lane in &self.runtime.lanes {
+            for lane in self.runtime.executors.cells() {
                 lane.submit(&self.runtime, [Input::Look], origin, &mut answers);
             }
             answers.drain(..).for_each(|answer| self.answered(answer));
@@ -159,9 +159,9 @@ impl EventLoop {
     }
 
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
-        let at = At { now: boot_nanos(), time: self.runtime.now() };
+        let at = At { now: boot_nanos(), time: self.runtime.clock.now() };
         let runtime = &self.runtime;
-        act(&mut self.coordinator, at, &|id| runtime.routes().by_id(id).cloned());
+        act(&mut self.coordinator, at, &|id| runtime.routing.routes().by_id(id).cloned());
         for act in self.coordinator.acts() {
             match act {
                 Act::Ask { shard, step, ask } => {

@@ -58,7 +58,7 @@ impl EventLoop {
         if connection.waits_its_turn() {
             return Done::PutOff;
         }
-        if !self.runtime.may_use(Feature::Transactions) {
+        if !self.runtime.version.allows(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
         let Some(route) = &connection.route else {
@@ -253,7 +253,7 @@ impl EventLoop {
         let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
         let shard = route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
-        if self.runtime.must_fetch(route, place) {
+        if self.runtime.routing.must_fetch(route, place) {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
             let want = Want::Range { low, high, reverse, keys_max, with_values };

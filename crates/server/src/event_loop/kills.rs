@@ -37,9 +37,11 @@ impl EventLoop {
         for id in kill.others {
             let ask = mailbox::Kill { id, asks: self.number, waiter: answers_to };
             // This connection is not in its place while it is served.
-            let own_loop = &self.runtime.mailboxes[self.number];
+            let own_loop = &self.runtime.delivery.mailboxes[self.number];
             let is_asked = match self.clients.event_loop(id) {
-                Some(event_loop) => self.runtime.mailboxes[event_loop].post(Mail::Kill(ask)),
+                Some(event_loop) => {
+                    self.runtime.delivery.mailboxes[event_loop].post(Mail::Kill(ask))
+                }
                 None => false,
             };
             if !is_asked {
@@ -47,7 +49,7 @@ impl EventLoop {
             }
         }
         if kill.own {
-            self.runtime.mailboxes[self.number].post(Mail::Killed(answers_to, 1));
+            self.runtime.delivery.mailboxes[self.number].post(Mail::Killed(answers_to, 1));
         }
         Done::Yes
     }
@@ -56,7 +58,7 @@ impl EventLoop {
     pub(super) fn kill_for(&mut self, kill: &mailbox::Kill) {
         let answer = Mail::Killed(kill.waiter, i64::from(self.kill(kill.id)));
         // A loop that has ended has nobody left who waits.
-        let _nobody_waits = self.runtime.mailboxes[kill.asks].post(answer);
+        let _nobody_waits = self.runtime.delivery.mailboxes[kill.asks].post(answer);
     }
 
     /// Closes a connection: it runs no further command, and is in no list. Whether it was there.

@@ -206,7 +206,7 @@ impl Lines {
 impl EventLoop {
     /// Whether a connection's command on these keys may run; if not it is told when it may.
     pub(super) fn may_run_in_line(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
-        self.lines.take(at, keys, boot_nanos(), self.runtime.patience_nanos)
+        self.lines.take(at, keys, boot_nanos(), self.runtime.request_timeout_nanos)
     }
 
     /// What has come of a connection's command so far, if others were in its way.
@@ -223,7 +223,7 @@ impl EventLoop {
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
     /// too long.
     pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
-        let drawn = (self.runtime.patience_nanos, self.random());
+        let drawn = (self.runtime.request_timeout_nanos, self.random());
         let is_again = self.lines.rest(at, changed, boot_nanos(), drawn).is_some();
         if let Some(one) = self.lines.all.get_mut(&at)
             && one.since.saturating_add(KEPT_AFTER_NANOS) <= boot_nanos()
@@ -244,7 +244,7 @@ impl EventLoop {
     /// Goes on with those who have rested, and refuses those who have waited too long.
     pub(super) fn tick_lines(&mut self) {
         if !self.lines.times.is_empty() {
-            let next = self.lines.due(boot_nanos(), self.runtime.patience_nanos);
+            let next = self.lines.due(boot_nanos(), self.runtime.request_timeout_nanos);
             self.tell_lines(next);
         }
     }

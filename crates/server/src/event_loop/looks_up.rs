@@ -21,6 +21,7 @@ use super::state::Awaits;
 use gateway::resp::{Explain, Request, RespWriter, Session};
 use overlay::LookupChoice;
 
+use crate::runtime::lookups;
 use crate::runtime::lookups::Trace;
 use crate::runtime::mailbox::Mail;
 use crate::runtime::survey::name_of;
@@ -67,11 +68,11 @@ impl EventLoop {
             let told = Box::new(move |trace| {
                 if let Some(runtime) = runtime.upgrade() {
                     let _is_read =
-                        runtime.mailboxes[number].post(Mail::Traced(at, Box::new(trace)));
+                        runtime.delivery.mailboxes[number].post(Mail::Traced(at, Box::new(trace)));
                 }
             });
-            let place = (position.keyspace(), position.tail());
-            match self.runtime.look_up(way, place, is_traced, told) {
+            let point = (&position).into();
+            match lookups::look_up(&self.runtime, way, point, is_traced, told) {
                 Some(trace) => ways.push(trace),
                 None => missing += 1,
             }

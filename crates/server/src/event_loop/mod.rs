@@ -61,7 +61,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use balancer::hot::Sampler;
@@ -81,8 +80,10 @@ use slab::Slab;
 use crate::config::Config;
 use crate::listeners::{Bound, Listener};
 use crate::peer::Attendance;
+use crate::process::disk_failed;
 use crate::runtime::NodeRuntime;
 use crate::runtime::boot_nanos;
+use crate::runtime::executors;
 use crate::runtime::mailbox::Mail;
 use connection::Connection;
 use contends::Vain;
@@ -268,7 +269,7 @@ impl EventLoop {
             {
                 attendance.turn();
             }
-            self.now = self.runtime.now();
+            self.now = self.runtime.clock.now();
             for event in &events {
                 match event.token() {
                     WAKER | PEERS => {}
@@ -276,14 +277,14 @@ impl EventLoop {
                     Token(at) => self.woken(at, event),
                 }
             }
-            self.runtime.mailboxes[self.number].take(&mut mail);
+            self.runtime.delivery.mailboxes[self.number].take(&mut mail);
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
             self.tick_coordinator();
             self.tick_lines();
             self.serve_all();
             self.count();
-            if self.runtime.stopping.load(Ordering::Acquire) {
+            if self.runtime.lifecycle.is_stopping() {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
                 let is_idle = self.connections.is_empty() && self.aside.is_empty();
@@ -336,7 +337,8 @@ impl EventLoop {
     /// A node's only loop reads what other nodes send, too: on the few processors of such a node a
     /// thread of its own for that would take from the loop what it gives.
     fn attend(&mut self) -> io::Result<()> {
-        let Some(peers) = self.runtime.peers.as_ref().filter(|_| self.runtime.mailboxes.len() == 1)
+        let Some(peers) =
+            self.runtime.peers.as_ref().filter(|_| self.runtime.delivery.mailboxes.len() == 1)
         else {
             return Ok(());
         };
@@ -353,7 +355,7 @@ impl EventLoop {
         if !self.lingers {
             return Ok(false);
         }
-        let mailbox = &self.runtime.mailboxes[self.number];
+        let mailbox = &self.runtime.delivery.mailboxes[self.number];
         let mut until = None;
         loop {
             match self.poll.poll(events, Some(Duration::ZERO)) {
@@ -376,7 +378,7 @@ impl EventLoop {
             return Ok(());
         }
         let began = Instant::now();
-        let mailbox = &self.runtime.mailboxes[self.number];
+        let mailbox = &self.runtime.delivery.mailboxes[self.number];
         let busy = !self.queue.is_empty() || self.has_more() || !mailbox.may_sleep();
         let timeout = match (busy, deadline) {
             (true, _) => Some(Duration::ZERO),
@@ -402,7 +404,7 @@ impl EventLoop {
 
     /// Takes the last mail: what lanes are told in it nobody else will tell them.
     fn end(&mut self) {
-        for mail in self.runtime.mailboxes[self.number].close() {
+        for mail in self.runtime.delivery.mailboxes[self.number].close() {
             match mail {
                 Mail::Durable { lane, ticket } => self.durable(lane, ticket),
                 // Other loops may go on for a while.
@@ -430,7 +432,7 @@ impl EventLoop {
     fn durable(&mut self, lane: usize, ticket: u64) {
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        self.runtime.lanes[lane].submit(
+        self.runtime.executors.cells()[lane].submit(
             &self.runtime,
             [Input::Durable { ticket }],
             origin,
@@ -478,13 +480,13 @@ impl EventLoop {
         }
         let mut synced = std::mem::take(&mut self.synced);
         if let Err(error) = self.runtime.log.sync_claimed(&mut synced) {
-            self.runtime.fatal("the log", &error);
+            disk_failed("the log", &error);
         }
         for (lane, ticket) in synced.drain(..) {
             if lane == self.number {
                 self.durable(lane, ticket);
             } else {
-                self.runtime.durable(lane, ticket);
+                executors::durable(&self.runtime, lane, ticket);
             }
         }
         self.synced = synced;
@@ -505,8 +507,8 @@ impl EventLoop {
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
         let Self { runtime, full, inputs, .. } = self;
-        for (number, lane) in runtime.lanes.iter().enumerate() {
-            let is_its = |shard: &ShardId| runtime.lane_of(*shard) == number;
+        for (number, lane) in runtime.executors.cells().iter().enumerate() {
+            let is_its = |shard: &ShardId| runtime.executors.number_of(*shard) == number;
             let mut shards = full.iter().map(|(id, _)| id).chain(inputs.iter().map(|(id, _)| id));
             if !shards.any(is_its) {
                 continue;

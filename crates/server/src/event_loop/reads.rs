@@ -98,12 +98,12 @@ impl EventLoop {
         now: Now,
         keys: &[&[u8]],
     ) {
-        if !self.runtime.must_fetch(route, blocked.place) {
+        if !self.runtime.routing.must_fetch(route, blocked.place) {
             self.wait_for(connection, route, blocked, now, go_waiter(at));
             return self.prepare(route, blocked, now, keys.iter().copied());
         }
-        let wants =
-            route.wants(keys.iter().copied(), |place| self.runtime.must_fetch(route, place));
+        let wants = route
+            .wants(keys.iter().copied(), |place| self.runtime.routing.must_fetch(route, place));
         if wants.is_empty() {
             // It has come here, or has caught up, between two looks.
             return self.wait_for(connection, route, blocked, now, go_waiter(at));
@@ -127,11 +127,11 @@ impl EventLoop {
             let state = route.views[place].read();
             let is_locked = place == blocked.place && blocked.lock.is_some();
             let leader = state.serving.leader();
-            let is_elsewhere = leader.is_some_and(|leader| leader != self.runtime.node_id);
+            let is_elsewhere = leader.is_some_and(|leader| leader != self.runtime.identity.node);
             drop(state);
             (is_locked && leader.is_some())
                 || (is_elsewhere && !route.views[place].read().serving.at(now.boot))
-                || self.runtime.must_fetch(route, place)
+                || self.runtime.routing.must_fetch(route, place)
         };
         if self.runtime.peers.is_none() || !is_fetched(blocked.place) {
             return self.wait_or_fetch(at, connection, route, blocked, now, keys);
@@ -201,7 +201,7 @@ impl EventLoop {
         places.sort_unstable();
         places.dedup();
         let serves = |place: usize| route.views[place].read().serving.at(now.boot);
-        let must_fetch = |place: usize| self.runtime.must_fetch(route, place);
+        let must_fetch = |place: usize| self.runtime.routing.must_fetch(route, place);
         places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
             let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));

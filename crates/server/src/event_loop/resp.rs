@@ -285,7 +285,7 @@ impl EventLoop {
             }
             Request::Write(write)
                 if connection.route.as_ref().is_some_and(|route| moves(&write, route))
-                    && self.runtime.may_use(Feature::Transactions) =>
+                    && self.runtime.version.allows(Feature::Transactions) =>
             {
                 let now = now(self);
                 self.move_value(at, connection, session, (write, args), (now, fetched), muted)
@@ -371,7 +371,7 @@ impl EventLoop {
             return Done::PutOff;
         }
         let name = String::from_utf8_lossy(name).into_owned();
-        if self.runtime.routes().get(&name).is_none() {
+        if self.runtime.routing.routes().get(&name).is_none() {
             if is_made_on_use(&name) {
                 self.create(at, connection, &name);
                 return Done::PutOff;
@@ -408,7 +408,7 @@ impl EventLoop {
     }
 
     fn route_of(&self, connection: &mut Connection, session: &Session) {
-        connection.route = self.runtime.routes().get(session.keyspace()).map(Arc::clone);
+        connection.route = self.runtime.routing.routes().get(session.keyspace()).map(Arc::clone);
     }
 
     /// Has a command done by replying with an error.

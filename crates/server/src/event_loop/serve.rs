@@ -148,7 +148,7 @@ impl EventLoop {
         self.tally.input_bytes += bytes as u64;
         // Another loop may have told the time since this turn began: what it called expired must
         // not be alive here any more.
-        self.now = self.now.max(self.runtime.clock.now());
+        self.now = self.now.max(self.runtime.clock.last());
     }
 
     /// Whether to read from the socket: not while earlier commands wait.
@@ -214,7 +214,7 @@ impl EventLoop {
 
     /// The connection's keyspace, if the catalogue has changed.
     pub(super) fn refresh_route(&self, connection: &mut Connection) {
-        let version = self.runtime.routes_version();
+        let version = self.runtime.routing.version();
         if connection.route_version != version {
             if !connection.pending.is_empty() && self.is_cut_otherwise(connection) {
                 // What is on its way may come back, and go to where the next would go at once:
@@ -226,7 +226,7 @@ impl EventLoop {
                 Protocol::Resp(session, _) => session.keyspace(),
                 Protocol::Native => super::native::KEYSPACE,
             };
-            connection.route = self.runtime.routes().get(name).map(Arc::clone);
+            connection.route = self.runtime.routing.routes().get(name).map(Arc::clone);
             connection.route_version = version;
         }
     }
@@ -234,7 +234,7 @@ impl EventLoop {
     /// Whether the shards of a connection's keyspace have other slots by now than it knows.
     fn is_cut_otherwise(&self, connection: &Connection) -> bool {
         connection.route.as_ref().is_some_and(|old| {
-            let routes = self.runtime.routes();
+            let routes = self.runtime.routing.routes();
             routes.by_id(old.keyspace.id).is_some_and(|new| !new.has_tiles_of(old))
         })
     }
@@ -317,7 +317,7 @@ impl EventLoop {
             && !connection.ready.readable
             && connection.life < Life::Ended;
         if added_bytes > 0 {
-            self.runtime.growth.done(added_bytes);
+            self.runtime.memory.growth().done(added_bytes);
         }
         if errors > 0 {
             self.runtime.counters.errors.add(errors);

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -62,11 +61,11 @@ impl EventLoop {
         let id = self.clients.next_id();
         let stream = std::net::TcpStream::from(stream);
         let new = NewConnection { stream, listener, id };
-        let target = self.next_loop % self.runtime.mailboxes.len();
+        let target = self.next_loop % self.runtime.delivery.mailboxes.len();
         self.next_loop += 1;
         if target == self.number {
             self.adopt(new);
-        } else if !self.runtime.mailboxes[target].post(Mail::Connection(new)) {
+        } else if !self.runtime.delivery.mailboxes[target].post(Mail::Connection(new)) {
             // Its loop has ended already: the node stops.
             counters.connections.sub(1);
         }
@@ -99,16 +98,17 @@ impl EventLoop {
             }
             listeners::Protocol::Resp => {
                 self.clients.add(new.id, self.number, &peer);
-                let now_millis = self.runtime.millis();
+                let now_millis = self.runtime.clock.millis();
                 let session = Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
-                self.clients.describe(new.id, session.describe(self.runtime.millis(), 0, 0, 0));
+                self.clients
+                    .describe(new.id, session.describe(self.runtime.clock.millis(), 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };
         let mut connection =
-            Connection::new(new.id, principal, transport, protocol, self.runtime.millis());
+            Connection::new(new.id, principal, transport, protocol, self.runtime.clock.millis());
         // Accepted by another loop when this one had begun to stop already.
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             connection.advance(Life::Ended);
         }
         let at = entry.key();
@@ -127,7 +127,7 @@ impl EventLoop {
 
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
-        let now = self.runtime.millis();
+        let now = self.runtime.clock.millis();
         let limit = self.config.idle_timeout_ms;
         let idle = |connection: &Connection| {
             connection.pending.is_empty()
@@ -163,7 +163,7 @@ impl EventLoop {
             }
             self.enqueue(at);
         }
-        self.runtime.stopping.store(true, Ordering::Release);
+        self.runtime.lifecycle.begin_stop();
         Instant::now() + Duration::from_millis(self.config.shutdown_timeout_ms)
     }
 }

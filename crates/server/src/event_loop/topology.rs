@@ -16,11 +16,11 @@ use gateway::resp::{Health, Node, Shard, Topology};
 pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> Topology {
     let mut nodes: Vec<(NodeId, Node)> = match &runtime.peers {
         Some(peers) => members(runtime, &peers.cluster),
-        None => vec![(runtime.node_id, alone(runtime, config))],
+        None => vec![(runtime.identity.node, alone(runtime, config))],
     };
     let mut shards = Vec::new();
     let mut epoch = 0;
-    if let Some(route) = runtime.routes().get(keyspace) {
+    if let Some(route) = runtime.routing.routes().get(keyspace) {
         // Other keyspaces have no slots: all of them are said to be the first shard's, and who
         // leads that sends everything on.
         let is_hashed = route.keyspace.options.placement == Placement::Hashed;
@@ -31,7 +31,7 @@ pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> 
             shards.push(shard(runtime, slots, view, &mut nodes, &mut epoch));
         }
     }
-    let me = nodes.iter().position(|(node, _)| *node == runtime.node_id);
+    let me = nodes.iter().position(|(node, _)| *node == runtime.identity.node);
     let nodes = nodes.into_iter().map(|(_, node)| node).collect();
     Topology { nodes, me: me.unwrap_or(0), shards, epoch }
 }
@@ -41,11 +41,11 @@ fn last_before(end: Slot) -> Slot {
 }
 
 fn members(runtime: &NodeRuntime, cluster: &Cluster) -> Vec<(NodeId, Node)> {
-    let (now, now_millis) = (Instant::now(), runtime.millis());
+    let (now, now_millis) = (Instant::now(), runtime.clock.millis());
     let members = cluster.members();
     let present = members.iter().filter(|member| member.state != MemberState::Left);
     let node = |member: &MemberInfo| {
-        let is_me = member.node == runtime.node_id;
+        let is_me = member.node == runtime.identity.node;
         let since = now.saturating_duration_since(member.since).as_millis() as u64;
         let peer_port = member.peer.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let health = match (member.is_up(), member.suspected) {
@@ -74,11 +74,11 @@ fn alone(runtime: &NodeRuntime, config: &Config) -> Node {
     let bound = resp.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
     let said = config.advertise.as_ref().map(|said| said.host.clone());
     Node {
-        id: runtime.node_id.0,
+        id: runtime.identity.node.0,
         host: said.or(bound.map(|ip| ip.to_string())).unwrap_or_default(),
         port: config.resp_port_advertised().unwrap_or(0),
         is_linked: true,
-        since_millis: runtime.started_millis(),
+        since_millis: runtime.clock.started_millis(),
         ..Node::default()
     }
 }
@@ -91,7 +91,7 @@ fn shard(
     epoch: &mut u64,
 ) -> Shard {
     let state = view.read();
-    let is_here = state.descriptor.replica_on(runtime.node_id).is_some();
+    let is_here = state.descriptor.replica_on(runtime.identity.node).is_some();
     let peers = runtime.peers.as_ref().filter(|_| !is_here);
     // Elsewhere it may be otherwise than it began.
     let known = peers.and_then(|peers| peers.lookup.shard(state.descriptor.shard));

@@ -176,7 +176,7 @@ impl EventLoop {
         moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
-        if !self.runtime.may_use(Feature::Transactions) {
+        if !self.runtime.version.allows(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
         let Some(route) = connection.route.clone() else {
@@ -244,7 +244,7 @@ impl EventLoop {
             Ok(()) => {}
             Err(refused) => {
                 if takes.adds_bytes > 0 {
-                    self.runtime.growth.done(takes.adds_bytes);
+                    self.runtime.memory.growth().done(takes.adds_bytes);
                 }
                 return match refused {
                     None => Done::PutOff,

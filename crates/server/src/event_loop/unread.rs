@@ -111,7 +111,7 @@ impl EventLoop {
                 evict(connection);
             } else {
                 // A loop that has ended has closed it already.
-                let _closed = self.runtime.mailboxes[event_loop].post(Mail::Evict(id));
+                let _closed = self.runtime.delivery.mailboxes[event_loop].post(Mail::Evict(id));
             }
         }
     }

@@ -185,7 +185,7 @@ impl EventLoop {
     pub(super) fn look_at_waits(&mut self) {
         let now = Instant::now();
         let is_due = self.waits.look_at.is_some_and(|at| at <= now);
-        let stopping = self.runtime.stopping.load(std::sync::atomic::Ordering::Relaxed);
+        let stopping = self.runtime.lifecycle.is_stopping();
         if !is_due && (!stopping || self.waits.all.is_empty()) {
             return;
         }
@@ -240,7 +240,7 @@ impl EventLoop {
             || waiting.until.is_some_and(is_over)
             || (in_vain && is_over(waiting.began + patience) && waiting.until.is_none())
             || connection.life == Life::Broken
-            || self.runtime.stopping.load(std::sync::atomic::Ordering::Relaxed)
+            || self.runtime.lifecycle.is_stopping()
     }
 
     /// What is known now of writes to these shards.
@@ -249,7 +249,7 @@ impl EventLoop {
         let patience = Duration::from_millis(self.config.request_timeout_ms);
         for target in shards {
             let index = target.told.map_or(0, |(count, _)| count.index);
-            let lane = &self.runtime.lanes[self.runtime.lane_of(target.shard)];
+            let lane = &self.runtime.executors.of(target.shard);
             let found = lane.with(&self.runtime, |lane| {
                 lane.shard(target.shard)?.count(index, None, boot_nanos())
             });
@@ -290,7 +290,7 @@ impl EventLoop {
     /// How many others have every write of a shard that was answered; none if there is no such
     /// shard.
     fn least(&self, shard: ShardId) -> Option<u64> {
-        let routes = self.runtime.routes();
+        let routes = self.runtime.routing.routes();
         let view = routes.iter().find_map(|route| {
             let place = route.place_of(shard)?;
             Some(&route.views[place])
@@ -300,7 +300,7 @@ impl EventLoop {
 
     /// Whether answers of a shard's writes wait for its leader's disk.
     fn is_sync(&self, shard: ShardId) -> bool {
-        let routes = self.runtime.routes();
+        let routes = self.runtime.routing.routes();
         let route = routes.of_shard(shard);
         route.is_some_and(|route| route.keyspace.options.durability == Durability::Sync)
     }

@@ -124,7 +124,7 @@ impl EventLoop {
     fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route) -> Scope {
         let places = 0..route.views.len();
         let all_away: Vec<bool> =
-            places.clone().map(|place| self.runtime.must_fetch(route, place)).collect();
+            places.clone().map(|place| self.runtime.routing.must_fetch(route, place)).collect();
         let only = match request {
             KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
                 Some(route.place_of_slot(*slot))
@@ -192,9 +192,9 @@ impl EventLoop {
         all: bool,
         muted: bool,
     ) -> Done {
-        let routes = self.runtime.routes();
+        let routes = self.runtime.routing.routes();
         let mut shards = Vec::new();
-        let level = self.runtime.cluster_level();
+        let level = self.runtime.version.level();
         let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
             // As the commands before it went by.

@@ -1,32 +1,40 @@
-//! How do the nodes of this cluster stand, as far as this one knows?
+//! Which nodes are cordoned, draining or removed, as far as this one knows?
 //!
-//! The catalogue says it ([`keyspace::Standing`]); here it can be read by all threads, without a
-//! lock. A node with a replica of the catalogue follows each change; one without takes what its
-//! image says, within 200 ms. Links and members are told of those that were removed: they are
-//! refused there, and forgotten.
+//! The catalogue says it ([`keyspace::Standing`]); here all threads can read it without a lock. A
+//! node with a replica of the catalogue follows each change; one without takes what its cached
+//! catalogue says, within 200 ms. Links and members learn which nodes were removed: they refuse and
+//! forget them.
 //!
 //! ```text
 //!   catalogue: Change::Node ──┐   control
-//!   cache, snapshot: Jumped ──┼──► NodeRuntime::standings ──► whoever places replicas, /v1/nodes
-//!   start: what was recovered ┘          └──────────► Cluster::set_removed
+//!   cache, snapshot: Jumped ──┼──► AdminStates ──► placement of replicas, /v1/nodes
+//!   start: what was recovered ┘        └─────────► Cluster::set_removed
 //! ```
 //!
 //! Nothing here decides: it may be older than the catalogue.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use keyspace::{NodeId, Standing, Standings};
 
-use super::NodeRuntime;
+/// See the front page of this module.
+#[derive(Default)]
+pub struct AdminStates(ArcSwap<Standings>);
 
-impl NodeRuntime {
-    /// How a node stands, as far as this one knows.
-    pub fn standing(&self, node: NodeId) -> Standing {
-        self.standings.load().of(node)
+impl AdminStates {
+    /// The state of a node.
+    pub fn of(&self, node: NodeId) -> Standing {
+        self.0.load().of(node)
     }
 
-    /// How nodes stand, as far as this one knows: those that are not listed are members.
-    pub fn standings(&self) -> Arc<Standings> {
-        self.standings.load_full()
+    /// Those of all nodes: a node that is not listed is a member.
+    pub fn all(&self) -> Arc<Standings> {
+        self.0.load_full()
+    }
+
+    /// Control follows the catalogue.
+    pub(super) fn store(&self, states: Arc<Standings>) {
+        self.0.store(states);
     }
 }

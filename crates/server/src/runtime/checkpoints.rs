@@ -24,7 +24,8 @@ use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::{News, NodeRuntime};
+use super::{ControlInput, NodeRuntime};
+use crate::process::disk_failed;
 
 /// How long to wait before an executor is asked again.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -81,7 +82,7 @@ impl Checkpoints {
     pub fn round(&mut self, runtime: &NodeRuntime) -> Result<bool, Error> {
         let written_end = runtime.log.facts().written_end;
         let mut shards = Vec::new();
-        for lane in &runtime.lanes {
+        for lane in runtime.executors.cells() {
             shards.extend(
                 lane.with(runtime, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()),
             );
@@ -98,7 +99,7 @@ impl Checkpoints {
                 Progress::Busy => wait(runtime),
                 Progress::Done => {
                     runtime.counters.checkpoints.add(1);
-                    runtime.counters.checkpoint_millis.set(runtime.millis());
+                    runtime.counters.checkpoint_millis.set(runtime.clock.millis());
                     return Ok(true);
                 }
                 Progress::Refused => return Ok(false),
@@ -134,8 +135,7 @@ impl Checkpoints {
                 let File { checkpoint, writer, .. } = file.take().expect("it has begun");
                 writer.finish()?;
                 let Checkpoint { shard, hard_state, .. } = checkpoint;
-                runtime.lanes[runtime.lane_of(shard)]
-                    .with(runtime, |lane| lane.covered(shard, hard_state));
+                runtime.executors.of(shard).with(runtime, |lane| lane.covered(shard, hard_state));
             }
             Effect::ListHalves => return Ok(Event::Halves(halves(runtime))),
             Effect::ConfirmHalves(halves) => {
@@ -147,7 +147,7 @@ impl Checkpoints {
                 return Ok(Event::Merged(merged));
             }
             Effect::InspectLeft(shard) => {
-                let lane = &runtime.lanes[runtime.lane_of(shard)];
+                let lane = &runtime.executors.of(shard);
                 return Ok(Event::Left(
                     lane.with(runtime, |lane| facts::left_replica(lane, shard)),
                 ));
@@ -172,7 +172,9 @@ impl Checkpoints {
         file: &mut Option<File>,
     ) -> Result<Event, Error> {
         let written_end = runtime.log.facts().written_end;
-        let start = runtime.lanes[runtime.lane_of(shard)]
+        let start = runtime
+            .executors
+            .of(shard)
             .with(runtime, |lane| facts::begin_file(lane, shard, last, written_end, BLOCK));
         let checkpoint = match start {
             FileStart::NoReplica => return Ok(Event::NoReplica),
@@ -211,7 +213,7 @@ impl Checkpoints {
     pub fn install(&mut self, runtime: &NodeRuntime, received: Received) -> Result<bool, Error> {
         let Received { shard, head, index, vote, state, writer } = received;
         let mut install = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
-        let lane = &runtime.lanes[runtime.lane_of(shard)];
+        let lane = &runtime.executors.of(shard);
         let (mut writer, mut state) = (Some(writer), Some(state));
         let mut refused = None;
         loop {
@@ -220,8 +222,7 @@ impl Checkpoints {
                     install::Event::Bare(self.has_bare_halves(runtime))
                 }
                 install::Effect::RunRound => {
-                    self.round(runtime)
-                        .unwrap_or_else(|error| runtime.fatal("a checkpoint", &error));
+                    self.round(runtime).unwrap_or_else(|error| disk_failed("a checkpoint", &error));
                     install::Event::Done
                 }
                 install::Effect::InspectReplica => {
@@ -236,11 +237,9 @@ impl Checkpoints {
                 }
                 install::Effect::FinishFile => {
                     let finished = writer.take().expect("once").finish();
-                    unless_full(runtime, finished.map(drop), &mut refused)
+                    unless_full(finished.map(drop), &mut refused)
                 }
-                install::Effect::StoreManifest(next) => {
-                    unless_full(runtime, self.store(next), &mut refused)
-                }
+                install::Effect::StoreManifest(next) => unless_full(self.store(next), &mut refused),
                 install::Effect::RemoveFiles(files) => {
                     self.remove(&files);
                     install::Event::Done
@@ -265,23 +264,19 @@ impl Checkpoints {
 
     fn has_bare_halves(&self, runtime: &NodeRuntime) -> bool {
         let has = |lane: &mut _| facts::has_bare_halves(lane, &self.manifest);
-        runtime.lanes.iter().any(|lane| lane.with(runtime, has))
+        runtime.executors.cells().iter().any(|lane| lane.with(runtime, has))
     }
 }
 
 /// Whether it was done; that the disk is full is remembered, all other errors are fatal.
-fn unless_full(
-    runtime: &NodeRuntime,
-    result: Result<(), Error>,
-    refused: &mut Option<Error>,
-) -> install::Event {
+fn unless_full(result: Result<(), Error>, refused: &mut Option<Error>) -> install::Event {
     match result {
         Ok(()) => install::Event::Done,
         Err(error @ Error::Full { .. }) => {
             *refused = Some(error);
             install::Event::DiskFull
         }
-        Err(error) => runtime.fatal("installing a snapshot", &error),
+        Err(error) => disk_failed("installing a snapshot", &error),
     }
 }
 
@@ -290,7 +285,7 @@ fn give_state(runtime: &NodeRuntime, head: &Message, state: Recovering) {
     let shard = state.descriptor.shard;
     if let Content::System(system) = &state.content {
         // Nobody announces the changes that the snapshot has jumped over.
-        runtime.post_news([News::Jumped(Arc::new(system.catalogue.clone()))]);
+        runtime.control.post([ControlInput::Jumped(Arc::new(system.catalogue.clone()))]);
     }
     let (index, head) = (state.applied_index, Box::new(head.clone()));
     runtime.submit(shard, Input::Install { head, state: Box::new(state) });
@@ -305,20 +300,19 @@ pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
 }
 
 fn each_lane(runtime: &NodeRuntime, mut look: impl FnMut(&mut node::lane::Lane)) {
-    runtime.lanes.iter().for_each(|lane| lane.with(runtime, &mut look));
+    runtime.executors.cells().iter().for_each(|lane| lane.with(runtime, &mut look));
 }
 
 /// Right halves that lanes have handed out, each with whether it has begun.
 fn halves(runtime: &NodeRuntime) -> Vec<(ShardId, bool)> {
     let mut halves = Vec::new();
     each_lane(runtime, |lane| halves.extend(lane.unborn()));
-    let has_begun =
-        |half| runtime.lanes[runtime.lane_of(half)].with(runtime, |lane| lane.has_had(half));
+    let has_begun = |half| runtime.executors.of(half).with(runtime, |lane| lane.has_had(half));
     halves.into_iter().map(|half| (half, has_begun(half))).collect()
 }
 
 /// Whoever steps an executor hands over next what another one waits for.
 fn wait(runtime: &NodeRuntime) {
-    runtime.spread_news();
+    runtime.control.run(runtime);
     std::thread::sleep(PAUSE);
 }

@@ -2,10 +2,10 @@
 //!
 //! The catalogue says it ([`keyspace::level`]); here all threads can read it. A node with a replica
 //! of the catalogue follows each change, one without takes what its image says. Whoever proposes
-//! something that not every version knows asks [`NodeRuntime::may_use`] before.
+//! something that not every version knows asks [`ClusterVersion::allows`] before.
 //!
 //! ```text
-//!   catalogue: Change::Level ──┐                ┌──► NodeRuntime::may_use, lanes (Input::Level)
+//!   catalogue: Change::Level ──┐                ┌──► ClusterVersion::allows, executors
 //!   image, snapshot: Jumped ───┼──► known ──────┤
 //!   start: what was recovered ─┘                └──► Cluster::set_level: who does not speak it is
 //!                                                    refused; if that is this node, it ends
@@ -20,20 +20,19 @@
 //!
 //! What is known here may be older than the catalogue, and so too low: never too high.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, Standing};
-use node::control;
+use keyspace::{CatalogueOp, Feature, Level, Levels};
+use node::control::version::{self, Speaker, Voice};
 use node::lane::Input;
 
 use super::survey::{Survey, name_of};
-use super::{NOBODY, NodeRuntime};
+use super::{NodeRuntime, requests};
 use crate::cluster::MemberState;
 use crate::config::Config;
 
 /// What the node knows of levels.
-pub struct ClusterLevel {
+pub struct ClusterVersion {
     /// Those that it speaks.
     ours: Levels,
     /// The cluster's; 0 before it is known.
@@ -42,7 +41,7 @@ pub struct ClusterLevel {
     is_automatic: bool,
 }
 
-impl ClusterLevel {
+impl ClusterVersion {
     /// As configured.
     pub fn new(config: &Config) -> Self {
         Self { ours: config.levels(), known: AtomicU8::new(0), is_automatic: config.auto_upgrade }
@@ -57,113 +56,73 @@ impl ClusterLevel {
     pub fn is_automatic(&self) -> bool {
         self.is_automatic
     }
-}
 
-/// A node, and what it speaks: none if it was not heard of since all were started.
-pub struct Speaker {
-    /// Which.
-    pub node: NodeId,
-    /// Its name, or its id.
-    pub name: String,
-    /// What it speaks.
-    pub levels: Option<Levels>,
-}
+    /// The cluster's; the first while it is not known.
+    pub fn level(&self) -> Level {
+        Level::new(self.known.load(Ordering::Acquire)).unwrap_or_default()
+    }
 
-impl Speaker {
-    /// Why the level cannot become this one for its sake, if it cannot.
-    pub fn objection(&self, to: Level) -> Option<String> {
-        match self.levels {
-            None => Some(format!("{} has not been heard of", self.name)),
-            Some(levels) if levels.speak(to) => None,
-            Some(levels) => Some(format!("{} speaks {levels}", self.name)),
-        }
+    /// Whether a feature may be used in the cluster: all nodes can read what comes of it.
+    pub fn allows(&self, feature: Feature) -> bool {
+        self.level().allows(feature)
     }
 }
 
-impl NodeRuntime {
-    /// The cluster's level; the first while it is not known.
-    pub fn cluster_level(&self) -> Level {
-        Level::new(self.level.known.load(Ordering::Acquire)).unwrap_or_default()
+/// The cluster has this version from now on, says control.
+pub(super) fn follow(runtime: &NodeRuntime, level: Level, before: Option<Level>) {
+    runtime.version.known.store(level.number(), Ordering::Release);
+    // What a start finds, or a founder begins with, is no news.
+    if let Some(before) = before.filter(|_| runtime.lifecycle.is_ready()) {
+        tracing::warn!(
+            "the cluster's feature level is {level} from now on, and was {before}. Nodes that do \
+             not speak {level} are refused; there is no way back"
+        );
     }
+    runtime.submit_to_all(|| Input::Level { level });
+    if let Some(peers) = &runtime.peers {
+        peers.cluster.set_level(level);
+    }
+}
 
-    /// Whether this may be used in the cluster: all nodes can read what comes of it.
-    pub fn may_use(&self, feature: Feature) -> bool {
-        self.cluster_level().allows(feature)
+/// A cluster that this node has just founded begins at the highest version that it speaks.
+pub(super) fn found(runtime: &NodeRuntime) {
+    let mut level = Level::FIRST;
+    while let Some(to) = level.next().filter(|to| runtime.version.ours.speak(*to)) {
+        requests::change_catalogue(runtime, &CatalogueOp::Level { to }, None);
+        level = to;
     }
+}
 
-    /// The cluster has this level from now on, says control.
-    pub(super) fn follow_level(&self, level: Level, before: Option<Level>) {
-        self.level.known.store(level.number(), Ordering::Release);
-        // What a start finds, or a founder begins with, is no news.
-        if let Some(before) = before.filter(|_| self.ready.load(Ordering::Acquire)) {
-            tracing::warn!(
-                "the cluster's feature level is {level} from now on, and was {before}. Nodes that \
-                 do not speak {level} are refused; there is no way back"
-            );
-        }
-        for lane in &self.lanes {
-            lane.submit(self, [Input::Level { level }], NOBODY, &mut Vec::new());
-        }
-        if let Some(peers) = &self.peers {
-            peers.cluster.set_level(level);
-        }
-    }
+/// All members and this node, and what they speak, as control wants to know it.
+pub fn speakers(runtime: &NodeRuntime) -> Vec<Speaker> {
+    let (members, own) = (runtime.members(), runtime.identity.node);
+    let others = members.iter().filter(|member| member.node != own);
+    let mut all: Vec<Speaker> = others
+        .map(|member| Speaker {
+            node: member.node,
+            name: name_of(member.node, &members),
+            levels: member.levels,
+            is_up: member.is_up(),
+            has_left: member.state == MemberState::Left,
+        })
+        .collect();
+    all.push(Speaker {
+        node: own,
+        name: name_of(own, &members),
+        levels: runtime.version.ours,
+        is_up: true,
+        has_left: false,
+    });
+    all
+}
 
-    /// A cluster that this node has just founded begins at the highest level that it speaks.
-    pub(super) fn found_level(&self) {
-        let mut level = Level::FIRST;
-        while let Some(to) = level.next().filter(|to| self.level.ours.speak(*to)) {
-            self.ask_catalogue(&CatalogueOp::Level { to }, None);
-            level = to;
-        }
-    }
+/// All nodes whose consent is needed before the version rises, by their ids.
+pub fn voices(runtime: &NodeRuntime, survey: &Survey) -> Vec<Voice> {
+    let holders = survey.held_by_nodes().into_keys();
+    version::voices(holders, &speakers(runtime), &runtime.admin_states.all())
+}
 
-    /// All nodes whose word is needed before the level rises, by their ids, and what they speak.
-    pub fn speakers(&self, survey: &Survey) -> Vec<Speaker> {
-        let mut found: BTreeMap<NodeId, Option<Levels>> = BTreeMap::new();
-        found.extend(survey.held_by_nodes().into_keys().map(|node| (node, None)));
-        let members = survey.members.iter().filter(|member| member.state != MemberState::Left);
-        found.extend(members.map(|member| (member.node, Some(member.levels))));
-        found.insert(self.node_id, Some(self.level.ours));
-        found.retain(|node, _| self.standing(*node) != Standing::Removed);
-        let name = |node| name_of(node, &survey.members);
-        let speaker = |(node, levels)| Speaker { node, name: name(node), levels };
-        found.into_iter().map(speaker).collect()
-    }
-
-    /// Why the level cannot rise to this one now: nothing if it can.
-    pub fn objections(&self, to: Level, survey: &Survey) -> Vec<String> {
-        let speakers = self.speakers(survey);
-        let mut why: Vec<String> = speakers.iter().filter_map(|s| s.objection(to)).collect();
-        let unknown = survey.unknown_count();
-        if unknown > 0 {
-            why.push(format!(
-                "this node does not know yet where all shards are ({unknown} missing)"
-            ));
-        }
-        why
-    }
-
-    /// What all members speak, and this node, as control wants to know it.
-    pub(super) fn what_all_speak(&self) -> Vec<control::Speaker> {
-        let members = self.members();
-        let others = members.iter().filter(|member| member.node != self.node_id);
-        let mut all: Vec<control::Speaker> = others
-            .map(|member| control::Speaker {
-                node: member.node,
-                name: name_of(member.node, &members),
-                levels: member.levels,
-                is_up: member.is_up(),
-                has_left: member.state == MemberState::Left,
-            })
-            .collect();
-        all.push(control::Speaker {
-            node: self.node_id,
-            name: name_of(self.node_id, &members),
-            levels: self.level.ours,
-            is_up: true,
-            has_left: false,
-        });
-        all
-    }
+/// Why the version cannot rise to this one now: nothing if it can.
+pub fn objections(runtime: &NodeRuntime, to: Level, survey: &Survey) -> Vec<String> {
+    version::objections(&voices(runtime, survey), to, survey.unknown_count())
 }

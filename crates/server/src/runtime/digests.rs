@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use keyspace::{ReplicaId, ShardId};
 use node::checkpoint::BLOCK;
+use node::control::Views;
 use node::digest::{Digesting, Step};
 use node::lane::Input;
 use node::shard::{Finding, Unfit};
 use parking_lot::{Condvar, Mutex};
 
-use super::{News, NodeRuntime};
+use super::NodeRuntime;
 use crate::counters::Counter;
 
 /// The longest rest between two blocks.
@@ -92,20 +93,18 @@ impl Digests {
             runtime.submit(shard, Input::Digested { shard, replica, index, digest });
         }
     }
-}
 
-impl NodeRuntime {
     /// A leader here has compared its replicas.
-    pub(super) fn found(&self, digests: &Digests, finding: &Finding) {
+    pub(super) fn compared(&self, views: &Views, finding: &Finding) {
         let Finding { shard, index, agreeing, differing } = finding;
         if differing.is_empty() {
-            digests.agreed.add(1);
+            self.agreed.add(1);
             tracing::debug!("shard {shard}: {} replicas agree as of {index}", agreeing.len());
             return;
         }
-        digests.differed.add(1);
+        self.differed.add(1);
         let named = |replicas: &[ReplicaId]| {
-            let view = self.views.get(*shard);
+            let view = views.get(*shard);
             let descriptor = view.map(|view| view.read().descriptor.clone());
             let node = |replica: &ReplicaId| match descriptor.as_ref()?.node_of(*replica) {
                 Some(node) => Some(format!("{replica} on node {:016x}", node.0)),
@@ -130,23 +129,12 @@ impl NodeRuntime {
         }
     }
 
-    /// Says which replicas still wait to be replaced.
-    pub(super) fn remind(&self) {
-        for (shard, replica) in self.quarantined() {
-            tracing::error!(
-                "replica {replica} of shard {shard} is quarantined and was not replaced yet: that \
-                 takes a majority of the shard's other replicas. Start their nodes"
-            );
-        }
-    }
-
     /// A replica here takes no part any more.
-    pub(super) fn ended(&self, digests: &Digests, shard: ShardId, replica: ReplicaId, why: Unfit) {
-        self.post_news([News::Ended(shard)]);
+    pub(super) fn ended(&self, shard: ShardId, replica: ReplicaId, why: Unfit) {
         let found = match why {
             Unfit::Before => return,
             Unfit::Removed => {
-                digests.removed.add(1);
+                self.removed.add(1);
                 return tracing::info!(
                     "replica {replica} of shard {shard} has gone from here: others have its place"
                 );
@@ -157,11 +145,21 @@ impl NodeRuntime {
             }
             Unfit::Differs => "it holds something else than a majority of its peers",
         };
-        digests.quarantined.add(1);
+        self.quarantined.add(1);
         tracing::error!(
             "replica {replica} of shard {shard} is quarantined: {found}. It takes no part any \
              more; the shard's leader puts a new one in its place on this node, which takes a \
              majority of the others. Disk or memory here may be faulty: see docs/operations.md"
+        );
+    }
+}
+
+/// Logs which of these quarantined replicas still wait to be replaced.
+pub(super) fn remind(quarantined: &[(ShardId, ReplicaId)]) {
+    for (shard, replica) in quarantined {
+        tracing::error!(
+            "replica {replica} of shard {shard} is quarantined and was not replaced yet: that \
+             takes a majority of the shard's other replicas. Start their nodes"
         );
     }
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use keyspace::NodeId;
 use parking_lot::Mutex;
 
-use super::NodeRuntime;
+use super::log::LogRoom;
 use crate::cluster::MemberInfo;
 
 /// An fsync that takes so long has stalled.
@@ -51,43 +51,35 @@ impl DiskPace {
         let is_slow = stalled.is_some_and(|at| now.duration_since(at) < SLOW_FOR);
         (self.is_slow.swap(is_slow, Ordering::Relaxed) != is_slow).then_some(is_slow)
     }
-}
 
-impl NodeRuntime {
-    /// Nodes with slow disks that are not to lead, this one among them.
-    pub(super) fn nodes_with_slow_disks(&self, members: &[MemberInfo]) -> BTreeSet<NodeId> {
-        let is_slow = |member: &&MemberInfo| match member.node == self.node_id {
-            true => self.disk_pace.is_slow(),
+    /// Nodes with slow disks that are not to lead, `node`, this one, among them.
+    pub(super) fn slow_nodes(&self, node: NodeId, members: &[MemberInfo]) -> BTreeSet<NodeId> {
+        let is_slow = |member: &&MemberInfo| match member.node == node {
+            true => self.is_slow(),
             false => member.load.is_slow,
         };
-        let up = members.iter().filter(|member| member.is_up() || member.node == self.node_id);
+        let up = members.iter().filter(|member| member.is_up() || member.node == node);
         let slow: BTreeSet<_> = up.clone().filter(is_slow).map(|member| member.node).collect();
         if 2 * slow.len() > up.count() { BTreeSet::new() } else { slow }
     }
 
-    /// Looks at the fsyncs since the last look. Whether the disk has just become slow.
-    pub(super) fn watch_disk(&self) -> bool {
-        let took = self.log.slowest_sync();
-        match self.disk_pace.saw(took, Instant::now()) {
-            Some(true) => {
-                tracing::warn!(
-                    "an fsync has taken {} ms or more: the disk is slow. This node hands its \
-                     shards over to others, and is given none until no fsync has taken {} ms for \
-                     {} s",
-                    took.as_millis(),
-                    STALL.as_millis(),
-                    SLOW_FOR.as_secs()
-                );
-                self.look_around();
-                true
-            }
-            Some(false) => {
-                tracing::info!("the disk is not slow any more");
-                self.look_around();
-                false
-            }
-            None => false,
+    /// Looks at the fsyncs since the last look; says it, if the disk has become slow or is not
+    /// slow any more, and returns which.
+    pub(super) fn watch(&self, log: &LogRoom) -> Option<bool> {
+        let took = log.slowest_sync();
+        let change = self.saw(took, Instant::now());
+        match change {
+            Some(true) => tracing::warn!(
+                "an fsync has taken {} ms or more: the disk is slow. This node hands its shards \
+                 over to others, and is given none until no fsync has taken {} ms for {} s",
+                took.as_millis(),
+                STALL.as_millis(),
+                SLOW_FOR.as_secs()
+            ),
+            Some(false) => tracing::info!("the disk is not slow any more"),
+            None => {}
         }
+        change
     }
 }
 

@@ -1,9 +1,13 @@
-//! Lanes that any thread may step.
+//! Executors that any thread may step.
 //!
-//! A lane is single-threaded, but not tied to a thread: whoever has work for it puts the work into
-//! its inbox and, if nobody is stepping the lane, steps it there and then. If somebody is, that one
-//! finds the work before it leaves (flat combining, Hendler et al., SPAA 2010). So a request costs
-//! no hand-over between threads unless two of them want the same lane at the same moment.
+//! An executor is single-threaded, but not tied to a thread: a thread that has work for it puts the
+//! work into its inbox and, if no other thread is stepping it, steps it there and then. If another
+//! is, that one finds the work before it leaves (flat combining, Hendler et al., SPAA 2010). So a
+//! request costs no hand-over between threads unless two of them want the same executor at the same
+//! moment.
+//!
+//! A step's effects concern the log, control, other nodes and the askers, so stepping takes the
+//! whole runtime.
 
 use std::time::Instant;
 
@@ -15,15 +19,42 @@ use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
-use super::rpc_frames::Mailbags;
-use super::{NOBODY, News, NodeRuntime, SIDE_DOOR, boot_nanos};
+use super::mailbox::Mail;
+use super::rpc_frames::FrameBatch;
+use super::{API, ControlInput, NOBODY, NodeRuntime, boot_nanos, peers};
+use crate::process::disk_failed;
 
 /// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
 /// are one group of the log, and a group has its limit.
 const TURN_BYTES_MAX: u64 = 256 << 20;
 
-/// One lane and its inbox.
-pub struct LaneCell {
+/// All executors of a node.
+pub struct Executors(Vec<ExecutorCell>);
+
+impl Executors {
+    /// These, in the order of their numbers.
+    pub fn new(cells: Vec<ExecutorCell>) -> Self {
+        Self(cells)
+    }
+
+    /// All, in the order of their numbers.
+    pub fn cells(&self) -> &[ExecutorCell] {
+        &self.0
+    }
+
+    /// The number of a shard's executor: shard `s` is in executor `s mod count`.
+    pub fn number_of(&self, shard: ShardId) -> usize {
+        (shard.0 % self.0.len() as u64) as usize
+    }
+
+    /// The executor of a shard.
+    pub fn of(&self, shard: ShardId) -> &ExecutorCell {
+        &self.0[self.number_of(shard)]
+    }
+}
+
+/// One executor and its inbox.
+pub struct ExecutorCell {
     number: usize,
     inbox: Mutex<Vec<Input>>,
     core: Mutex<Core>,
@@ -32,13 +63,13 @@ pub struct LaneCell {
 struct Core {
     lane: Lane,
     effects: Effects,
-    bags: Mailbags,
+    bags: FrameBatch,
     taken: Vec<Input>,
     /// Reserved in the log for what the lane has been given and has no records of yet.
     credit_bytes: u64,
 }
 
-impl LaneCell {
+impl ExecutorCell {
     /// A cell around a lane.
     pub fn new(number: usize, lane: Lane) -> Self {
         let (effects, bags, taken) = Default::default();
@@ -64,7 +95,7 @@ impl LaneCell {
         loop {
             let Some(core) = self.core.try_lock() else { return };
             self.drain(core, runtime, origin, answers);
-            runtime.spread_news();
+            runtime.control.run(runtime);
             if self.inbox.lock().is_empty() {
                 return;
             }
@@ -82,7 +113,7 @@ impl LaneCell {
         let mut core = self.core.lock();
         let result = look(&mut core.lane);
         self.drain(core, runtime, NOBODY, &mut Vec::new());
-        runtime.spread_news();
+        runtime.control.run(runtime);
         if !self.inbox.lock().is_empty() {
             self.run(runtime, NOBODY, &mut Vec::new());
         }
@@ -109,7 +140,7 @@ impl LaneCell {
             self.turn(&mut core, runtime, origin, answers);
             // However much comes, news are not held up by it: whoever has called comes back when
             // they are spread.
-            if self.inbox.lock().is_empty() || runtime.has_news() {
+            if self.inbox.lock().is_empty() || runtime.control.has_inputs() {
                 return;
             }
         }
@@ -146,13 +177,19 @@ impl LaneCell {
         match runtime.log.reserve(bytes) {
             Ok(()) => return Some(bytes),
             Err(storage::Error::Full { .. }) => {}
-            Err(error) => runtime.fatal("the log", &error),
+            Err(error) => disk_failed("the log", &error),
         }
         for input in std::mem::take(inputs) {
             match admission::without_room(input) {
                 Admission::Taken(input) => inputs.push(input),
-                Admission::Refused(answer) => runtime.deliver(answer, origin, answers),
-                Admission::Unable(node, letter) => runtime.answer_unable(node, &letter),
+                Admission::Refused(answer) => {
+                    runtime.delivery.deliver(&runtime.control, answer, origin, answers);
+                }
+                Admission::Unable(node, letter) => {
+                    if let Some(peers) = &runtime.peers {
+                        peers.send_letter(node, &letter);
+                    }
+                }
                 Admission::LeftOut => {}
             }
         }
@@ -190,16 +227,16 @@ impl LaneCell {
                     lane: self.number,
                     ticket: effects.ticket,
                     sync: effects.sync,
-                    interval: runtime.has_interval_keyspaces(),
+                    interval: runtime.routing.has_interval_keyspaces(),
                     credit_bytes,
                 };
                 match runtime.log.append(&mut effects.records, &append) {
                     Ok(lsn) => lane.accept(Input::Written { ticket: append.ticket, lsn }),
-                    Err(error) => runtime.fatal("the log", &error),
+                    Err(error) => disk_failed("the log", &error),
                 }
             }
             self.publish(effects, runtime, origin, answers);
-            runtime.post(effects, bags);
+            peers::send_effects(runtime, effects, bags);
             effects.clear();
         }
         if *credit_bytes > 0 {
@@ -217,24 +254,25 @@ impl LaneCell {
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
-        let news = effects.changes.drain(..).map(News::Catalogue);
-        let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
-        runtime.post_news(news);
-        let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
-        runtime.post_news(halves.chain(effects.moved.drain(..).map(News::Rerouted)));
+        let news = effects.changes.drain(..).map(ControlInput::Catalogue);
+        let news =
+            news.chain(effects.safe_points.drain(..).map(|(k, t)| ControlInput::SafePoint(k, t)));
+        runtime.control.post(news);
+        let halves = effects.halves.drain(..).map(|half| ControlInput::Half(Box::new(half)));
+        runtime.control.post(halves.chain(effects.moved.drain(..).map(ControlInput::Rerouted)));
         post_merges(effects, runtime);
         for stuck in effects.stuck.drain(..) {
             // Found again as long as it is there.
-            let _is_read = runtime.mailboxes[0].post(super::mailbox::Mail::Stuck(stuck));
+            let _is_read = runtime.delivery.mailboxes[0].post(Mail::Stuck(stuck));
         }
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called
             // back may ask lanes at once: not while this one is held.
-            let is_call = answer.origin() == SIDE_DOOR || answer.origin() == CONTROL;
+            let is_call = answer.origin() == API || answer.origin() == CONTROL;
             if is_call || matches!(answer, Answer::Catalogue { .. }) {
-                runtime.post_news([News::Answer(answer)]);
+                runtime.control.post([ControlInput::Answer(answer)]);
             } else {
-                runtime.deliver(answer, origin, answers);
+                runtime.delivery.deliver(&runtime.control, answer, origin, answers);
             }
         }
     }
@@ -242,9 +280,22 @@ impl LaneCell {
 
 /// What lanes want of each other, and of other nodes, when two shards become one.
 fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
-    runtime.post_news(effects.words.drain(..).map(|(shard, word)| News::Word(shard, word)));
-    runtime.post_news(effects.absorbing.drain(..).map(News::Absorbing));
-    runtime.post_news(effects.given.drain(..).map(News::Given));
-    let left = effects.bequeathed.drain(..).map(|left| News::Bequeathed(Box::new(left)));
-    runtime.post_news(left);
+    runtime
+        .control
+        .post(effects.words.drain(..).map(|(shard, word)| ControlInput::Word(shard, word)));
+    runtime.control.post(effects.absorbing.drain(..).map(ControlInput::Absorbing));
+    runtime.control.post(effects.given.drain(..).map(ControlInput::Given));
+    let left = effects.bequeathed.drain(..).map(|left| ControlInput::Bequeathed(Box::new(left)));
+    runtime.control.post(left);
+}
+
+/// Has an executor know that its groups up to a ticket are fsynced. Its loop steps it; this thread
+/// does if no loop reads its mailbox, before and after the loops' time, and in a cluster, where
+/// other nodes wait to hear of it and the loop has no part in that.
+pub fn durable(runtime: &NodeRuntime, executor: usize, ticket: u64) {
+    let mail = Mail::Durable { lane: executor, ticket };
+    if runtime.peers.is_some() || !runtime.delivery.mailboxes[executor].post(mail) {
+        let durable = Input::Durable { ticket };
+        runtime.executors.cells()[executor].submit(runtime, [durable], NOBODY, &mut Vec::new());
+    }
 }

@@ -8,7 +8,7 @@
 //!
 //! A shard's leader does nearly all that is done for it, so only what leaders here are asked
 //! counts: reads that a follower answers ask the leader for an index, many at once. What comes of
-//! it for the node is told to all ([`NodeRuntime::look_around`]), so that leaders part it evenly.
+//! it for the node is told to all ([`super::survey::publish_load`]), so that leaders part it evenly.
 //!
 //! A loop counts down to the next request that it notes, and nothing else; the rest is done for
 //! that one alone, under a lock that all loops share.
@@ -29,10 +29,35 @@ use node::route::Route;
 use parking_lot::Mutex;
 
 use super::NodeRuntime;
-use super::control_requests::Whole;
+use super::routing::Routing;
 
 /// A node that is asked less than so many times a second for what it leads tells 0.
 const TOLD_MIN: u32 = 500;
+
+/// Why a shard is not cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoSplitReason {
+    /// One slot, which is never cut, has most of its keys.
+    OneSlot,
+    /// Too many of its requests are for one slot, or one key of an ordered keyspace.
+    OneKey,
+    /// Most of its requests are for so many keys each that they would be for both halves.
+    Scans,
+}
+
+impl NoSplitReason {
+    /// All reasons of shards that are asked too often.
+    pub const HOT: [Self; 2] = [Self::OneKey, Self::Scans];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            NoSplitReason::OneSlot => "one-slot",
+            NoSplitReason::OneKey => "one-key",
+            NoSplitReason::Scans => "scans",
+        }
+    }
+}
 
 /// What the node remembers about it.
 pub struct Heat {
@@ -49,7 +74,7 @@ struct Records {
     random: Random,
     looked_at: Instant,
     /// Shards led here that stay whole, and why.
-    whole: BTreeMap<ShardId, Whole>,
+    whole: BTreeMap<ShardId, NoSplitReason>,
 }
 
 /// A place of a shard: what stands behind the keyspace's id in positions there.
@@ -85,9 +110,10 @@ impl Heat {
     }
 
     /// How many shards that are led here are asked too often and stay whole, for each reason.
-    pub fn whole(&self) -> [(Whole, u64); Whole::HOT.len()] {
+    pub fn whole(&self) -> [(NoSplitReason, u64); NoSplitReason::HOT.len()] {
         let whole = &self.records.lock().whole;
-        Whole::HOT.map(|why| (why, whole.values().filter(|other| **other == why).count() as u64))
+        NoSplitReason::HOT
+            .map(|why| (why, whole.values().filter(|other| **other == why).count() as u64))
     }
 
     /// A request that is noted: for keys of one keyspace.
@@ -125,6 +151,73 @@ impl Heat {
             self.note_keys(route, [key]);
         }
     }
+
+    /// A request of another node has come: it asks for its clients.
+    pub(super) fn asked_by_peer(&self, routing: &Routing, letter: &Letter) {
+        match letter {
+            Letter::Write { shard, count, commands, .. } => {
+                let mut noted = Vec::new();
+                // Each has a byte at least, whatever is said of their number.
+                let count = (*count).min(commands.len() as u32);
+                self.sampler.lock().among(count, |which| noted.push(which));
+                if !noted.is_empty() {
+                    self.note_commands(routing, *shard, commands, &noted);
+                }
+            }
+            // These may be of several requests, and each key is taken for one.
+            Letter::Fetch { shard, want: Want::Keys { keys, .. }, .. } => {
+                let mut noted = Vec::new();
+                let count = keys.len() as u32;
+                self.sampler.lock().among(count, |which| noted.push(which as usize));
+                noted.into_iter().for_each(|which| self.note_key(routing, *shard, &keys[which]));
+            }
+            Letter::Fetch { shard, want, .. } if self.sampler.lock().notes() => {
+                self.note_want(routing, *shard, want);
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn note_commands(&self, routing: &Routing, shard: ShardId, mut commands: &[u8], noted: &[u32]) {
+        let routes = routing.routes();
+        let Some(route) = routes.of_shard(shard) else { return };
+        for number in 0..=noted.last().copied().unwrap_or_default() {
+            // What cannot be read is refused elsewhere.
+            let Ok(write) = codec::decode(&mut commands) else { return };
+            if noted.contains(&number) && !matches!(write, Write::Flush { .. }) {
+                self.note_write(route, &write);
+            }
+        }
+    }
+
+    fn note_key(&self, routing: &Routing, shard: ShardId, key: &[u8]) {
+        let routes = routing.routes();
+        if let Some(route) = routes.of_shard(shard) {
+            self.note_keys(route, [key]);
+        }
+    }
+
+    #[cold]
+    fn note_want(&self, routing: &Routing, shard: ShardId, want: &Want) {
+        let routes = routing.routes();
+        let Some(route) = routes.of_shard(shard) else { return };
+        let slot = |slot: Slot| slot.to_be_bytes();
+        match want {
+            Want::At { key, .. } => self.note_keys(route, [&**key]),
+            Want::Scan { cursor, end, .. } => {
+                let from = node::whole::place_of_cursor(*cursor).slot;
+                let last = end.saturating_sub(1);
+                self.note_stretch(shard, &slot(from), Some(&slot(last)));
+            }
+            Want::Numbers { from, end, .. } => {
+                let last = end.wrapping_sub(1).to_be_bytes();
+                self.note_stretch(shard, &from.to_be_bytes(), Some(&last));
+            }
+            Want::Range { .. } => self.note_stretch(shard, &[], None),
+            _ => {}
+        }
+    }
 }
 
 /// A rate to one part in sixteen at most below it; 0 if it is not worth telling.
@@ -133,115 +226,54 @@ fn roughly(rate: u32) -> u32 {
     if rate < TOLD_MIN { 0 } else { rate & kept }
 }
 
-impl NodeRuntime {
-    /// A letter has come: another node asks for its clients.
-    pub(super) fn asked_by_letter(&self, letter: &Letter) {
-        match letter {
-            Letter::Write { shard, count, commands, .. } => {
-                let mut noted = Vec::new();
-                // Each has a byte at least, whatever is said of their number.
-                let count = (*count).min(commands.len() as u32);
-                self.heat.sampler.lock().among(count, |which| noted.push(which));
-                if !noted.is_empty() {
-                    self.note_commands(*shard, commands, &noted);
-                }
+/// Requests a second for all shards that are led here, as they are told: roughly, so that not
+/// every look is news for all nodes.
+pub fn requests_led(runtime: &NodeRuntime) -> u32 {
+    let asked: Vec<(ShardId, u32)> = {
+        let records = runtime.heat.records.lock();
+        let rate = |(shard, record): (&ShardId, &Record)| (*shard, record.rate() as u32);
+        records.shards.iter().map(rate).collect()
+    };
+    let led = asked.into_iter().filter(|(shard, _)| leads(runtime, *shard));
+    roughly(led.map(|(_, rate)| rate).sum())
+}
+
+/// Looks at how often shards are asked, and where those could be cut that are asked too often.
+pub(super) fn loads(runtime: &NodeRuntime) -> Loads {
+    let NodeRuntime { heat, clock, .. } = runtime;
+    let now_ms = clock.elapsed_millis();
+    let rate_max = heat.rate_max();
+    let (mut hot, mut stay) = (Vec::new(), Vec::new());
+    let rates = {
+        let mut records = heat.records.lock();
+        let Records { shards, random, looked_at, .. } = &mut *records;
+        let elapsed = std::mem::replace(looked_at, Instant::now()).elapsed();
+        for (shard, record) in shards.iter_mut() {
+            let (elapsed_ms, most) = (elapsed.as_millis() as u64, rate_max.unwrap_or(u64::MAX));
+            if let Some(at) = record.look(now_ms, elapsed_ms, most, random.bits()) {
+                let rate = record.rate();
+                let rate_max = rate_max.unwrap_or_default();
+                let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
+                hot.push(Hot { shard: *shard, at, why });
             }
-            // These may be of several requests, and each key is taken for one.
-            Letter::Fetch { shard, want: Want::Keys { keys, .. }, .. } => {
-                let mut noted = Vec::new();
-                let count = keys.len() as u32;
-                self.heat.sampler.lock().among(count, |which| noted.push(which as usize));
-                noted.into_iter().for_each(|which| self.note_key(*shard, &keys[which]));
-            }
-            Letter::Fetch { shard, want, .. } if self.heat.sampler.lock().notes() => {
-                self.note_want(*shard, want);
-            }
-            _ => {}
+            stay.extend(record.whole().map(|found| match found {
+                Found::Scans => (*shard, NoSplitReason::Scans),
+                _ => (*shard, NoSplitReason::OneKey),
+            }));
         }
-    }
+        shards.retain(|_, record| !record.is_idle());
+        shards.iter().map(|(shard, record)| (*shard, record.rate() as u32)).collect()
+    };
+    stay.retain(|(shard, _)| leads(runtime, *shard));
+    heat.records.lock().whole = stay.into_iter().collect();
+    Loads { rates, hot }
+}
 
-    #[cold]
-    fn note_commands(&self, shard: ShardId, mut commands: &[u8], noted: &[u32]) {
-        let routes = self.routes();
-        let Some(route) = routes.of_shard(shard) else { return };
-        for number in 0..=noted.last().copied().unwrap_or_default() {
-            // What cannot be read is refused elsewhere.
-            let Ok(write) = codec::decode(&mut commands) else { return };
-            if noted.contains(&number) && !matches!(write, Write::Flush { .. }) {
-                self.heat.note_write(route, &write);
-            }
-        }
-    }
-
-    fn note_key(&self, shard: ShardId, key: &[u8]) {
-        let routes = self.routes();
-        if let Some(route) = routes.of_shard(shard) {
-            self.heat.note_keys(route, [key]);
-        }
-    }
-
-    #[cold]
-    fn note_want(&self, shard: ShardId, want: &Want) {
-        let routes = self.routes();
-        let Some(route) = routes.of_shard(shard) else { return };
-        let slot = |slot: Slot| slot.to_be_bytes();
-        match want {
-            Want::At { key, .. } => self.heat.note_keys(route, [&**key]),
-            Want::Scan { cursor, end, .. } => {
-                let from = node::whole::place_of_cursor(*cursor).slot;
-                let last = end.saturating_sub(1);
-                self.heat.note_stretch(shard, &slot(from), Some(&slot(last)));
-            }
-            Want::Numbers { from, end, .. } => {
-                let last = end.wrapping_sub(1).to_be_bytes();
-                self.heat.note_stretch(shard, &from.to_be_bytes(), Some(&last));
-            }
-            Want::Range { .. } => self.heat.note_stretch(shard, &[], None),
-            _ => {}
-        }
-    }
-
-    /// Requests a second for all shards that are led here, as they are told: roughly, so that not
-    /// every look is news for all nodes.
-    pub fn requests_led(&self) -> u32 {
-        let asked: Vec<(ShardId, u32)> = {
-            let records = self.heat.records.lock();
-            let rate = |(shard, record): (&ShardId, &Record)| (*shard, record.rate() as u32);
-            records.shards.iter().map(rate).collect()
-        };
-        let led = asked.into_iter().filter(|(shard, _)| self.leads(*shard));
-        roughly(led.map(|(_, rate)| rate).sum())
-    }
-
-    /// Looks at how often shards are asked, and where those could be cut that are asked too often.
-    pub(super) fn loads(&self) -> Loads {
-        let now_ms = self.elapsed_millis();
-        let rate_max = self.heat.rate_max();
-        let (mut hot, mut stay) = (Vec::new(), Vec::new());
-        let rates = {
-            let mut records = self.heat.records.lock();
-            let Records { shards, random, looked_at, .. } = &mut *records;
-            let elapsed = std::mem::replace(looked_at, Instant::now()).elapsed();
-            for (shard, record) in shards.iter_mut() {
-                let (elapsed_ms, most) = (elapsed.as_millis() as u64, rate_max.unwrap_or(u64::MAX));
-                if let Some(at) = record.look(now_ms, elapsed_ms, most, random.bits()) {
-                    let rate = record.rate();
-                    let rate_max = rate_max.unwrap_or_default();
-                    let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
-                    hot.push(Hot { shard: *shard, at, why });
-                }
-                stay.extend(record.whole().map(|found| match found {
-                    Found::Scans => (*shard, Whole::Scans),
-                    _ => (*shard, Whole::OneKey),
-                }));
-            }
-            shards.retain(|_, record| !record.is_idle());
-            shards.iter().map(|(shard, record)| (*shard, record.rate() as u32)).collect()
-        };
-        stay.retain(|(shard, _)| self.leads(*shard));
-        self.heat.records.lock().whole = stay.into_iter().collect();
-        Loads { rates, hot }
-    }
+/// Whether the replica here leads its shard.
+fn leads(runtime: &NodeRuntime, shard: ShardId) -> bool {
+    runtime.with_executor(shard, |executor| {
+        executor.shard(shard).is_some_and(|shard| shard.is_leader())
+    })
 }
 
 #[cfg(test)]

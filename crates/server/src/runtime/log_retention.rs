@@ -3,44 +3,46 @@
 //! A leader keeps what a follower lacks, so that it need not get the whole state (again). Each
 //! shard has its limits ([`replication::Limits`]), but a node may have thousands, and one slow disk
 //! makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
-//! ([`KEPT_SHARE`]): while its shards keep more, each may keep half as much as before, and up again
+//! ([`RETAINED_SHARE`]): while its shards keep more, each may keep half as much as before, and up again
 //! when they keep less than half. Who is cut off by that gets a state instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::NodeRuntime;
+use super::memory::Memory;
 
 /// Of `memory_max`, what kept entries may take, for all shards together.
-pub const KEPT_SHARE: u64 = 8;
+pub const RETAINED_SHARE: u64 = 8;
 /// No shard's share is larger.
 const SHARE_BYTES_MAX: u64 = 1 << 30;
 /// … or smaller.
 const SHARE_BYTES_MIN: u64 = 64 << 10;
 
-/// What all shards keep, and each may.
-pub struct Kept {
+/// What all shards retain, and each may.
+#[derive(Debug)]
+pub struct RaftLogRetention {
     bytes: AtomicU64,
     share_bytes: AtomicU64,
 }
 
-impl Default for Kept {
+impl Default for RaftLogRetention {
     fn default() -> Self {
         Self { bytes: AtomicU64::new(0), share_bytes: AtomicU64::new(SHARE_BYTES_MAX) }
     }
 }
 
-impl Kept {
-    /// Bytes of entries kept, as of the last second.
+impl RaftLogRetention {
+    /// Bytes of entries retained, as of the last second.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
-/// What each shard may keep next, if all keep so much now.
-fn next_share(share: u64, kept: u64, budget: u64) -> u64 {
-    let next = if kept > budget {
+/// What each shard may retain next, if all retain so much now.
+fn next_share(share: u64, retained: u64, budget: u64) -> u64 {
+    let next = if retained > budget {
         share / 2
-    } else if kept < budget / 2 {
+    } else if retained < budget / 2 {
         share.saturating_mul(2)
     } else {
         share
@@ -48,31 +50,31 @@ fn next_share(share: u64, kept: u64, budget: u64) -> u64 {
     next.clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
 }
 
-impl NodeRuntime {
-    /// Looks what is kept, and says how much may be; once a second. New shards are told by that.
-    pub fn limit_kept(&self) {
-        let share = self.kept.share_bytes.load(Ordering::Relaxed);
-        let mut kept = 0;
-        for lane in &self.lanes {
-            kept += lane.with(self, |lane| {
-                if share < SHARE_BYTES_MAX {
-                    lane.keep_at_most(share as usize);
-                }
-                lane.shards().map(|shard| shard.kept_bytes() as u64).sum::<u64>()
-            });
+/// Looks how much shards retain, and says how much each may; once a second. New shards learn it by
+/// that.
+pub(super) fn limit(runtime: &NodeRuntime) {
+    let Memory { log_retained, .. } = &runtime.memory;
+    let share = log_retained.share_bytes.load(Ordering::Relaxed);
+    let mut retained = 0;
+    runtime.each_executor(|executor| {
+        if share < SHARE_BYTES_MAX {
+            executor.keep_at_most(share as usize);
         }
-        let next = next_share(share, kept, self.memory_bytes_max / KEPT_SHARE);
-        if next != share {
-            for lane in &self.lanes {
-                lane.with(self, |lane| lane.keep_at_most(next as usize));
-            }
-        }
-        if next < share {
-            tracing::debug!(kept, share = next, "shards keep fewer entries for replicas that lag");
-        }
-        self.kept.bytes.store(kept, Ordering::Relaxed);
-        self.kept.share_bytes.store(next, Ordering::Relaxed);
+        retained += executor.shards().map(|shard| shard.kept_bytes() as u64).sum::<u64>();
+    });
+    let next = next_share(share, retained, runtime.memory.bytes_max() / RETAINED_SHARE);
+    if next != share {
+        runtime.each_executor(|executor| executor.keep_at_most(next as usize));
     }
+    if next < share {
+        tracing::debug!(
+            kept = retained,
+            share = next,
+            "shards keep fewer entries for replicas that lag"
+        );
+    }
+    log_retained.bytes.store(retained, Ordering::Relaxed);
+    log_retained.share_bytes.store(next, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! How answers find those who asked, on other threads.
+//! The mailbox of an event loop: what other threads have for it.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use keyspace::KeyspaceId;
 use node::coordinator::{Ended, InVain};
@@ -135,33 +134,5 @@ impl Mailbox {
     /// The loop is awake.
     pub fn awake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
-    }
-}
-
-/// What is called when an answer comes.
-pub type Callback = Box<dyn FnOnce(Answer) + Send>;
-
-/// Those who wait outside the event loops.
-#[derive(Default)]
-pub struct SideDoor {
-    next: AtomicU64,
-    waiting: Mutex<BTreeMap<u64, Callback>>,
-}
-
-impl SideDoor {
-    /// A waiter whose answer goes to `callback`.
-    pub fn wait(&self, callback: Callback) -> Waiter {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.waiting.lock().insert(number, callback);
-        Waiter(number)
-    }
-
-    /// Calls whoever waits for this answer. Batches from the side doors hold one command.
-    pub fn answer(&self, answer: Answer) {
-        let Some(waiter) = answer.waiters().first().copied() else { return };
-        let callback = self.waiting.lock().remove(&waiter.0);
-        if let Some(callback) = callback {
-            callback(answer);
-        }
     }
 }

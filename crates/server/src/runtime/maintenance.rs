@@ -1,9 +1,8 @@
-//! The keeper: a thread that looks after memory, old versions and the length of the log, and tells
+//! Maintenance: a thread that looks after memory, old versions and the length of the log, and tells
 //! the other nodes what this one carries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hlc::safe_point;
@@ -16,11 +15,15 @@ use storage::Error;
 use storage::engine::{Engine, Usage};
 
 use super::checkpoints::Checkpoints;
-use super::{News, NodeRuntime, View, boot_nanos};
+use super::memory::sum_bytes;
+use super::{
+    ControlInput, NodeRuntime, View, boot_nanos, cluster_version, heat, log_retention, survey,
+};
 use crate::cluster::addresses::AddressFile;
 use crate::counters::Rate;
+use crate::process::disk_failed;
 
-/// How often the keeper looks.
+/// How often the thread looks.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Every so many periods it tells the other nodes what this one carries.
 const AROUND_PERIODS: u32 = 10;
@@ -29,12 +32,10 @@ const AROUND_PERIODS: u32 = 10;
 const REST_PERIODS: u32 = 5;
 /// They do not rest if the log has grown by more than this.
 const REST_BYTES: u64 = 64 << 10;
-/// Old versions may take this share of `memory_max`; beyond it they go before their retention.
-const OLD_SHARE: u64 = 10;
 /// Versions collected under one hold of a shard's write guard.
 const COLLECT_BUDGET: usize = 2_000;
 
-/// Asks the keeper's thread to end.
+/// Asks the thread to end.
 #[derive(Default)]
 pub struct MaintenanceStop {
     stop: Mutex<bool>,
@@ -58,77 +59,144 @@ impl MaintenanceStop {
     }
 }
 
-/// The keeper's thread.
-pub fn run(
-    runtime: &Arc<NodeRuntime>,
-    checkpoints: &Mutex<Checkpoints>,
-    mut addresses: Option<AddressFile>,
+/// What the thread looks after, and when it has looked last.
+pub struct Maintenance {
+    runtime: Arc<NodeRuntime>,
+    checkpoints: Arc<Mutex<Checkpoints>>,
+    addresses: Option<AddressFile>,
     log_bytes_max: u64,
-    stop: &MaintenanceStop,
-) {
-    let mut retry_in = 0u32;
-    let mut looks = BTreeMap::new();
-    let mut pressed = false;
-    let mut around_in = 0u32;
-    let mut usage = Usage::default();
-    let mut look_in = 0u32;
-    let mut looked_at = 0u64;
-    let mut rate = Rate::default();
-    while !stop.wait() {
-        let counters = &runtime.counters;
-        counters.commands_per_second.set(rate.observe(Instant::now(), counters.commands.get()));
-        runtime.clock.observe_millis(runtime.millis());
-        runtime.open_txns.sweep(boot_nanos());
-        let grown = runtime.growth.begin_to_measure();
+    stop: Arc<MaintenanceStop>,
+    commands: Rate,
+    /// Of the shards.
+    looks: BTreeMap<ShardId, Look>,
+    /// What they took at the last look.
+    usage: Usage,
+    /// Whether old versions had to go before their retention.
+    is_pressed: bool,
+    /// Periods until the next look at the shards …
+    look_in: u32,
+    /// … and how long the log was at the last.
+    looked_at: u64,
+    /// Periods until the next look around.
+    around_in: u32,
+    /// Periods until a checkpoint is tried again.
+    retry_in: u32,
+}
+
+impl Maintenance {
+    /// Before its thread runs. The log is to be no longer than `log_bytes_max`, or than about what
+    /// a checkpoint writes.
+    pub fn new(
+        runtime: Arc<NodeRuntime>,
+        checkpoints: Arc<Mutex<Checkpoints>>,
+        addresses: Option<AddressFile>,
+        log_bytes_max: u64,
+        stop: Arc<MaintenanceStop>,
+    ) -> Self {
+        let (commands, looks, usage, is_pressed) = Default::default();
+        let (look_in, looked_at, around_in, retry_in) = Default::default();
+        Self {
+            runtime,
+            checkpoints,
+            addresses,
+            log_bytes_max,
+            stop,
+            commands,
+            looks,
+            usage,
+            is_pressed,
+            look_in,
+            looked_at,
+            around_in,
+            retry_in,
+        }
+    }
+
+    /// The thread, until [`MaintenanceStop::stop`].
+    pub fn run(mut self) {
+        while !self.stop.clone().wait() {
+            let counters = &self.runtime.counters;
+            let rate = self.commands.observe(Instant::now(), counters.commands.get());
+            counters.commands_per_second.set(rate);
+            self.runtime.clock.observe();
+            self.runtime.open_txns.sweep(boot_nanos());
+            self.measure();
+            self.save_addresses();
+            self.look_around();
+            self.limit_log();
+        }
+    }
+
+    /// Collects old versions and measures what shards take, unless they rest.
+    fn measure(&mut self) {
+        let runtime = &*self.runtime;
+        let growth = runtime.memory.growth();
+        let grown = growth.begin_to_measure();
         // All that takes memory goes through the log.
         let written = runtime.log.facts().written_end.0;
-        let is_awake = written - looked_at > REST_BYTES || grown != runtime.growth.last_measured();
-        if look_in == 0 || is_awake {
-            looked_at = written;
+        let is_awake = written - self.looked_at > REST_BYTES || grown != growth.last_measured();
+        if self.look_in == 0 || is_awake {
+            self.looked_at = written;
             let mut is_busy = false;
-            usage = Usage::default();
-            for route in runtime.routes().iter() {
-                is_busy |= keep_versions(runtime, route, pressed, &mut looks, &mut usage);
+            self.usage = Usage::default();
+            for route in runtime.routing.routes().iter() {
+                let (looks, usage) = (&mut self.looks, &mut self.usage);
+                is_busy |= keep_versions(runtime, route, self.is_pressed, looks, usage);
             }
-            runtime.growth.measured(grown);
-            pressed = limit_memory(runtime, &usage);
-            is_busy |= pressed || used_bytes(&usage) > runtime.memory_bytes_max / 2;
-            look_in = if is_busy { 1 } else { REST_PERIODS };
+            growth.measured(grown);
+            self.is_pressed = runtime.memory.measured(&self.usage);
+            let used = sum_bytes(&self.usage);
+            runtime.counters.memory_peak_bytes.raise(used);
+            is_busy |= self.is_pressed || used > runtime.memory.bytes_max() / 2;
+            self.look_in = if is_busy { 1 } else { REST_PERIODS };
         }
-        look_in -= 1;
-        save_addresses(runtime, addresses.as_mut());
-        if around_in == 0 {
-            runtime.log.look_for_room().unwrap_or_else(|error| runtime.fatal("the log", &error));
-            runtime.look_around();
-            runtime.limit_kept();
-            runtime.step_here(News::LookAround(runtime.loads()));
-            runtime.step_here(News::RaiseVersion(runtime.what_all_speak()));
+        self.look_in -= 1;
+    }
+
+    /// Has the directory know where the other members are.
+    fn save_addresses(&mut self) {
+        if let (Some(file), Some(peers)) = (&mut self.addresses, &self.runtime.peers) {
+            file.save(&peers.cluster);
         }
-        runtime.step_here(News::TendTables);
-        around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
-        retry_in = retry_in.saturating_sub(1);
-        let log_start = checkpoints.lock().log_start();
+    }
+
+    /// Once a second: tells the other nodes what this one carries, and control what it may decide
+    /// by.
+    fn look_around(&mut self) {
+        let runtime = &*self.runtime;
+        if self.around_in == 0 {
+            runtime.log.look_for_room().unwrap_or_else(|error| disk_failed("the log", &error));
+            survey::publish(runtime);
+            log_retention::limit(runtime);
+            let loads = ControlInput::LookAround(heat::loads(runtime));
+            runtime.control.step_here(runtime, loads);
+            let speakers = ControlInput::RaiseVersion(cluster_version::speakers(runtime));
+            runtime.control.step_here(runtime, speakers);
+        }
+        runtime.control.step_here(runtime, ControlInput::TendTables);
+        self.around_in = self.around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
+    }
+
+    /// Writes a checkpoint if the log has grown too long.
+    fn limit_log(&mut self) {
+        self.retry_in = self.retry_in.saturating_sub(1);
+        let runtime = &*self.runtime;
+        let log_start = self.checkpoints.lock().log_start();
         let grown = runtime.log.facts().written_end.0 - log_start.0;
         runtime.counters.log_start.set(log_start.0);
         // Keys and values, all versions, are about what a checkpoint writes.
-        let limit = log_bytes_max.max((usage.live_bytes + usage.old_bytes) / 2);
-        if grown > limit && retry_in == 0 {
-            match checkpoint(runtime, checkpoints) {
-                Ok(true) => tracing::debug!(grown, "checkpoint"),
-                Ok(false) => {
-                    tracing::warn!("no space for a checkpoint; the log grows until there is");
-                    retry_in = 100;
-                }
-                Err(error) => runtime.fatal("a checkpoint", &error),
-            }
+        let written = (self.usage.live_bytes + self.usage.old_bytes) / 2;
+        if grown <= self.log_bytes_max.max(written) || self.retry_in > 0 {
+            return;
         }
-    }
-}
-
-/// Has the directory know where the other members are.
-fn save_addresses(runtime: &NodeRuntime, file: Option<&mut AddressFile>) {
-    if let (Some(file), Some(peers)) = (file, &runtime.peers) {
-        file.save(&peers.cluster);
+        match checkpoint(runtime, &self.checkpoints) {
+            Ok(true) => tracing::debug!(grown, "checkpoint"),
+            Ok(false) => {
+                tracing::warn!("no space for a checkpoint; the log grows until there is");
+                self.retry_in = 100;
+            }
+            Err(error) => disk_failed("a checkpoint", &error),
+        }
     }
 }
 
@@ -139,21 +207,6 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
     runtime.counters.checkpoint_running.set(0);
     runtime.counters.checkpoint_failed.set(u64::from(!matches!(made, Ok(true))));
     made
-}
-
-/// Refuses or admits writes, by what all shards take. Whether old versions take more than their
-/// share.
-fn limit_memory(runtime: &NodeRuntime, usage: &Usage) -> bool {
-    let used = used_bytes(usage);
-    runtime.memory_used_bytes.store(used, Ordering::Relaxed);
-    runtime.counters.memory_peak_bytes.raise(used);
-    runtime.memory_old_bytes.store(usage.old_bytes, Ordering::Relaxed);
-    runtime.out_of_memory.store(used > runtime.memory_bytes_max, Ordering::Relaxed);
-    usage.old_bytes > runtime.memory_bytes_max / OLD_SHARE || used > runtime.memory_bytes_max
-}
-
-fn used_bytes(usage: &Usage) -> u64 {
-    usage.live_bytes + usage.old_bytes + usage.index_bytes
 }
 
 /// Has the keyspace's safe point raised when that would free something here, and collects.
@@ -174,7 +227,7 @@ fn keep_versions(
     for (place, (view, shard)) in route.views.iter().zip(route.shards()).enumerate() {
         let index = view.read().applied_index;
         // There is nothing to collect, and no safe point to follow: it would seem to lag for ever.
-        if index == 0 || runtime.is_away(route, place) {
+        if index == 0 || runtime.routing.is_remote(route, place) {
             continue;
         }
         let look = looks.entry(*shard).or_default();
@@ -195,12 +248,12 @@ fn keep_versions(
         sum.index_bytes += usage.index_bytes;
         current = current.min(engine.safe_point());
         has_old |= usage.old_bytes > 0
-            || engine.next_expiry_millis().is_some_and(|e| e <= runtime.millis());
+            || engine.next_expiry_millis().is_some_and(|e| e <= runtime.clock.millis());
         if pressed && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
     }
-    let now = runtime.clock.now();
+    let now = runtime.clock.last();
     let retention = route.keyspace.options.retention_ms;
     let target = safe_point::target(current, now, retention, wanted);
     let is_pressed = wanted.is_some() && target > current;

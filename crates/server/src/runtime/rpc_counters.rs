@@ -1,6 +1,6 @@
-//! What is counted of the mail between nodes, by kind.
+//! How many messages, letters and lookups go between nodes, by kind.
 //!
-//! A lane's turn and a frame that has come gather numbers of their own, and add them here once:
+//! A step round and a frame that has come gather counts of their own, and add them here once:
 //! relaxed atomics, a handful of them, and none for kinds that did not occur.
 
 use node::letter::Letter;
@@ -15,8 +15,8 @@ const LOOKUPS: usize = overlay::Message::KINDS.len();
 /// Messages of replicas first, then letters, then what tables of descriptors say to each other.
 const KINDS: usize = MESSAGES + LETTERS + LOOKUPS;
 
-/// Numbers of one turn, or of one frame.
-pub struct Tally {
+/// Counts of one step round, or of one frame.
+pub struct RpcCounts {
     kinds: [u32; KINDS],
     /// Bytes of what tables of descriptors say to each other.
     lookup_bytes: [u32; LOOKUPS],
@@ -24,13 +24,13 @@ pub struct Tally {
     commands: u64,
 }
 
-impl Default for Tally {
+impl Default for RpcCounts {
     fn default() -> Self {
         Self { kinds: [0; KINDS], lookup_bytes: [0; LOOKUPS], commands: 0 }
     }
 }
 
-impl Tally {
+impl RpcCounts {
     /// A message of a replica.
     pub fn message(&mut self, message: &Message) {
         if let Some(kind) = message.kind() {
@@ -54,14 +54,14 @@ impl Tally {
 }
 
 /// Sums in one direction.
-pub struct Mail {
+pub struct DirectionCounters {
     kinds: [Counter; KINDS],
     lookup_bytes: [Counter; LOOKUPS],
     /// Commands in letters that ask for writes. What is sent again counts again.
     pub commands: Counter,
 }
 
-impl Default for Mail {
+impl Default for DirectionCounters {
     fn default() -> Self {
         Self {
             kinds: std::array::from_fn(|_| Counter::default()),
@@ -71,18 +71,19 @@ impl Default for Mail {
     }
 }
 
-impl Mail {
-    /// Adds a tally.
-    pub fn add(&self, tally: &Tally) {
-        for (counter, count) in self.kinds.iter().zip(tally.kinds).filter(|(_, count)| *count > 0) {
+impl DirectionCounters {
+    /// Adds counts.
+    pub fn add(&self, counts: &RpcCounts) {
+        for (counter, count) in self.kinds.iter().zip(counts.kinds).filter(|(_, count)| *count > 0)
+        {
             counter.add(u64::from(count));
         }
-        let bytes = self.lookup_bytes.iter().zip(tally.lookup_bytes);
+        let bytes = self.lookup_bytes.iter().zip(counts.lookup_bytes);
         for (counter, bytes) in bytes.filter(|(_, bytes)| *bytes > 0) {
             counter.add(u64::from(bytes));
         }
-        if tally.commands > 0 {
-            self.commands.add(tally.commands);
+        if counts.commands > 0 {
+            self.commands.add(counts.commands);
         }
     }
 
@@ -109,11 +110,11 @@ impl Mail {
 
 /// Both directions, and states of shards.
 #[derive(Default)]
-pub struct Tallies {
+pub struct RpcCounters {
     /// To other nodes. Some of it may not have arrived.
-    pub sent: Mail,
+    pub sent: DirectionCounters,
     /// From other nodes.
-    pub received: Mail,
+    pub received: DirectionCounters,
     /// Snapshots that their receivers have installed.
     pub snapshots_sent: Counter,
     /// Blocks sent, of whatever became of their snapshots; those sent again count again …
@@ -145,17 +146,17 @@ mod tests {
 
     #[test]
     fn letters_are_counted_by_kind_and_commands_by_number() {
-        let mut tally = Tally::default();
+        let mut counts = RpcCounts::default();
         let id = BatchId { session: 1, sequence: 1, floor: 1, sent_ms: 1 };
         let shard = ShardId(3);
-        tally.letter(&Letter::Write { shard, id, count: 16, commands: Default::default() });
-        tally.letter(&Letter::Read { shard, number: 1, at: Timestamp(1) });
-        tally.letter(&Letter::Read { shard, number: 2, at: Timestamp(2) });
-        let mail = Mail::default();
-        mail.add(&tally);
-        mail.add(&tally);
-        let found: Vec<_> = mail.each().filter(|(_, _, count)| *count > 0).collect();
+        counts.letter(&Letter::Write { shard, id, count: 16, commands: Default::default() });
+        counts.letter(&Letter::Read { shard, number: 1, at: Timestamp(1) });
+        counts.letter(&Letter::Read { shard, number: 2, at: Timestamp(2) });
+        let sums = DirectionCounters::default();
+        sums.add(&counts);
+        sums.add(&counts);
+        let found: Vec<_> = sums.each().filter(|(_, _, count)| *count > 0).collect();
         assert_eq!(found, [("letter", "write", 2), ("letter", "read", 4)]);
-        assert_eq!(mail.commands.get(), 32);
+        assert_eq!(sums.commands.get(), 32);
     }
 }

@@ -24,7 +24,7 @@ const LETTER: u8 = 2;
 const HEAD_BYTES: usize = 5;
 
 /// A frame is closed when it is as long as this; one item may be longer.
-pub const BAG_BYTES: usize = 1 << 20;
+pub const FRAME_BYTES: usize = 1 << 20;
 
 /// What has come in a frame.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub enum Item {
 
 /// A frame for a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Bag<'a> {
+pub struct Frame<'a> {
     /// Its bytes.
     pub bytes: &'a [u8],
     /// Whether it may overtake others.
@@ -53,14 +53,14 @@ pub struct Bag<'a> {
 
 /// What is to be sent, by node and urgency.
 #[derive(Default)]
-pub struct Mailbags(Vec<(Place, Vec<u8>)>);
+pub struct FrameBatch(Vec<(Place, Vec<u8>)>);
 
 /// To whom, and whether it is urgent.
 type Place = (NodeId, bool);
 
-impl Mailbags {
+impl FrameBatch {
     /// Puts a message in.
-    pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, Bag<'_>)) {
+    pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, Frame<'_>)) {
         let Envelope { shard, node, birth, message } = envelope;
         self.put((*node, is_urgent(message)), MESSAGE, send, |out| {
             out.extend_from_slice(&shard.0.to_le_bytes());
@@ -76,7 +76,7 @@ impl Mailbags {
         &mut self,
         node: NodeId,
         letter: &Letter,
-        send: &mut impl FnMut(NodeId, Bag<'_>),
+        send: &mut impl FnMut(NodeId, Frame<'_>),
     ) {
         self.put((node, false), LETTER, send, |out| letter.encode(out));
     }
@@ -85,31 +85,31 @@ impl Mailbags {
         &mut self,
         to: Place,
         kind: u8,
-        send: &mut impl FnMut(NodeId, Bag<'_>),
+        send: &mut impl FnMut(NodeId, Frame<'_>),
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let place = self.0.iter().position(|(of, _)| *of == to).unwrap_or_else(|| {
             self.0.push((to, Vec::new()));
             self.0.len() - 1
         });
-        let bag = &mut self.0[place].1;
-        let start = bag.len();
-        bag.extend_from_slice(&[kind, 0, 0, 0, 0]);
-        write(bag);
-        let length = (bag.len() - start - HEAD_BYTES) as u32;
-        bag[start + 1..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
-        if bag.len() >= BAG_BYTES {
-            send(to.0, Bag { bytes: bag, is_urgent: to.1 });
-            *bag = Vec::new();
+        let frame = &mut self.0[place].1;
+        let start = frame.len();
+        frame.extend_from_slice(&[kind, 0, 0, 0, 0]);
+        write(frame);
+        let length = (frame.len() - start - HEAD_BYTES) as u32;
+        frame[start + 1..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+        if frame.len() >= FRAME_BYTES {
+            send(to.0, Frame { bytes: frame, is_urgent: to.1 });
+            *frame = Vec::new();
         }
     }
 
     /// Hands out what is there; whether there was anything.
-    pub fn send(&mut self, send: &mut impl FnMut(NodeId, Bag<'_>)) -> bool {
+    pub fn send(&mut self, send: &mut impl FnMut(NodeId, Frame<'_>)) -> bool {
         let mut any = false;
-        for ((node, is_urgent), bag) in self.0.iter_mut().filter(|(_, bag)| !bag.is_empty()) {
-            send(*node, Bag { bytes: bag, is_urgent: *is_urgent });
-            bag.clear();
+        for ((node, is_urgent), frame) in self.0.iter_mut().filter(|(_, frame)| !frame.is_empty()) {
+            send(*node, Frame { bytes: frame, is_urgent: *is_urgent });
+            frame.clear();
             any = true;
         }
         any
@@ -173,19 +173,19 @@ mod tests {
 
     #[test]
     fn what_is_put_in_comes_out_in_order() {
-        let mut bags = Mailbags::default();
+        let mut batch = FrameBatch::default();
         let mut sent: Vec<(NodeId, Vec<u8>)> = Vec::new();
-        let mut send = |node: NodeId, bag: Bag<'_>| sent.push((node, bag.bytes.to_vec()));
+        let mut send = |node: NodeId, frame: Frame<'_>| sent.push((node, frame.bytes.to_vec()));
         let letter = |number| Letter::Read { shard: ShardId(7), number, at: Timestamp(number + 1) };
         for number in 0..3 {
-            bags.letter(NodeId(1 + number % 2), &letter(number), &mut send);
+            batch.letter(NodeId(1 + number % 2), &letter(number), &mut send);
         }
-        assert!(bags.send(&mut send));
-        assert!(!bags.send(&mut send));
+        assert!(batch.send(&mut send));
+        assert!(!batch.send(&mut send));
         let mut found = Vec::new();
-        for (node, bag) in sent {
-            let mut frame = Bytes::from(bag);
-            while let Some(Item::Letter(letter)) = take(&mut frame).expect("it is whole") {
+        for (node, frame) in sent {
+            let mut body = Bytes::from(frame);
+            while let Some(Item::Letter(letter)) = take(&mut body).expect("it is whole") {
                 found.push((node.0, letter));
             }
         }
@@ -201,20 +201,21 @@ mod tests {
         let seed =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag/good-heartbeats");
         let (mut frame, node) = (Bytes::from(std::fs::read(seed).unwrap()), NodeId(2));
-        let (mut bags, mut sent) = (Mailbags::default(), Vec::new());
-        let mut send = |_: NodeId, bag: Bag<'_>| sent.push((bag.is_urgent, bag.bytes.to_vec()));
+        let (mut batch, mut sent) = (FrameBatch::default(), Vec::new());
+        let mut send =
+            |_: NodeId, frame: Frame<'_>| sent.push((frame.is_urgent, frame.bytes.to_vec()));
         while let Some(item) = take(&mut frame).unwrap() {
             let Item::Message { shard, birth, message } = item else { continue };
             let birth = birth.map(|birth| birth.to_vec());
-            bags.message(&Envelope { shard, node, birth, message }, &mut send);
+            batch.message(&Envelope { shard, node, birth, message }, &mut send);
         }
         let letter = Letter::Read { shard: ShardId(7), number: 1, at: Timestamp(1) };
-        bags.letter(node, &letter, &mut send);
-        bags.send(&mut send);
+        batch.letter(node, &letter, &mut send);
+        batch.send(&mut send);
         let mut heartbeats = 0;
-        for (is_urgent, bag) in sent {
-            let mut frame = Bytes::from(bag);
-            while let Some(item) = take(&mut frame).unwrap() {
+        for (is_urgent, frame) in sent {
+            let mut body = Bytes::from(frame);
+            while let Some(item) = take(&mut body).unwrap() {
                 let may =
                     matches!(&item, Item::Message { message, .. } if super::is_urgent(message));
                 assert_eq!(may, is_urgent, "{item:?}");
@@ -224,22 +225,22 @@ mod tests {
         assert!(heartbeats > 0);
     }
 
-    /// All items of a frame, put into a bag again; whether it is whole.
+    /// All items of a frame, batched again; whether it is whole.
     fn again(mut frame: Bytes) -> (Vec<u8>, bool) {
-        let (mut bags, mut sent, node) = (Mailbags::default(), Vec::new(), NodeId(2));
-        let mut send = |_: NodeId, bag: Bag<'_>| sent.extend_from_slice(bag.bytes);
+        let (mut batch, mut sent, node) = (FrameBatch::default(), Vec::new(), NodeId(2));
+        let mut send = |_: NodeId, frame: Frame<'_>| sent.extend_from_slice(frame.bytes);
         let is_whole = loop {
             match take(&mut frame) {
                 Ok(Some(Item::Message { shard, birth, message })) => {
                     let birth = birth.map(|birth| birth.to_vec());
-                    bags.message(&Envelope { shard, node, birth, message }, &mut send);
+                    batch.message(&Envelope { shard, node, birth, message }, &mut send);
                 }
-                Ok(Some(Item::Letter(letter))) => bags.letter(node, &letter, &mut send),
+                Ok(Some(Item::Letter(letter))) => batch.letter(node, &letter, &mut send),
                 Ok(None) => break true,
                 Err(_) => break false,
             }
-            // Each by itself: what is urgent would go into a bag of its own.
-            bags.send(&mut send);
+            // Each by itself: what is urgent would go into a frame of its own.
+            batch.send(&mut send);
         };
         (sent, is_whole)
     }

@@ -27,7 +27,7 @@ use node::read::{self, Blocked, Now};
 use node::route::Route;
 
 use super::{LOCKED, NO_LEADER, NodeApi, admit, not_done, renewed};
-use crate::runtime::{NodeRuntime, SIDE_DOOR, boot_nanos};
+use crate::runtime::{API, NodeRuntime, boot_nanos};
 use api::{Answer, ApiError, Condition, Done, RequestId};
 
 /// A write with its condition.
@@ -87,12 +87,12 @@ impl NodeApi {
         write: Conditional,
         done: Done<Answer>,
     ) {
-        if !self.runtime.may_use(Feature::Transactions) {
+        if !self.runtime.version.allows(Feature::Transactions) {
             let why = "preconditions need a higher feature level of the cluster".into();
             return done(Err(ApiError::NoLevel { why }));
         }
-        let (runtime, now) = (self.runtime.clone(), self.runtime.moment());
-        let deadline = boot_nanos().saturating_add(runtime.patience_nanos);
+        let (runtime, now) = (self.runtime.clone(), self.runtime.clock.moment());
+        let deadline = boot_nanos().saturating_add(runtime.request_timeout_nanos);
         let only = write.when.only_version();
         let fetched = Fetched::default();
         let attempt = Attempt { runtime, route, id, write, now, fetched, deadline, done };
@@ -121,8 +121,8 @@ impl Attempt {
     fn wait(mut self: Box<Self>, blocked: Blocked) {
         let (runtime, Blocked { place, at, lock }) = (self.runtime.clone(), blocked);
         let (shard, key) = (self.route.shard(place), self.write.key.clone());
-        let is_elsewhere = runtime.must_fetch(&self.route, place);
-        let waiter = runtime.side_door.wait(Box::new(move |answer| {
+        let is_elsewhere = runtime.routing.must_fetch(&self.route, place);
+        let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| {
             let route = renewed(&self.runtime, self.route.clone());
             let is_other = !Arc::ptr_eq(&route, &self.route);
             self.route = route;
@@ -140,7 +140,7 @@ impl Attempt {
                 other => unreachable!("a question is answered or refused: {other:?}"),
             }
         }));
-        let origin = SIDE_DOOR;
+        let origin = API;
         let input = if is_elsewhere {
             let want = Box::new(Want::keys([&key[..]]));
             Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter }
@@ -176,14 +176,14 @@ impl Attempt {
             return (self.done)(Err(error));
         }
         let shard = self.route.shard(self.route.place_of_key(&command.key));
-        let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
+        let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
             lane::Answer::Applied { replies, .. } => self.applied(replies.first()),
             lane::Answer::NotDone { why, .. } => (self.done)(Err(not_done(why, Some(self.id)))),
             other => unreachable!("a batch is applied or not done: {other:?}"),
         }));
         let mut batch = Batch::default();
         batch.push(&write, waiter);
-        runtime.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
+        runtime.submit(shard, Input::Propose { shard, origin: API, batch });
     }
 
     fn applied(self: Box<Self>, reply: Option<&Reply>) {
@@ -207,8 +207,8 @@ impl Attempt {
             let key = Box::from(&self.write.key[..]);
             return (self.done)(Err(ApiError::Contended { key }));
         }
-        self.runtime.clock.observe_millis(self.runtime.millis());
-        self.now = self.runtime.moment();
+        self.runtime.clock.observe();
+        self.now = self.runtime.clock.moment();
         self.fetched = Fetched::default();
         self.look();
     }

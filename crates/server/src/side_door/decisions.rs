@@ -7,6 +7,7 @@ use super::NodeApi;
 use super::splits::shown;
 use crate::cluster::MemberInfo;
 use crate::runtime::boot_nanos;
+use crate::runtime::requests;
 use crate::runtime::survey::name_of;
 use api::{
     DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
@@ -18,7 +19,7 @@ impl NodeApi {
         let members = self.runtime.members();
         let decisions = match dry {
             true => {
-                let would = self.runtime.would_place().into_iter();
+                let would = requests::would_place(&self.runtime).into_iter();
                 would
                     .map(|would| DecisionStatus {
                         came: DecisionCame::Dry,
@@ -28,11 +29,14 @@ impl NodeApi {
                     .collect()
             }
             false => {
-                let all = self.runtime.decisions();
+                let all = self.runtime.control.decisions();
                 all.iter().map(|decided| self.decision(decided, &members)).collect()
             }
         };
-        Decisions { balances: self.runtime.balances(), decisions }
+        Decisions {
+            balances: self.runtime.peers.as_ref().is_some_and(|peers| peers.balances),
+            decisions,
+        }
     }
 
     fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
@@ -47,10 +51,10 @@ impl NodeApi {
             Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
         };
         let status = DecisionStatus {
-            at_ms: self.runtime.millis().saturating_sub(ago_ms),
+            at_ms: self.runtime.clock.millis().saturating_sub(ago_ms),
             shard: shard.0,
             keyspace: {
-                let routes = self.runtime.routes();
+                let routes = self.runtime.routing.routes();
                 routes.of_shard(*shard).map(|route| route.keyspace.name.to_string())
             },
             add: Vec::new(),

@@ -1,24 +1,26 @@
 //! The cluster's feature level, as people see and raise it: `/v1/level`.
 
-use std::sync::atomic::Ordering;
-
 use keyspace::{CatalogueOp, Level, Levels};
 use node::lane;
 
 use super::{NodeApi, not_done};
 use crate::runtime::survey::Survey;
+use crate::runtime::{cluster_version, requests, survey};
 use api::{ApiError, Done, Kind, LevelStatus, Metrics, NodeLevels, RequestId};
 
 impl NodeApi {
     pub(super) fn show_level(&self, survey: &Survey) -> LevelStatus {
         let runtime = &self.runtime;
-        let next = runtime.cluster_level().next().filter(|next| runtime.level.ours().speak(*next));
-        let speakers = runtime.speakers(survey).into_iter();
+        let next =
+            runtime.version.level().next().filter(|next| runtime.version.ours().speak(*next));
+        let speakers = cluster_version::voices(runtime, survey).into_iter();
         LevelStatus {
-            level: runtime.cluster_level().number(),
-            speaks: numbers(runtime.level.ours()),
-            automatic: runtime.level.is_automatic(),
-            objections: next.map(|next| runtime.objections(next, survey)).unwrap_or_default(),
+            level: runtime.version.level().number(),
+            speaks: numbers(runtime.version.ours()),
+            automatic: runtime.version.is_automatic(),
+            objections: next
+                .map(|next| cluster_version::objections(runtime, next, survey))
+                .unwrap_or_default(),
             nodes: speakers
                 .map(|speaker| NodeLevels {
                     id: format!("{:016x}", speaker.node.0),
@@ -31,10 +33,10 @@ impl NodeApi {
 
     /// Raises it, to the next level unless another is named; where it is already nothing happens.
     pub(super) fn ask_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         let to = match self.rises_to(to, &survey) {
             Ok(Some(to)) => to,
             Ok(None) => return done(Ok(self.show_level(&survey))),
@@ -44,7 +46,7 @@ impl NodeApi {
         let this = self.again();
         let callback = move |answer| match answer {
             lane::Answer::Catalogue { result: Ok(_), .. } => {
-                done(Ok(this.show_level(&this.runtime.survey())));
+                done(Ok(this.show_level(&survey::survey(&this.runtime))));
             }
             lane::Answer::Catalogue { result: Err(error), .. } => {
                 done(Err(ApiError::NoLevel { why: error.to_string() }));
@@ -52,12 +54,16 @@ impl NodeApi {
             lane::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
-        self.runtime.ask_catalogue(&CatalogueOp::Level { to }, Some(Box::new(callback)));
+        requests::change_catalogue(
+            &self.runtime,
+            &CatalogueOp::Level { to },
+            Some(Box::new(callback)),
+        );
     }
 
     /// To which level it is to rise; none if it is there. Or why it cannot, as a clause.
     fn rises_to(&self, asked: Option<u8>, survey: &Survey) -> Result<Option<Level>, String> {
-        let (from, ours) = (self.runtime.cluster_level(), self.runtime.level.ours());
+        let (from, ours) = (self.runtime.version.level(), self.runtime.version.ours());
         let next = from.next().filter(|next| asked.is_some() || ours.speak(*next));
         let Some(next) = next else { return Ok(None) };
         match asked {
@@ -75,7 +81,7 @@ impl NodeApi {
             }
             _ => {}
         }
-        match &self.runtime.objections(next, survey)[..] {
+        match &cluster_version::objections(&self.runtime, next, survey)[..] {
             [] => Ok(Some(next)),
             why => Err(format!(
                 "not all nodes speak level {next}: {}; upgrade them, or remove those that are gone \
@@ -87,9 +93,9 @@ impl NodeApi {
 
     pub(super) fn level_metrics(&self, out: &mut Metrics) {
         let help = "Feature level of the cluster.";
-        out.gauge("carillon_level", help, self.runtime.cluster_level().number().into());
+        out.gauge("carillon_level", help, self.runtime.version.level().number().into());
         let labels = |bound: &str| vec![("bound", bound.to_owned())];
-        let [lowest, highest] = numbers(self.runtime.level.ours()).map(f64::from);
+        let [lowest, highest] = numbers(self.runtime.version.ours()).map(f64::from);
         let spoken = [(labels("lowest"), lowest), (labels("highest"), highest)];
         let help = "Feature levels that this node speaks.";
         out.numbers("carillon_levels_spoken", help, Kind::Gauge, spoken);

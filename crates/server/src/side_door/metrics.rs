@@ -4,20 +4,19 @@
 //! their own, and `carillon_metrics_omitted` says how many these are. Sums over all of them are
 //! always there (`carillon_shards…`, `carillon_members`).
 
-use std::sync::atomic::Ordering;
-
 use keyspace::NodeId;
 
 use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
 use crate::peer::PeerCounters;
-use crate::runtime::clocks::Clocks;
-use crate::runtime::control_requests::Whole;
+use crate::runtime::clock::NodeClock;
 use crate::runtime::heat::Heat;
+use crate::runtime::heat::NoSplitReason;
 use crate::runtime::lookups::{Counted, Lookups};
 use crate::runtime::peers::Peers;
-use crate::runtime::rpc_counters::Mail;
+use crate::runtime::rpc_counters::DirectionCounters;
+use crate::runtime::survey;
 use crate::runtime::survey::{Seen, Survey, name_of};
 use api::{Histogram, Kind, Metrics, Overview};
 
@@ -32,11 +31,11 @@ type Sample = (Labels, f64);
 impl NodeApi {
     pub(super) fn show_metrics(&self) -> Metrics {
         let mut out = self.node_metrics();
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         verdicts(&mut out, &survey.overview);
         self.level_metrics(&mut out);
         self.leaders(&mut out);
-        let of_one_slot = self.runtime.control.lock().shards_of_one_slot();
+        let of_one_slot = self.runtime.control.shards_of_one_slot();
         splits(&mut out, of_one_slot, &self.runtime.heat);
         shards(&mut out, &survey);
         if let Some(peers) = &self.runtime.peers {
@@ -44,7 +43,7 @@ impl NodeApi {
             lookups(&mut out, &peers.lookups);
             snapshots(&mut out, peers);
             digests(&mut out, peers);
-            clocks(&mut out, &self.runtime.clocks);
+            clocks(&mut out, &self.runtime.clock);
             disk(&mut out, self.runtime.disk_pace.is_slow());
             members(&mut out, peers);
             links(&mut out, peers, &survey);
@@ -122,19 +121,19 @@ impl NodeApi {
         gauge("carillon_transactions_known_bytes", help, open.known_bytes());
         gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
         gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
-        let used = self.runtime.memory_used_bytes.load(Ordering::Relaxed);
+        let used = self.runtime.memory.used_bytes();
         gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
-        let old = self.runtime.memory_old_bytes.load(Ordering::Relaxed);
+        let old = self.runtime.memory.old_bytes();
         gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
-        let kept = self.runtime.kept.bytes();
+        let kept = self.runtime.memory.log_retained.bytes();
         let help = "Beside these: entries kept for replicas that lag; at most about an eighth of \
                     memory_max.";
         gauge("carillon_entries_kept_bytes", help, kept);
-        gauge("carillon_memory_max_bytes", "What data may take.", self.runtime.memory_bytes_max);
+        gauge("carillon_memory_max_bytes", "What data may take.", self.runtime.memory.bytes_max());
         let process = crate::process::usage();
         gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
-        let now = self.runtime.now();
-        let routes = self.runtime.routes();
+        let now = self.runtime.clock.now();
+        let routes = self.runtime.routing.routes();
         let keys = routes.iter().map(|route| {
             let labels = vec![("keyspace", route.keyspace.name.to_string())];
             (labels, node::whole::size(route, &node::whole::Asked::anyhow(route, now)) as f64)
@@ -145,7 +144,7 @@ impl NodeApi {
     }
 
     fn leaders(&self, out: &mut Metrics) {
-        let tally = self.runtime.shard_tally();
+        let tally = survey::shard_counts(&self.runtime);
         let help = "Leaders heard of that were not known before, summed over shards.";
         out.counter("carillon_elections_seen_total", help, tally.leaders_seen);
         let help = "Elections in which a replica of this node stood.";
@@ -160,13 +159,14 @@ impl NodeApi {
 /// Shards led here that are too large, or asked too often, and stay whole.
 fn splits(out: &mut Metrics, of_one_slot: u64, heat: &Heat) {
     let help = "Shards led here beyond split_bytes or split_keys that are not cut, by reason.";
-    let reason =
-        |(why, count): (Whole, u64)| (vec![("reason", why.word().to_owned())], count as f64);
+    let reason = |(why, count): (NoSplitReason, u64)| {
+        (vec![("reason", why.name().to_owned())], count as f64)
+    };
     out.numbers(
         "carillon_shards_too_large",
         help,
         Kind::Gauge,
-        [(Whole::OneSlot, of_one_slot)].map(reason),
+        [(NoSplitReason::OneSlot, of_one_slot)].map(reason),
     );
     let help =
         "Shards led here that are asked more often than split_rate and are not cut, by reason.";
@@ -222,7 +222,7 @@ fn shards(out: &mut Metrics, survey: &Survey) {
 }
 
 fn mail(out: &mut Metrics, peers: &Peers) {
-    let both = [("sent", &peers.tallies.sent), ("received", &peers.tallies.received)];
+    let both = [("sent", &peers.rpc_counters.sent), ("received", &peers.rpc_counters.received)];
     let kinds = both.iter().flat_map(|(direction, mail)| {
         mail.each().map(|(class, kind, count)| {
             let labels = vec![
@@ -245,7 +245,7 @@ fn mail(out: &mut Metrics, peers: &Peers) {
     let help = "Bytes of what tables of shards and requests that are looked up tell each other, by \
                 type.";
     out.numbers("carillon_lookup_bytes_total", help, Kind::Counter, bytes.collect::<Vec<_>>());
-    let of = |value: fn(&Mail) -> u64| {
+    let of = |value: fn(&DirectionCounters) -> u64| {
         both.map(|(direction, mail)| {
             (vec![("direction", direction.to_owned())], value(mail) as f64)
         })
@@ -255,7 +255,12 @@ fn mail(out: &mut Metrics, peers: &Peers) {
     let help = "Shards of the cluster that this node's table knows.";
     out.gauge("carillon_lookup_shards", help, peers.lookup.known_count() as f64);
     let help = "Questions for an index to read at: one for all reads that wait at that moment.";
-    out.numbers("carillon_forwarded_reads_total", help, Kind::Counter, of(Mail::reads));
+    out.numbers(
+        "carillon_forwarded_reads_total",
+        help,
+        Kind::Counter,
+        of(DirectionCounters::reads),
+    );
 }
 
 /// Of lookups that requests have named, and of their tables.
@@ -285,7 +290,7 @@ fn lookups(out: &mut Metrics, lookups: &Lookups) {
 }
 
 fn snapshots(out: &mut Metrics, peers: &Peers) {
-    let tallies = &peers.tallies;
+    let tallies = &peers.rpc_counters;
     let of = |direction: &str, result: &str, value: u64| {
         let labels = vec![("direction", direction.to_owned()), ("result", result.to_owned())];
         (labels, value as f64)
@@ -331,7 +336,7 @@ fn disk(out: &mut Metrics, is_slow: bool) {
     out.gauge("carillon_disk_slow", help, f64::from(u8::from(is_slow)));
 }
 
-fn clocks(out: &mut Metrics, clocks: &Clocks) {
+fn clocks(out: &mut Metrics, clocks: &NodeClock) {
     let help = "How far the median of the peers' clocks is ahead of this node's time.";
     let seconds = clocks.away_millis() as f64 / 1e3;
     out.gauge("carillon_clock_behind_seconds", help, seconds);

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::NodeApi;
 use crate::cluster::MemberInfo;
+use crate::runtime::lookups;
 use api::{Done, RouteStatus, RouteStep};
 use overlay::LookupChoice;
 
@@ -28,9 +29,11 @@ impl NodeApi {
         is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     ) {
-        let routes = self.runtime.routes();
+        let routes = self.runtime.routing.routes();
         let Some(route) = routes.get(keyspace) else {
-            return match is_made_on_use(keyspace) && self.runtime.routes().iter().next().is_some() {
+            return match is_made_on_use(keyspace)
+                && self.runtime.routing.routes().iter().next().is_some()
+            {
                 // It will be made by the request itself.
                 true => done(Ok(Vec::new())),
                 false => done(Err(self.no_keyspace(keyspace))),
@@ -44,8 +47,8 @@ impl NodeApi {
         for (index, way) in ways.iter().enumerate() {
             let (later, names) = (gathered.clone(), members.clone());
             let told = Box::new(move |trace: Trace| tell(&later, index, shown(&trace, &names)));
-            let place = (id, position.tail());
-            if let Some(trace) = self.runtime.look_up(*way, place, is_traced, told) {
+            let point = (&position).into();
+            if let Some(trace) = lookups::look_up(&self.runtime, *way, point, is_traced, told) {
                 tell(&gathered, index, shown(&trace, &members));
             }
         }

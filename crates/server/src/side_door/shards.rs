@@ -6,6 +6,7 @@ use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
 use crate::runtime::boot_nanos;
+use crate::runtime::survey;
 use crate::runtime::survey::{Seen, Survey};
 use api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked, SnapshotStatus};
 
@@ -13,17 +14,17 @@ impl NodeApi {
     pub(super) fn show_shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
         let keyspace = asked.keyspace;
         if let Some(name) = keyspace
-            && self.runtime.routes().get(name).is_none()
+            && self.runtime.routing.routes().get(name).is_none()
         {
             return Err(self.no_keyspace(name));
         }
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         let is_asked = |seen: &&Seen| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;
         let now = boot_nanos();
         let shards = survey.shards.iter().filter(is_asked);
         let shards = shards.map(|seen| self.shard(seen, &survey, now));
         let page = Shards::page(survey.health.clone(), shards, asked);
-        Ok(Shards { node: shown(self.runtime.node_id), ..page })
+        Ok(Shards { node: shown(self.runtime.identity.node), ..page })
     }
 
     fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {
@@ -63,7 +64,7 @@ impl NodeApi {
     fn replicas(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> Vec<ReplicaStatus> {
         let one = |(replica, node): &(ReplicaId, NodeId)| {
             let member = survey.members.iter().find(|member| member.node == *node);
-            let this = *node == self.runtime.node_id;
+            let this = *node == self.runtime.identity.node;
             let name = match member {
                 Some(member) => Some(member.name.clone()),
                 None => this.then(|| self.config.name.clone()),

@@ -1,19 +1,18 @@
 //! People have a shard cut in two, or take in its neighbour: `/v1/shards/{shard}/split`, `/merge`.
 
-use std::sync::atomic::Ordering;
-
 use keyspace::{Cut as Place, NodeId, ShardId};
 use node::control::{Cut, Merged, NoMerge, NoSplit};
 
 use super::NodeApi;
 use crate::runtime::NodeRuntime;
+use crate::runtime::requests;
 use crate::runtime::survey::name_of;
 use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 
 impl NodeApi {
     /// Has it cut, and tells `done` what it is called then: the shard's log has it soon.
     pub(super) fn ask_split(&self, shard: ShardId, at: Option<CutAt>, done: Done<SplitStatus>) {
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
         let runtime = self.runtime.clone();
@@ -31,15 +30,15 @@ impl NodeApi {
                 }),
             });
         };
-        self.runtime.ask_split(shard, at, Box::new(told));
+        requests::split(&self.runtime, shard, at, Box::new(told));
     }
 
     /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
     pub(super) fn ask_merge(&self, shard: ShardId) -> Result<MergeStatus, ApiError> {
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             return Err(ApiError::Stopping);
         }
-        let asked = self.runtime.ask_merge(shard);
+        let asked = requests::merge(&self.runtime, shard);
         match asked {
             Ok(Merged { left, right, moves }) => {
                 Ok(MergeStatus { shard: left.0, right: right.0, moves })

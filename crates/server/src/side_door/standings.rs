@@ -11,7 +11,6 @@
 //! replica comes to it meanwhile.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 use keyspace::{CatalogueError, CatalogueOp, NodeId};
 use node::lane;
@@ -19,6 +18,7 @@ use node::lane;
 use super::{NodeApi, not_done};
 use crate::cluster::MemberInfo;
 use crate::runtime::survey::name_of;
+use crate::runtime::{requests, survey};
 use api::{ApiError, Done, NodeStanding, RequestId, Standing};
 
 impl NodeApi {
@@ -31,7 +31,7 @@ impl NodeApi {
         unknown_too: bool,
         done: Done<NodeStanding>,
     ) {
-        if self.runtime.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
         match (self.node_of(node), id_of(node)) {
@@ -50,15 +50,15 @@ impl NodeApi {
     /// Which node is meant: by its id, or by a name that one member alone has.
     fn node_of(&self, asked: &str) -> Result<NodeId, ApiError> {
         let members = self.runtime.members();
-        let standings = self.runtime.standings();
+        let standings = self.runtime.admin_states.all();
         let mut known: Vec<(NodeId, &str)> =
             members.iter().map(|member| (member.node, &*member.name)).collect();
         if known.is_empty() {
-            known.push((self.runtime.node_id, &self.config.name));
+            known.push((self.runtime.identity.node, &self.config.name));
         }
         // Those of whom nobody has heard since all were started, but that have replicas, or of
         // which the catalogue knows how they stand: draining, removed.
-        let held = self.runtime.survey().held_by_nodes();
+        let held = survey::survey(&self.runtime).held_by_nodes();
         let nameless = held.into_keys().chain(standings.iter().map(|(node, _)| node));
         find(asked, &known, nameless)
     }
@@ -66,7 +66,7 @@ impl NodeApi {
     /// Removes a node that has nothing. If it was not draining, it drains first: for a moment, or,
     /// if something has come to it meanwhile, until it is empty and asked for again.
     fn remove(&self, id: RequestId, node: NodeId, done: Done<NodeStanding>) {
-        let standing = Standing::from(self.runtime.standing(node));
+        let standing = Standing::from(self.runtime.admin_states.of(node));
         if standing == Standing::Removed {
             return self.stand(id, node, Standing::Removed, done);
         }
@@ -91,7 +91,7 @@ impl NodeApi {
     fn stand(&self, id: RequestId, node: NodeId, to: Standing, done: Done<NodeStanding>) {
         let members = self.runtime.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
-        let among: BTreeSet<NodeId> = up.chain([self.runtime.node_id]).collect();
+        let among: BTreeSet<NodeId> = up.chain([self.runtime.identity.node]).collect();
         // One that is removed is nobody's member any more.
         let name = members.iter().find(|member| member.node == node).map(|m| m.name.clone());
         let this = self.again();
@@ -106,15 +106,15 @@ impl NodeApi {
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Node { node, standing: to.into(), among };
-        self.runtime.ask_catalogue(&op, Some(Box::new(callback)));
+        requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
     }
 
     /// How a node stands now, with the name that it had before.
     fn stands(&self, node: NodeId, name: Option<String>, standing: Standing) -> NodeStanding {
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();
         let member = survey.members.iter().find(|member| member.node == node);
-        let this = node == self.runtime.node_id;
+        let this = node == self.runtime.identity.node;
         let told = member.map_or(0, |member| member.load.data_bytes);
         NodeStanding {
             id: format!("{:016x}", node.0),
@@ -128,7 +128,7 @@ impl NodeApi {
 
     /// Whether nothing is on a node: by the descriptors, and if it is up by its own word too.
     fn check_empty(&self, node: NodeId) -> Result<(), ApiError> {
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         let unknown = survey.unknown_count();
         if unknown > 0 {
             let why = format!(
@@ -142,7 +142,7 @@ impl NodeApi {
             Some(member) if member.is_up() => member.load.shards.into(),
             _ => 0,
         };
-        let own = if node == self.runtime.node_id { survey.overview.shards } else { told };
+        let own = if node == self.runtime.identity.node { survey.overview.shards } else { told };
         match held.replicas.max(own) {
             0 => Ok(()),
             replicas => Err(ApiError::NodeInUse { why: in_use(node, member, replicas) }),

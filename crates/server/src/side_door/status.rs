@@ -1,12 +1,11 @@
 //! How is this node, and which nodes are there? For `/v1/status` and `/v1/nodes`.
 
-use std::sync::atomic::Ordering;
-
 use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
 use crate::runtime::survey::{Held, Survey};
+use crate::runtime::{heat, readiness, survey};
 use api::{
     ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
     Status,
@@ -14,23 +13,23 @@ use api::{
 
 impl NodeApi {
     pub(super) fn show_status(&self) -> Status {
-        let (now, routes) = (self.runtime.now(), self.runtime.routes());
+        let (now, routes) = (self.runtime.clock.now(), self.runtime.routing.routes());
         let log = self.runtime.log.facts();
-        let not_ready = self.runtime.not_ready();
+        let not_ready = readiness::not_ready(&self.runtime);
         let counters = &self.runtime.counters;
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         let level = Some(self.show_level(&survey));
         let Survey { overview, health, shards, .. } = survey;
         Status {
             name: self.config.name.clone(),
-            node_id: format!("{:016x}", self.runtime.node_id.0),
+            node_id: format!("{:016x}", self.runtime.identity.node.0),
             version: env!("CARGO_PKG_VERSION").into(),
             ready: not_ready.is_none(),
             not_ready,
             health,
             cluster: self.cluster_status(&overview),
             level,
-            uptime_ms: self.runtime.millis() - self.runtime.started_millis(),
+            uptime_ms: self.runtime.clock.millis() - self.runtime.clock.started_millis(),
             listeners: self.facts.listeners.clone(),
             dir: self.config.dir.display().to_string(),
             threads: self.config.threads_count() as u64,
@@ -42,9 +41,9 @@ impl NodeApi {
                 .map(|route| node::whole::size(route, &node::whole::Asked::anyhow(route, now)))
                 .sum(),
             memory: MemoryStatus {
-                used_bytes: self.runtime.memory_used_bytes.load(Ordering::Relaxed),
-                old_versions_bytes: self.runtime.memory_old_bytes.load(Ordering::Relaxed),
-                max_bytes: self.runtime.memory_bytes_max,
+                used_bytes: self.runtime.memory.used_bytes(),
+                old_versions_bytes: self.runtime.memory.old_bytes(),
+                max_bytes: self.runtime.memory.bytes_max(),
             },
             log: LogStatus {
                 bytes: log.bytes_on_disk,
@@ -59,7 +58,7 @@ impl NodeApi {
 
     fn cluster_status(&self, overview: &Overview) -> ClusterStatus {
         ClusterStatus {
-            id: format!("{:016x}", self.runtime.cluster_id),
+            id: format!("{:016x}", self.runtime.identity.cluster),
             members_up: overview.members_up,
             members_suspected: overview.members_suspected,
             members_down: overview.members_down,
@@ -70,7 +69,7 @@ impl NodeApi {
     }
 
     pub(super) fn show_nodes(&self) -> Nodes {
-        let survey = self.runtime.survey();
+        let survey = survey::survey(&self.runtime);
         let Survey { overview, members, .. } = &survey;
         let held = survey.held_by_nodes();
         let held = |node| held.get(&node).copied().unwrap_or_default();
@@ -78,13 +77,13 @@ impl NodeApi {
             true => vec![self.alone(overview)],
             false => members.iter().map(|m| self.member(m, overview, held(m.node))).collect(),
         };
-        let removed = self.runtime.standings();
+        let removed = self.runtime.admin_states.all();
         let removed = removed.removed().map(|node| format!("{:016x}", node.0)).collect();
         Nodes { health: survey.health, nodes, removed }
     }
 
     fn member(&self, member: &MemberInfo, overview: &Overview, held: Held) -> NodeStatus {
-        let this = member.node == self.runtime.node_id;
+        let this = member.node == self.runtime.identity.node;
         let state = match member.state {
             MemberState::Up if member.suspected => NodeState::Suspected,
             MemberState::Up => NodeState::Up,
@@ -102,14 +101,15 @@ impl NodeApi {
             true => (overview.shards, overview.shards_led, overview.data_bytes),
             false => (load.shards.into(), load.leaders.into(), load.data_bytes),
         };
-        let requests = if this { self.runtime.requests_led() } else { load.requests.unwrap_or(0) };
+        let requests =
+            if this { heat::requests_led(&self.runtime) } else { load.requests.unwrap_or(0) };
         NodeStatus {
             id: format!("{:016x}", member.node.0),
             name: member.name.clone(),
             this,
             state,
-            standing: self.runtime.standing(member.node).into(),
-            since_at_ms: self.runtime.millis() - member.since.elapsed().as_millis() as u64,
+            standing: self.runtime.admin_states.of(member.node).into(),
+            since_at_ms: self.runtime.clock.millis() - member.since.elapsed().as_millis() as u64,
             linked: linked || this,
             addresses: NodeAddresses {
                 peer: (!member.peer.is_empty()).then(|| member.peer.clone()),
@@ -134,12 +134,12 @@ impl NodeApi {
     fn alone(&self, overview: &Overview) -> NodeStatus {
         let shown = |listen: Listen| listen.address().map(|address| address.to_string());
         NodeStatus {
-            id: format!("{:016x}", self.runtime.node_id.0),
+            id: format!("{:016x}", self.runtime.identity.node.0),
             name: self.config.name.clone(),
             this: true,
             state: NodeState::Up,
-            standing: self.runtime.standing(self.runtime.node_id).into(),
-            since_at_ms: self.runtime.started_millis(),
+            standing: self.runtime.admin_states.of(self.runtime.identity.node).into(),
+            since_at_ms: self.runtime.clock.started_millis(),
             linked: true,
             addresses: NodeAddresses {
                 peer: None,
@@ -154,7 +154,7 @@ impl NodeApi {
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,
-            requests_per_second: self.runtime.requests_led().into(),
+            requests_per_second: heat::requests_led(&self.runtime).into(),
             slow_disk: self.runtime.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
         }

@@ -18,7 +18,7 @@ use storage::checkpoint::CheckpointWriter;
 use super::{IDLE, Snapshots};
 use crate::runtime::checkpoints::{Checkpoints, Received, abandon};
 use crate::runtime::peers::{KIND_SNAPSHOT, Peers};
-use crate::runtime::rpc_counters::Tally;
+use crate::runtime::rpc_counters::RpcCounts;
 use crate::runtime::{NodeRuntime, boot_nanos};
 
 /// What the thread has.
@@ -68,7 +68,7 @@ impl Snapshots {
 
 impl Receiver<'_> {
     fn count(&self) {
-        self.peers.tallies.snapshots_coming.set(self.core.count() as u64);
+        self.peers.rpc_counters.snapshots_coming.set(self.core.count() as u64);
     }
 
     fn frame(&mut self, from: NodeId, body: Bytes) {
@@ -85,7 +85,7 @@ impl Receiver<'_> {
     }
 
     fn broken(&self, from: NodeId, why: &str) {
-        self.peers.tallies.snapshots_broken.add(1);
+        self.peers.rpc_counters.snapshots_broken.add(1);
         tracing::warn!("a snapshot from node {:016x} is given up: {why}", from.0);
     }
 
@@ -125,7 +125,7 @@ impl Receiver<'_> {
     fn inspect(&mut self, name: Name, shard: ShardId, beginning: Beginning) {
         let runtime = self.runtime;
         let wants = |lane: &mut _| facts::wants(lane, shard, &beginning.head);
-        let is_wanted = runtime.lanes[runtime.lane_of(shard)].with(runtime, wants);
+        let is_wanted = runtime.executors.of(shard).with(runtime, wants);
         self.core.inspected(name, shard, beginning, is_wanted);
     }
 
@@ -133,18 +133,18 @@ impl Receiver<'_> {
     fn create(&self, shard: ShardId, beginning: Beginning) -> Result<Option<Received>, String> {
         let Beginning { head, meta } = beginning;
         let runtime = self.runtime;
-        let state = Recovering::from_checkpoint(shard, &meta, runtime.hasher);
+        let state = Recovering::from_checkpoint(shard, &meta, runtime.identity.hasher);
         let state = state.map_err(|error| error.to_string())?;
         let index = state.state().applied_index;
-        let here = runtime.lanes[runtime.lane_of(shard)].with(runtime, |lane| {
+        let here = runtime.executors.of(shard).with(runtime, |lane| {
             let here = lane.shard(shard)?;
             Some((here.meta_of(state.state()), facts::vote_of(here)))
         });
         let Some((meta, vote)) = here else { return Ok(None) };
         tracing::debug!("receives shard {shard}, as of entry {index}");
-        let mut tally = Tally::default();
+        let mut tally = RpcCounts::default();
         tally.message(&head);
-        self.peers.tallies.received.add(&tally);
+        self.peers.rpc_counters.received.add(&tally);
         let (disk, cluster) = self.checkpoints.lock().place();
         let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
@@ -158,8 +158,8 @@ impl Receiver<'_> {
             written.and_then(|()| half.state.restore(block).map_err(|error| error.to_string()));
         match restored {
             Ok(()) => {
-                self.peers.tallies.snapshot_blocks_received.add(1);
-                self.peers.tallies.snapshot_bytes_received.add(block.len() as u64);
+                self.peers.rpc_counters.snapshot_blocks_received.add(1);
+                self.peers.rpc_counters.snapshot_bytes_received.add(block.len() as u64);
                 self.core.written(name, boot_nanos());
             }
             Err(why) => self.failed(name, &why),
@@ -171,18 +171,18 @@ impl Receiver<'_> {
         let is_installed = match self.checkpoints.lock().install(self.runtime, received) {
             Ok(is_installed) => is_installed,
             Err(why) => {
-                self.peers.tallies.snapshots_broken.add(1);
+                self.peers.rpc_counters.snapshots_broken.add(1);
                 tracing::warn!("a snapshot of shard {shard} is given up: {why}");
                 false
             }
         };
-        self.peers.tallies.snapshots_received.add(u64::from(is_installed));
+        self.peers.rpc_counters.snapshots_received.add(u64::from(is_installed));
         self.core.installed(is_installed);
     }
 
     fn expire(&mut self) {
         for ((from, _), shard) in self.core.expire(boot_nanos()) {
-            self.peers.tallies.snapshots_broken.add(1);
+            self.peers.rpc_counters.snapshots_broken.add(1);
             let from = from.0;
             tracing::info!("node {from:016x} does not go on with a snapshot of shard {shard}");
         }

@@ -79,7 +79,7 @@ impl Sender<'_> {
             News::Link { is_up } => self.core.linked(node, is_up),
             News::Said { stream, said } => {
                 if self.core.hear(node, stream, said, boot_nanos()) {
-                    self.peers.tallies.snapshot_resumes.add(1);
+                    self.peers.rpc_counters.snapshot_resumes.add(1);
                     tracing::debug!("goes on with stream {stream}: {said:?}");
                 }
             }
@@ -103,7 +103,7 @@ impl Sender<'_> {
     }
 
     fn facts(&self, to: Destination, now: BootNanos) -> Facts {
-        let lane = &self.runtime.lanes[self.runtime.lane_of(to.shard)];
+        let lane = &self.runtime.executors.of(to.shard);
         lane.with(self.runtime, |lane| source::facts(lane, to, now))
     }
 
@@ -130,7 +130,7 @@ impl Sender<'_> {
         let Destination { shard, .. } = request.to;
         let end = self.runtime.log.facts().written_end;
         let now = boot_nanos();
-        let begun = self.runtime.lanes[self.runtime.lane_of(shard)].with(self.runtime, |lane| {
+        let begun = self.runtime.executors.of(shard).with(self.runtime, |lane| {
             self.core.check(request.term, &source::facts(lane, request.to, now))?;
             let here = lane.shard(shard).expect("it leads");
             Ok::<_, &str>(source::source(here, request.head.clone(), end, BLOCK))
@@ -194,8 +194,8 @@ impl Sender<'_> {
         self.core.sent(place, now);
         let is_block = tag == tag::BLOCK;
         if is_block {
-            peers.tallies.snapshot_blocks_sent.add(1);
-            peers.tallies.snapshot_bytes_sent.add(bytes);
+            peers.rpc_counters.snapshot_blocks_sent.add(1);
+            peers.rpc_counters.snapshot_bytes_sent.add(bytes);
         }
         (Turn::Moved, is_block)
     }
@@ -212,7 +212,7 @@ impl Sender<'_> {
     }
 
     fn count(&self, Ended { to, ending, sent }: &Ended) {
-        let (tallies, shard) = (&self.peers.tallies, to.shard);
+        let (tallies, shard) = (&self.peers.rpc_counters, to.shard);
         match ending {
             Ending::Installed => {
                 tallies.snapshots_sent.add(1);

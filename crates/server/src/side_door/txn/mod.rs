@@ -18,7 +18,6 @@
 pub mod run;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use command::Write;
@@ -33,6 +32,7 @@ use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
 use crate::event_loop::KEPT_AFTER_NANOS;
 use crate::runtime::mailbox::{Mail, Transact};
 use crate::runtime::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
+use crate::runtime::requests;
 use crate::runtime::{NodeRuntime, boot_nanos};
 use api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
 
@@ -142,12 +142,12 @@ impl NodeApi {
             let why = format!("{name:?} is no name of a transaction");
             return Err(ApiError::NoTransaction { why });
         };
-        if node == self.runtime.node_id {
+        if node == self.runtime.identity.node {
             return Ok(id);
         }
         let why = format!(
             "transaction {name} began on node {:016x}, and lives there only; this is node {:016x}",
-            node.0, self.runtime.node_id.0
+            node.0, self.runtime.identity.node.0
         );
         Err(ApiError::NoTransaction { why })
     }
@@ -155,8 +155,8 @@ impl NodeApi {
     fn may_begin(&self) -> Result<(), ApiError> {
         self.runtime.counters.commands.add(1);
         // The clock stands still until it is told the time.
-        self.runtime.clock.observe_millis(self.runtime.millis());
-        match self.runtime.stopping.load(Ordering::Acquire) {
+        self.runtime.clock.observe();
+        match self.runtime.lifecycle.is_stopping() {
             true => Err(ApiError::Stopping),
             false => Ok(()),
         }
@@ -171,8 +171,8 @@ impl NodeApi {
         if let Err(error) = self.may_begin() {
             return then(Err(error));
         }
-        if let Some(route) = self.runtime.routes().get(name) {
-            return then(match self.runtime.may_use(Feature::Transactions) {
+        if let Some(route) = self.runtime.routing.routes().get(name) {
+            return then(match self.runtime.version.allows(Feature::Transactions) {
                 true => Ok(route.keyspace.id),
                 false => Err(ApiError::NoLevel {
                     why: "transactions need a higher feature level of the cluster".into(),
@@ -192,17 +192,17 @@ impl NodeApi {
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
-        self.runtime.ask_catalogue(&op, Some(Box::new(callback)));
+        requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
     }
 }
 
 fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> Held {
-    runtime.open_txns.hold(keyspace, Box::new(Interactive::new(runtime.now(), BYTES_MAX)))
+    runtime.open_txns.hold(keyspace, Box::new(Interactive::new(runtime.clock.now(), BYTES_MAX)))
 }
 
 /// It tells where it lives.
 fn name_of(runtime: &NodeRuntime, id: OpenId) -> String {
-    format!("{:016x}-{id:032x}", runtime.node_id.0)
+    format!("{:016x}-{id:032x}", runtime.identity.node.0)
 }
 
 /// Where it lives, and what it is called there.
@@ -232,7 +232,7 @@ impl Attempt {
     /// Reads what is compared.
     fn begin(self: Box<Self>) {
         let runtime = self.runtime.clone();
-        runtime.clock.observe_millis(runtime.millis());
+        runtime.clock.observe();
         let held = hold(&runtime, self.keyspace);
         let keys = self.txn.compare.iter().map(|compare| compare.key.clone());
         let ops = keys.map(|key| TxnOp::Get { key }).collect();
@@ -300,7 +300,7 @@ impl Attempt {
     /// (`node::shard::steps::kept`), or it might be in vain each time.
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
-        if began_ago >= self.runtime.patience_nanos {
+        if began_ago >= self.runtime.request_timeout_nanos {
             return (self.done)(Err(ApiError::Contended { key }));
         }
         let kept_as = self.before.take().and_then(|before| before.kept_as);
@@ -327,8 +327,8 @@ fn commit(
     if is_one_look {
         return done(Ok(None));
     }
-    if runtime.out_of_memory.load(Ordering::Relaxed) && transaction.writes().any(Write::may_grow) {
-        return done(Err(ApiError::OutOfMemory { bytes_max: runtime.memory_bytes_max }));
+    if runtime.memory.is_full() && transaction.writes().any(Write::may_grow) {
+        return done(Err(ApiError::OutOfMemory { bytes_max: runtime.memory.bytes_max() }));
     }
     let Held { keyspace, copy, charge } = held;
     let ended = move |ended| {
@@ -355,7 +355,7 @@ fn commit(
     };
     let asked = Transact { keyspace, copy, before, done: Box::new(ended) };
     // In turn, so that one loop has not all of them.
-    let number = (id.sequence % runtime.mailboxes.len() as u64) as usize;
+    let number = (id.sequence % runtime.delivery.mailboxes.len() as u64) as usize;
     // Without a loop the callback is dropped: who waits hears that nobody knows.
-    let _is_read = runtime.mailboxes[number].post(Mail::Transact(Box::new(asked)));
+    let _is_read = runtime.delivery.mailboxes[number].post(Mail::Transact(Box::new(asked)));
 }

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use super::super::{LOCKED, NO_LEADER, not_done, renewed};
 use crate::runtime::open_txns::{Held, KNOWN_BYTES_MAX};
-use crate::runtime::{NodeRuntime, SIDE_DOOR, boot_nanos};
+use crate::runtime::{API, NodeRuntime, boot_nanos};
 use api::{ApiError, TxnOp, TxnPair, TxnResult};
 
 /// Bytes of keys and values that the results of one request may hold.
@@ -79,7 +79,7 @@ impl Run {
         keeps: Option<(Timestamp, Vec<Bytes>)>,
         then: Then,
     ) {
-        let Some(route) = runtime.routes().by_id(held.keyspace).cloned() else {
+        let Some(route) = runtime.routing.routes().by_id(held.keyspace).cloned() else {
             return then(held, Err(not_done(NotDone::NoSuchShard, None)));
         };
         let run = Self {
@@ -88,7 +88,7 @@ impl Run {
             ops,
             results: Vec::new(),
             answered_bytes: 0,
-            now: runtime.moment(),
+            now: runtime.clock.moment(),
             fetched: Fetched::default(),
             then,
             runtime: runtime.clone(),
@@ -109,7 +109,7 @@ impl Run {
             Err(stop) => stop,
         };
         // Nobody waits longer for it.
-        if boot_nanos() > self.now.boot.saturating_add(self.runtime.patience_nanos) {
+        if boot_nanos() > self.now.boot.saturating_add(self.runtime.request_timeout_nanos) {
             return match stop {
                 Stop::Failed(error) => self.end(Some(error)),
                 Stop::Wait(Blocked { lock: Some(_), .. }) => {
@@ -136,12 +136,12 @@ impl Run {
     fn wait(self: Box<Self>, blocked: Blocked) {
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(blocked.place));
         let Blocked { at, lock, .. } = blocked;
-        let waiter = runtime.side_door.wait(Box::new(move |answer| match answer {
+        let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
             Answer::Go { .. } => self.go_on(None),
             Answer::NotDone { why, .. } => self.go_on(Some(why)),
             other => unreachable!("a reader is let go or refused: {other:?}"),
         }));
-        runtime.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
+        runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
     }
 
     /// Goes on when all that is wanted is there.
@@ -151,7 +151,7 @@ impl Run {
         let gathering = Arc::new(Mutex::new(Gathering { left, run: Some(self), failed: None }));
         for (shard, want) in wants {
             let gathering = gathering.clone();
-            let waiter = runtime.side_door.wait(Box::new(move |answer| {
+            let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| {
                 let mut all = gathering.lock();
                 match answer {
                     Answer::Fetched { shard, at, want, found, .. } => {
@@ -170,7 +170,7 @@ impl Run {
                     run.expect("it goes on once").go_on(failed);
                 }
             }));
-            let (want, origin, bytes_max) = (Box::new(want), SIDE_DOOR, usize::MAX);
+            let (want, origin, bytes_max) = (Box::new(want), API, usize::MAX);
             runtime.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
         }
     }
@@ -241,9 +241,10 @@ impl Run {
             match learnt {
                 Ok(Ok(())) => self.count()?,
                 Ok(Err(TooMuch)) => return Err(knows_too_much()),
-                Err(blocked) if self.runtime.must_fetch(&route, blocked.place) => {
+                Err(blocked) if self.runtime.routing.must_fetch(&route, blocked.place) => {
                     let rest = keys[place..].iter().map(AsRef::as_ref);
-                    let wants = route.wants(rest, |place| self.runtime.must_fetch(&route, place));
+                    let wants =
+                        route.wants(rest, |place| self.runtime.routing.must_fetch(&route, place));
                     // It may have come here between two looks.
                     let is_here = wants.is_empty();
                     return Err(if is_here { Stop::Wait(blocked) } else { Stop::Fetch(wants) });
@@ -348,7 +349,7 @@ impl Run {
         let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
         let shard = self.route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
-        if self.runtime.must_fetch(&self.route, place) {
+        if self.runtime.routing.must_fetch(&self.route, place) {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
             let want = Want::Range { low, high, reverse, keys_max, with_values };

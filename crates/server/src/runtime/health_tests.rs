@@ -1,9 +1,13 @@
 //! What is told of shards and nodes in which state.
 
-use keyspace::{Arc, Durability, Generation, KeyspaceId};
+use keyspace::{Arc, Descriptor, Durability, Generation, KeyspaceId};
 use node::shard::{Finding, Lag, Laggard, STALLED_NANOS};
 
+use replication::Members;
+
 use super::*;
+use crate::runtime::lagging_replicas::Behind;
+use crate::runtime::survey::count;
 
 /// A shard with three replicas on nodes 1, 2 and 3.
 fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
@@ -53,7 +57,7 @@ fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
 
 fn health(shards: &[Seen], up: &BTreeSet<NodeId>) -> Health {
     let mut reasons = Reasons::default();
-    judge(shards, &[], up, &mut reasons);
+    judge_shards(shards, &[], up, &mut reasons);
     reasons.finish()
 }
 
