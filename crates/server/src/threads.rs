@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use node::stream::pace::Pace;
+use node::rpc::stream::pace::Pace;
 use parking_lot::Mutex;
 use storage::disk::Disk;
 use storage::manifest::Manifest;

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use hlc::{Clock, Physical, median_offset};
 use keyspace::{NodeId, Timestamp};
-use node::read::Now;
+use node::replica::read::Now;
 use replication::BootNanos;
 
 use super::peers::Peers;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use keyspace::{CatalogueOp, Feature, Level, Levels};
 use node::control::version::{self, Speaker, Voice};
-use node::lane::Input;
+use node::executor::Input;
 
 use super::survey::{Survey, name_of};
 use super::{NodeRuntime, requests};

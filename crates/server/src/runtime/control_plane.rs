@@ -18,9 +18,9 @@ use keyspace::ShardId;
 use node::control::decisions::Decided;
 use node::control::{Control, Effect, Executors};
 use node::event::{Event, Severity};
-use node::lane::{Input, Lane};
-use node::moved::SentOn;
-use node::route::View;
+use node::executor::{Input, ShardExecutor};
+use node::reshape::reroute::SentOn;
+use node::routing::route::View;
 use overlay::Outbox;
 use parking_lot::Mutex;
 
@@ -122,11 +122,11 @@ impl ControlPlane {
 struct AskedExecutors<'a>(&'a NodeRuntime);
 
 impl Executors for AskedExecutors<'_> {
-    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor)) {
         self.0.with_executor(shard, |executor| at(executor));
     }
 
-    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane)) {
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&ShardExecutor)) {
         self.0.each_executor(|executor| at(executor));
     }
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use node::control::CONTROL;
-use node::entry::Waiter;
-use node::lane::{Answer, Origin};
+use node::executor::{Answer, Origin};
+use node::replica::entry::Waiter;
 use parking_lot::Mutex;
 
 use super::control_plane::ControlPlane;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use api::{Health, Verdict};
 use keyspace::{NodeId, ReplicaId, ShardId};
-use node::shard::ShardReport;
+use node::replica::ShardReport;
 
 use super::survey::{Seen, name_of, quarantined};
 use super::{NodeRuntime, lagging_replicas, readiness, wall_millis};

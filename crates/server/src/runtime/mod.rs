@@ -79,8 +79,8 @@ use api::Overview;
 use arc_swap::ArcSwap;
 use keyspace::ShardId;
 pub use node::control::Input as ControlInput;
-use node::lane::{Answer, Input, Lane, Origin};
-pub use node::route::View;
+use node::executor::{Answer, Input, Origin, ShardExecutor};
+pub use node::routing::route::View;
 
 use crate::cluster::MemberInfo;
 use crate::counters::Counters;
@@ -171,12 +171,16 @@ impl NodeRuntime {
     }
 
     /// Looks at the executor of a shard, between two of its step rounds.
-    pub fn with_executor<R>(&self, shard: ShardId, look: impl FnOnce(&mut Lane) -> R) -> R {
+    pub fn with_executor<R>(
+        &self,
+        shard: ShardId,
+        look: impl FnOnce(&mut ShardExecutor) -> R,
+    ) -> R {
         self.executors.of(shard).with(self, look)
     }
 
     /// Looks at one executor after the other, each between two of its step rounds.
-    pub fn each_executor(&self, mut look: impl FnMut(&mut Lane)) {
+    pub fn each_executor(&self, mut look: impl FnMut(&mut ShardExecutor)) {
         self.executors.cells().iter().for_each(|cell| cell.with(self, &mut look));
     }
 

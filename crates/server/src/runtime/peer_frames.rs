@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use node::control::FirstMessage;
-use node::lane::Input;
+use node::executor::Input;
 use parking_lot::Mutex;
 
 use super::peers::{self, KIND_LOOKUP, KIND_MAIL, KIND_SNAPSHOT, Peers};

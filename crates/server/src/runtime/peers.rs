@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use keyspace::NodeId;
 use node::control::{DescriptorTable, Members, PlacementSetup};
-use node::lane::Effects;
-use node::letter::Letter;
+use node::executor::Effects;
+use node::rpc::request::Letter;
 use overlay::Outbox;
 use parking_lot::{Condvar, Mutex};
 

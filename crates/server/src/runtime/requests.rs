@@ -10,8 +10,8 @@ use std::time::Duration;
 use api::CutAt;
 use keyspace::{CatalogueOp, ShardId};
 use node::control::{self, Cut, Merged, NoMerge, NoSplit, Reply, Request, Would};
-use node::entry::Waiter;
-use node::lane::Input;
+use node::executor::Input;
+use node::replica::entry::Waiter;
 use parking_lot::Mutex;
 
 use super::{API, ControlInput, NOBODY, NodeRuntime, delivery, placement};

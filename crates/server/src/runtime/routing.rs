@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use keyspace::{Durability, NodeId, ShardId};
 use node::control::{Routes, Views};
-use node::route::{Route, View};
+use node::routing::route::{Route, View};
 
 /// See the front page of this module.
 pub struct Routing {

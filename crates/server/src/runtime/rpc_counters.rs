@@ -3,7 +3,7 @@
 //! A step round and a frame that has come gather counts of their own, and add them here once:
 //! relaxed atomics, a handful of them, and none for kinds that did not occur.
 
-use node::letter::Letter;
+use node::rpc::request::Letter;
 use replication::{Message, MessageKind};
 
 use crate::counters::Counter;
@@ -140,7 +140,7 @@ pub struct RpcCounters {
 #[cfg(test)]
 mod tests {
     use keyspace::{ShardId, Timestamp};
-    use node::session::BatchId;
+    use node::routing::session::BatchId;
 
     use super::*;
 

@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use api::{Health, Overview, Verdict};
 use keyspace::{Descriptor, Feature, NodeId, ReplicaId, ShardId, Timestamp};
-use node::birth;
-use node::shard::{ShardReport, Tally};
-use node::state::{Content, ShardState};
+use node::replica::state::{Content, ShardState};
+use node::replica::{ShardReport, Tally};
+use node::reshape::bootstrap;
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::{BootNanos, Members};
@@ -305,7 +305,7 @@ fn shards_seen(runtime: &NodeRuntime, up: &BTreeSet<NodeId>) -> Vec<Seen> {
     if let Some(view) = runtime.routing.view(ShardId(0)) {
         shards.push(sight.see(None, &view, replicas_of_system(&view)));
     } else if let Some(known) = sight.known(ShardId(0)) {
-        let nothing = Arc::new(RwLock::new(birth::first_system(runtime.identity.node)));
+        let nothing = Arc::new(RwLock::new(bootstrap::first_system(runtime.identity.node)));
         shards.push(sight.see(None, &nothing, known.descriptor().replicas.len() as u8));
     }
     for route in runtime.routing.routes().iter() {

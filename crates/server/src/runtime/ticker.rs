@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use keyspace::{ReplicaId, ShardId};
-use node::lane::Input;
+use node::executor::Input;
 
 use super::peers::{self, Peers};
 use super::{ControlInput, NodeRuntime, digests, lookups, placement, survey};

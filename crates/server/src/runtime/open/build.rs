@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, ShardId};
-use node::birth;
 use node::control::{Control, Limits, Pace, PlacementSetup, Setup};
-use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
+use node::executor::{FIRST_REPLICA, Input, ShardExecutor, TURN_BYTES_MAX};
 use node::recovery::Recovering;
-use node::shard::ShardStart;
-use node::state::Content;
+use node::replica::ShardStart;
+use node::replica::state::Content;
+use node::reshape::bootstrap;
 use storage::manifest::{Manifest, Origin};
 
 use super::replay::Replay;
@@ -55,7 +55,8 @@ pub(super) fn build(
     let identity = NodeIdentity { node: manifest.node, cluster: manifest.cluster, hasher, seed };
     let clock = NodeClock::start(highest, config.clock_offset_max_ms, ahead_from);
     let executor = |number| {
-        let mut lane = Lane::new(clock.hybrid().clone(), seed ^ number as u64, TURN_BYTES_MAX);
+        let mut lane =
+            ShardExecutor::new(clock.hybrid().clone(), seed ^ number as u64, TURN_BYTES_MAX);
         lane.set_patience(config.request_timeout_ms * 1_000_000);
         lane.set_check_every(config.check_interval_ms * 1_000_000);
         lane.observe(boot_nanos());
@@ -188,7 +189,7 @@ fn adopt_one(runtime: &NodeRuntime, start: ShardStart) {
 }
 
 fn create_system(runtime: &NodeRuntime) {
-    let state = birth::first_system(runtime.identity.node);
+    let state = bootstrap::first_system(runtime.identity.node);
     let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
     runtime.control.adopt(start.view.clone());
     runtime.submit(ShardId(0), Input::Create(start));

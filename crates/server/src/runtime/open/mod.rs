@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use keyspace::{Levels, NodeId, ShardId, Timestamp, Unspoken};
 use node::recovery::RecoverError;
-use node::state::Content;
+use node::replica::state::Content;
 use storage::addresses::{self, NodeAddress};
 use storage::checkpoint;
 use storage::disk::Disk;

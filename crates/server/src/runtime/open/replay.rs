@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 
 use hlc::AHEAD_MILLIS_MAX;
 use keyspace::{KeyHasher, ShardId, Timestamp};
-use node::entry::Header;
-use node::lane::Ended;
+use node::executor::Ended;
 use node::recovery::{self, RecoverError, Recovering, Replayed};
+use node::replica::entry::Header;
 use parking_lot::Mutex;
 use storage::checkpoint::CheckpointReader;
 use storage::disk::Disk;
@@ -55,7 +55,7 @@ pub(crate) fn replay(
 /// When an entry was written, by the clock of its shard's leader.
 fn time_of(record: &storage::log::Record<'_>) -> Option<Timestamp> {
     let (_, _, data) = match record.kind {
-        node::record::ENTRY => node::record::split_entry(record.payload)?,
+        node::replica::record::ENTRY => node::replica::record::split_entry(record.payload)?,
         _ => return None,
     };
     Header::decode(data).map(|(header, _)| header.timestamp)
