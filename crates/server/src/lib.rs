@@ -93,7 +93,7 @@ pub mod recover;
 pub mod repair_clock;
 pub mod run;
 pub mod runtime;
-pub mod side_door;
+pub mod service;
 pub mod signals;
 mod threads;
 pub mod utc;

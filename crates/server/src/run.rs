@@ -21,7 +21,7 @@ use crate::process::{self, disk_failed};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::open::{self, Held, OpenError, Opened};
 use crate::runtime::{NodeRuntime, readiness, ticker};
-use crate::side_door::{NodeApi, NodeFacts};
+use crate::service::{NodeApi, NodeFacts};
 use crate::signals;
 use crate::threads::Background;
 

@@ -67,7 +67,8 @@ impl EventLoop {
         connection: &mut Connection,
         route: &Route,
         keys: &[&[u8]],
-        (now, fetched): (Now, &Fetched),
+        now: Now,
+        fetched: &Fetched,
     ) -> bool {
         // It may be told to look by itself, as when all is too long for one answer.
         let has_contended = std::mem::take(&mut connection.next.has_contended);
@@ -102,7 +103,8 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         keys: &[Box<[u8]>],
-        (now, fetched): (Now, &Fetched),
+        now: Now,
+        fetched: &Fetched,
     ) -> bool {
         let (Some(name), Some(route)) = (self.kept_as(at), connection.route.clone()) else {
             return false;

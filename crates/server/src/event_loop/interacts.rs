@@ -14,11 +14,12 @@ use keyspace::Feature;
 use node::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
 use node::replica::read::Now;
 use node::replica::scan::{self, PIECE_KEYS, Stretch};
-use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::fetch::{Found, Want};
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
+use super::moment::Moment;
 use super::resp::Done;
 use super::serve::go_waiter;
 use super::transactions::{LEVEL_TOO_LOW, Part, write_executed};
@@ -80,7 +81,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         request: Request<'_>,
-        moment: (Now, Fetched),
+        moment: Moment,
         muted: bool,
     ) -> Done {
         if connection.waits_its_turn() {
@@ -145,7 +146,7 @@ impl EventLoop {
         connection: &mut Connection,
         transaction: &mut Interactive,
         steps: &[Step<'_>],
-        moment: (Now, Fetched),
+        moment: Moment,
     ) -> Got<Vec<Reply>> {
         let mut lacks: Vec<&[u8]> = steps.iter().flat_map(|step| transaction.lacks(step)).collect();
         lacks.sort_unstable();
@@ -168,7 +169,7 @@ impl EventLoop {
         connection: &mut Connection,
         transaction: &mut Interactive,
         keys: &[&[u8]],
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
     ) -> Got<()> {
         if keys.is_empty() {
             return Got::This(());
@@ -202,14 +203,14 @@ impl EventLoop {
         session: &Session,
         transaction: &mut Interactive,
         range: &Range<'_>,
-        (now, mut fetched): (Now, Fetched),
+        Moment { now, mut fetched }: Moment,
     ) -> Got<()> {
         let Some(route) = connection.route.clone() else { return Got::Later };
         let wanted = stretch(range);
         loop {
             let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
             let unread: Vec<&[u8]> = unread.iter().map(|key| &**key).collect();
-            let moment = (now, std::mem::take(&mut fetched));
+            let moment = Moment { now, fetched: std::mem::take(&mut fetched) };
             match self.read_into(at, connection, transaction, &unread, moment) {
                 Got::This(()) => {}
                 other => return other,

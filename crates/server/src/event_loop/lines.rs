@@ -141,7 +141,8 @@ impl Lines {
         at: usize,
         changed: &[u8],
         now: BootNanos,
-        (patience, random): (u64, u64),
+        patience: u64,
+        random: u64,
     ) -> Option<BootNanos> {
         let one = self.all.get_mut(&at)?;
         let doubled = one.changes.checked_sub(1).map_or(0, |n| PAUSE_NANOS << n.min(16));
@@ -223,8 +224,8 @@ impl EventLoop {
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
     /// too long.
     pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
-        let drawn = (self.runtime.request_timeout_nanos, self.random());
-        let is_again = self.lines.rest(at, changed, boot_nanos(), drawn).is_some();
+        let (patience, random) = (self.runtime.request_timeout_nanos, self.random());
+        let is_again = self.lines.rest(at, changed, boot_nanos(), patience, random).is_some();
         if let Some(one) = self.lines.all.get_mut(&at)
             && one.since.saturating_add(KEPT_AFTER_NANOS) <= boot_nanos()
         {
@@ -301,7 +302,7 @@ mod tests {
         assert!(lines.take(1, keys("a"), 0, PATIENCE));
         assert!(!lines.take(2, keys("a"), 7, PATIENCE));
         let (mut now, mut runs) = (0, 0);
-        while let Some(until) = lines.rest(1, b"a", now, (PATIENCE, u64::MAX - 1)) {
+        while let Some(until) = lines.rest(1, b"a", now, PATIENCE, u64::MAX - 1) {
             assert!(until - now <= PAUSE_MAX_NANOS && until < PATIENCE);
             assert!(!lines.take(1, keys("a"), now, PATIENCE), "it rests");
             assert_eq!(lines.due(until, PATIENCE), [Next::Run(1)]);

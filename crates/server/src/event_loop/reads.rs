@@ -6,12 +6,13 @@ use keyspace::ShardId;
 use node::executor::{Input, Origin};
 use node::replica::entry::Waiter;
 use node::replica::read::{Blocked, Now};
-use node::routing::fetch::{Fetched, Want};
+use node::routing::fetch::Want;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::Connection;
+use super::moment::Moment;
 use super::resp::Done;
 use super::serve::go_waiter;
 use super::state::Awaits;
@@ -26,7 +27,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         read: &Read<'_>,
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
         muted: bool,
     ) -> Done {
         if connection.waits_its_turn() {
@@ -39,7 +40,7 @@ impl EventLoop {
         let is_wide = read.keys().len() > 1 && self.runtime.peers.is_some() && age_max == 0;
         let in_pieces = || connection.next.looked.is_some() || !fetched.is_of_one_moment();
         if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
-            return self.read_wide(at, connection, session, read, (now, fetched), muted);
+            return self.read_wide(at, connection, session, read, Moment { now, fetched }, muted);
         }
         let before = connection.output.bytes.len();
         let mut writer = session.writer(&mut connection.output.bytes);

@@ -7,14 +7,14 @@
 
 use command::Write;
 use keyspace::Placement;
-use node::replica::read::{Blocked, Now};
+use node::replica::read::Blocked;
 use node::replica::scan::{self, Asked, Stretch};
-use node::routing::fetch::Fetched;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
 use super::far::{Far, scanned_place, want_of};
+use super::moment::Moment;
 use super::resp::{Done, NO_KEYSPACE};
 use super::scans::{Ends, KeyspaceScan};
 use super::serve::{go_waiter, waiter};
@@ -53,18 +53,14 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         request: &KeyspaceRequest<'_>,
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
         muted: bool,
     ) -> Done {
         if connection.route.is_none() {
             return self.without_keyspace(at, connection, session, muted);
         }
-        let is_flush_of_all = match request {
-            KeyspaceRequest::Flush => Some(false),
-            KeyspaceRequest::FlushAll => Some(true),
-            _ => None,
-        };
-        if let Some(all) = is_flush_of_all {
+        if let KeyspaceRequest::Flush | KeyspaceRequest::FlushAll = request {
+            let all = matches!(request, KeyspaceRequest::FlushAll);
             return self.flush_keys(at, connection, session, all, muted);
         }
         if connection.waits_its_turn() {
@@ -176,7 +172,7 @@ impl EventLoop {
             }
             _ => {
                 if let Some((one, other)) = ends {
-                    note_range(&self.runtime.heat, route, (&one, &other));
+                    note_range(&self.runtime.heat, route, &one, &other);
                 }
             }
         }
@@ -277,7 +273,7 @@ fn note_page(heat: &Heat, route: &Route, cursor: u64) {
 }
 
 /// Notes a RANGE that has shown keys from one to another, in either order.
-fn note_range(heat: &Heat, route: &Route, (one, other): (&[u8], &[u8])) {
+fn note_range(heat: &Heat, route: &Route, one: &[u8], other: &[u8]) {
     let (low, high) = if one <= other { (one, other) } else { (other, one) };
     let (from, to) = (route.place_of_key(low), route.place_of_key(high));
     for place in from..=to {

@@ -1,10 +1,10 @@
-//! How much memory may entries take that are kept for replicas that lag?
+//! How much memory may raft log entries take that are retained for lagging replicas?
 //!
-//! A leader keeps what a follower lacks, so that it need not get the whole state (again). Each
+//! A leader retains what a follower lacks, so that it need not get the whole state (again). Each
 //! shard has its limits ([`replication::Limits`]), but a node may have thousands, and one slow disk
 //! makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
-//! ([`RETAINED_SHARE`]): while its shards keep more, each may keep half as much as before, and up again
-//! when they keep less than half. Who is cut off by that gets a state instead.
+//! ([`RETAINED_SHARE`]): while its shards retain more, each may retain half as much as before, and
+//! up again when they retain less than half. A replica that is cut off by that gets a state instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -26,7 +26,9 @@ use node::replica::read::{self, Blocked, Now};
 use node::routing::fetch::{Fetched, Want};
 use node::routing::route::Route;
 
-use super::{LOCKED, NO_LEADER, NodeApi, admit, not_done, renewed};
+use super::errors::{LOCKED, NO_LEADER, not_done};
+use super::reads::renewed;
+use super::{NodeApi, admit};
 use crate::runtime::{API, NodeRuntime, boot_nanos};
 use api::{Answer, ApiError, Condition, Done, RequestId};
 

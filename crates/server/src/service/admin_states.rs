@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 use keyspace::{CatalogueError, CatalogueOp, NodeId};
 use node::executor;
 
-use super::{NodeApi, not_done};
+use super::NodeApi;
+use super::errors::not_done;
 use crate::cluster::MemberInfo;
 use crate::runtime::survey::name_of;
 use crate::runtime::{requests, survey};

@@ -28,7 +28,8 @@ use node::routing::fetch::{Contender, Fetched, Found, Reserves, Want};
 use node::routing::route::Route;
 use parking_lot::Mutex;
 
-use super::super::{LOCKED, NO_LEADER, not_done, renewed};
+use super::super::errors::{LOCKED, NO_LEADER, not_done};
+use super::super::reads::renewed;
 use crate::runtime::open_txns::{Held, KNOWN_BYTES_MAX};
 use crate::runtime::{API, NodeRuntime, boot_nanos};
 use api::{ApiError, TxnOp, TxnPair, TxnResult};

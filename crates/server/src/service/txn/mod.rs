@@ -28,7 +28,8 @@ use node::interactive::{BYTES_MAX, Interactive};
 use replication::BootNanos;
 use run::Run;
 
-use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
+use super::NodeApi;
+use super::errors::{NO_LEADER, no_catalogue, not_done, refused};
 use crate::event_loop::KEPT_AFTER_NANOS;
 use crate::runtime::mailbox::{Mail, Transact};
 use crate::runtime::open_txns::{Held, NotHad, OPEN_MAX, OpenId};

@@ -1,30 +1,33 @@
-//! The node as HTTP sees it: [`NodeService`] over the runtime.
+//! The implementation of the HTTP API: [`NodeService`] over the node's runtime.
 //!
-//! Reads run on the calling thread; a read that is blocked is tried again when the shard's lane
-//! says so. Writes are batches of one, and their answers call back from whichever thread applied
+//! Writes are batches of one, and their answers call back from whichever thread applied
 //! them.
 //!
 //! | here | what |
 //! |---|---|
 //! | this file | commands and keyspaces |
+//! | `reads` | reads of one key |
+//! | `errors` | what was not done, and why |
 //! | `conditional` | writes that are done if the key's version is as required |
 //! | `status`, `shards` | how the node, its cluster and its shards are |
 //! | `decisions` | what was decided about shards, and why |
 //! | `routes` | how owners of keys are found |
 //! | `splits` | shards that are cut in two |
-//! | `levels` | the cluster's feature level |
-//! | `standings` | nodes that are cordoned, drained and removed |
+//! | `cluster_version` | the cluster's feature level |
+//! | `admin_states` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 //! | `txn` | transactions, in one request or request by request |
 
+mod admin_states;
+mod cluster_version;
 mod conditional;
 mod decisions;
-mod levels;
+mod errors;
 mod metrics;
+mod reads;
 mod routes;
 mod shards;
 mod splits;
-mod standings;
 mod status;
 mod txn;
 
@@ -34,15 +37,12 @@ use command::limits::COMMAND_BYTES_MAX;
 use command::{Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
-    Timestamp, is_made_on_use,
+    is_made_on_use,
 };
 use node::executor::{self, Input, NotDone};
 use node::replica::entry::Batch;
-use node::replica::read::{self, Blocked, Now};
 use node::replica::scan;
-use node::routing::fetch::{Found, Then, Want};
 use node::routing::route::Route;
-use storage::engine::At;
 
 use crate::config::Config;
 use crate::logging::Banner;
@@ -55,7 +55,9 @@ use api::{
     Txn, TxnDone, TxnOp, TxnResult,
 };
 use conditional::Conditional;
+use errors::{no_catalogue, not_done, refused};
 use overlay::LookupChoice;
+use reads::{get, get_at, get_stale};
 
 /// What the node is told about itself at start.
 #[derive(Clone, Debug, Default)]
@@ -407,250 +409,4 @@ fn admit(runtime: &NodeRuntime, write: &Write<'_>) -> Result<(), ApiError> {
         return Err(ApiError::ValueTooLong { bytes, bytes_max });
     }
     Ok(())
-}
-
-/// `now` is when the request had come, however often it is tried.
-fn get(
-    runtime: Arc<NodeRuntime>,
-    route: Arc<Route>,
-    key: bytes::Bytes,
-    now: Now,
-    done: Done<Answer>,
-) {
-    let found = read::value(&route, &key, now, |version| match version {
-        Some(version) => value(&version),
-        None => Answer::Nil,
-    });
-    match found {
-        Ok(answer) => done(Ok(answer)),
-        Err(blocked) if runtime.routing.must_fetch(&route, blocked.place) => {
-            let want = Want::keys([&key[..]]);
-            let (shard, again) = (route.shard(blocked.place), (runtime.clone(), route.clone()));
-            fetch(
-                &runtime,
-                shard,
-                want,
-                Box::new(move |result| match result {
-                    Ok(Some(Found::Versions(versions))) => match versions.first() {
-                        Some(Ok(held)) => done(Ok(value(&held.version()))),
-                        _ => done(Ok(Answer::Nil)),
-                    },
-                    // It can be read here now.
-                    Ok(_) => get(again.0.clone(), renewed(&again.0, again.1), key, now, done),
-                    Err(error) => done(Err(error)),
-                }),
-            );
-        }
-        Err(blocked) => {
-            let again = (runtime.clone(), route.clone());
-            wait(
-                &runtime,
-                &route,
-                blocked,
-                Box::new(move |result| match result {
-                    Ok(Look::Here | Look::Elsewhere) => {
-                        // The key may be another shard's by now.
-                        let route = renewed(&again.0, again.1);
-                        get(again.0, route, key, now, done);
-                    }
-                    Err(error) => done(Err(error)),
-                }),
-            );
-        }
-    }
-}
-
-/// As [`get`], of a value that may be old by up to `age_max` nanoseconds.
-fn get_stale(
-    runtime: Arc<NodeRuntime>,
-    route: Arc<Route>,
-    key: bytes::Bytes,
-    now: Now,
-    age_max: u64,
-    done: Done<Answer>,
-) {
-    let found = read::value_stale(&route, &key, now, age_max, |version| match version {
-        Some(version) => value(&version),
-        None => Answer::Nil,
-    });
-    let aged = |answer, age_ms| Answer::Aged { age_ms, answer: Box::new(answer) };
-    match found {
-        Ok((answer, age)) => done(Ok(aged(answer, age.div_ceil(1_000_000)))),
-        // Who leads is asked; its answer is not old.
-        Err(_) => {
-            get(runtime, route, key, now, Box::new(move |result| done(result.map(|a| aged(a, 0)))));
-        }
-    }
-}
-
-fn get_at(
-    runtime: Arc<NodeRuntime>,
-    route: Arc<Route>,
-    key: bytes::Bytes,
-    at: Timestamp,
-    done: Done<Answer>,
-) {
-    get_at_behind(runtime, route, key, (at, None), done);
-}
-
-/// As [`get_at`], behind a lock that was met when so many had gone.
-fn get_at_behind(
-    runtime: Arc<NodeRuntime>,
-    route: Arc<Route>,
-    key: bytes::Bytes,
-    (at, lock): (Timestamp, Option<u64>),
-    done: Done<Answer>,
-) {
-    let now = runtime.clock.now();
-    if at > now {
-        return done(Err(ApiError::InFuture { at, now }));
-    }
-    let place = route.place_of_key(&key);
-    if runtime.routing.must_fetch(&route, place) {
-        let want = Want::At { key: key[..].into(), at };
-        let (shard, again) = (route.shard(place), (runtime.clone(), route));
-        return fetch(
-            &runtime,
-            shard,
-            want,
-            Box::new(move |result| match result {
-                Ok(Some(Found::Then(then))) => done(match then {
-                    Then::Value(held) => Ok(value(&held.version())),
-                    Then::Nil => Ok(Answer::Nil),
-                    Then::NilYet => Ok(Answer::NilYet),
-                    Then::BelowSafePoint(safe_point) => {
-                        Err(ApiError::BelowSafePoint { at, safe_point })
-                    }
-                }),
-                Ok(_) => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
-                Err(error) => done(Err(error)),
-            }),
-        );
-    }
-    let again = (runtime.clone(), route.clone());
-    wait(
-        &runtime,
-        &route,
-        Blocked { place, at, lock },
-        Box::new(move |result| match result {
-            Ok(Look::Here) => {
-                let found = read::read_at(&again.1, &key, at, |found| match found {
-                    At::Value(version) => value(&version),
-                    At::Nil => Answer::Nil,
-                    At::NilYet => Answer::NilYet,
-                });
-                match found {
-                    Ok(answer) => done(Ok(answer)),
-                    Err(read::NotThen::BelowSafePoint { safe_point }) => {
-                        done(Err(ApiError::BelowSafePoint { at, safe_point }));
-                    }
-                    Err(read::NotThen::Locked { released }) => {
-                        get_at_behind(again.0, again.1, key, (at, Some(released)), done);
-                    }
-                    Err(read::NotThen::Moved) => {
-                        let route = renewed(&again.0, again.1);
-                        get_at(again.0, route, key, at, done);
-                    }
-                }
-            }
-            Ok(Look::Elsewhere) => {
-                let route = renewed(&again.0, again.1);
-                get_at(again.0, route, key, at, done);
-            }
-            Err(error) => done(Err(error)),
-        }),
-    );
-}
-
-fn value(version: &storage::engine::Version<'_>) -> Answer {
-    Answer::Value {
-        value: bytes::Bytes::copy_from_slice(version.value),
-        timestamp: version.timestamp,
-        expires_at_ms: (version.expiry_ms != 0).then_some(version.expiry_ms),
-    }
-}
-
-/// The keyspace's route as it is now, if it is still there.
-fn renewed(runtime: &NodeRuntime, route: Arc<Route>) -> Arc<Route> {
-    runtime.routing.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
-}
-
-/// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
-fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Done<Option<Found>>) {
-    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
-        executor::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
-        executor::Answer::Go { .. } | executor::Answer::NotDone { why: NotDone::Lags, .. } => {
-            then(Ok(None));
-        }
-        executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
-        other => unreachable!("a question is answered or refused: {other:?}"),
-    }));
-    let (want, origin) = (Box::new(want), API);
-    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
-}
-
-/// Where a read that was blocked goes on.
-enum Look {
-    /// It may be tried here.
-    Here,
-    /// What it wants may have to be fetched.
-    Elsewhere,
-}
-
-/// Calls `then` when the shard's lane says that the read may be tried, or that its replica lags.
-fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<Look>) {
-    let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
-    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
-        executor::Answer::Go { .. } => then(Ok(Look::Here)),
-        executor::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
-        executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
-        other => unreachable!("a reader is let go or refused: {other:?}"),
-    }));
-    runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
-}
-
-/// Why the catalogue did not answer.
-fn no_catalogue(why: NotDone) -> ApiError {
-    match why {
-        NotDone::DiskFull => ApiError::DiskFull,
-        _ => ApiError::Busy {
-            why: "no node has answered as the leader of the keyspaces' catalogue; nothing was done",
-        },
-    }
-}
-
-fn refused(error: CatalogueError) -> ApiError {
-    match error {
-        CatalogueError::Exists { name } => ApiError::KeyspaceExists { name: name.into() },
-        CatalogueError::NotFound { name } => ApiError::NoKeyspace { name: name.into() },
-        other => ApiError::BadKeyspace { why: other.to_string() },
-    }
-}
-
-/// As `event_loop::serve` tells it to connections.
-const NO_LEADER: &str = "no node has answered as the leader of the key's shard; nothing was done";
-const LOCKED: &str = "transactions had the key all the time; nothing was done";
-
-/// What is told of what was not done; `id` is of a request that may have changed something.
-fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
-    let why = match (why, id) {
-        (NotDone::DiskFull, _) => return ApiError::DiskFull,
-        (NotDone::Dropped | NotDone::Unknown, Some(id)) => return ApiError::Unknown { id },
-        (NotDone::NoSuchShard | NotDone::Dropped, _) => return ApiError::KeyspaceDropped,
-        (NotDone::NotLeader | NotDone::Replaced | NotDone::Unknown, _) => NO_LEADER,
-        (NotDone::Lags, _) => {
-            "the replica of the key's shard here lacks too much; nothing was done"
-        }
-        (NotDone::Busy, _) => {
-            "too much waits for the node that leads the key's shard; nothing was done"
-        }
-        (NotDone::Locked, _) => LOCKED,
-        (NotDone::TooLong, _) => {
-            "what is wanted of a shard elsewhere is too long; nothing was done"
-        }
-        (NotDone::CrossShard, _) => {
-            "the shard was cut between the request's keys meanwhile; nothing was done"
-        }
-    };
-    ApiError::Busy { why }
 }

@@ -3,7 +3,8 @@
 use keyspace::{CatalogueOp, Level, Levels};
 use node::executor;
 
-use super::{NodeApi, not_done};
+use super::NodeApi;
+use super::errors::not_done;
 use crate::runtime::survey::Survey;
 use crate::runtime::{cluster_version, requests, survey};
 use api::{ApiError, Done, Kind, LevelStatus, Metrics, NodeLevels, RequestId};

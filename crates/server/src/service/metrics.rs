@@ -5,19 +5,21 @@
 //! always there (`carillon_shards…`, `carillon_members`).
 
 use keyspace::NodeId;
+use node::replica::scan;
 
 use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
-use crate::counters::Counter;
+use crate::counters::{Counter, Counters};
 use crate::peer::PeerCounters;
 use crate::runtime::clock::NodeClock;
-use crate::runtime::heat::Heat;
-use crate::runtime::heat::NoSplitReason;
+use crate::runtime::heat::{Heat, NoSplitReason};
+use crate::runtime::log::LogRoom;
 use crate::runtime::lookups::{Counted, Lookups};
+use crate::runtime::memory::Memory;
+use crate::runtime::open_txns::OpenTxns;
 use crate::runtime::peers::Peers;
 use crate::runtime::rpc_counters::DirectionCounters;
-use crate::runtime::survey;
-use crate::runtime::survey::{Seen, Survey, name_of};
+use crate::runtime::survey::{self, Seen, Survey, name_of};
 use api::{Histogram, Kind, Metrics, Overview};
 
 /// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
@@ -63,84 +65,16 @@ impl NodeApi {
 
     fn node_metrics(&self) -> Metrics {
         let mut out = Metrics::default();
-        let (counters, log) = (&self.runtime.counters, self.runtime.log.facts());
-        let mut count = |name, help, value| out.counter(name, help, value);
-        count("carillon_commands_total", "Commands done.", counters.commands.get());
-        count("carillon_writes_total", "Commands that change keys.", counters.writes.get());
-        count("carillon_errors_total", "Error replies to Redis clients.", counters.errors.get());
-        let help =
-            "Commands that came to the wrong half of a shard that was cut, and were sent on.";
-        count("carillon_commands_moved_total", help, counters.moved.get());
-        count(
-            "carillon_connections_evicted_total",
-            "Connections closed because the replies that nobody read were too many in all.",
-            counters.connections_evicted.get(),
-        );
-        count("carillon_get_hits_total", "GETs that found a value.", counters.hits.get());
-        count("carillon_get_misses_total", "GETs that found none.", counters.misses.get());
-        count("carillon_input_bytes_total", "Bytes received.", counters.input_bytes.get());
-        count("carillon_output_bytes_total", "Bytes sent.", counters.output_bytes.get());
-        let accepted = counters.connections_accepted.get();
-        count("carillon_connections_accepted_total", "Connections accepted.", accepted);
-        let rejected = counters.connections_rejected.get();
-        count("carillon_connections_rejected_total", "Connections refused: too many.", rejected);
-        count(
-            "carillon_transactions_total",
-            "Transactions over several shards, or by HTTP, that were done.",
-            counters.transactions.get(),
-        );
-        count(
-            "carillon_transactions_changed_total",
-            "Transactions over several shards, or by HTTP, not done: a watched key had changed.",
-            counters.transactions_changed.get(),
-        );
-        count(
-            "carillon_transactions_refused_total",
-            "Transactions over several shards, or by HTTP, that were answered with an error.",
-            counters.transactions_refused.get(),
-        );
-        count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
-        count("carillon_log_written_bytes_total", "End of the log.", log.written_end.0);
-        count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);
-        count("carillon_log_syncs_total", "Fsyncs of the log.", log.syncs);
-        let help = "How long fsyncs of the log took that somebody waited for.";
-        out.histograms(
-            "carillon_fsync_seconds",
-            help,
-            vec![self.runtime.log.sync_times().histogram()],
-        );
-        let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
-        gauge("carillon_connections", "Connections now.", counters.connections.get());
-        let help = "Bytes of replies that nobody has read, of connections that have many.";
-        gauge("carillon_unread_reply_bytes", help, counters.unread_bytes.get());
-        let open = &self.runtime.open_txns;
-        let help = "Transactions by HTTP that are open: begun, and not yet ended.";
-        gauge("carillon_transactions_open", help, open.count() as u64);
-        let help =
-            "What transactions by HTTP know, in bytes of keys and values and what they cost.";
-        gauge("carillon_transactions_known_bytes", help, open.known_bytes());
-        gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
-        gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
-        let used = self.runtime.memory.used_bytes();
-        gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
-        let old = self.runtime.memory.old_bytes();
-        gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
-        let kept = self.runtime.memory.log_retained.bytes();
-        let help = "Beside these: entries kept for replicas that lag; at most about an eighth of \
-                    memory_max.";
-        gauge("carillon_entries_kept_bytes", help, kept);
-        gauge("carillon_memory_max_bytes", "What data may take.", self.runtime.memory.bytes_max());
-        let process = crate::process::usage();
-        gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
+        let counters = &self.runtime.counters;
+        traffic(&mut out, counters);
+        transactions(&mut out, counters, &self.runtime.open_txns);
+        log(&mut out, counters, &self.runtime.log);
+        memory(&mut out, &self.runtime.memory);
         let now = self.runtime.clock.now();
         let routes = self.runtime.routing.routes();
         let keys = routes.iter().map(|route| {
             let labels = vec![("keyspace", route.keyspace.name.to_string())];
-            (
-                labels,
-                node::replica::scan::size(route, &node::replica::scan::Asked::anyhow(route, now))
-                    as f64,
-            )
+            (labels, scan::size(route, &scan::Asked::anyhow(route, now)) as f64)
         });
         let keys: Vec<_> = keys.collect();
         out.numbers("carillon_keys", "Keys of a keyspace.", Kind::Gauge, keys);
@@ -157,6 +91,79 @@ impl NodeApi {
         let seconds = tally.leaderless_nanos as f64 / 1e9;
         let name = "carillon_shards_leaderless_seconds_total";
         out.numbers(name, help, Kind::Counter, [(Vec::new(), seconds)]);
+    }
+}
+
+/// What clients ask, and their connections.
+fn traffic(out: &mut Metrics, counters: &Counters) {
+    let moved = "Commands that came to the wrong half of a shard that was cut, and were sent on.";
+    let evicted = "Connections closed because the replies that nobody read were too many in all.";
+    let rejected = "Connections refused: too many.";
+    let unread = "Bytes of replies that nobody has read, of connections that have many.";
+    for (name, help, counter) in [
+        ("carillon_commands_total", "Commands done.", &counters.commands),
+        ("carillon_writes_total", "Commands that change keys.", &counters.writes),
+        ("carillon_errors_total", "Error replies to Redis clients.", &counters.errors),
+        ("carillon_commands_moved_total", moved, &counters.moved),
+        ("carillon_connections_evicted_total", evicted, &counters.connections_evicted),
+        ("carillon_get_hits_total", "GETs that found a value.", &counters.hits),
+        ("carillon_get_misses_total", "GETs that found none.", &counters.misses),
+        ("carillon_input_bytes_total", "Bytes received.", &counters.input_bytes),
+        ("carillon_output_bytes_total", "Bytes sent.", &counters.output_bytes),
+        (
+            "carillon_connections_accepted_total",
+            "Connections accepted.",
+            &counters.connections_accepted,
+        ),
+        ("carillon_connections_rejected_total", rejected, &counters.connections_rejected),
+    ] {
+        out.counter(name, help, counter.get());
+    }
+    let connections = counters.connections.get() as f64;
+    out.gauge("carillon_connections", "Connections now.", connections);
+    out.gauge("carillon_unread_reply_bytes", unread, counters.unread_bytes.get() as f64);
+}
+
+fn transactions(out: &mut Metrics, counters: &Counters, open: &OpenTxns) {
+    let help = "Transactions over several shards, or by HTTP, that were done.";
+    out.counter("carillon_transactions_total", help, counters.transactions.get());
+    let help = "Transactions over several shards, or by HTTP, not done: a watched key had changed.";
+    out.counter("carillon_transactions_changed_total", help, counters.transactions_changed.get());
+    let help = "Transactions over several shards, or by HTTP, that were answered with an error.";
+    out.counter("carillon_transactions_refused_total", help, counters.transactions_refused.get());
+    let help = "Transactions by HTTP that are open: begun, and not yet ended.";
+    out.gauge("carillon_transactions_open", help, open.count() as f64);
+    let help = "What transactions by HTTP know, in bytes of keys and values and what they cost.";
+    out.gauge("carillon_transactions_known_bytes", help, open.known_bytes() as f64);
+}
+
+fn log(out: &mut Metrics, counters: &Counters, log: &LogRoom) {
+    let facts = log.facts();
+    let checkpoints = counters.checkpoints.get();
+    out.counter("carillon_checkpoints_total", "Rounds of checkpoints.", checkpoints);
+    out.counter("carillon_log_written_bytes_total", "End of the log.", facts.written_end.0);
+    out.counter("carillon_log_durable_bytes_total", "End of what is fsynced.", facts.durable_end.0);
+    out.counter("carillon_log_syncs_total", "Fsyncs of the log.", facts.syncs);
+    let help = "How long fsyncs of the log took that somebody waited for.";
+    out.histograms("carillon_fsync_seconds", help, vec![log.sync_times().histogram()]);
+    let bytes_on_disk = facts.bytes_on_disk as f64;
+    out.gauge("carillon_log_disk_bytes", "Bytes of all log files.", bytes_on_disk);
+    let is_full = f64::from(u8::from(facts.full));
+    out.gauge("carillon_disk_full", "1 while the log has no room.", is_full);
+}
+
+fn memory(out: &mut Metrics, memory: &Memory) {
+    let retained = "Beside these: entries kept for replicas that lag; at most about an eighth of \
+                    memory_max.";
+    let resident = crate::process::usage().rss_bytes;
+    for (name, help, bytes) in [
+        ("carillon_memory_used_bytes", "Bytes that data takes.", memory.used_bytes()),
+        ("carillon_memory_old_bytes", "Of these, old versions.", memory.old_bytes()),
+        ("carillon_entries_kept_bytes", retained, memory.log_retained.bytes()),
+        ("carillon_memory_max_bytes", "What data may take.", memory.bytes_max()),
+        ("carillon_process_resident_bytes", "Resident memory.", resident),
+    ] {
+        out.gauge(name, help, bytes as f64);
     }
 }
 
