@@ -1,6 +1,6 @@
 //! What commands under way are about to take of the memory, beyond the bytes they have sent.
 //!
-//! Memory is measured every now and then (`maintenance`), and writes are refused when it is all taken.
+//! Maintenance measures memory every now and then, and writes are refused when it is all taken.
 //! Between two looks commands can add no more than clients can send, but for a few: SETRANGE makes
 //! a value as long as its offset says, COPY one as long as another. A thousand of them fit into one
 //! packet. So these ask here first, and count from then until memory was measured with them in it:

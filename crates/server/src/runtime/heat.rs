@@ -8,7 +8,7 @@
 //!
 //! A shard's leader does nearly all that is done for it, so only what leaders here are asked
 //! counts: reads that a follower answers ask the leader for an index, many at once. What comes of
-//! it for the node is told to all ([`super::survey::publish_load`]), so that leaders part it evenly.
+//! it for the node is told to all ([`super::survey::publish`]), so that leaders part it evenly.
 //!
 //! A loop counts down to the next request that it notes, and nothing else; the rest is done for
 //! that one alone, under a lock that all loops share.

@@ -1,7 +1,7 @@
 //! How much memory does data take here, and may a command add to it?
 //!
 //! ```text
-//!   maintenance measures ──► used, old versions ──► above `memory_max`: writes that grow are refused
+//!   maintenance measures ──► used, old versions ──► above `memory_max`: growing writes are refused
 //!   commands that may add a lot ──► `growth`: counted until a measurement has seen them
 //!   entries kept for lagging replicas ──► `log_retained`: a budget of their own
 //! ```

@@ -10,8 +10,8 @@
 //!
 //! The thread that has work for an executor steps it ([`executors`]); answers go to the mailbox of
 //! the asking loop, or straight back to the caller ([`delivery`]). What a step wants of the rest of
-//! the node, such as shards to be created or safe points to be passed on, is an input of the control
-//! plane, which takes it after the executor is let go ([`control_plane`]).
+//! the node, such as shards to be created or safe points to be passed on, is an input of the
+//! control plane, which takes it after the executor is let go ([`control_plane`]).
 //!
 //! # Parts
 //!
@@ -22,7 +22,7 @@
 //! | [`executors`], [`log`] | who steps shards, and what makes their records durable |
 //! | [`delivery`], [`mailbox`] | how an answer finds whoever asked |
 //! | [`control_plane`], [`requests`] | who steps control, and what people ask of it |
-//! | [`routing`], [`admin_states`], [`cluster_version`] | what control and catalogue decided, for readers |
+//! | [`routing`], [`admin_states`], [`cluster_version`] | what control decided, for readers |
 //! | [`memory`] (`growth`, [`log_retention`]) | what data takes, and what it may |
 //! | [`heat`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
 //! | [`peers`] and below | the other nodes: links, RPC frames, snapshots, digests, lookups |

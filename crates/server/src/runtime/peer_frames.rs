@@ -57,8 +57,8 @@ impl PeerFrames {
                         continue;
                     };
                     if self.runtime.routing.views().contains(shard) {
-                        // No message to a replica that is here waits for other shards' executors. Its
-                        // group may have gone on without this replica: the table may know.
+                        // No message to a replica that is here waits for other shards' executors.
+                        // Its group may have gone on without this replica: the table may know.
                         if let Some(known) = self.peers().lookup.shard(shard) {
                             self.queue(shard, Input::Known { known });
                         }

@@ -82,8 +82,8 @@ pub(super) fn with_unreached(
 }
 
 /// Shards of which this node is to have replicas, and has none yet: those that name it, and while a
-/// cluster grows those that have too few. A keyspace may ask for more replicas than there are nodes:
-/// the node does not wait for those.
+/// cluster grows those that have too few. A keyspace may ask for more replicas than there are
+/// nodes: the node does not wait for those.
 fn missing(runtime: &NodeRuntime) -> Vec<ShardId> {
     let own = runtime.identity.node;
     let nodes: Vec<NodeId> = runtime.routing.view(ShardId(0)).map_or_else(Vec::new, |system| {

@@ -205,7 +205,8 @@ pub(super) enum Look {
     Elsewhere,
 }
 
-/// Calls `then` when the shard's executor says that the read may be tried, or that its replica lags.
+/// Calls `then` when the shard's executor says that the read may be tried, or that its replica
+/// lags.
 pub(super) fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<Look>) {
     let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
     let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {

@@ -175,8 +175,8 @@ fn hops_max(kind: Kind, shards: usize) -> u32 {
     }
 }
 
-/// Looks for the owner of a place on a keyspace's circle, and gives its trace to `done`; returns it at once, if
-/// nobody else is asked: then `done` is not called.
+/// Looks for the owner of a place on a keyspace's circle, and gives its trace to `done`; returns it
+/// at once if nobody else is asked: then `done` is not called.
 pub fn look_up(
     runtime: &NodeRuntime,
     way: LookupChoice,
