@@ -197,89 +197,105 @@ impl Shard {
         clock: &Clock,
         effects: &mut Effects,
     ) {
-        {
-            let mut replies = Vec::new();
-            let outcome = {
-                let mut state = self.state.write();
-                let outcome = match right {
-                    None => state.apply(&entry, &mut replies),
-                    Some(right) => {
-                        state.absorb(&entry, right);
-                        Outcome::Merge
-                    }
-                };
-                if outcome == Outcome::Check {
-                    let leads = self.group.is_leader() && entry.term() == self.group.term();
-                    let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
-                    effects.digests.extend(digesting);
-                }
-                if let Outcome::Members(step) = &outcome {
-                    let members = self.group.change(&step.change).clone();
-                    state.change_members(step, members);
-                    if !state.members.all().contains(&self.replica) {
-                        self.group.step_down();
-                    }
-                }
-                let opens_term = entry.data().is_empty() && entry.term() == self.group.term();
-                if opens_term && self.group.is_leader() {
-                    // SAFETY G2: above everything that the leaders before have promised.
-                    clock.observe(state.horizon.max(state.last));
-                    self.leading.opened_term = entry.term();
-                    self.promise.lead();
-                    self.serving.raise_floor(clock.now());
-                }
-                outcome
-            };
-            self.applied = entry.index();
-            self.group.applied(entry.index());
-            self.promise.applied(entry.index());
-            if matches!(outcome, Outcome::Members(_) | Outcome::Settled) {
-                self.published.is_stale = true;
-                self.is_settled = self.state.read().roster.is_settled;
+        let mut replies = Vec::new();
+        let outcome = self.change_state(&entry, right, &mut replies, clock, effects);
+        let (index, term) = (entry.index(), entry.term());
+        self.applied = index;
+        self.group.applied(index);
+        self.promise.applied(index);
+        let outcome = self.note_outcome(outcome, index, effects);
+        let mine = self.in_flight.front().is_some_and(|f| f.index == index);
+        let asker = if mine { self.in_flight.pop_front() } else { None };
+        if self.in_flight.front().is_some_and(|oldest| oldest.term < term) {
+            self.outlive(term, effects);
+        }
+        match asker {
+            Some(lost) if lost.term != term => {
+                self.refuse(lost.asker, NotDone::Replaced, effects);
+                report(outcome, None, effects);
             }
-            if matches!(outcome, Outcome::Catalogue(_)) {
-                self.group.tell_all_committed();
+            Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
+                assert_eq!(waiters.len(), replies.len(), "one reply per command");
+                // Nobody else holds the entry any more, so this takes its memory, not a copy.
+                let spent = Spent { bytes: entry.into_data().into(), waiters };
+                answer_applied(self.id, origin, spent, replies, effects);
             }
-            if matches!(outcome, Outcome::Steps(_) | Outcome::Split(_) | Outcome::Merge) {
-                self.locks_changed(entry.index());
+            Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
+                report(outcome, Some(Caller { origin, waiter }), effects);
             }
-            let outcome = match outcome {
-                Outcome::Split(half) => {
-                    self.was_split(half, effects);
-                    Outcome::Quiet
-                }
-                Outcome::Merge => {
-                    self.merged();
-                    Outcome::Quiet
-                }
-                outcome => outcome,
-            };
-            let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index());
-            let asker = if mine { self.in_flight.pop_front() } else { None };
-            if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term()) {
-                self.outlive(entry.term(), effects);
+            Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
+                Outcome::Steps(said) => self.stepped(askers, said, effects),
+                _ => unreachable!("steps are answered as steps"),
+            },
+            Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
+            None => report(outcome, None, effects),
+        }
+    }
+
+    /// Changes what readers see, under the write guard.
+    #[inline]
+    fn change_state(
+        &mut self,
+        entry: &Entry,
+        right: Option<ShardState>,
+        replies: &mut Vec<command::Reply>,
+        clock: &Clock,
+        effects: &mut Effects,
+    ) -> Outcome {
+        let mut state = self.state.write();
+        let outcome = match right {
+            None => state.apply(entry, replies),
+            Some(right) => {
+                state.absorb(entry, right);
+                Outcome::Merge
             }
-            match asker {
-                Some(lost) if lost.term != entry.term() => {
-                    self.refuse(lost.asker, NotDone::Replaced, effects);
-                    report(outcome, None, effects);
-                }
-                Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
-                    assert_eq!(waiters.len(), replies.len(), "one reply per command");
-                    // Nobody else holds the entry any more, so this takes its memory, not a copy.
-                    let spent = Spent { bytes: entry.into_data().into(), waiters };
-                    answer_applied(self.id, origin, spent, replies, effects);
-                }
-                Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
-                    report(outcome, Some(Caller { origin, waiter }), effects);
-                }
-                Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
-                    Outcome::Steps(said) => self.stepped(askers, said, effects),
-                    _ => unreachable!("steps are answered as steps"),
-                },
-                Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
-                None => report(outcome, None, effects),
+        };
+        if outcome == Outcome::Check {
+            let leads = self.group.is_leader() && entry.term() == self.group.term();
+            let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
+            effects.digests.extend(digesting);
+        }
+        if let Outcome::Members(step) = &outcome {
+            let members = self.group.change(&step.change).clone();
+            state.change_members(step, members);
+            if !state.members.all().contains(&self.replica) {
+                self.group.step_down();
             }
+        }
+        let opens_term = entry.data().is_empty() && entry.term() == self.group.term();
+        if opens_term && self.group.is_leader() {
+            // SAFETY G2: above everything that the leaders before have promised.
+            clock.observe(state.horizon.max(state.last));
+            self.leading.opened_term = entry.term();
+            self.promise.lead();
+            self.serving.raise_floor(clock.now());
+        }
+        outcome
+    }
+
+    /// What an outcome means for the replica itself. What is left of it is for the asker.
+    #[inline]
+    fn note_outcome(&mut self, outcome: Outcome, index: u64, effects: &mut Effects) -> Outcome {
+        if matches!(outcome, Outcome::Members(_) | Outcome::Settled) {
+            self.published.is_stale = true;
+            self.is_settled = self.state.read().roster.is_settled;
+        }
+        if matches!(outcome, Outcome::Catalogue(_)) {
+            self.group.tell_all_committed();
+        }
+        if matches!(outcome, Outcome::Steps(_) | Outcome::Split(_) | Outcome::Merge) {
+            self.locks_changed(index);
+        }
+        match outcome {
+            Outcome::Split(half) => {
+                self.was_split(half, effects);
+                Outcome::Quiet
+            }
+            Outcome::Merge => {
+                self.merged();
+                Outcome::Quiet
+            }
+            outcome => outcome,
         }
     }
 }

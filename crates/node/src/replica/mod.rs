@@ -42,7 +42,6 @@ use crate::replica::entry::{Batch, Kind, Waiter};
 use crate::replica::serving::Serving;
 use crate::replica::state::{BORN, ShardState};
 use crate::reshape::bootstrap;
-use crate::routing::session::BatchId;
 
 pub mod catalogue;
 mod checks;
@@ -59,6 +58,8 @@ mod merges;
 mod outgoing;
 mod persistence;
 mod post;
+mod publish;
+mod queue;
 pub mod read;
 mod readers;
 pub mod record;
@@ -79,14 +80,15 @@ use merges::Merges;
 pub(crate) use outgoing::Outgoing;
 use persistence::{Append, Persistence};
 pub(crate) use post::counted;
+use queue::{Asker, InFlight, Queued};
 use readers::Reader;
 pub use replicas::Count;
 use report::Watch;
 pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, ShardReport, Tally};
 pub use safe_points::Raise;
 pub(crate) use safe_points::SYSTEM;
+use steps::Steps;
 pub use steps::{STUCK_NANOS, Stuck, WAIT_NANOS};
-use steps::{StepAsker, Steps};
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {
@@ -174,79 +176,6 @@ pub struct Shard {
     pub(crate) active: bool,
     /// Whether it is to have the lane's next turn, if it is on that list.
     pub(crate) is_due: bool,
-}
-
-enum Queued {
-    Batch {
-        origin: Origin,
-        batch: Batch,
-    },
-    Operation {
-        kind: Kind,
-        bytes: Vec<u8>,
-        asker: Asker,
-    },
-    /// Commands with a number: another node's, or (`None`) of `forward`.
-    Once {
-        from: Option<NodeId>,
-        id: BatchId,
-        count: u32,
-        bytes: Vec<u8>,
-    },
-}
-
-impl Queued {
-    fn len_bytes(&self) -> u64 {
-        match self {
-            Queued::Batch { batch, .. } => batch.len_bytes() as u64,
-            Queued::Operation { bytes, .. } | Queued::Once { bytes, .. } => bytes.len() as u64,
-        }
-    }
-
-    /// Who is told what becomes of it.
-    fn into_asker(self) -> Asker {
-        match self {
-            Queued::Batch { origin, batch } => {
-                Asker::Batch { origin, waiters: batch.into_parts().1 }
-            }
-            Queued::Operation { asker, .. } => asker,
-            Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                Asker::Once { from, session, sequence }
-            }
-        }
-    }
-}
-
-struct InFlight {
-    index: u64,
-    term: u64,
-    since: BootNanos,
-    asker: Asker,
-}
-
-enum Asker {
-    Nobody,
-    Batch {
-        origin: Origin,
-        waiters: Vec<Waiter>,
-    },
-    Operation {
-        origin: Origin,
-        waiter: Waiter,
-    },
-    /// Another node, of the catalogue.
-    RemoteOperation {
-        node: NodeId,
-        number: u64,
-    },
-    /// Of steps, in their order.
-    Steps(Vec<StepAsker>),
-    /// Another node, or (`None`) `forward`.
-    Once {
-        from: Option<NodeId>,
-        session: u64,
-        sequence: u64,
-    },
 }
 
 /// What others than the executor know of it.
