@@ -67,8 +67,8 @@
 //! 1. Nothing is decided here that a client could see decided otherwise by another driver: what a
 //!    command does, when it may be answered and what a read may see is `node`'s.
 //! 2. No `async` but in [`api::http`]; nothing on the hot path waits for its thread.
-//! 3. No lock is held while a socket is read or written, nor during an fsync. Order of locks: executor,
-//!    shard state, log.
+//! 3. No lock is held while a socket is read or written, nor during an fsync. Order of locks:
+//!    executor, shard state, log.
 //! 4. The first failed write or fsync of the log ends the process; so does a panic on any thread.
 //! 5. Every limit is a setting or a named constant, and has an answer for when it is reached.
 //!

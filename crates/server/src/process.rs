@@ -60,8 +60,8 @@ pub fn end_on_panic() {
 }
 
 /// Has the kernel give memory in small pages. Zeroing a huge one takes milliseconds, in which a
-/// lane's turn waits: the slowest percent of SETs takes three times as long with them. Where the
-/// kernel does not know the call, nothing changes.
+/// executor's turn waits: the slowest percent of SETs takes three times as long with them. Where
+/// the kernel does not know the call, nothing changes.
 pub fn forgo_huge_pages() {
     // SAFETY: this call of prctl takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };

@@ -283,7 +283,7 @@ fn spawn_loops(
             listeners,
         );
         thread::Builder::new().name(format!("loop-{number}")).spawn(move || {
-            // Its connections and lanes would wait for ever.
+            // Its connections and executors would wait for ever.
             event_loop.run().unwrap_or_else(|error| disk_failed("an event loop", &error));
         })
     };

@@ -2,7 +2,7 @@
 //! those that leaders here find abandoned, in the first loop.
 //!
 //! ```text
-//!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► lane … Answer::Stepped ──┐
+//!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► executor … Answer::Stepped ──┐
 //!                        ▲   └──End──► the reply owed                              │
 //!                        └─────────────────────────────────────────────────────────┘
 //! ```
@@ -41,7 +41,7 @@ const TICK: Duration = Duration::from_millis(2);
 /// … and so often if that is nothing but records to be forgotten.
 const SLOW_TICK: Duration = Duration::from_millis(25);
 
-/// So often lanes here look after those who wait for locks.
+/// So often executors here look after those who wait for locks.
 const LOOK: Duration = Duration::from_millis(4);
 
 /// The coordinator of a loop.
@@ -139,8 +139,8 @@ impl EventLoop {
             self.looked_at = Instant::now();
             let origin = Origin(self.number as u32);
             let mut answers = std::mem::take(&mut self.answers);
-            for lane in self.runtime.executors.cells() {
-                lane.submit(&self.runtime, [Input::Look], origin, &mut answers);
+            for executor in self.runtime.executors.cells() {
+                executor.submit(&self.runtime, [Input::Look], origin, &mut answers);
             }
             answers.drain(..).for_each(|answer| self.answered(answer));
             self.answers = answers;
@@ -173,7 +173,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether there is something to be told, to a lane or a connection.
+    /// Whether there is something to be told, to an executor or a connection.
     pub(super) fn has_more(&self) -> bool {
         !self.inputs.is_empty() || !self.endings.is_empty()
     }

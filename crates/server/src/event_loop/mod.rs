@@ -9,10 +9,10 @@
 //!
 //! Reads are answered where they are found, from the shards' views. Writes are gathered into one
 //! batch per shard and proposed when all sockets of the turn were read, so that a turn costs one
-//! log entry per shard, one log write per lane and one socket write per connection, however many
-//! commands it brought. A read behind a write of the same connection waits for the write's reply
-//! (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard take
-//! effect in order; to different shards they are on their way together.
+//! log entry per shard, one log write per executor and one socket write per connection, however
+//! many commands it brought. A read behind a write of the same connection waits for the write's
+//! reply (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard
+//! take effect in order; to different shards they are on their way together.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
@@ -161,7 +161,7 @@ pub struct EventLoop {
     spare: Vec<Batch>,
     /// GETs of the connection being served that wait to be answered together.
     gets: Vec<Get>,
-    /// What else lanes are to be told in this turn.
+    /// What else executors are to be told in this turn.
     inputs: Vec<(ShardId, Input)>,
     /// What this turn has counted and not yet told the process's counters.
     tally: Tally,
@@ -169,7 +169,7 @@ pub struct EventLoop {
     sampler: Sampler,
     random: u64,
     answers: Vec<Answer>,
-    /// Lanes and tickets of a sync that this loop has made.
+    /// Executors and tickets of a sync that this loop has made.
     synced: Vec<(usize, u64)>,
     /// Connections that wait for replicas (WAIT).
     waits: Waits,
@@ -181,7 +181,7 @@ pub struct EventLoop {
     endings: Vec<(Waiter, Ended)>,
     /// Who waits for one outside the loops.
     aside: coordinates::Aside,
-    /// When lanes were last had looked after those who wait for locks.
+    /// When executors were last had looked after those who wait for locks.
     looked_at: Instant,
     /// EXECs that are in vain.
     vain: Vain,
@@ -325,11 +325,11 @@ impl EventLoop {
         sums.into_iter().filter(|(_, n)| *n > 0).for_each(|(counter, n)| counter.add(n));
     }
 
-    /// Takes the last mail: what lanes are told in it nobody else will tell them.
+    /// Takes the last mail: what executors are told in it nobody else will tell them.
     fn end(&mut self) {
         for mail in self.runtime.delivery.mailboxes[self.number].close() {
             match mail {
-                Mail::Durable { lane, ticket } => self.durable(lane, ticket),
+                Mail::Durable { executor, ticket } => self.durable(executor, ticket),
                 // Other loops may go on for a while.
                 Mail::Kill(kill) => self.kill_for(&kill),
                 _ => {}
@@ -340,7 +340,7 @@ impl EventLoop {
     fn read_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Answer(answer) => self.answered(answer),
-            Mail::Durable { lane, ticket } => self.durable(lane, ticket),
+            Mail::Durable { executor, ticket } => self.durable(executor, ticket),
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(kill) => self.kill_for(&kill),
             Mail::Evict(id) => self.evict(id),
@@ -351,11 +351,11 @@ impl EventLoop {
         }
     }
 
-    /// Steps a lane whose groups are fsynced: here, where its shards' memory is at home.
-    fn durable(&mut self, lane: usize, ticket: u64) {
+    /// Steps an executor whose groups are fsynced: here, where its shards' memory is at home.
+    fn durable(&mut self, executor: usize, ticket: u64) {
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        self.runtime.executors.cells()[lane].submit(
+        self.runtime.executors.cells()[executor].submit(
             &self.runtime,
             [Input::Durable { ticket }],
             origin,
@@ -405,11 +405,11 @@ impl EventLoop {
         if let Err(error) = self.runtime.log.sync_claimed(&mut synced) {
             disk_failed("the log", &error);
         }
-        for (lane, ticket) in synced.drain(..) {
-            if lane == self.number {
-                self.durable(lane, ticket);
+        for (executor, ticket) in synced.drain(..) {
+            if executor == self.number {
+                self.durable(executor, ticket);
             } else {
-                executors::durable(&self.runtime, lane, ticket);
+                executors::durable(&self.runtime, executor, ticket);
             }
         }
         self.synced = synced;
@@ -421,7 +421,7 @@ impl EventLoop {
         !connection.input.is_empty()
     }
 
-    /// Hands the gathered batches to their lanes; what is answered at once goes to connections.
+    /// Hands the gathered batches to their executors; what is answered at once goes to connections.
     fn propose(&mut self) {
         self.full.append(&mut self.open);
         if self.full.is_empty() && self.inputs.is_empty() {
@@ -430,7 +430,7 @@ impl EventLoop {
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
         let Self { runtime, full, inputs, .. } = self;
-        for (number, lane) in runtime.executors.cells().iter().enumerate() {
+        for (number, executor) in runtime.executors.cells().iter().enumerate() {
             let is_its = |shard: &ShardId| runtime.executors.number_of(*shard) == number;
             let mut shards = full.iter().map(|(id, _)| id).chain(inputs.iter().map(|(id, _)| id));
             if !shards.any(is_its) {
@@ -439,7 +439,7 @@ impl EventLoop {
             let batches = full.extract_if(.., |(shard, _)| is_its(shard));
             let batches = batches.map(|(shard, batch)| Input::Propose { shard, origin, batch });
             let others = inputs.extract_if(.., |(shard, _)| is_its(shard)).map(|(_, input)| input);
-            lane.submit(runtime, batches.chain(others), origin, &mut answers);
+            executor.submit(runtime, batches.chain(others), origin, &mut answers);
         }
         answers.drain(..).for_each(|answer| self.answered(answer));
         self.answers = answers;

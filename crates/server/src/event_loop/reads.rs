@@ -167,8 +167,8 @@ impl EventLoop {
         self.inputs.extend(wants.into_iter().map(fetch));
     }
 
-    /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what
-    /// is found out until then is as of that clock.
+    /// Has the executor of a shard say when a read may be tried again: with the clock it had, for
+    /// what is found out until then is as of that clock.
     pub(super) fn wait_for(
         &mut self,
         connection: &mut Connection,
@@ -189,7 +189,8 @@ impl EventLoop {
         ));
     }
 
-    /// A read that is blocked at one shard may be so at others: has their lanes find out meanwhile.
+    /// A read that is blocked at one shard may be so at others: has their executors find out
+    /// meanwhile.
     pub(super) fn prepare<'k>(
         &mut self,
         route: &Route,

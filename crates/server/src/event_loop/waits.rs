@@ -13,8 +13,8 @@
 //!                           └─ asks the leader ──► 2 of 2 ──► look at once
 //! ```
 //!
-//! Looking asks the lane, so it is done by who waits only, some milliseconds apart, or more if many
-//! wait. An answer that comes too late finds nobody; one that is lost is asked for again.
+//! Looking asks the executor, so it is done by who waits only, some milliseconds apart, or more if
+//! many wait. An answer that comes too late finds nobody; one that is lost is asked for again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -249,9 +249,8 @@ impl EventLoop {
         let patience = Duration::from_millis(self.config.request_timeout_ms);
         for target in shards {
             let index = target.told.map_or(0, |(count, _)| count.index);
-            let lane = &self.runtime.executors.of(target.shard);
-            let found = lane.with(&self.runtime, |lane| {
-                lane.shard(target.shard)?.count(index, None, boot_nanos())
+            let found = self.runtime.with_executor(target.shard, |executor| {
+                executor.shard(target.shard)?.count(index, None, boot_nanos())
             });
             // A shard that is gone has no writes.
             let Some(least) = self.least(target.shard) else { continue };

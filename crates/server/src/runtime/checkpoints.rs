@@ -2,8 +2,8 @@
 //! [`node::control::checkpoints`].
 //!
 //! The order of a round and of an installation is decided there. Here are the files, the log, and
-//! the waits. Whoever holds [`Checkpoints`] runs one of the two; no lane is held while a file is
-//! written.
+//! the waits. Whoever holds [`Checkpoints`] runs one of the two; no executor is held while a file
+//! is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,11 +82,7 @@ impl Checkpoints {
     pub fn round(&mut self, runtime: &NodeRuntime) -> Result<bool, Error> {
         let written_end = runtime.log.facts().written_end;
         let mut shards = Vec::new();
-        for lane in runtime.executors.cells() {
-            shards.extend(
-                lane.with(runtime, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()),
-            );
-        }
+        runtime.each_executor(|executor| shards.extend(executor.shards().map(|s| s.id())));
         let mut round = CheckpointRound::begin(&self.manifest, written_end, shards);
         let mut file = None;
         loop {
@@ -114,8 +110,8 @@ impl Checkpoints {
         file: &mut Option<File>,
     ) -> Result<Event, Error> {
         match effect {
-            // It is in the log before its lane is left.
-            Effect::MarkEnded => each_lane(runtime, |lane| lane.mark_again()),
+            // It is in the log before its executor is left.
+            Effect::MarkEnded => runtime.each_executor(|executor| executor.mark_again()),
             Effect::BeginFile { shard, last } => {
                 return self.begin_file(runtime, shard, last, file);
             }
@@ -135,26 +131,28 @@ impl Checkpoints {
                 let File { checkpoint, writer, .. } = file.take().expect("it has begun");
                 writer.finish()?;
                 let Checkpoint { shard, hard_state, .. } = checkpoint;
-                runtime.executors.of(shard).with(runtime, |lane| lane.covered(shard, hard_state));
+                runtime.with_executor(shard, |executor| executor.covered(shard, hard_state));
             }
             Effect::ListHalves => return Ok(Event::Halves(halves(runtime))),
             Effect::ConfirmHalves(halves) => {
-                each_lane(runtime, |lane| halves.iter().for_each(|half| lane.confirm(*half)));
+                runtime.each_executor(|executor| {
+                    halves.iter().for_each(|half| executor.confirm(*half))
+                });
             }
             Effect::ListMerged => {
                 let mut merged = Vec::new();
-                each_lane(runtime, |lane| merged.extend(facts::merged(lane)));
+                runtime.each_executor(|executor| merged.extend(facts::merged(executor)));
                 return Ok(Event::Merged(merged));
             }
             Effect::InspectLeft(shard) => {
-                let lane = &runtime.executors.of(shard);
+                let executor = &runtime.executors.of(shard);
                 return Ok(Event::Left(
-                    lane.with(runtime, |lane| facts::left_replica(lane, shard)),
+                    executor.with(runtime, |executor| facts::left_replica(executor, shard)),
                 ));
             }
             Effect::InspectMarks => {
                 let mut are_durable = true;
-                each_lane(runtime, |lane| are_durable &= lane.marks_are_durable());
+                runtime.each_executor(|executor| are_durable &= executor.marks_are_durable());
                 return Ok(Event::Marks(are_durable));
             }
             Effect::StoreManifest(next) => self.store(next)?,
@@ -172,10 +170,9 @@ impl Checkpoints {
         file: &mut Option<File>,
     ) -> Result<Event, Error> {
         let written_end = runtime.log.facts().written_end;
-        let start = runtime
-            .executors
-            .of(shard)
-            .with(runtime, |lane| facts::begin_file(lane, shard, last, written_end, BLOCK));
+        let start = runtime.with_executor(shard, |executor| {
+            facts::begin_file(executor, shard, last, written_end, BLOCK)
+        });
         let checkpoint = match start {
             FileStart::NoReplica => return Ok(Event::NoReplica),
             FileStart::Unchanged(log_from) => return Ok(Event::Unchanged(log_from)),
@@ -213,7 +210,7 @@ impl Checkpoints {
     pub fn install(&mut self, runtime: &NodeRuntime, received: Received) -> Result<bool, Error> {
         let Received { shard, head, index, vote, state, writer } = received;
         let mut install = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
-        let lane = &runtime.executors.of(shard);
+        let executor = &runtime.executors.of(shard);
         let (mut writer, mut state) = (Some(writer), Some(state));
         let mut refused = None;
         loop {
@@ -226,8 +223,8 @@ impl Checkpoints {
                     install::Event::Done
                 }
                 install::Effect::InspectReplica => {
-                    let fits = |lane: &mut _| facts::fits(lane, shard, &head, vote);
-                    install::Event::Fits(lane.with(runtime, fits))
+                    let fits = |executor: &mut _| facts::fits(executor, shard, &head, vote);
+                    install::Event::Fits(executor.with(runtime, fits))
                 }
                 install::Effect::Decline => {
                     let head = Box::new(head.clone());
@@ -249,8 +246,8 @@ impl Checkpoints {
                     install::Event::Done
                 }
                 install::Effect::AwaitReplica => {
-                    let waits = |lane: &mut _| facts::wants(lane, shard, &head);
-                    install::Event::Waits(lane.with(runtime, waits))
+                    let waits = |executor: &mut _| facts::wants(executor, shard, &head);
+                    install::Event::Waits(executor.with(runtime, waits))
                 }
             };
             match install.take(event) {
@@ -263,8 +260,8 @@ impl Checkpoints {
     }
 
     fn has_bare_halves(&self, runtime: &NodeRuntime) -> bool {
-        let has = |lane: &mut _| facts::has_bare_halves(lane, &self.manifest);
-        runtime.executors.cells().iter().any(|lane| lane.with(runtime, has))
+        let has = |executor: &mut _| facts::has_bare_halves(executor, &self.manifest);
+        runtime.executors.cells().iter().any(|executor| executor.with(runtime, has))
     }
 }
 
@@ -299,15 +296,11 @@ pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
     }
 }
 
-fn each_lane(runtime: &NodeRuntime, mut look: impl FnMut(&mut node::executor::ShardExecutor)) {
-    runtime.executors.cells().iter().for_each(|lane| lane.with(runtime, &mut look));
-}
-
-/// Right halves that lanes have handed out, each with whether it has begun.
+/// Right halves that executors have handed out, each with whether it has begun.
 fn halves(runtime: &NodeRuntime) -> Vec<(ShardId, bool)> {
     let mut halves = Vec::new();
-    each_lane(runtime, |lane| halves.extend(lane.unborn()));
-    let has_begun = |half| runtime.executors.of(half).with(runtime, |lane| lane.has_had(half));
+    runtime.each_executor(|executor| halves.extend(executor.unborn()));
+    let has_begun = |half| runtime.with_executor(half, |executor| executor.has_had(half));
     halves.into_iter().map(|half| (half, has_begun(half))).collect()
 }
 

@@ -1,9 +1,9 @@
-//! Digests of replicas' states, computed beside their lanes (SAFETY G13), and replicas that are
+//! Digests of replicas' states, computed beside their executors (SAFETY G13), and replicas that are
 //! found unfit.
 //!
 //! ```text
-//!   lane's turn ──► Digesting ──► one thread, a block at a time ──► Input::Digested
-//!   lane's turn ──► Finding: people are told        ──► Unfit: readers no longer find the replica
+//!   executor's turn ──► Digesting ──► one thread, a block at a time ──► Input::Digested
+//!   executor's turn ──► Finding: people are told  ──► Unfit: readers no longer find the replica
 //! ```
 //!
 //! One thread computes one digest after the other, and rests after each block for as long as that

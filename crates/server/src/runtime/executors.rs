@@ -61,24 +61,24 @@ pub struct ExecutorCell {
 }
 
 struct Core {
-    lane: ShardExecutor,
+    executor: ShardExecutor,
     effects: Effects,
-    bags: FrameBatch,
+    batch: FrameBatch,
     taken: Vec<Input>,
-    /// Reserved in the log for what the lane has been given and has no records of yet.
+    /// Reserved in the log for what the executor has been given and has no records of yet.
     credit_bytes: u64,
 }
 
 impl ExecutorCell {
-    /// A cell around a lane.
-    pub fn new(number: usize, lane: ShardExecutor) -> Self {
-        let (effects, bags, taken) = Default::default();
-        let core = Core { lane, effects, bags, taken, credit_bytes: 0 };
+    /// A cell around an executor.
+    pub fn new(number: usize, executor: ShardExecutor) -> Self {
+        let (effects, batch, taken) = Default::default();
+        let core = Core { executor, effects, batch, taken, credit_bytes: 0 };
         Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
     }
 
-    /// Hands over inputs, and steps the lane unless another thread does. Answers for `origin` that
-    /// are there at once go to `answers`; all others to their mailboxes.
+    /// Hands over inputs, and steps the executor unless another thread does. Answers for `origin`
+    /// that are there at once go to `answers`; all others to their mailboxes.
     pub fn submit(
         &self,
         runtime: &NodeRuntime,
@@ -90,7 +90,7 @@ impl ExecutorCell {
         self.run(runtime, origin, answers);
     }
 
-    /// Steps the lane until its inbox is empty, or another thread is found to do so.
+    /// Steps the executor until its inbox is empty, or another thread is found to do so.
     pub fn run(&self, runtime: &NodeRuntime, origin: Origin, answers: &mut Vec<Answer>) {
         loop {
             let Some(core) = self.core.try_lock() else { return };
@@ -102,16 +102,16 @@ impl ExecutorCell {
         }
     }
 
-    /// Gives the lane a shard that was recovered. [`Self::run`] it when it has all of them.
+    /// Gives the executor a shard that was recovered. [`Self::run`] it when it has all of them.
     pub fn adopt(&self, start: ShardStart) {
-        self.core.lock().lane.adopt(start);
+        self.core.lock().executor.adopt(start);
     }
 
-    /// Looks at the lane, between two turns, and steps it: what came meanwhile, whose senders found
-    /// it taken, waits for nobody else; and what the look has left there is in the log.
+    /// Looks at the executor, between two turns, and steps it: what came meanwhile, whose senders
+    /// found it taken, waits for nobody else; and what the look has left there is in the log.
     pub fn with<R>(&self, runtime: &NodeRuntime, look: impl FnOnce(&mut ShardExecutor) -> R) -> R {
         let mut core = self.core.lock();
-        let result = look(&mut core.lane);
+        let result = look(&mut core.executor);
         self.drain(core, runtime, NOBODY, &mut Vec::new());
         runtime.control.run(runtime);
         if !self.inbox.lock().is_empty() {
@@ -122,7 +122,7 @@ impl ExecutorCell {
 
     /// Before any shard: what was recovered of replicas that had ended.
     pub fn adopt_ended(&self, shard: ShardId, ended: Ended) {
-        self.core.lock().lane.adopt_ended(shard, ended);
+        self.core.lock().executor.adopt_ended(shard, ended);
     }
 
     fn drain(
@@ -135,7 +135,7 @@ impl ExecutorCell {
         loop {
             self.take(&mut core.taken);
             let reserved = self.admit(runtime, &mut core.taken, origin, answers);
-            core.lane.set_full(reserved.is_none());
+            core.executor.set_full(reserved.is_none());
             core.credit_bytes += reserved.unwrap_or(0);
             self.turn(&mut core, runtime, origin, answers);
             // However much comes, news are not held up by it: whoever has called comes back when
@@ -156,7 +156,7 @@ impl ExecutorCell {
             bytes > TURN_BYTES_MAX
         });
         if let Some(end) = end {
-            // Nobody but the one who steps the lane takes from the inbox: the order stays.
+            // Nobody but the one who steps the executor takes from the inbox: the order stays.
             inbox.extend(taken.drain(end.max(1)..));
         }
     }
@@ -203,17 +203,17 @@ impl ExecutorCell {
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
-        let Core { lane, effects, bags, taken, credit_bytes } = core;
-        lane.observe(boot_nanos());
+        let Core { executor, effects, batch, taken, credit_bytes } = core;
+        executor.observe(boot_nanos());
         let mut takes_in = None;
         for input in taken.drain(..) {
             if let Input::Absorb { left, state: Some(_) } = &input {
                 takes_in = Some((*left, Instant::now()));
             }
-            lane.accept(input);
+            executor.accept(input);
         }
         loop {
-            lane.turn(effects);
+            executor.turn(effects);
             if let Some((left, since)) = takes_in.take() {
                 let ms = since.elapsed().as_secs_f64() * 1e3;
                 tracing::info!("shard {left} has its neighbour's keys, after {ms:.1} ms");
@@ -222,25 +222,25 @@ impl ExecutorCell {
                 break;
             }
             if !effects.records.is_empty() {
-                let credit_bytes = unneeded(lane, credit_bytes);
+                let credit_bytes = unneeded(executor, credit_bytes);
                 let append = Append {
-                    lane: self.number,
+                    executor: self.number,
                     ticket: effects.ticket,
                     sync: effects.sync,
                     interval: runtime.routing.has_interval_keyspaces(),
                     credit_bytes,
                 };
                 match runtime.log.append(&mut effects.records, &append) {
-                    Ok(lsn) => lane.accept(Input::Written { ticket: append.ticket, lsn }),
+                    Ok(lsn) => executor.accept(Input::Written { ticket: append.ticket, lsn }),
                     Err(error) => disk_failed("the log", &error),
                 }
             }
             self.publish(effects, runtime, origin, answers);
-            peers::send_effects(runtime, effects, bags);
+            peers::send_effects(runtime, effects, batch);
             effects.clear();
         }
         if *credit_bytes > 0 {
-            let unneeded = unneeded(lane, credit_bytes);
+            let unneeded = unneeded(executor, credit_bytes);
             if unneeded > 0 {
                 runtime.log.release(unneeded);
             }
@@ -267,7 +267,7 @@ impl ExecutorCell {
         }
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called
-            // back may ask lanes at once: not while this one is held.
+            // back may ask executors at once: not while this one is held.
             let is_call = answer.origin() == API || answer.origin() == CONTROL;
             if is_call || matches!(answer, Answer::Catalogue { .. }) {
                 runtime.control.post([ControlInput::Answer(answer)]);
@@ -278,7 +278,7 @@ impl ExecutorCell {
     }
 }
 
-/// What lanes want of each other, and of other nodes, when two shards become one.
+/// What executors want of each other, and of other nodes, when two shards become one.
 fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
     runtime
         .control
@@ -293,7 +293,7 @@ fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
 /// does if no loop reads its mailbox, before and after the loops' time, and in a cluster, where
 /// other nodes wait to hear of it and the loop has no part in that.
 pub fn durable(runtime: &NodeRuntime, executor: usize, ticket: u64) {
-    let mail = Mail::Durable { lane: executor, ticket };
+    let mail = Mail::Durable { executor, ticket };
     if runtime.peers.is_some() || !runtime.delivery.mailboxes[executor].post(mail) {
         let durable = Input::Durable { ticket };
         runtime.executors.cells()[executor].submit(runtime, [durable], NOBODY, &mut Vec::new());

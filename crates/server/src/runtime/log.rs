@@ -1,8 +1,9 @@
-//! The node's one log, shared by its lanes, and the thread that makes it durable.
+//! The node's one log, shared by its executors, and the thread that makes it durable.
 //!
-//! Whoever steps a lane appends at once (`pwrite`), under the mutex; fsyncs run outside it, one for
-//! all that was appended while the last one ran (group commit): on the log thread, or on that of
-//! an event loop that has nothing else to do and has claimed the next one ([`LogRoom::claim`]).
+//! Whoever steps an executor appends at once (`pwrite`), under the mutex; fsyncs run outside it,
+//! one for all that was appended while the last one ran (group commit): on the log thread, or on
+//! that of an event loop that has nothing else to do and has claimed the next one
+//! ([`LogRoom::claim`]).
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ struct Inner {
     log: Log,
     /// Reserved by commands and not appended yet.
     outstanding_bytes: u64,
-    /// Lanes that wait for a sync: lane and newest ticket.
+    /// Executors that wait for a sync: executor and newest ticket.
     wanted: Vec<(usize, u64)>,
     /// When a sync is due for what keyspaces of durability `interval` have appended since the
     /// last one began. Set by the first of these appends: later ones do not put it off.
@@ -104,11 +105,11 @@ impl Inner {
 
 /// What an append asks of the log thread.
 pub struct Append {
-    /// The lane.
-    pub lane: usize,
+    /// The executor.
+    pub executor: usize,
     /// The ticket of its group.
     pub ticket: u64,
-    /// Whether the lane waits for it to be durable.
+    /// Whether the executor waits for it to be durable.
     pub sync: bool,
     /// Whether it must be durable within the interval.
     pub interval: bool,
@@ -195,7 +196,7 @@ impl LogRoom {
         Ok(())
     }
 
-    /// Appends a lane's group and clears it. Returns where it begins.
+    /// Appends an executor's group and clears it. Returns where it begins.
     ///
     /// # Errors
     /// All are fatal: the node must stop.
@@ -205,9 +206,9 @@ impl LogRoom {
         inner.outstanding_bytes -= append.credit_bytes.min(inner.outstanding_bytes);
         let end = inner.log.append(records)?;
         if append.sync {
-            match inner.wanted.iter_mut().find(|(lane, _)| *lane == append.lane) {
+            match inner.wanted.iter_mut().find(|(executor, _)| *executor == append.executor) {
                 Some((_, ticket)) => *ticket = append.ticket,
-                None => inner.wanted.push((append.lane, append.ticket)),
+                None => inner.wanted.push((append.executor, append.ticket)),
             }
         }
         let first_due = append.interval && inner.interval_due.is_none();
@@ -253,7 +254,7 @@ impl LogRoom {
         self.inner.lock().log.finish_sync(&job, result)
     }
 
-    /// The caller will soon make the next sync that lanes want, or give it up: see
+    /// The caller will soon make the next sync that executors want, or give it up: see
     /// [`Self::sync_claimed`]. False if somebody else does already.
     pub fn claim(&self) -> bool {
         let mut inner = self.inner.lock();
@@ -262,7 +263,7 @@ impl LogRoom {
         free
     }
 
-    /// Makes the sync that was claimed, if any is wanted by now, and puts the lanes and tickets
+    /// Makes the sync that was claimed, if any is wanted by now, and puts the executors and tickets
     /// that it serves into `served`.
     ///
     /// # Errors
@@ -377,7 +378,7 @@ impl LogRoom {
         }
     }
 
-    /// The log thread: syncs while there is something to sync, tells `durable` (lane, ticket),
+    /// The log thread: syncs while there is something to sync, tells `durable` (executor, ticket),
     /// and returns after [`Self::stop`], with all that was appended durable and said so.
     ///
     /// # Errors
@@ -420,8 +421,8 @@ impl LogRoom {
             inner.syncing = true;
             drop(inner);
             self.sync(&job)?;
-            for (lane, ticket) in served.drain(..) {
-                durable(lane, ticket);
+            for (executor, ticket) in served.drain(..) {
+                durable(executor, ticket);
             }
             let mut inner = self.inner.lock();
             inner.marker_due = Some(Instant::now() + MARKER_DELAY);

@@ -4,7 +4,8 @@
 //! shard has its limits ([`replication::Limits`]), but a node may have thousands, and one slow disk
 //! makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
 //! ([`RETAINED_SHARE`]): while its shards retain more, each may retain half as much as before, and
-//! up again when they retain less than half. A replica that is cut off by that gets a state instead.
+//! up again when they retain less than half. A replica that is cut off by that gets a state
+//! instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -19,10 +19,10 @@ pub enum Mail {
     Answer(Answer),
     /// A connection to serve.
     Connection(NewConnection),
-    /// A lane's groups up to this ticket are fsynced.
+    /// An executor's groups up to this ticket are fsynced.
     Durable {
-        /// The lane.
-        lane: usize,
+        /// The executor.
+        executor: usize,
         /// The ticket.
         ticket: u64,
     },

@@ -32,7 +32,7 @@ pub const KIND_LOOKUP: u8 = 4;
 /// The kind of frames that carry snapshots.
 pub const KIND_SNAPSHOT: u8 = 3;
 
-/// How often lanes are told that time passes. [`replication::Limits`] counts in these.
+/// How often executors are told that time passes. [`replication::Limits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);
 
 /// What a node of a cluster has beside its executors.

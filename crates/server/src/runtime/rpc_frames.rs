@@ -1,4 +1,4 @@
-//! Which bytes carry what a lane's turn has for another node?
+//! Which bytes carry what an executor's turn has for another node?
 //!
 //! All of a turn for one node goes into one frame, in its order; a long turn into several. What a
 //! shard's leader and its followers know each other alive by goes into one of its own, which may

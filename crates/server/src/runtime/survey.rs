@@ -241,11 +241,11 @@ struct Sight<'a> {
 
 impl<'a> Sight<'a> {
     fn new(runtime: &'a NodeRuntime, up: &'a BTreeSet<NodeId>) -> Self {
-        let (now, boot) = (runtime.clock.now(), boot_nanos());
+        let now = runtime.clock.now();
         let reports = reports(runtime);
         let quarantined = quarantined(runtime).into_iter().collect();
         let streams = runtime.peers.as_ref().map(|peers| peers.snapshots.progress());
-        let streams = streams.unwrap_or_default();
+        let (streams, boot) = (streams.unwrap_or_default(), boot_nanos());
         Self { runtime, now, boot, up, reports, quarantined, streams }
     }
 

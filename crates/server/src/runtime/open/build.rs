@@ -55,13 +55,13 @@ pub(super) fn build(
     let identity = NodeIdentity { node: manifest.node, cluster: manifest.cluster, hasher, seed };
     let clock = NodeClock::start(highest, config.clock_offset_max_ms, ahead_from);
     let executor = |number| {
-        let mut lane =
+        let mut executor =
             ShardExecutor::new(clock.hybrid().clone(), seed ^ number as u64, TURN_BYTES_MAX);
-        lane.set_patience(config.request_timeout_ms * 1_000_000);
-        lane.set_check_every(config.check_interval_ms * 1_000_000);
-        lane.observe(boot_nanos());
-        lane.bury(dropped.iter().copied());
-        ExecutorCell::new(number, lane)
+        executor.set_patience(config.request_timeout_ms * 1_000_000);
+        executor.set_check_every(config.check_interval_ms * 1_000_000);
+        executor.observe(boot_nanos());
+        executor.bury(dropped.iter().copied());
+        ExecutorCell::new(number, executor)
     };
     let executors = Executors::new((0..config.threads_count()).map(executor).collect());
     let setup = control_setup(config, &identity, cluster.is_some());

@@ -9,7 +9,7 @@
 //!     ask                               ──►
 //!                                       ◄──  has: the blocks below k
 //!     block k, …                        ──►
-//!     end                               ──►  file finished, manifest names it, lane installs it
+//!     end                               ──►  file finished, manifest names it, state installed
 //!                                       ◄──  done
 //! ```
 //!
@@ -80,7 +80,7 @@ const UNSENT_BYTES_MAX: usize = 4 << 20;
 const WAITING_BYTES_MAX: usize = 256 << 20;
 /// What receivers have said and the sender has not seen. What is beyond is lost, and asked for.
 const NEWS_MAX: usize = 4096;
-/// How long the receiver's lane has to install what it was sent, and to say so to its leader.
+/// How long the receiver's executor has to install what it was sent, and to say so to its leader.
 const INSTALL_NANOS: BootNanos = 2_000_000_000;
 /// How long a leader waits before it tries again what the receiver does not take.
 const RETRY_NANOS: BootNanos = 1_000_000_000;

@@ -124,8 +124,8 @@ impl Receiver<'_> {
 
     fn inspect(&mut self, name: Name, shard: ShardId, beginning: Beginning) {
         let runtime = self.runtime;
-        let wants = |lane: &mut _| facts::wants(lane, shard, &beginning.head);
-        let is_wanted = runtime.executors.of(shard).with(runtime, wants);
+        let wants = |executor: &mut _| facts::wants(executor, shard, &beginning.head);
+        let is_wanted = runtime.with_executor(shard, wants);
         self.core.inspected(name, shard, beginning, is_wanted);
     }
 
@@ -136,8 +136,8 @@ impl Receiver<'_> {
         let state = Recovering::from_checkpoint(shard, &meta, runtime.identity.hasher);
         let state = state.map_err(|error| error.to_string())?;
         let index = state.state().applied_index;
-        let here = runtime.executors.of(shard).with(runtime, |lane| {
-            let here = lane.shard(shard)?;
+        let here = runtime.with_executor(shard, |executor| {
+            let here = executor.shard(shard)?;
             Some((here.meta_of(state.state()), facts::vote_of(here)))
         });
         let Some((meta, vote)) = here else { return Ok(None) };

@@ -103,8 +103,7 @@ impl Sender<'_> {
     }
 
     fn facts(&self, to: Destination, now: BootNanos) -> Facts {
-        let lane = &self.runtime.executors.of(to.shard);
-        lane.with(self.runtime, |lane| source::facts(lane, to, now))
+        self.runtime.with_executor(to.shard, |executor| source::facts(executor, to, now))
     }
 
     fn learn(&mut self) {
@@ -130,9 +129,9 @@ impl Sender<'_> {
         let Destination { shard, .. } = request.to;
         let end = self.runtime.log.facts().written_end;
         let now = boot_nanos();
-        let begun = self.runtime.executors.of(shard).with(self.runtime, |lane| {
-            self.core.check(request.term, &source::facts(lane, request.to, now))?;
-            let here = lane.shard(shard).expect("it leads");
+        let begun = self.runtime.with_executor(shard, |executor| {
+            self.core.check(request.term, &source::facts(executor, request.to, now))?;
+            let here = executor.shard(shard).expect("it leads");
             Ok::<_, &str>(source::source(here, request.head.clone(), end, BLOCK))
         })?;
         let (node, index) = (request.node, begun.checkpoint.index);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ops ──► what they lack is read, here or at leaders elsewhere ──► run on the copy ──► results
-//!                 └─ blocked: its lane, or the leaders, call back, and it goes on
+//!                 └─ blocked: its executor, or the leaders, call back, and it goes on
 //! ```
 //!
 //! As `event_loop::interacts` does it for connections, but for those outside the loops: it never
@@ -133,7 +133,7 @@ impl Run {
         then(held, failed.map_or(Ok(results), Err));
     }
 
-    /// Goes on when a shard's lane says that it may be looked at, or that its replica lags.
+    /// Goes on when a shard's executor says that it may be looked at, or that its replica lags.
     fn wait(self: Box<Self>, blocked: Blocked) {
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(blocked.place));
         let Blocked { at, lock, .. } = blocked;
