@@ -7,9 +7,9 @@ use overlay::Known;
 
 use super::{Reply, Routes};
 use crate::event::Event;
-use crate::lane::{Answer, Input};
-use crate::letter::Letter;
-use crate::moved::SentOn;
+use crate::executor::{Answer, Input};
+use crate::reshape::reroute::SentOn;
+use crate::rpc::request::Letter;
 
 /// What a step wants done, in order, before the next step.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 //!                                    yes: Input::Merge ──► words of the leaders ──► one shard
 //! ```
 //!
-//! The rest is agreed upon in the logs of both ([`crate::merge`]).
+//! The rest is agreed upon in the logs of both ([`crate::reshape::merge`]).
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use super::request::{Merged, NoMerge, Reply};
 use super::reshape::bytes_of;
 use super::{Control, Effect, Executors, tables};
 use crate::event::Event;
-use crate::lane::Input;
-use crate::merge::Step;
-use crate::route::Route;
+use crate::executor::Input;
+use crate::reshape::merge::Step;
+use crate::routing::route::Route;
 
 /// So many are wanted at one time.
 const AT_ONCE: usize = 2;

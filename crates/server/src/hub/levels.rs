@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, Standing};
 use node::control;
-use node::lane::Input;
+use node::executor::Input;
 
 use super::overview::{Survey, name_of};
 use super::{Hub, NOBODY};

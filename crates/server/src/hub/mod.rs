@@ -53,10 +53,10 @@ use hlc::{Clock, Physical};
 use keyspace::{KeyHasher, NodeId, ShardId, Standings, Timestamp};
 pub use node::control::Input as News;
 use node::control::{CONTROL, Control, Routes, Views};
-use node::lane::{Answer, Input, Origin};
-use node::read::Now;
-use node::route::Route;
-pub use node::route::View;
+use node::executor::{Answer, Input, Origin};
+use node::replica::read::Now;
+use node::routing::route::Route;
+pub use node::routing::route::View;
 use parking_lot::Mutex;
 use replication::BootNanos;
 

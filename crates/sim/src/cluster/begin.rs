@@ -2,8 +2,8 @@
 //! their replicas.
 
 use keyspace::{CatalogueOp, KeyspaceOptions, Level, NodeId, Placement, ShardId};
-use node::entry::Waiter;
-use node::lane::Input;
+use node::executor::Input;
+use node::replica::entry::Waiter;
 
 use super::{KEYSPACE, World};
 use crate::check::Violation;

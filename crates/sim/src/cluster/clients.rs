@@ -24,11 +24,11 @@ use std::sync::Arc;
 
 use command::Write;
 use keyspace::{KeyspaceId, ShardId};
-use node::entry::{Batch, Waiter};
-use node::fetch::Fetched;
-use node::lane::Input;
-use node::read::{self, Blocked, Now};
-use node::route::Route;
+use node::executor::Input;
+use node::replica::entry::{Batch, Waiter};
+use node::replica::read::{self, Blocked, Now};
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 
 use super::options::Mood;
 use super::whole::OfWhole;

@@ -1,7 +1,7 @@
 //! What a node does in a millisecond: it hears the time, ticks, does a few things in random order,
 //! and sends what it has to say.
 
-use node::shard::{Finding, Unfit};
+use node::replica::{Finding, Unfit};
 
 use super::{Plant, TICK_MS, World};
 use crate::check::Violation;

@@ -22,12 +22,12 @@ use std::sync::Arc;
 
 use command::Reply;
 use keyspace::{KeyspaceId, Placement, ShardId, Timestamp};
-use node::entry::Waiter;
-use node::fetch::{Found, Want};
-use node::lane::Input;
-use node::read::{Blocked, Now};
-use node::route::Route;
-use node::whole::{self, Asked};
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::read::{Blocked, Now};
+use node::replica::scan::{self, Asked};
+use node::routing::fetch::{Found, Want};
+use node::routing::route::Route;
 use storage::engine::ScanCursor;
 
 use look::Question;
@@ -125,7 +125,7 @@ impl OfWhole {
     /// page of a SCAN is.
     fn only(&self, away: &[bool]) -> Option<usize> {
         let Ask::Scan(Scan { cursor, .. }) = &self.ask else { return None };
-        let place = whole::place_of(&self.route, *cursor);
+        let place = scan::place_of(&self.route, *cursor);
         away.contains(&true).then(|| place.expect("cursors come from scans"))
     }
 
@@ -167,7 +167,7 @@ impl OfWhole {
         let ends = || self.route.arc(place).ends();
         let everything = |reverse, with_values| {
             let arc = self.route.arc(place);
-            let (low, high) = whole::within(arc, Bound::Unbounded, Bound::Unbounded);
+            let (low, high) = scan::within(arc, Bound::Unbounded, Bound::Unbounded);
             Want::Range { low, high, reverse, keys_max: u64::MAX, with_values }
         };
         match &self.ask {
@@ -180,7 +180,7 @@ impl OfWhole {
                 numbers(Some(scan.cursor), count)
             }
             Ask::Keys => {
-                let cursor = whole::cursor_of(ScanCursor { slot: first, hash: 0 });
+                let cursor = scan::cursor_of(ScanCursor { slot: first, hash: 0 });
                 Want::Scan { cursor, end, keys_max: u64::MAX }
             }
             Ask::Scan(scan) => Want::Scan { cursor: scan.cursor, end, keys_max: count },
@@ -247,7 +247,7 @@ impl World {
         let wanted = |place: usize| only.is_none_or(|only| only == place);
         let near = |place: usize| wanted(place) && !away[place];
         of.ready = false;
-        let asked = match whole::admit(&route, &near, of.moment) {
+        let asked = match scan::admit(&route, &near, of.moment) {
             Ok(asked) => asked,
             Err(Blocked { place, at, lock }) => {
                 let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
@@ -279,7 +279,7 @@ impl World {
             count: count as usize,
         };
         let found = question.look()?;
-        if !whole::stood(&route, &asked) {
+        if !scan::stood(&route, &asked) {
             return Err(Violation::new("steps are whole", "a shard was cut within a step"));
         }
         for (place, found) in near.into_iter().zip(found) {

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use keyspace::Timestamp;
-use node::route::Route;
-use node::whole::{self, Asked, Stretch};
+use node::replica::scan::{self, Asked, Stretch};
+use node::routing::route::Route;
 
 use super::reads::SAME;
 use crate::check::Violation;
@@ -41,7 +41,7 @@ impl Models<'_> {
 
     /// DBSIZE; what it has found, in words.
     pub fn size(&self, asked: &Asked) -> Result<String, Violation> {
-        let (size, expected) = (whole::size(self.route, asked), self.alive().count());
+        let (size, expected) = (scan::size(self.route, asked), self.alive().count());
         if size != expected as u64 {
             return self.differs("DBSIZE", &(size, expected));
         }
@@ -55,7 +55,7 @@ impl Models<'_> {
         let mut found = Vec::new();
         let show =
             &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), Value(value.to_vec())));
-        if whole::range(self.route, asked, &everything, keys_max, show).is_err() {
+        if scan::range(self.route, asked, &everything, keys_max, show).is_err() {
             return self.differs("RANGE", &"refused");
         }
         let model = self.of_shards[0];
@@ -72,7 +72,7 @@ impl Models<'_> {
     /// KEYS, all of them.
     pub fn keys(&self, asked: &Asked, keys_max: usize) -> Result<String, Violation> {
         let mut found = Vec::new();
-        whole::each_key(self.route, asked, keys_max, &mut |key| found.push(key.to_vec()));
+        scan::each_key(self.route, asked, keys_max, &mut |key| found.push(key.to_vec()));
         found.sort_unstable();
         let mut expected: Vec<Vec<u8>> = self.alive().cloned().collect();
         expected.sort_unstable();
@@ -84,7 +84,7 @@ impl Models<'_> {
 
     /// RANDOMKEY.
     pub fn random(&self, asked: &Asked, random: u64) -> Result<String, Violation> {
-        let found = whole::random_key(self.route, asked, random);
+        let found = scan::random_key(self.route, asked, random);
         let is_right = match &found {
             Some(key) => self.has(key),
             None => self.alive().next().is_none(),
@@ -105,7 +105,7 @@ impl Models<'_> {
     ) -> Result<(u64, Scan), Violation> {
         scan.look(|key| self.has(key));
         let mut wrong = None;
-        let shown = whole::scan(self.route, asked, cursor, count, &mut |key| {
+        let shown = scan::scan(self.route, asked, cursor, count, &mut |key| {
             scan.show(key);
             if !self.has(key) {
                 wrong = Some(key.to_vec());

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use command::{Read, Reply};
 use keyspace::{HashedKey, ShardId, Timestamp};
-use node::entry::Waiter;
-use node::lane::Input;
-use node::read::{self, Blocked, NotThen};
-use node::route::Route;
-use node::whole::{self};
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::read::{self, Blocked, NotThen};
+use node::replica::scan::{self};
+use node::routing::route::Route;
 use storage::engine::At;
 
 use super::World;
@@ -276,7 +276,7 @@ impl World {
     /// DBSIZE, RANGE, one call of SCAN.
     fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let moment = self.machine().moment();
-        let asked = match whole::admit(route, &whole::everywhere, moment) {
+        let asked = match scan::admit(route, &scan::everywhere, moment) {
             Ok(asked) => asked,
             Err(blocked) => {
                 self.wait(number, route, blocked);

@@ -1,7 +1,7 @@
 //! What clients hear: answers, refusals, and nothing.
 
 use command::Reply;
-use node::lane::{Answer, NotDone};
+use node::executor::{Answer, NotDone};
 
 use super::super::World;
 use super::{OfKeys, Op};

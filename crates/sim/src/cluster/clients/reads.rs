@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use command::{Read, Reply};
 use keyspace::{ShardId, Timestamp};
-use node::entry::Waiter;
-use node::fetch::{Fetched, Found, Want};
-use node::lane::Input;
-use node::read::{self, Blocked};
-use node::route::Route;
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::read::{self, Blocked};
+use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::route::Route;
 
 use super::super::{KEYSPACE, Plant, World};
 use super::{Op, What};

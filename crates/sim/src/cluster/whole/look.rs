@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use node::fetch::{Found, Pair};
-use node::read::Now;
-use node::route::Route;
-use node::whole::{self, Asked, Stretch};
+use node::replica::read::Now;
+use node::replica::scan::{self, Asked, Stretch};
+use node::routing::fetch::{Found, Pair};
+use node::routing::route::Route;
 
 use super::{Ask, invented};
 use crate::check::Violation;
@@ -32,11 +32,11 @@ impl Question<'_> {
             _ if self.near.is_empty() => Ok(Vec::new()),
             Ask::Range { reverse } => self.pairs(*reverse),
             Ask::Keys => self.keys(|show| {
-                whole::each_key(self.route, self.asked, self.count, show);
+                scan::each_key(self.route, self.asked, self.count, show);
                 None
             }),
             Ask::Scan(scan) => self.keys(|show| {
-                let scanned = whole::scan(self.route, self.asked, scan.cursor, self.count, show);
+                let scanned = scan::scan(self.route, self.asked, scan.cursor, self.count, show);
                 Some(scanned.expect("it is hashed")).filter(|next| *next != 0)
             }),
         }
@@ -48,11 +48,11 @@ impl Question<'_> {
 
     fn sizes(&self) -> Result<Vec<Found>, Violation> {
         let one = |place| {
-            let one = whole::admit(self.route, &|other| other == place, self.moment);
-            one.map_or(0, |one| whole::size(self.route, &one))
+            let one = scan::admit(self.route, &|other| other == place, self.moment);
+            one.map_or(0, |one| scan::size(self.route, &one))
         };
         let sizes: Vec<u64> = self.near.iter().map(|place| one(*place)).collect();
-        let (sum, size) = (sizes.iter().sum::<u64>(), whole::size(self.route, self.asked));
+        let (sum, size) = (sizes.iter().sum::<u64>(), scan::size(self.route, self.asked));
         if sum != size {
             let text = format!("DBSIZE is {size}, and shards have {sizes:?}");
             return Err(Violation::new("reads see what the log says", text));
@@ -61,7 +61,7 @@ impl Question<'_> {
     }
 
     fn random(&self, random: u64) -> Vec<Found> {
-        let key = whole::random_key(self.route, self.asked, random);
+        let key = scan::random_key(self.route, self.asked, random);
         let size = u64::from(key.is_some());
         let of = key.as_ref().map(|key| self.place(key));
         let found = |place: &usize| {
@@ -76,7 +76,7 @@ impl Question<'_> {
         let stretch = Stretch { low, high, reverse, keys_max: usize::MAX };
         let mut all: Vec<Pair> = Vec::new();
         let show = &mut |key: &[u8], value: &[u8]| all.push((key.into(), value.into()));
-        whole::range(self.route, self.asked, &stretch, self.count, show).expect("it is ordered");
+        scan::range(self.route, self.asked, &stretch, self.count, show).expect("it is ordered");
         if !all.windows(2).all(|pair| (pair[0].0 < pair[1].0) != reverse) {
             let text = format!("a node shows keys in no order: {all:?}");
             return Err(Violation::new("RANGE is in order", text));

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use command::Reply;
 use keyspace::ShardId;
-use node::fetch::{Found, Pair};
-use node::route::Route;
-use node::whole;
+use node::replica::scan;
+use node::routing::fetch::{Found, Pair};
+use node::routing::route::Route;
 
 use super::super::World;
 use super::{Ask, Scan, Sight, Told, invented};
@@ -126,7 +126,7 @@ impl World {
         }
         // The end of one shard is the beginning of the next.
         if let (0, Some(place)) = (next, only) {
-            next = whole::cursor_behind(route, place);
+            next = scan::cursor_behind(route, place);
         }
         if next != 0 {
             scan.cursor = next;
