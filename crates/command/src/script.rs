@@ -4,7 +4,7 @@
 //! of range) is not a command here.
 
 use keyspace::{KeyHasher, SLOTS, Timestamp};
-use storage::engine::{Engine, Layout, Version};
+use storage::engine::{Layout, MemoryEngine, Version};
 
 use super::{ExpireIf, Expiry, Read, Reply, SetIf, SetReply, Sink, View, Write, answer, apply};
 
@@ -172,11 +172,11 @@ pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
 }
 
 /// An empty engine for all slots.
-pub(super) fn engine() -> Engine {
-    Engine::new(Layout::Hashed { first_slot: 0, end_slot: SLOTS }, KeyHasher::new([7; 16]))
+pub(super) fn engine() -> MemoryEngine {
+    MemoryEngine::new(Layout::Hashed { first_slot: 0, end_slot: SLOTS }, KeyHasher::new([7; 16]))
 }
 
-struct At<'e>(&'e Engine, Timestamp);
+struct At<'e>(&'e MemoryEngine, Timestamp);
 
 impl View for At<'_> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
@@ -185,7 +185,7 @@ impl View for At<'_> {
 }
 
 /// Runs a command and answers as [`Text`] writes it.
-pub(super) fn run(engine: &mut Engine, command: &Command<'_>, at: Timestamp) -> String {
+pub(super) fn run(engine: &mut MemoryEngine, command: &Command<'_>, at: Timestamp) -> String {
     let mut text = Text::default();
     match command {
         Command::Read(read) => answer(&At(engine, at), read, at, &mut text),

@@ -13,7 +13,7 @@ use node::replica::Raise;
 use node::routing::route::Route;
 use parking_lot::{Condvar, Mutex};
 use storage::Error;
-use storage::engine::{Engine, Usage};
+use storage::engine::{MemoryEngine, Usage};
 
 use super::checkpoints::Checkpoints;
 use super::{Hub, News, View, boot_nanos};
@@ -215,7 +215,7 @@ fn keep_versions(
 /// Adds a shard's expired keys that left its index to the node's.
 fn count_expired(hub: &Hub, view: &View) {
     if view.read().keys().is_some_and(|engine| engine.expired_keys() > 0) {
-        let expired = view.write().keys_mut().map_or(0, Engine::take_expired_keys);
+        let expired = view.write().keys_mut().map_or(0, MemoryEngine::take_expired_keys);
         hub.counters.expired_keys.add(expired);
     }
 }

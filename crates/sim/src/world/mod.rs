@@ -24,7 +24,7 @@ use node::executor::Input;
 use node::replica::Raise;
 use node::replica::entry::Batch;
 use node::routing::route::Route;
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 use storage::faulty::FaultyDisk;
 
 use crate::check::Violation;
@@ -357,7 +357,7 @@ impl World {
         let machine = self.machine.as_mut().expect("it runs");
         let usage = |route: &Arc<Route>| {
             let engines = route.views.iter().map(|view| {
-                let usage = view.read().keys().map(Engine::usage).unwrap_or_default();
+                let usage = view.read().keys().map(MemoryEngine::usage).unwrap_or_default();
                 (usage.live_bytes + usage.old_bytes, usage.old_bytes)
             });
             engines.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1))
@@ -377,7 +377,8 @@ impl World {
             route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
         let current = safe_points.min().unwrap_or_default();
         let wanted = if pressed {
-            let to_free = |engine: &Engine| engine.point_to_free(engine.usage().old_bytes / 2);
+            let to_free =
+                |engine: &MemoryEngine| engine.point_to_free(engine.usage().old_bytes / 2);
             let points = route.views.iter().filter_map(|v| v.read().keys().and_then(to_free));
             points.max()
         } else {

@@ -40,17 +40,18 @@
 //!
 //! # What it does not know
 //! Clocks (every time comes with the call), logs, locks, transactions, who may read when: the
-//! caller refuses reads below [`Engine::safe_point`] and keys outside its arc.
+//! caller refuses reads below [`MemoryEngine::safe_point`] and keys outside its arc.
 //!
 //! # Caveats
-//! Counting keys that have expired but are not yet collected takes a step for each. A piece of
-//! a dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a
-//! restore, [`Engine::point_to_free`] is rough until the next [`Engine::collect`]. Bytes are those
-//! asked of the allocator, which rounds up.
+//! Counting keys that have expired but are not yet collected takes a step for each. A piece of a
+//! dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a
+//! restore, [`MemoryEngine::point_to_free`] is rough until the next [`MemoryEngine::collect`].
+//! Bytes are those asked of the allocator, which rounds up.
 
 mod collect;
 #[cfg(test)]
 mod conformance;
+mod contract;
 pub mod digest;
 mod dump;
 mod era;
@@ -61,18 +62,17 @@ mod slots;
 mod split;
 mod tree;
 mod types;
-mod versions;
 
 use std::collections::VecDeque;
 
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
+pub use contract::{Engine, Visit};
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use era::ExpiryUsage;
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
 pub use types::{At, Layout, Settings, Usage, Version, WrongLayout};
-pub use versions::{Versions, Visit};
 
 use collect::Queue;
 use era::{Era, Place, Retired};
@@ -80,7 +80,7 @@ use record::{Body, Record};
 use split::is_right;
 
 /// The versions of one shard's keys.
-pub struct Engine {
+pub struct MemoryEngine {
     layout: Layout,
     hasher: KeyHasher,
     flush_in_place_keys_max: u64,
@@ -96,13 +96,13 @@ pub struct Engine {
     expired_keys: u64,
 }
 
-// SAFETY: records are owned by the engine alone. Under `&Engine` they, and the cells in the tree,
-// are only read; every change needs `&mut Engine`.
-unsafe impl Send for Engine {}
+// SAFETY: records are owned by the engine alone. Under `&MemoryEngine` they, and the cells in the
+// tree, are only read; every change needs `&mut MemoryEngine`.
+unsafe impl Send for MemoryEngine {}
 // SAFETY: as above.
-unsafe impl Sync for Engine {}
+unsafe impl Sync for MemoryEngine {}
 
-impl Engine {
+impl MemoryEngine {
     /// An empty engine. The hasher must be the one that made the keys it will be given.
     ///
     /// Panics if the slots do not rise or are above [`keyspace::SLOTS`].
@@ -239,7 +239,7 @@ impl Engine {
     }
 
     /// Fetches the key's newest version ahead of its use; best some time after
-    /// [`Engine::prefetch`] of the same key.
+    /// [`MemoryEngine::prefetch`] of the same key.
     #[inline]
     pub fn prefetch_record(&self, key: &HashedKey<'_>) {
         if let era::Index::Hashed(tables) = &self.current.index {
@@ -270,7 +270,7 @@ impl Engine {
 
     /// Deletes a key: a tombstone, if it has a value at `timestamp`. Returns whether it had.
     ///
-    /// Panics as [`Engine::put`].
+    /// Panics as [`MemoryEngine::put`].
     pub fn delete(&mut self, key: &HashedKey<'_>, timestamp: Timestamp) -> bool {
         let (place, head) = self.current.index.locate(key);
         let live = head.is_some_and(|head| !head.is_dead(timestamp));
@@ -283,7 +283,7 @@ impl Engine {
     /// Changes when a key expires (0: never), as a version of its own with the same value.
     /// Returns whether there was a value at `timestamp`.
     ///
-    /// Panics as [`Engine::put`].
+    /// Panics as [`MemoryEngine::put`].
     pub fn set_expiry(
         &mut self,
         key: &HashedKey<'_>,
@@ -308,7 +308,7 @@ impl Engine {
 
     /// Hides every key from `timestamp` on. Writes that follow with the same timestamp are seen.
     /// Takes a step for each key that has expired and is not collected, and is constant time else:
-    /// what is hidden goes later, with [`Engine::collect`].
+    /// what is hidden goes later, with [`MemoryEngine::collect`].
     ///
     /// Panics on a timestamp below any write before.
     pub fn flush(&mut self, timestamp: Timestamp) {
@@ -323,16 +323,16 @@ impl Engine {
         self.retired.push_back(Retired { era, end: timestamp });
     }
 
-    /// As [`Engine::flush`], of the keys from `from` on and before `end` alone: slots of a hashed
-    /// engine, keys or numbers of another, or its ends as slots 0 and [`keyspace::SLOTS`]. Takes a
-    /// step for each key that there is.
+    /// As [`MemoryEngine::flush`], of the keys from `from` on and before `end` alone: slots of a
+    /// hashed engine, keys or numbers of another, or its ends as slots 0 and [`keyspace::SLOTS`].
+    /// Takes a step for each key that there is.
     ///
     /// Panics on a timestamp below any write of these keys before.
     pub fn flush_within(&mut self, from: &Cut, end: &Cut, timestamp: Timestamp) {
         self.flush_in_place(timestamp, |head| is_right(from, head) && !is_right(end, head));
     }
 
-    /// As [`Engine::flush`], key by key, of those that are meant.
+    /// As [`MemoryEngine::flush`], key by key, of those that are meant.
     fn flush_in_place(&mut self, timestamp: Timestamp, is_meant: impl Fn(Record) -> bool) {
         let heads = self.current.index.heads_from(None);
         let heads: Vec<Record> = heads.filter(|head| is_meant(*head)).collect();
@@ -405,7 +405,7 @@ impl Engine {
         new
     }
 
-    /// As [`Engine::make`], taking over the place in the queue of the record it replaces.
+    /// As [`MemoryEngine::make`], taking over the place in the queue of the record it replaces.
     fn replace(
         &mut self,
         key: &HashedKey<'_>,
@@ -445,7 +445,7 @@ impl Engine {
         std::mem::take(&mut self.expired_keys)
     }
 
-    /// What [`Engine::take_expired_keys`] would give.
+    /// What [`MemoryEngine::take_expired_keys`] would give.
     pub fn expired_keys(&self) -> u64 {
         self.expired_keys
     }
@@ -468,7 +468,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for MemoryEngine {
     fn drop(&mut self) {
         let retired = self.retired.iter_mut().map(|retired| &mut retired.era);
         for era in retired.chain([&mut self.current]) {
