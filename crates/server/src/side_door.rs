@@ -320,8 +320,8 @@ impl NodeService for NodeApi {
         self.ask_split(ShardId(shard), at, done);
     }
 
-    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
-        self.ask_merge(ShardId(shard))
+    fn merge(&self, shard: u64, done: Done<MergeStatus>) {
+        self.ask_merge(ShardId(shard), done);
     }
 
     fn level(&self) -> LevelStatus {

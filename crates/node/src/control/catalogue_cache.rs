@@ -24,7 +24,7 @@ use keyspace::{Catalogue, NodeId};
 
 use super::{CONTROL, Control, Effect, Executors, SYSTEM};
 use crate::entry::Waiter;
-use crate::event::Event;
+use crate::event::Happened;
 use crate::fetch::{Found, Want};
 use crate::lane::{Answer, Input};
 
@@ -75,7 +75,7 @@ impl Control {
             let catalogue = match Catalogue::decode(&mut Reader::new(&bytes)) {
                 Ok(catalogue) => catalogue,
                 Err(error) => {
-                    let event = Event::UnreadableCatalogue { error };
+                    let event = Happened::UnreadableCatalogue { error };
                     return self.effects.push(Effect::Event(event));
                 }
             };

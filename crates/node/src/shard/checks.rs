@@ -23,6 +23,7 @@ use replication::BootNanos;
 use super::Shard;
 use crate::digest::Digesting;
 use crate::entry::{Kind, operation};
+use crate::event::Happened;
 use crate::lane::{Effects, Turn};
 use crate::letter::Letter;
 use crate::state::ShardState;
@@ -189,6 +190,8 @@ impl Shard {
             effects.letters.extend(node.map(|node| (node, letter)));
         }
         self.checks.last = Some(finding.clone());
+        let places = self.state.read().descriptor.replicas.clone();
+        effects.events.push(Happened::Compared { finding: finding.clone(), places });
         effects.findings.push(finding);
     }
 

@@ -13,6 +13,7 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use hlc::Clock;
 use keyspace::descriptor::REPLICAS_MAX;
@@ -21,11 +22,12 @@ use overlay::Known;
 use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 
 use super::{Asker, InFlight, Shard};
+use crate::catalogue;
 use crate::entry::{Kind, operation};
 use crate::lane::{Effects, Envelope, NotDone, Turn};
 use crate::members::Step;
 use crate::recovery::encode_meta;
-use crate::state::{BORN, ShardState};
+use crate::state::{BORN, Content, ShardState};
 
 /// Who has not answered for so long may not even know that it is there: its disk may have lost its
 /// beginning.
@@ -232,6 +234,10 @@ impl Shard {
             let mut locks = state.locks;
             locks.succeed(&view.locks);
             *view = ShardState { serving, unsettled, installed, cuts, locks, ..state };
+        }
+        if let Content::System(system) = &self.state.read().content {
+            // Nobody announces the changes that the snapshot has jumped over.
+            effects.changes.push(catalogue::Change::Jumped(Arc::new(system.catalogue.clone())));
         }
         self.locks_changed(self.applied);
         self.untold = true;

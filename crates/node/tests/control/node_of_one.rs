@@ -231,7 +231,7 @@ impl NodeOfOne {
                     self.carry_out(effect);
                 }
             }
-            if !self.turn() {
+            if !self.turn(&mut out) {
                 return out;
             }
         }
@@ -252,7 +252,7 @@ impl NodeOfOne {
     }
 
     /// Every executor goes one step round. Whether anything came of it.
-    fn turn(&mut self) -> bool {
+    fn turn(&mut self, out: &mut String) -> bool {
         let mut has_done = false;
         for lane in &mut self.lanes {
             lane.observe(self.now);
@@ -262,6 +262,9 @@ impl NodeOfOne {
                 has_done = true;
                 lane.accept(lane::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
                 lane.accept(lane::Input::Durable { ticket: effects.ticket });
+            }
+            for event in &effects.events {
+                writeln!(out, "an executor's event: {event}").expect("a string");
             }
             let inputs = &mut self.inputs;
             inputs.extend(effects.changes.drain(..).map(Input::Catalogue));

@@ -14,9 +14,9 @@ use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{self, FileStart, Vote};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::event::Happened;
 use node::lane::Input;
 use node::recovery::Recovering;
-use node::state::Content;
 use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
@@ -24,7 +24,7 @@ use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::{Hub, News};
+use super::Hub;
 
 /// How long to wait before an executor is asked again.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -248,7 +248,12 @@ impl Checkpoints {
                 Progress::More => {}
                 Progress::Busy => wait(hub),
                 Progress::Done => return Ok(true),
-                Progress::Refused => return refused.map_or(Ok(false), Err),
+                Progress::Refused => {
+                    if let Some(why) = install.given_up() {
+                        hub.happened(Happened::SnapshotGivenUp { shard, index, why });
+                    }
+                    return refused.map_or(Ok(false), Err);
+                }
             }
         }
     }
@@ -278,13 +283,9 @@ fn unless_full(
 fn give_state(hub: &Hub, head: &Message, state: Recovering) {
     let state = state.into_state();
     let shard = state.descriptor.shard;
-    if let Content::System(system) = &state.content {
-        // Nobody announces the changes that the snapshot has jumped over.
-        hub.post_news([News::Jumped(Arc::new(system.catalogue.clone()))]);
-    }
     let (index, head) = (state.applied_index, Box::new(head.clone()));
     hub.submit(shard, Input::Install { head, state: Box::new(state) });
-    tracing::info!("shard {shard} is here, as of entry {index}");
+    hub.happened(Happened::SnapshotInstalled { shard, index });
 }
 
 /// Gives back the space of a file that will not be whole.

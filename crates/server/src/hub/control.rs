@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering;
 use keyspace::{CatalogueOp, Durability, NodeId, ShardId};
 use node::control::{Effect, Executors, Members, Routes};
 use node::entry::Waiter;
-use node::event::{Event, Severity};
 use node::lane::{Input, Lane};
 use node::moved::SentOn;
 use overlay::{Message, Outbox};
@@ -57,6 +56,11 @@ impl Hub {
         !self.news.lock().is_empty()
     }
 
+    /// Messages of other nodes' lookups that were dropped, because too many waited.
+    pub fn lookups_dropped(&self) -> u64 {
+        self.news.lock().dropped()
+    }
+
     /// Has control take what is queued, unless another thread is doing so and will find it.
     pub fn spread_news(&self) {
         loop {
@@ -65,7 +69,7 @@ impl Hub {
             }
             let Some(_spreading) = self.spreading.try_lock() else { return };
             loop {
-                let Some(news) = self.news.lock().pop_front() else { break };
+                let Some(news) = self.news.lock().pop() else { break };
                 self.step_control(news);
             }
         }
@@ -83,7 +87,7 @@ impl Hub {
     pub(super) fn step_here(&self, news: News) {
         let spreading = self.spreading.lock();
         loop {
-            let Some(before) = self.news.lock().pop_front() else { break };
+            let Some(before) = self.news.lock().pop() else { break };
             self.step_control(before);
         }
         self.step_control(news);
@@ -135,7 +139,7 @@ impl Hub {
                         peers.lookups.forget_keyspace(keyspace);
                     }
                 }
-                Effect::Event(event) => log(&event),
+                Effect::Event(what) => self.happened(what),
             }
         }
         if let Some(peers) = &self.peers {
@@ -207,14 +211,5 @@ impl Hub {
             None => (NOBODY, Waiter(0)),
         };
         self.submit(ShardId(0), Input::Catalogue { op: body, origin, waiter });
-    }
-}
-
-/// Writes an event to the log.
-fn log(event: &Event) {
-    match event.severity() {
-        Severity::Debug => tracing::debug!("{event}"),
-        Severity::Info => tracing::info!("{event}"),
-        Severity::Warn => tracing::warn!("{event}"),
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
+use node::event::Happened;
 use node::lane::Input;
 use node::route::Route;
 use node::shard::Raise;
@@ -114,9 +115,9 @@ pub fn run(
         let limit = log_bytes_max.max((usage.live_bytes + usage.old_bytes) / 2);
         if grown > limit && retry_in == 0 {
             match checkpoint(hub, checkpoints) {
-                Ok(true) => tracing::debug!(grown, "checkpoint"),
+                Ok(true) => hub.happened(Happened::Checkpointed { log_bytes: grown }),
                 Ok(false) => {
-                    tracing::warn!("no space for a checkpoint; the log grows until there is");
+                    hub.happened(Happened::NoSpaceForCheckpoint);
                     retry_in = 100;
                 }
                 Err(error) => hub.fatal("a checkpoint", &error),

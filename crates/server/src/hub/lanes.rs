@@ -205,6 +205,7 @@ impl LaneCell {
     }
 
     fn publish(&self, effects: &mut Effects, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
+        effects.events.drain(..).for_each(|what| hub.happened(what));
         let news = effects.changes.drain(..).map(News::Catalogue);
         let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
         hub.post_news(news);

@@ -22,6 +22,7 @@ pub mod control;
 pub mod digests;
 pub mod disk_pace;
 pub mod durations;
+mod events;
 pub mod growth;
 pub mod heat;
 pub mod keeper;
@@ -43,7 +44,7 @@ pub mod splits;
 pub mod standings;
 pub mod tallies;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -52,7 +53,8 @@ use arc_swap::ArcSwap;
 use hlc::{Clock, Physical};
 use keyspace::{KeyHasher, NodeId, ShardId, Standings, Timestamp};
 pub use node::control::Input as News;
-use node::control::{CONTROL, Control, Routes, Views};
+use node::control::{CONTROL, Control, Queue, Routes, Views};
+use node::event::Recent;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
 use node::route::Route;
@@ -134,7 +136,7 @@ pub struct Hub {
     pub patience_nanos: u64,
     /// Drawn at random when the node was started.
     pub seed: u64,
-    news: Mutex<VecDeque<News>>,
+    news: Mutex<Queue>,
     spreading: Mutex<()>,
     started: Instant,
     time: ArcSwap<Physical>,
@@ -148,6 +150,8 @@ pub struct Hub {
     pub level: ClusterLevel,
     /// How often shards are asked.
     pub heat: Heat,
+    /// What has happened lately. Held for a moment, with nothing else.
+    pub events: Mutex<Recent>,
 }
 
 impl Hub {

@@ -440,6 +440,7 @@ fn build(
         disk_pace: DiskPace::default(),
         requests: Requests::default(),
         heat: Heat::new(config.split_rate, seed),
+        events: Mutex::default(),
         clocks: Clocks::new(config.clock_offset_max_ms, replay.ahead_from),
         level: ClusterLevel::new(config),
         control: Mutex::new(control),

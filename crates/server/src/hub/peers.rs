@@ -141,8 +141,8 @@ impl Hub {
         if let Some(Peers { digests, .. }) = &self.peers {
             effects.digests.drain(..).for_each(|digesting| digests.add(digesting));
             effects.findings.iter().for_each(|finding| self.found(digests, finding));
-            for (shard, replica, why) in effects.ended.drain(..) {
-                self.ended(digests, shard, replica, why);
+            for (shard, _, why) in effects.ended.drain(..) {
+                self.ended(digests, shard, why);
             }
         }
         if !effects.known.is_empty() {

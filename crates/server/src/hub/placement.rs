@@ -89,7 +89,7 @@ impl Hub {
 
     /// What this node has decided lately, the oldest first.
     pub fn decisions(&self) -> Vec<Decided> {
-        self.control.lock().decisions()
+        self.events.lock().decisions()
     }
 
     /// Whether it moves replicas and leaders to be even.

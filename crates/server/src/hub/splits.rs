@@ -2,8 +2,6 @@
 //! the shape of shards, which control decides ([`node::control`]).
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use keyspace::ShardId;
 use node::control::{self, Cut, Merged, NoMerge, NoSplit, Reply, Request};
@@ -93,22 +91,19 @@ impl Hub {
         self.request(Request::Split { shard, at }, Box::new(callback));
     }
 
-    /// Has a shard take in its right neighbour, if it is led here.
-    ///
-    /// # Errors
-    /// [`NoMerge`].
-    pub fn ask_merge(&self, left: ShardId) -> Result<Merged, NoMerge> {
-        let (sender, receiver) = mpsc::channel();
-        let callback = move |reply| {
+    /// Has a shard take in its right neighbour, if it is led here; `done` is told that it will, or
+    /// why not.
+    pub fn ask_merge(
+        &self,
+        left: ShardId,
+        done: Box<dyn FnOnce(Result<Merged, NoMerge>) + Send>,
+    ) {
+        let callback = |reply| {
             if let Reply::Merge(result) = reply {
-                // Who has asked may have given up waiting.
-                let _is_heard = sender.send(result);
+                done(result);
             }
         };
         self.request(Request::Merge { left }, Box::new(callback));
-        let patience = Duration::from_nanos(self.patience_nanos);
-        let busy = "control had no time to decide: it may be taken in yet";
-        receiver.recv_timeout(patience).unwrap_or_else(|_| Err(NoMerge::Unfit(busy.into())))
     }
 
     /// Whether the replica here leads it.

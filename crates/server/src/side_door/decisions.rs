@@ -36,7 +36,7 @@ impl NodeApi {
     }
 
     fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
-        let Decided { since, shard, what, why, came } = decided;
+        let Decided { since, shard, what, why, came, .. } = decided;
         let ago_ms = boot_nanos().saturating_sub(*since) / 1_000_000;
         let node = |node: NodeId| DecisionNode {
             id: format!("{:016x}", node.0),

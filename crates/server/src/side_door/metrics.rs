@@ -101,6 +101,10 @@ impl NodeApi {
             counters.transactions_refused.get(),
         );
         count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
+        let help = "What happened here, and is remembered by the log only: the oldest events go.";
+        count("carillon_events_forgotten_total", help, self.hub.events.lock().forgotten());
+        let help = "What other nodes' lookups said and was dropped, because too much waited.";
+        count("carillon_lookups_dropped_total", help, self.hub.lookups_dropped());
         count("carillon_log_written_bytes_total", "End of the log.", log.written_end.0);
         count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);
         count("carillon_log_syncs_total", "Fsyncs of the log.", log.syncs);

@@ -35,19 +35,22 @@ impl NodeApi {
     }
 
     /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
-    pub(super) fn ask_merge(&self, shard: ShardId) -> Result<MergeStatus, ApiError> {
+    pub(super) fn ask_merge(&self, shard: ShardId, done: Done<MergeStatus>) {
         if self.hub.stopping.load(Ordering::Acquire) {
-            return Err(ApiError::Stopping);
+            return done(Err(ApiError::Stopping));
         }
-        let asked = self.hub.ask_merge(shard);
-        match asked {
-            Ok(Merged { left, right, moves }) => {
-                Ok(MergeStatus { shard: left.0, right: right.0, moves })
-            }
-            Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
-            Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&self.hub, shard, leader)),
-            Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
-        }
+        let hub = self.hub.clone();
+        let told = move |result: Result<Merged, NoMerge>| {
+            done(match result {
+                Ok(Merged { left, right, moves }) => {
+                    Ok(MergeStatus { shard: left.0, right: right.0, moves })
+                }
+                Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
+                Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&hub, shard, leader)),
+                Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
+            });
+        };
+        self.hub.ask_merge(shard, Box::new(told));
     }
 }
 

@@ -519,9 +519,8 @@ impl World {
             let Some(at) = self.seats.iter().position(|seat| seat.node == packet.node()) else {
                 continue;
             };
-            let trace = &mut self.trace;
             let Some(machine) = self.seats[at].machine.as_mut() else { continue };
-            if let Err(error) = machine.receive(packet, trace) {
+            if let Err(error) = machine.receive(packet) {
                 self.node_failed(at, &error)?;
             }
             self.follow_sent_on(at);
@@ -547,7 +546,7 @@ impl World {
             self.look_at(at);
         }
         let machine = self.seats[at].machine.as_mut().expect("it runs");
-        if let Err(error) = machine.install_arrived(&mut self.trace) {
+        if let Err(error) = machine.install_arrived() {
             return self.node_failed(at, &error);
         }
         let actions = match self.mood.is_exact {
@@ -619,8 +618,8 @@ impl World {
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
         inherited.into_iter().for_each(|(waiter, shard)| self.is_inherited(waiter, shard));
         for event in events {
-            self.trace.event(format_args!("node {node}: {event}"));
-            self.count_decided(&event);
+            self.trace.event(format_args!("node {}: {event}", event.node));
+            self.count_decided(&event.what);
         }
         changed.into_iter().for_each(|keyspace| self.keyspace_changed(at, &keyspace));
         answers.into_iter().for_each(|answer| self.answered(answer));
@@ -712,7 +711,7 @@ impl World {
             }
             11 => self.go_on_wide(at, &wide),
             12 => self.ask_wide(at),
-            _ if machine.is_installing() => machine.install_arrived(&mut self.trace)?,
+            _ if machine.is_installing() => machine.install_arrived()?,
             _ => match machine.step_round()? {
                 Progress::Full => seat.round_at = self.now_ms + ROUND_AGAIN_MS,
                 Progress::Done => seat.round_at = self.now_ms + self.mood.round_every_ms,

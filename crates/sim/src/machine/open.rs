@@ -237,7 +237,7 @@ fn build(
         limits: start.limits,
         log: LogRoom::new(log),
         routes: BTreeMap::new(),
-        news: VecDeque::new(),
+        news: control::Queue::default(),
         outcomes: Outcomes::default(),
         round: None,
         installation: None,
