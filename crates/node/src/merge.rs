@@ -438,7 +438,9 @@ pub fn superseded<'a>(
     let start = here.arc.start();
     let is_waited_for = all_here.any(|other| {
         let is_left = other.shard != here.shard && other.arc.end() == start;
-        (is_left || other.shard == owner.shard) && other.keyspace() == here.keyspace() && other.generation < owner.generation
+        (is_left || other.shard == owner.shard)
+            && other.keyspace() == here.keyspace()
+            && other.generation < owner.generation
     });
     (!is_waited_for && !start.tail().is_empty()).then_some(owner.shard)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mio::{Poll, Waker};
 use node::stream::pace::Pace;
 use parking_lot::{Condvar, Mutex};
+use storage::manifest::MANIFEST_NAME;
 
 use crate::cluster::addresses::AddressFile;
 use crate::cluster::secret::{self, SecretError};
@@ -76,7 +77,10 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let mut listening = Listening::bind(&mut config)?;
     let addresses = listening.addresses();
     let peer = match (listening.take(Protocol::Peer), &config.peer_secret_file) {
-        (Some(listener), Some(file)) => Some((listener, secret::read(file)?)),
+        (Some(listener), Some(file)) => {
+            let is_of_a_cluster = config.dir.join(MANIFEST_NAME).exists();
+            Some((listener, secret::read(file, is_of_a_cluster)?))
+        }
         (Some(_), None) => unreachable!("refused with the configuration"),
         (None, _) => None,
     };

@@ -31,7 +31,6 @@ mod txn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
@@ -390,7 +389,7 @@ fn admit(hub: &Hub, write: &Write<'_>) -> Result<(), ApiError> {
     if write.may_grow() && hub.out_of_memory.load(Ordering::Relaxed) {
         return Err(ApiError::OutOfMemory { bytes_max: hub.memory_bytes_max });
     }
-    let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
+    let (bytes, bytes_max) = (write.bytes_about() as u64, hub.command_bytes_max() as u64);
     if bytes > bytes_max {
         return Err(ApiError::ValueTooLong { bytes, bytes_max });
     }

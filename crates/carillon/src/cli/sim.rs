@@ -68,12 +68,12 @@ pub struct SimArgs {
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
     /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
-    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look,
-    /// left-record, gone-replica, early-split, old-route or second-turn.
+    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, late-commit, unvalidated,
+    /// single-look, left-record, gone-replica, early-split, old-route or second-turn.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Of a cluster: transactions over shards are of this kind only: list-append, register, bank,
-    /// write-skew, phantom, long-fork or read-only.
+    /// write-skew, phantom, long-fork, read-only or expiring.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub workload: Option<sim::cluster::Workload>,
     /// Run each seed twice, and compare.

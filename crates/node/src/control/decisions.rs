@@ -338,14 +338,16 @@ mod tests {
         assert!(done.len() == OPEN_DECISIONS_MAX && done.iter().all(is_done), "{done:?}");
         let measured = came(&mut decisions, TOLD, None);
         let is_measured = |came: &Happened| {
-            matches!(came, Happened::DecisionCame { came: Came::Done { deviation: Some(_), .. }, .. })
+            matches!(
+                came,
+                Happened::DecisionCame { came: Came::Done { deviation: Some(_), .. }, .. }
+            )
         };
         assert!(measured.iter().all(is_measured) && decisions.open.is_empty(), "{measured:?}");
         decisions.add(leads());
         let came = came(&mut decisions, TOLD, Some(3));
-        let is_on = |came: &Happened| {
-            matches!(came, Happened::DecisionCame { came: Came::HandedOn, .. })
-        };
+        let is_on =
+            |came: &Happened| matches!(came, Happened::DecisionCame { came: Came::HandedOn, .. });
         assert!(came.len() == 1 && is_on(&came[0]), "another was elected: {came:?}");
     }
 }

@@ -21,9 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use balancer::led::{self, AT_ONCE, Led, decide_all, placed};
-use balancer::{
-    Decision, Nodes, Policy, Settings, Told, WhyLeader, decide, heir, nodes_to_place,
-};
+use balancer::{Decision, Nodes, Policy, Settings, Told, WhyLeader, decide, heir, nodes_to_place};
 use keyspace::{Descriptor, NodeId, Placement as KeyPlacement, ReplicaId, ShardId};
 use replication::BootNanos;
 
@@ -214,7 +212,13 @@ impl Control {
         self.decision(led.descriptor.shard, what, nodes, why)
     }
 
-    fn led_by(&self, gossip: &Gossip, led: &Led, to: ReplicaId, why: &WhyLeader) -> Option<Decided> {
+    fn led_by(
+        &self,
+        gossip: &Gossip,
+        led: &Led,
+        to: ReplicaId,
+        why: &WhyLeader,
+    ) -> Option<Decided> {
         let node = led.descriptor.node_of(to)?;
         let why = why.words(&|node| gossip.called(node));
         let nodes = vec![gossip.called(node)];

@@ -38,7 +38,9 @@ impl fmt::Display for Happened {
                 "all nodes have been up and spoken feature level {to} for {seconds} s: it is asked \
                  for (auto_upgrade)"
             ),
-            Happened::VersionWaits { to, why } => write!(f, "feature level {to} has to wait: {why}"),
+            Happened::VersionWaits { to, why } => {
+                write!(f, "feature level {to} has to wait: {why}")
+            }
             Happened::TableGrows { keyspace, why } => {
                 write!(f, "the file of keyspace {keyspace} is to grow: {why}")
             }
@@ -68,7 +70,9 @@ impl fmt::Display for Happened {
                 placed(added),
                 placed(removed)
             ),
-            Happened::ReplicaEnded { shard, replica, why } => words_of_end(*shard, *replica, *why, f),
+            Happened::ReplicaEnded { shard, replica, why } => {
+                words_of_end(*shard, *replica, *why, f)
+            }
             Happened::Split { shard, right } => {
                 write!(f, "shard {shard} was cut in two: its right half is shard {right}")
             }
@@ -113,10 +117,7 @@ impl fmt::Display for Happened {
                     GivenUp::DiskFull => "the disk is full; the shard's leader sends another one",
                     GivenUp::Unfit => "its replica has no use for it any more",
                 };
-                write!(
-                    f,
-                    "a snapshot of shard {shard}, as of entry {index}, is given up: {why}"
-                )
+                write!(f, "a snapshot of shard {shard}, as of entry {index}, is given up: {why}")
             }
             Happened::UnreadableBirth { shard, error } => write!(
                 f,
@@ -137,10 +138,7 @@ fn words_of_decision(decided: &Decided, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         What::Replicas { remove, predicted, .. } => {
             let go: Vec<String> = remove.iter().map(ReplicaId::to_string).collect();
             let (on, go) = (nodes.join(", "), go.join(", "));
-            write!(
-                f,
-                "shard {shard}: replicas come [{on}], go [{go}], because {why}; {predicted}"
-            )
+            write!(f, "shard {shard}: replicas come [{on}], go [{go}], because {why}; {predicted}")
         }
         What::Leader { to, .. } => {
             let node = nodes.join(", ");

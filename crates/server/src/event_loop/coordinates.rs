@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Reply, Transaction};
 use keyspace::KeyspaceId;
 use node::coordinator::{Act, At, Coordinator, Ended, Routes};
@@ -49,8 +48,7 @@ pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
     // No two loops have the same.
     let drawn = (keyspace::random::mix(hub.seed) as u32).wrapping_add(number as u32);
     let by = TxnId::name(hub.node_id, drawn);
-    // What is sent to nobody may be as long as it likes.
-    Coordinator::new(by, hub.patience_nanos, COMMAND_BYTES_MAX)
+    Coordinator::new(by, hub.patience_nanos, hub.command_bytes_max())
 }
 
 /// The coordinator's question that this waiter stands for.
@@ -161,6 +159,7 @@ impl EventLoop {
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
         let at = At { now: boot_nanos(), time: self.hub.now() };
         let hub = &self.hub;
+        self.coordinator.ask_at_most(hub.command_bytes_max());
         act(&mut self.coordinator, at, &|id| hub.routes().by_id(id).cloned());
         for act in self.coordinator.acts() {
             match act {

@@ -97,7 +97,8 @@ impl Digests {
 impl Hub {
     /// A leader here has compared its replicas.
     pub(super) fn found(&self, digests: &Digests, finding: &Finding) {
-        let counter = if finding.differing.is_empty() { &digests.agreed } else { &digests.differed };
+        let counter =
+            if finding.differing.is_empty() { &digests.agreed } else { &digests.differed };
         counter.add(1);
     }
 

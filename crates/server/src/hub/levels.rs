@@ -23,6 +23,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use command::limits::{COMMAND_BYTES_MAX, WHOLE_COMMAND_BYTES_MAX};
 use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, Standing};
 use node::control;
 use node::lane::Input;
@@ -59,6 +60,11 @@ impl ClusterLevel {
     }
 }
 
+/// The longest command, where all nodes can or cannot send it in pieces.
+fn longest_command(in_pieces: bool) -> usize {
+    if in_pieces { COMMAND_BYTES_MAX } else { WHOLE_COMMAND_BYTES_MAX }
+}
+
 /// A node, and what it speaks: none if it was not heard of since all were started.
 pub struct Speaker {
     /// Which.
@@ -89,6 +95,18 @@ impl Hub {
     /// Whether this may be used in the cluster: all nodes can read what comes of it.
     pub fn may_use(&self, feature: Feature) -> bool {
         self.cluster_level().allows(feature)
+    }
+
+    /// The longest command that may be asked for: what all nodes can send each other.
+    pub fn command_bytes_max(&self) -> usize {
+        let in_pieces = self.peers.is_none() || self.may_use(Feature::LongMessages);
+        longest_command(in_pieces)
+    }
+
+    /// Whether a command of this length is longer than that.
+    #[inline]
+    pub fn is_too_long(&self, bytes: usize) -> bool {
+        bytes > WHOLE_COMMAND_BYTES_MAX && bytes > self.command_bytes_max()
     }
 
     /// The cluster has this level from now on, says control.
@@ -165,5 +183,18 @@ impl Hub {
             has_left: false,
         });
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
+
+    /// Beside a command its frame has the shard, session and header: far less than what is left.
+    #[test]
+    fn the_longest_command_fits_into_what_all_nodes_can_send() {
+        assert!(longest_command(false) + (256 << 10) <= FRAME_BYTES_MAX);
+        assert!(longest_command(true) + (256 << 10) <= MESSAGE_BYTES_MAX);
     }
 }

@@ -93,11 +93,7 @@ impl Hub {
 
     /// Has a shard take in its right neighbour, if it is led here; `done` is told that it will, or
     /// why not.
-    pub fn ask_merge(
-        &self,
-        left: ShardId,
-        done: Box<dyn FnOnce(Result<Merged, NoMerge>) + Send>,
-    ) {
+    pub fn ask_merge(&self, left: ShardId, done: Box<dyn FnOnce(Result<Merged, NoMerge>) + Send>) {
         let callback = |reply| {
             if let Reply::Merge(result) = reply {
                 done(result);

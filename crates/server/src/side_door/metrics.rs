@@ -112,7 +112,7 @@ impl NodeApi {
         out.histograms("carillon_fsync_seconds", help, vec![self.hub.log.sync_times().histogram()]);
         let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
         gauge("carillon_connections", "Connections now.", counters.connections.get());
-        let help = "Bytes of replies that nobody has read, of connections that have many.";
+        let help = "Memory of replies that nobody has read, of connections that have many.";
         gauge("carillon_unread_reply_bytes", help, counters.unread_bytes.get());
         let open = &self.hub.open_txns;
         let help = "Transactions by HTTP that are open: begun, and not yet ended.";

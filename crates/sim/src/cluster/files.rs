@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use keyspace::{
     Arc as RingArc, CatalogueOp, Feature, FileAct, FileRecord, FileStep, KeyspaceId, ShardId,
 };
-use node::entry::Waiter;
 use node::control::decisions::What;
+use node::entry::Waiter;
 use node::event::Happened;
 use node::file;
 use node::lane::Input;

@@ -61,6 +61,8 @@ pub enum Plant {
     ResolveByKey,
     /// A coordinator does not wait until a record says ABORTED (G8).
     EarlyRetry,
+    /// A transaction is committed although a value has ended that it found alive (G22).
+    LateCommit,
     /// A transaction over shards does not look whether what it watches has changed (G8, G15).
     Unvalidated,
     /// … nor whether a key has come into a range of it.
@@ -81,7 +83,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -102,6 +104,7 @@ impl Plant {
         Self::RecordDropped,
         Self::ResolveByKey,
         Self::EarlyRetry,
+        Self::LateCommit,
         Self::Unvalidated,
         Self::Unranged,
         Self::SingleLook,
@@ -132,6 +135,7 @@ impl Plant {
             Self::RecordDropped => Some(Planted::RecordDropped),
             Self::ResolveByKey => Some(Planted::ResolveByKey),
             Self::EarlyRetry => Some(Planted::EarlyRetry),
+            Self::LateCommit => Some(Planted::LateCommit),
             _ => None,
         }
     }
@@ -169,6 +173,7 @@ impl Plant {
             Self::RecordDropped => "record-dropped",
             Self::ResolveByKey => "resolve-by-key",
             Self::EarlyRetry => "early-retry",
+            Self::LateCommit => "late-commit",
             Self::Unvalidated => "unvalidated",
             Self::Unranged => "unranged",
             Self::SingleLook => "single-look",
@@ -187,8 +192,8 @@ impl Plant {
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
      replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
-     forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, unranged, \
-     single-look, left-record, gone-replica, early-split, old-route and second-turn can be planted"
+     forgetful-prevent, record-dropped, resolve-by-key, early-retry, late-commit, unvalidated, \
+     unranged, single-look, left-record, gone-replica, early-split, old-route and second-turn can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
