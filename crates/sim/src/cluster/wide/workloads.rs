@@ -144,6 +144,10 @@ pub(super) fn of(options: &Options) -> Vec<Workload> {
     if let Some(workload) = options.workload {
         return vec![workload];
     }
+    if options.plant == Some(Plant::LateCommit) {
+        // Nothing else would show it.
+        return vec![Workload::Expiring];
+    }
     let mut random = Random::new(mix(mix(options.seed) ^ 0x0063_6173_6573));
     let mut others = Workload::ALL[1..Workload::Expiring as usize].to_vec();
     let first = others.remove(random.below(others.len() as u64) as usize);
@@ -151,7 +155,7 @@ pub(super) fn of(options: &Options) -> Vec<Workload> {
     let mut all = vec![Workload::ListAppend, first, second];
     // Drawn apart: runs without it are as they were before there was any.
     let expires = Random::new(mix(mix(options.seed) ^ 0x656e_6473)).below(4) == 0;
-    if expires || options.plant == Some(Plant::LateCommit) {
+    if expires {
         all.push(Workload::Expiring);
     }
     all
