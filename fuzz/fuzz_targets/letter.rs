@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use node::letter::Letter;
+use node::rpc::request::Letter;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(letter) = Letter::decode(Bytes::copy_from_slice(bytes)) {

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use keyspace::NodeId;
 use libfuzzer_sys::fuzz_target;
-use node::lane::Envelope;
+use node::executor::Envelope;
 use server::hub::mailbag::{Bag, Item, Mailbags, take};
 
 /// What is read of a frame, put into a bag again.

@@ -18,7 +18,7 @@
 //!
 //! To add a level: a row above, a [`Feature`], [`Level::NEWEST`] one higher. What is new asks
 //! [`Level::allows`] before it proposes anything, and new kinds of entries say their level to
-//! `node::entry::Kind::since`.
+//! `node::replica::entry::Kind::since`.
 
 use std::fmt;
 

@@ -19,7 +19,7 @@ use keyspace::{DecodeError, Level, NodeId, ReplicaId, ShardId, Standing, Timesta
 pub use recent::{EVENTS_MAX, Recent};
 
 use crate::control::decisions::{Came, Decided};
-use crate::shard::{Finding, Unfit};
+use crate::replica::{Finding, Unfit};
 
 /// Something that has happened, where and when.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,29 +6,43 @@
 //! ```text
 //!   *3 SET k v          a gateway parses it: command::Write::Set
 //!        │
-//!   route::Route        key ──► slot ──► shard 6, which lives in a lane
+//!   routing::Route      key ──► slot ──► shard 6, which an executor steps
 //!        │
-//!   entry::Batch        the command in its final bytes, behind room for the entry's header
+//!   replica::entry      the command in its final bytes, behind room for the entry's header
 //!        │              (all writes for one shard in one turn share a batch)
-//!   lane::Input::Propose
+//!   executor::Input::Propose
 //!        │
-//!   shard::Shard        timestamp taken, index and term given (G2): an entry
+//!   replica::Shard      timestamp taken, index and term given (G2): an entry
 //!        │
-//!   lane::Effects       record ──► the driver writes the lane's group to the log,
+//!   executor::Effects   record ──► the driver writes the executor's group to the log,
 //!        │              and fsyncs it, if the keyspace asks for that
-//!   lane::Input::Written, Durable
+//!   executor::Input::Written, Durable
 //!        │              the entry is committed: the group of one agrees with itself
-//!   state::ShardState::apply, under the write guard: the only judge (G3)
+//!   replica::state::ShardState::apply, under the write guard: the only judge (G3)
 //!        │              visible to readers from here on
-//!   lane::Answer::Applied ──► reply, to whom the waiter names ──► +OK
+//!   executor::Answer::Applied ──► reply, to whom the waiter names ──► +OK
 //! ```
 //!
-//! A `GET` is shorter: `route`, then [`read::read`] under the shard's read guard (G1). Only if a
-//! check fails does it go to the lane, which says when to try again ([`lane::Answer::Go`]).
+//! A `GET` is shorter: `routing`, then [`replica::read::read`] under the shard's read guard (G1).
+//! Only if a check fails does it go to the executor, which says when to try again
+//! ([`executor::Answer::Go`]).
+//!
+//! # Rooms
+//!
+//! | module | what a reader finds there |
+//! |---|---|
+//! | [`executor`] | steps shards, one step round at a time |
+//! | [`replica`] | one shard's replica: propose, apply, answer, read, report |
+//! | [`routing`] | which shard a key is in; requests for shards that others lead |
+//! | [`reshape`] | how shards begin, split, merge; what becomes of commands on their way |
+//! | [`rpc`] | requests between nodes, statuses, streams of snapshots, and their bytes |
+//! | [`control`] | decides what the node does with its shards as a whole |
+//! | [`recovery`] | start, checkpoints, shards that lost their quorum |
+//! | [`event`] | what happened, in words |
 //!
 //! # Inputs and effects
 //!
-//! | [`lane::Input`] | answered by |
+//! | [`executor::Input`] | answered by |
 //! |---|---|
 //! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
 //! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
@@ -41,39 +55,40 @@
 //! | `Tick`, `Message`: time, and other replicas | – |
 //! | `Letter`, `LinkLost`: what other nodes ask and answer for clients | letters |
 //! | `Away`: a shard that is on other nodes only | – |
-//! | `Digested`: what a replica's state is ([`digest`]) | – |
+//! | `Digested`: what a replica's state is ([`replica::digest`]) | – |
 //! | `Exchange`, `Transfer`: what becomes of a shard's replicas | – |
 //! | `Install`, `Declined`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
-//! | [`lane::Effects`] | the driver |
+//! | [`executor::Effects`] | the driver |
 //! |---|---|
 //! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
 //! | `answers` | gives them to those who asked |
 //! | `messages` | sends them to other nodes; beside the head of a snapshot, the state |
 //! | `letters` | sends them to other nodes |
 //! | `refused` | counts them |
-//! | `digests` | steps them beside the lane; says `Digested` |
+//! | `digests` | steps them beside the executor; says `Digested` |
 //! | `findings` | tells people what comparing replicas has shown |
 //! | `ended` | forgets the replica; it takes no part any more (SAFETY G9) |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
 //! | `safe_points` | tells every shard of the keyspace |
 //!
-//! Beside the lane a driver calls, from any thread and without it: [`read`], [`whole`]
-//! (keyspaces as a whole), [`checkpoint`] and, at start, [`recovery`].
+//! Beside the executor a driver calls, from any thread and without it: [`replica::read`],
+//! [`replica::scan`] (keyspace scans), [`recovery::checkpoint`] and, at start, [`recovery`].
 //!
 //! # How shards split, merge and move
 //!
-//! By entries of their logs: [`split`], [`merge`], [`members`]; [`birth`] says how they begin. A
-//! replica that does not lead has who does do what it is asked ([`letter`], [`session`]); a node
-//! without any replica of a shard does the same, and fetches what its clients read ([`fetch`]).
-//! What is of several shards at once is a transaction's: [`locks`], [`coordinator`]; a client that
-//! goes through one step by step has an [`interactive`] one.
+//! By entries of their logs: [`reshape::split`], [`reshape::merge`], [`replica::members`];
+//! [`reshape::bootstrap`] says how they begin. A replica that does not lead forwards requests to
+//! the leader ([`rpc::request`], [`routing::session`]); a node without any replica of a shard does
+//! the same, and fetches what its clients read ([`routing::fetch`]). What is of several shards at
+//! once is a transaction's: [`locks`], [`coordinator`]; a client that goes through one step by step
+//! has an [`interactive`] one.
 //!
-//! What a node decides about its shards as a whole is in [`control`], stepped like a lane: the
+//! What a node decides about its shards as a whole is in [`control`], stepped like an executor: the
 //! order of a round of checkpoints, and the snapshots that it sends and receives.
 //!
 //! # Invariants
-//! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No
+//! 1. What an executor does follows from its inputs, in their order, and the clock it was given. No
 //!    clock, thread, file, socket or random number is asked for here.
 //! 2. Nothing is answered before it is applied; nothing is applied before it is as safe as its
 //!    keyspace's durability says (G3, G9).
@@ -87,41 +102,20 @@
 //! (the driver refuses before it proposes). To it, a waiter is a number.
 //!
 //! # Where to start
-//! [`command`], [`entry`], then [`lane`] and [`shard`]; [`state`] and [`read`] for the other side.
+//! [`command`], [`replica::entry`], then [`executor`] and [`replica`]; [`replica::state`] and
+//! [`replica::read`] for the other side.
 
-pub mod birth;
-pub mod catalogue;
-pub mod checkpoint;
 pub mod control;
 pub mod coordinator;
-pub mod digest;
-pub mod entry;
 pub mod event;
-pub mod fetch;
-pub mod file;
-
+pub mod executor;
 pub mod interactive;
-pub mod lane;
-pub mod letter;
 pub mod locks;
-pub mod lost;
-pub mod members;
-pub mod merge;
-pub mod moved;
-mod proxy;
-pub mod read;
-pub mod record;
 pub mod recovery;
-pub mod retime;
-pub mod route;
-pub mod serving;
-pub mod session;
-pub mod shard;
-pub mod split;
-pub mod state;
-pub mod stream;
-pub mod tiding;
-pub mod whole;
+pub mod replica;
+pub mod reshape;
+pub mod routing;
+pub mod rpc;
 
 /// What threads share goes by this name, so that the test of threads can put its own there.
 mod sync {

@@ -5,14 +5,15 @@
 //!   apply:   lock, alone  ─► read as a start does ─► the plan's records ─► one group ─► fsync
 //! ```
 //!
-//! What a plan says follows from [`node::lost`]; here are only files. All records of a node are one
-//! group of its log, so that a crash leaves the plan carried out on this node, or not at all.
+//! What a plan says follows from [`node::recovery::quorum_loss`]; here are only files. All records
+//! of a node are one group of its log, so that a crash leaves the plan carried out on this node, or
+//! not at all.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keyspace::{NodeId, ShardId};
-use node::lost::{Plan, Refused, Survivor};
+use node::recovery::quorum_loss::{Plan, Refused, Survivor};
 use node::recovery::{RecoverError, Replayed};
 use storage::disk::Disk;
 use storage::log::{Group, Log, LogOptions, Lsn};

@@ -1,8 +1,9 @@
 //! How is the data of a lone node written anew after a start with a clock that was far ahead?
 //!
 //! The old directory is read as a start would read it, over a medium that changes nothing; what
-//! [`node::retime`] makes of it is written into an empty directory, as checkpoints and a manifest.
-//! The manifest comes last: before it, the new directory is of no use, and the old one always is.
+//! [`node::recovery::retime`] makes of it is written into an empty directory, as checkpoints and a
+//! manifest. The manifest comes last: before it, the new directory is of no use, and the old one
+//! always is.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use hlc::AHEAD_MILLIS_MAX;
 use keyspace::{ShardId, Timestamp};
-use node::retime::{NoRetime, Retimed, RetimedSink};
+use node::recovery::retime::{NoRetime, Retimed, RetimedSink};
 use storage::checkpoint::CheckpointWriter;
 use storage::disk::Disk;
 use storage::log::Lsn;

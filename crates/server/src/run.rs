@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
-use node::stream::pace::Pace;
+use node::rpc::stream::pace::Pace;
 use parking_lot::{Condvar, Mutex};
 use storage::manifest::MANIFEST_NAME;
 

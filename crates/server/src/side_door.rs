@@ -36,12 +36,12 @@ use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
     Timestamp, is_made_on_use,
 };
-use node::entry::Batch;
-use node::fetch::{Found, Then, Want};
-use node::lane::{self, Input, NotDone};
-use node::read::{self, Blocked, Now};
-use node::route::Route;
-use node::whole;
+use node::executor::{self, Input, NotDone};
+use node::replica::entry::Batch;
+use node::replica::read::{self, Blocked, Now};
+use node::replica::scan;
+use node::routing::fetch::{Found, Then, Want};
+use node::routing::route::Route;
 use storage::engine::At;
 
 use crate::config::Config;
@@ -110,7 +110,7 @@ impl NodeApi {
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
-            keys: route.map_or(0, |route| whole::size(route, &whole::Asked::anyhow(route, now))),
+            keys: route.map_or(0, |route| scan::size(route, &scan::Asked::anyhow(route, now))),
         }
     }
 
@@ -143,16 +143,16 @@ impl NodeApi {
         let this = self.again();
         let callback = move |answer| match answer {
             // As it was made, though by now another may have changed or dropped it.
-            lane::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
+            executor::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
                 Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
                 Subject::Node(..) | Subject::Shard(..) | Subject::Level(..) => {
                     unreachable!("it was asked about a keyspace")
                 }
             },
-            lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            executor::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
             // Nobody knows: who waits is told so.
-            lane::Answer::NotDone { why: NotDone::Unknown, .. } => drop(done),
-            lane::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
+            executor::Answer::NotDone { why: NotDone::Unknown, .. } => drop(done),
+            executor::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         self.hub.ask_catalogue(op, Some(Box::new(callback)));
@@ -345,11 +345,12 @@ impl NodeApi {
     fn create_and_call(&self, id: RequestId, name: &str, command: Command, done: Done<Answer>) {
         let (this, keyspace) = (self.again(), name.to_owned());
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue {
-                result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
+            executor::Answer::Catalogue {
+                result: Ok(_) | Err(CatalogueError::Exists { .. }),
+                ..
             } => this.call(id, &keyspace, command, done),
-            lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
-            lane::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
+            executor::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            executor::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
@@ -370,11 +371,11 @@ impl NodeApi {
         let mut place = 0;
         write.each_key(&mut |key| place = route.place_of_key(key));
         let callback = move |answer| match answer {
-            lane::Answer::Applied { replies, .. } => match replies.first() {
+            executor::Answer::Applied { replies, .. } => match replies.first() {
                 Some(Reply::Int(0)) => done(Ok(otherwise)),
                 _ => done(Ok(Answer::Written { timestamp: None })),
             },
-            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a batch is applied or not done: {other:?}"),
         };
         let mut batch = Batch::default();
@@ -553,11 +554,11 @@ fn renewed(hub: &Hub, route: Arc<Route>) -> Arc<Route> {
 /// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
 fn fetch(hub: &Hub, shard: ShardId, want: Want, then: Done<Option<Found>>) {
     let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
-        lane::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
-        lane::Answer::Go { .. } | lane::Answer::NotDone { why: NotDone::Lags, .. } => {
+        executor::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
+        executor::Answer::Go { .. } | executor::Answer::NotDone { why: NotDone::Lags, .. } => {
             then(Ok(None));
         }
-        lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+        executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a question is answered or refused: {other:?}"),
     }));
     let (want, origin) = (Box::new(want), SIDE_DOOR);
@@ -576,9 +577,9 @@ enum Look {
 fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<Look>) {
     let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
     let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
-        lane::Answer::Go { .. } => then(Ok(Look::Here)),
-        lane::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
-        lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+        executor::Answer::Go { .. } => then(Ok(Look::Here)),
+        executor::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
+        executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
     hub.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });

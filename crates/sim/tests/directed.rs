@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
 use keyspace::{CatalogueOp, Durability, KeyspaceOptions, Level, ShardId};
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Input, NotDone};
+use node::executor::{Answer, Input, NotDone};
 use node::recovery::RecoverError;
+use node::replica::entry::{Batch, Waiter};
 use sim::check::ledger::Ledger;
 use sim::machine::open::{Start, open};
 use sim::machine::rounds::Progress;
@@ -151,7 +151,7 @@ impl Node {
             let now = self.machine.moment();
             let route = self.machine.routes[name].clone();
             let mut sink = One::default();
-            match node::read::read(&route, &Read::Get(key), now, &mut sink) {
+            match node::replica::read::read(&route, &Read::Get(key), now, &mut sink) {
                 Ok(()) => return Ok(sink.0.expect("an answer")),
                 Err(blocked) => {
                     let (shard, waiter) = (route.shard(blocked.place), Waiter(9));
@@ -519,7 +519,7 @@ fn a_read_waits_for_who_may_still_keep_the_value() {
     node.machine.elapsed_ms += 200;
     let now = node.machine.moment();
     let mut sink = One::default();
-    let early = node::read::read(&route, &Read::Get(b"k"), now, &mut sink);
+    let early = node::replica::read::read(&route, &Read::Get(b"k"), now, &mut sink);
     assert!(early.is_err(), "{:?}", sink.0);
     node.settle().expect("no faults");
     assert_eq!(node.get("s", b"k").expect("read"), Reply::Bulk(b"v"[..].into()));

@@ -1,6 +1,6 @@
 //! What a shard's lane publishes and what its readers make of it, in every order in which threads
-//! can take their steps: the sources of `node::serving`, `hlc::Promise` and `hlc::Clock` compiled
-//! once more, with loom's atomics in the place of the real ones.
+//! can take their steps: the sources of `node::replica::serving`, `hlc::Promise` and `hlc::Clock`
+//! compiled once more, with loom's atomics in the place of the real ones.
 //!
 //! ```text
 //!   lane     publish ──► send, apply ──► publish          every interleaving, and every value that
@@ -18,7 +18,7 @@ mod clock;
 #[path = "../../hlc/src/promise.rs"]
 mod promise;
 #[allow(dead_code, unused_imports, unused_qualifications)]
-#[path = "../../node/src/serving.rs"]
+#[path = "../../node/src/replica/serving.rs"]
 mod serving;
 
 /// In the place of the real ones.

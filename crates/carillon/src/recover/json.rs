@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
-use node::lost::{Gone, Members, Named, Names, Plan, Remains, Rescue, Survivor};
-use node::record::Recovered;
+use node::recovery::quorum_loss::{Gone, Members, Named, Names, Plan, Remains, Rescue, Survivor};
+use node::replica::record::Recovered;
 use serde_json::{Value, json};
 use storage::log::Lsn;
 
@@ -393,7 +393,7 @@ pub mod tests {
         assert_eq!(survivor_of(&survivor(&left)), Ok(left.clone()));
         let without = Survivor { catalogue: None, ..left.clone() };
         assert_eq!(survivor_of(&survivor(&without)), Ok(without));
-        let made = node::lost::plan(&[left]).expect("two of three are lost");
+        let made = node::recovery::quorum_loss::plan(&[left]).expect("two of three are lost");
         assert!(made.shards.len() == 2 && made.gone.len() == 1, "{made:?}");
         assert_eq!(plan_of(&plan(&made)), Ok(made));
     }

@@ -6,8 +6,8 @@
 //!                                                      └─► what may be lost, in words
 //! ```
 //!
-//! [`node::lost`] decides, [`server::recover`] has the files. Here the values become JSON
-//! ([`json`]) and words ([`words`]).
+//! [`node::recovery::quorum_loss`] decides, [`server::recover`] has the files. Here the values
+//! become JSON ([`json`]) and words ([`words`]).
 
 mod json;
 mod words;
@@ -15,7 +15,7 @@ mod words;
 use std::fs;
 use std::path::Path;
 
-use node::lost::{self, Plan, Survivor};
+use node::recovery::quorum_loss::{self, Plan, Survivor};
 use serde_json::Value;
 
 use crate::cli::RecoverCommand;
@@ -44,7 +44,7 @@ fn inspect(dir: &Path) -> Result<Exit, String> {
 fn plan(files: &[impl AsRef<Path>]) -> Result<Exit, String> {
     let survivors: Result<Vec<Survivor>, String> =
         files.iter().map(|file| read(file.as_ref(), json::survivor_of)).collect();
-    let plan = lost::plan(&survivors?).map_err(|refused| refused.to_string())?;
+    let plan = quorum_loss::plan(&survivors?).map_err(|refused| refused.to_string())?;
     eprint!("{}", words::plan(&plan));
     if plan.shards.is_empty() {
         return Err("nothing is left to go on from: there is no plan, and nothing to apply".into());

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use node::lost::{Gone, Plan, Rescue, Survivor};
-use node::record;
+use node::recovery::quorum_loss::{Gone, Plan, Rescue, Survivor};
+use node::replica::record;
 use server::recover::Applied;
 
 /// What was found in a directory.
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_may_be_lost_is_named() {
-        let made = node::lost::plan(&[left()]).expect("two of three are lost");
+        let made = node::recovery::quorum_loss::plan(&[left()]).expect("two of three are lost");
         let text = plan(&made);
         let expected = "\
 shard 1 of keyspace orders, slots 0 to 8191: 1 of 3 voters left

@@ -4,11 +4,11 @@
 use keyspace::{ReplicaId, ShardId};
 
 use super::{Control, Effect, Executors, FirstMessage, Setup};
-use crate::birth;
+use crate::executor::Input;
+use crate::replica::ShardStart;
+use crate::reshape::bootstrap;
+use crate::routing::route::View;
 use crate::event::Happened;
-use crate::lane::Input;
-use crate::route::View;
-use crate::shard::ShardStart;
 
 impl Control {
     /// A message for a replica that may not be here: the replica begins before its executor gets
@@ -32,7 +32,7 @@ impl Control {
             return self.tell_known(shard);
         }
         let Setup { node, settings, .. } = self.setup;
-        let start = match birth::by_message(record, replica, node, settings) {
+        let start = match bootstrap::by_message(record, replica, node, settings) {
             Ok(start) => start,
             Err(error) => {
                 let event = Happened::UnreadableBirth { shard, error };

@@ -2,7 +2,7 @@
 //!
 //! It caches the catalogue: now and then it asks who leads the system shard for it, saying what it
 //! has, and makes its routes by the answer. So it takes any client's request, and does it by asking
-//! elsewhere, shard by shard ([`crate::fetch`]).
+//! elsewhere, shard by shard ([`crate::routing::fetch`]).
 //!
 //! ```text
 //!   every 200 ms: Fetch { known: 17 } ──► leader ──► index 17: nothing new
@@ -23,10 +23,10 @@ use keyspace::codec::Reader;
 use keyspace::{Catalogue, NodeId};
 
 use super::{CONTROL, Control, Effect, Executors, SYSTEM};
-use crate::entry::Waiter;
+use crate::executor::{Answer, Input};
+use crate::replica::entry::Waiter;
+use crate::routing::fetch::{Found, Want};
 use crate::event::Happened;
-use crate::fetch::{Found, Want};
-use crate::lane::{Answer, Input};
 
 /// What a node knows of the catalogue that it has no replica of.
 #[derive(Debug, Default)]

@@ -6,10 +6,10 @@ use keyspace::{KeyspaceId, Level, NodeId, ShardId, Standings};
 use overlay::Known;
 
 use super::{Reply, Routes};
+use crate::executor::{Answer, Input};
+use crate::reshape::reroute::SentOn;
+use crate::rpc::request::Letter;
 use crate::event::Happened;
-use crate::lane::{Answer, Input};
-use crate::letter::Letter;
-use crate::moved::SentOn;
 
 /// What a step wants done, in order, before the next step.
 #[derive(Debug)]

@@ -1,22 +1,25 @@
 //! What executors want of each other and of other nodes while two shards become one
-//! ([`crate::merge`]): words, states that are handed over, what is left to do for those who ask.
+//! ([`crate::reshape::merge`]): words, states that are handed over, what is left to do for those
+//! who ask.
 
 use keyspace::{Descriptor, Position, ShardId};
 use overlay::Point;
 
 use super::{Control, Effect, Executors, SYSTEM};
+use crate::executor::{Absorbing, Bequeathed, Given, Input};
+use crate::replica::Legacy;
+use crate::reshape::merge::{self, Absorb, Word};
+use crate::routing::route::Route;
+use crate::rpc::request::Letter;
 use crate::event::Happened;
-use crate::lane::{Absorbing, Bequeathed, Given, Input};
-use crate::letter::Letter;
-use crate::merge::{self, Absorb, Word};
-use crate::route::Route;
-use crate::shard::Legacy;
 
 impl Control {
     /// Says something to whoever leads a shard, here or elsewhere. It may be lost.
     pub(super) fn say(&mut self, shard: ShardId, word: Word, executors: &mut dyn Executors) {
         let (from, letter) = (self.setup.node, Letter::Merge { shard, word });
-        let leads = |lane: &crate::lane::Lane| lane.shard(shard).is_some_and(|s| s.is_elected());
+        let leads = |lane: &crate::executor::ShardExecutor| {
+            lane.shard(shard).is_some_and(|s| s.is_elected())
+        };
         if executors.of(shard, leads) {
             return self.submit(shard, Input::Letter { from, letter });
         }

@@ -7,11 +7,11 @@ use overlay::Known;
 use replication::Message;
 
 use super::{Gossip, Loads, Request, Speaker};
-use crate::catalogue::Change;
-use crate::lane::{Absorbing, Answer, Bequeathed, Given};
-use crate::merge::Word;
-use crate::moved::Moved;
-use crate::shard::ShardStart;
+use crate::executor::{Absorbing, Answer, Bequeathed, Given};
+use crate::replica::ShardStart;
+use crate::replica::catalogue::Change;
+use crate::reshape::merge::Word;
+use crate::reshape::reroute::Moved;
 
 /// What control is told, in the order in which it came to be.
 #[derive(Debug)]

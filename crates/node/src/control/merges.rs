@@ -7,7 +7,7 @@
 //!                                    yes: Input::Merge ──► words of the leaders ──► one shard
 //! ```
 //!
-//! The rest is agreed upon in the logs of both ([`crate::merge`]).
+//! The rest is agreed upon in the logs of both ([`crate::reshape::merge`]).
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use super::decisions::What;
 use super::request::{Merged, NoMerge, Reply};
 use super::reshape::bytes_of;
 use super::{Control, Effect, Executors, tables};
+use crate::executor::Input;
+use crate::reshape::merge::Step;
+use crate::routing::route::Route;
 use crate::event::Happened;
-use crate::lane::Input;
-use crate::merge::Step;
-use crate::route::Route;
 
 /// So many are wanted at one time.
 const AT_ONCE: usize = 2;

@@ -1,8 +1,8 @@
 //! What does a node decide beside its executors? Its control plane, as a pure state machine.
 //!
-//! Executors ([`crate::lane`]) do what one shard asks for. What concerns several shards, or shards
-//! that are not here, is decided here: which shard is asked for a key, which replicas begin and
-//! end, what becomes of a shard that was cut or taken in, which keyspaces there are.
+//! Executors ([`crate::executor`]) do what one shard asks for. What concerns several shards, or
+//! shards that are not here, is decided here: which shard is asked for a key, which replicas begin
+//! and end, what becomes of a shard that was cut or taken in, which keyspaces there are.
 //!
 //! ```text
 //!   executors: catalogue changed, shard learned, ─┐              ┌─► executors: Create, Drop …
@@ -62,9 +62,9 @@ use overlay::Lookup as _;
 use replication::BootNanos;
 use storage::engine::Settings;
 
-use crate::lane::{Answer, Lane, Origin};
-use crate::merge::Gone;
-use crate::moved::Postponed;
+use crate::executor::{Answer, Origin, ShardExecutor};
+use crate::reshape::merge::Gone;
+use crate::reshape::reroute::Postponed;
 use catalogue_cache::CatalogueCache;
 pub use effect::Effect;
 pub use input::{FirstMessage, Input, Members};
@@ -94,15 +94,15 @@ const LOOKUP_TICKS: u64 = 4;
 /// of their own step rounds.
 pub trait Executors {
     /// Looks at the executor of a shard.
-    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane));
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor));
 
     /// Looks at every executor.
-    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane));
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&ShardExecutor));
 }
 
 impl dyn Executors + '_ {
     /// What the executor of a shard says.
-    fn of<R>(&mut self, shard: ShardId, ask: impl FnOnce(&Lane) -> R) -> R {
+    fn of<R>(&mut self, shard: ShardId, ask: impl FnOnce(&ShardExecutor) -> R) -> R {
         let (mut ask, mut answer) = (Some(ask), None);
         self.look(shard, &mut |lane| answer = ask.take().map(|ask| ask(lane)));
         answer.expect("every shard has an executor, which looks once")
@@ -259,7 +259,7 @@ impl Control {
     }
 
     /// A recovered replica was given to its executor.
-    pub fn adopt(&mut self, view: crate::route::View) {
+    pub fn adopt(&mut self, view: crate::routing::route::View) {
         let shard = view.read().descriptor.shard;
         self.views.insert(shard, view);
     }
@@ -311,7 +311,7 @@ impl Control {
         }
     }
 
-    fn submit(&mut self, shard: ShardId, input: crate::lane::Input) {
+    fn submit(&mut self, shard: ShardId, input: crate::executor::Input) {
         self.effects.push(Effect::Submit(shard, input));
     }
 

@@ -27,11 +27,11 @@ use replication::BootNanos;
 
 use super::decisions::{Came, Decided, Decisions, What};
 use super::{Control, Effect, Executors, Reply, SYSTEM};
-use crate::birth;
-use crate::catalogue::System;
-use crate::lane::Input;
-use crate::route::View;
-use crate::state::Content;
+use crate::executor::Input;
+use crate::replica::catalogue::System;
+use crate::replica::state::Content;
+use crate::reshape::bootstrap;
+use crate::routing::route::View;
 
 /// How control places replicas and leaders.
 #[derive(Clone, Copy, Debug)]
@@ -320,7 +320,7 @@ impl Control {
             }
             let to = {
                 let descriptor = &view.read().descriptor;
-                let fits = |to: &ReplicaId| is_far || birth::stands_first(descriptor, *to);
+                let fits = |to: &ReplicaId| is_far || bootstrap::stands_first(descriptor, *to);
                 let to = targets.into_iter().find(fits);
                 let may = |node| may_lead(node, &self.admin_states);
                 to.filter(|to| descriptor.node_of(*to).is_some_and(may))

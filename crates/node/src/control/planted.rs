@@ -4,7 +4,7 @@ use keyspace::{CatalogueOp, FileAct, Generation, Keyspace, ShardId};
 use overlay::Known;
 
 use super::{Control, Executors};
-use crate::split::Split;
+use crate::reshape::split::Split;
 
 /// A fault planted in control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use keyspace::{CatalogueOp, Cut as Place, FileRecord, Generation, Keyspace, Shar
 use replication::BootNanos;
 
 use super::{CONTROL, Control, Executors, SYSTEM};
-use crate::entry::Waiter;
-use crate::lane::{Answer, Input};
+use crate::executor::{Answer, Input};
+use crate::replica::entry::Waiter;
 
 /// Two shards together are few keys up to this part of those beyond which a shard is cut.
 const FEW: u64 = 8;
@@ -193,7 +193,7 @@ impl Control {
 }
 
 /// Bytes of what a shard here holds, and how many keys that are.
-pub(super) fn bytes_of(view: &crate::route::View) -> Option<(u64, u64)> {
+pub(super) fn bytes_of(view: &crate::routing::route::View) -> Option<(u64, u64)> {
     let usage = view.read().keys()?.usage();
     Some((usage.live_bytes, usage.keys))
 }

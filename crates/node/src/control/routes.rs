@@ -7,11 +7,11 @@ use keyspace::{Arc as RingArc, Catalogue, Keyspace, KeyspaceId, NodeId, ShardId,
 use parking_lot::RwLock;
 
 use super::{Control, Effect, Executors};
-use crate::birth;
-use crate::catalogue::Change;
-use crate::lane::Input;
-use crate::route::{self, Claim, Route, View};
-use crate::shard::ShardStart;
+use crate::executor::Input;
+use crate::replica::ShardStart;
+use crate::replica::catalogue::Change;
+use crate::reshape::bootstrap;
+use crate::routing::route::{self, Claim, Route, View};
 
 /// All keyspaces at one moment. Replaced as a whole.
 #[derive(Clone, Default)]
@@ -209,12 +209,12 @@ impl Control {
         let began = keyspace.shards.iter().position(|id| *id == shard);
         // Who has only a cache of the catalogue does not know how its shards have gone on since.
         let began = began.filter(|_| self.has_system());
-        let replicas = birth::first_replicas(keyspace);
+        let replicas = bootstrap::first_replicas(keyspace);
         let here = replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica);
         let mut may = |replica| began.is_some() && Self::may_begin(shard, replica, executors);
         match began.zip(here.filter(|replica| may(*replica))) {
             Some((place, replica)) => {
-                let state = birth::first_state(keyspace, place, self.setup.settings);
+                let state = bootstrap::first_state(keyspace, place, self.setup.settings);
                 let durability = keyspace.options.durability;
                 let start = ShardStart::born(state, replica, durability);
                 let view = start.view.clone();
@@ -235,7 +235,7 @@ impl Control {
                     false => Vec::new(),
                 };
                 let (tile, settings) = ((shard, arc.clone()), self.setup.settings);
-                let nothing = birth::elsewhere(keyspace, tile, replicas, node, settings);
+                let nothing = bootstrap::elsewhere(keyspace, tile, replicas, node, settings);
                 Arc::new(RwLock::new(nothing))
             }
         }

@@ -12,9 +12,9 @@ use overlay::{Full, Known, Point, Table};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::SYSTEM;
-use crate::catalogue::System;
-use crate::route::View;
-use crate::state::Content;
+use crate::replica::catalogue::System;
+use crate::replica::state::Content;
+use crate::routing::route::View;
 
 /// The views of all replicas that are here, or are about to begin.
 #[derive(Clone, Default)]

@@ -24,9 +24,9 @@ use super::decisions::What;
 use super::request::{Cut, CutAt, NoSplit, Reply};
 use super::reshape::{Cutting, Hot, Question, bytes_of};
 use super::{Control, Effect, Executors};
-use crate::lane::{Answer, Input};
-use crate::split::Split;
-use crate::state::ShardState;
+use crate::executor::{Answer, Input};
+use crate::replica::state::ShardState;
+use crate::reshape::split::Split;
 
 /// A cut that leaves less than one key in so many on one side does not help.
 const SIDE_MIN: u64 = 10;

@@ -3,7 +3,7 @@
 //! Every node keeps the full table of descriptors ([`overlay::Full`]), equal to that of the others
 //! by gossip. It learns from the replicas here, from answers ("not I: shard 9 is there"), and from
 //! its like on other nodes; what it has learned it tells those executors that ask other nodes for a
-//! shard ([`Input::Known`](crate::lane::Input::Known)).
+//! shard ([`Input::Known`](crate::executor::Input::Known)).
 //!
 //! ```text
 //!   replicas here: new leader, new replicas ──┐                ┌──► executors: whom to ask
@@ -22,8 +22,8 @@ use keyspace::{KeyspaceId, NodeId, ShardId};
 use overlay::{Known, Lookup as _, Message, News, Outbox};
 
 use super::{Control, Effect, Executors};
-use crate::lane::Input;
-use crate::route::Claim;
+use crate::executor::Input;
+use crate::routing::route::Claim;
 
 impl Control {
     /// Takes what executors have found out.

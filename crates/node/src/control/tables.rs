@@ -7,7 +7,7 @@
 //!     so few, for a while, and it is asked seldom ───────────► Shrink ───┤
 //!   people: Request::Split, Request::Merge, of that shard and no other ──┤
 //!                                     the catalogue: it grows, or shrinks ◄──┘
-//!   at once: who leads the bucket that this is about (crate::file)
+//!   at once: who leads the bucket that this is about (crate::reshape::linear_hash)
 //!     Begin ──► it is cut in two (super::splits), or takes the last one in (super::merges)
 //!     it was, as its own arc says ──► Done
 //! ```
@@ -25,10 +25,10 @@ use replication::BootNanos;
 use super::request::{CutAt, NoSplit};
 use super::reshape::{Cutting, Question, bytes_of};
 use super::{CONTROL, Control, Effect, Executors};
+use crate::executor::{Answer, Input};
+use crate::reshape::linear_hash::{self, Task};
+use crate::routing::route::{Route, View};
 use crate::event::Happened;
-use crate::file::{self, Task};
-use crate::lane::{Answer, Input};
-use crate::route::{Route, View};
 
 /// A turn of a table, and whether what it says was done.
 type Turn = (u64, bool);
@@ -103,7 +103,7 @@ impl Control {
                 continue;
             };
             for (shard, view) in route.shards().iter().zip(&route.views) {
-                let task = file::task(&view.read(), &record, self.now);
+                let task = linear_hash::task(&view.read(), &record, self.now);
                 if let Some(task) = task
                     && Self::leads(*shard, executors)
                 {
@@ -214,7 +214,7 @@ impl Control {
         came: BootNanos,
     ) {
         let Some(view) = self.views.get(shard) else { return };
-        let task = file::task(&view.read(), &record, came);
+        let task = linear_hash::task(&view.read(), &record, came);
         match task {
             Some(Task::Done) => self.table_is_done(keyspace),
             Some(Task::Look) => self.look_at_bucket(keyspace.clone(), record, shard, &view, came),
@@ -247,7 +247,7 @@ impl Control {
             let why = "it is a bucket of a file, which is cut in the middle: name no place";
             return self.refuse_split(Some(request), NoSplit::Unfit(why.into()));
         }
-        if let Err(why) = is_next(route, shard, "cut", file::next_cut) {
+        if let Err(why) = is_next(route, shard, "cut", linear_hash::next_cut) {
             return self.refuse_split(Some(request), NoSplit::Unfit(why));
         }
         let question = Question::Grow { shard, request };
@@ -270,7 +270,7 @@ impl Control {
         };
         let begun = keyspace.file.zip(self.views.get(shard)).and_then(|(record, view)| {
             let state = view.read();
-            match file::task(&state, &record, self.now)? {
+            match linear_hash::task(&state, &record, self.now)? {
                 Task::Cut(at) => Some((record, at, state.descriptor.generation)),
                 _ => None,
             }
@@ -288,7 +288,7 @@ impl Control {
 /// Whether a bucket is the one that the last one was cut from, and nothing is under way; if not,
 /// why, as a clause.
 pub(super) fn may_shrink(route: &Route, shard: ShardId) -> Result<(), String> {
-    is_next(route, shard, "taken in", file::next_taker)
+    is_next(route, shard, "taken in", linear_hash::next_taker)
 }
 
 /// The op that asks whether a table is still to grow, and for a shard's id then.
@@ -307,8 +307,8 @@ fn is_next(
     let Some(record) = file else { return Err(format!("keyspace {name} has no file")) };
     let whose = |bucket: Bucket| route.shard(route.place_of_number(bucket.start()));
     let under_way = |step: FileStep| match step {
-        FileStep::Grow => ("grows", "is cut", file::next_cut(record)),
-        FileStep::Shrink => ("shrinks", "takes the last one in", file::next_taker(record)),
+        FileStep::Grow => ("grows", "is cut", linear_hash::next_cut(record)),
+        FileStep::Shrink => ("shrinks", "takes the last one in", linear_hash::next_taker(record)),
     };
     if let Some((does, is, bucket)) = record.step.map(under_way) {
         let by = bucket.map(whose).map_or_else(String::new, |by| format!(": shard {by} {is}"));

@@ -6,9 +6,9 @@ use super::plan::Plan;
 use super::{
     At, Coordinator, Ended, HEAT_MAX, HEAT_OF_ONE, HOT, LOOK_AGAIN_NANOS, Phase, Routes, Then,
 };
-use crate::lane::NotDone;
+use crate::executor::NotDone;
 use crate::locks::{Answers, Deadline, Name, Outcome, Said, Step, Vote, Why, commit_time};
-use crate::route::Route;
+use crate::routing::route::Route;
 use command::{Reply, Transaction};
 
 impl Coordinator {

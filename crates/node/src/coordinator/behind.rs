@@ -9,7 +9,7 @@ use super::{
     Act, At, Coordinator, Ended, FORGET_NANOS, LOOK_AGAIN_NANOS, Phase, Routes, Run, TRIES_MAX,
     Then, shard_of,
 };
-use crate::lane::NotDone;
+use crate::executor::NotDone;
 use crate::locks::{Name, Outcome, Said, Standing, Step, TxnId};
 
 impl Coordinator {

@@ -64,9 +64,9 @@ use keyspace::{KeyspaceId, ShardId, Timestamp};
 use replication::BootNanos;
 use smallvec::{SmallVec, smallvec};
 
-use crate::lane::NotDone;
+use crate::executor::NotDone;
 use crate::locks::{Finding, Name, Outcome, Said, Step, TxnId, Vote};
-use crate::route::Route;
+use crate::routing::route::Route;
 use command::{Reply, Transaction};
 
 mod attempt;
@@ -124,7 +124,7 @@ pub enum Ended {
 /// What a coordinator wants done.
 #[derive(Debug)]
 pub enum Act {
-    /// Have a shard take a step: [`crate::lane::Input::Step`].
+    /// Have a shard take a step: [`crate::executor::Input::Step`].
     Ask {
         /// The shard.
         shard: ShardId,

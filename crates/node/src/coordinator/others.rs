@@ -14,9 +14,9 @@ use bytes::Bytes;
 use replication::BootNanos;
 
 use super::{At, Coordinator, Phase, Routes, Run, Then};
-use crate::lane::NotDone;
+use crate::executor::NotDone;
 use crate::locks::{Deadline, Finding, Mark, Name, Outcome, Said, Standing, commit_time};
-use crate::shard::Stuck;
+use crate::replica::Stuck;
 
 impl Coordinator {
     /// Finishes a transaction whose coordinator seems to be gone.

@@ -8,7 +8,7 @@ use keyspace::{ShardId, Timestamp};
 use super::shard_of;
 use super::sheet::Sheet;
 use crate::locks::{Deadline, Keys, Name, Places, Prepare, Role, Step, TxnId};
-use crate::route::Route;
+use crate::routing::route::Route;
 use command::Transaction;
 use command::transaction::KeyRange;
 

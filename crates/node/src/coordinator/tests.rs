@@ -12,12 +12,12 @@ use keyspace::{Catalogue, Cut, KeyHasher, Keyspace, KeyspaceOptions, random};
 use parking_lot::RwLock;
 
 use super::*;
-use crate::birth;
 use crate::locks::apply::Owns;
 use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
-use crate::route::tiles;
-use crate::shard::Stuck;
-use crate::state::ShardState;
+use crate::replica::Stuck;
+use crate::replica::state::ShardState;
+use crate::reshape::bootstrap;
+use crate::routing::route::tiles;
 use command::{Read, Step as Command, Write, integer};
 
 const ACCOUNTS: u64 = 6;
@@ -76,7 +76,7 @@ impl World {
         let mut dice = Dice(seed);
         let tiles = tiles(&keyspace, &[]);
         let views = tiles.into_iter().enumerate().map(|(place, (shard, arc))| {
-            let state = Arc::new(RwLock::new(birth::first_state(&keyspace, place, hasher)));
+            let state = Arc::new(RwLock::new(bootstrap::first_state(&keyspace, place, hasher)));
             states.insert(shard, state.clone());
             times.insert(shard, 1_000 + dice.draw(3_000));
             (shard, arc, state)
@@ -169,7 +169,7 @@ impl World {
         let (first, end) = state.descriptor.arc.slots().expect("it is hashed");
         let owns =
             Owns { key: &|key| (first..end).contains(&keyspace::slot_of(key)), up_to: &|_| false };
-        let crate::state::Content::Keys(engine) = &mut state.content else { panic!() };
+        let crate::replica::state::Content::Keys(engine) = &mut state.content else { panic!() };
         if let Step::Prepare(Prepare { role, .. }) = &step
             && !matches!(role, Role::Commits(after) if *after >= state.last)
             && self.dice.draw(3) == 0

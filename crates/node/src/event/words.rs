@@ -6,7 +6,7 @@ use keyspace::{NodeId, ReplicaId, ShardId};
 
 use super::{GivenUp, Happened};
 use crate::control::decisions::{Came, Decided, What};
-use crate::shard::{Finding, Unfit};
+use crate::replica::{Finding, Unfit};
 
 impl fmt::Display for Happened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,9 +34,9 @@ use std::ops::Bound;
 use keyspace::{KeyHasher, KeyspaceId, Timestamp};
 use storage::engine::{Engine, Layout, Range, Version};
 
-use crate::fetch::Pair;
-use crate::route::Route;
-use crate::whole::Stretch;
+use crate::replica::scan::Stretch;
+use crate::routing::fetch::Pair;
+use crate::routing::route::Route;
 use command::{Expiry, Observed, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 
 pub mod stretches;

@@ -13,8 +13,8 @@
 //! keeps it.
 //!
 //! # Bytes
-//! An entry of kind [`crate::entry::Kind::Steps`] has its count of them, back to back. Each: tag
-//! `u8`, id ([`TxnId`]), then
+//! An entry of kind [`crate::replica::entry::Kind::Steps`] has its count of them, back to back.
+//! Each: tag `u8`, id ([`TxnId`]), then
 //!
 //! | tag | step | fields |
 //! |---|---|---|
@@ -118,7 +118,7 @@ pub struct Prepare<'a> {
     /// wait for anybody.
     pub is_first: bool,
     /// The name by which its keys are kept from others for it, if they are
-    /// ([`Reserves::FromAll`](crate::fetch::Reserves::FromAll)).
+    /// ([`Reserves::FromAll`](crate::routing::fetch::Reserves::FromAll)).
     pub kept_as: Option<Timestamp>,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],

@@ -1,4 +1,4 @@
-//! A replay that comes to where a shard takes its right neighbour in ([`crate::merge`]).
+//! A replay that comes to where a shard takes its right neighbour in ([`crate::reshape::merge`]).
 //!
 //! The entry that says so was agreed upon, and so was what froze the neighbour: all up to there
 //! counts, though the neighbour's own records may not say so yet. What stands behind it in the
@@ -7,12 +7,12 @@
 use keyspace::ShardId;
 
 use super::{Recovering, Replay};
-use crate::merge::{Absorb, Merging};
-use crate::state::ShardState;
+use crate::replica::state::ShardState;
+use crate::reshape::merge::{Absorb, Merging};
 
 impl Replay {
     /// Lets a shard take in those that it waits for, if they are here. If not, it stays as it is:
-    /// the node will find that out, too ([`crate::lane`]).
+    /// the node will find that out, too ([`crate::executor`]).
     pub(super) fn take_in(&mut self, left: ShardId) {
         while let Some(shard) = self.shards.get_mut(&left)
             && let Some(absorb) = shard.waits_for.take()

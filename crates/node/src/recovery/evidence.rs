@@ -18,7 +18,7 @@ use keyspace::ShardId;
 use storage::log::Record;
 
 use super::{RecoverError, Recovering};
-use crate::record;
+use crate::replica::record;
 
 /// What checkpoints say of the log, and what the log holds.
 #[derive(Debug, Default)]

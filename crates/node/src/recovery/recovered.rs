@@ -1,5 +1,5 @@
 //! A replica that people have made its shard's only voter, for the others are lost
-//! ([`crate::lost`]).
+//! ([`crate::recovery::quorum_loss`]).
 //!
 //! Its log up to the record counts, whether it was committed or not, with all changes of members in
 //! it: what a change of the catalogue makes depends on them. Then the record overrules them.
@@ -10,10 +10,10 @@
 use replication::{HardState, Members};
 
 use super::{Recovering, unreadable};
-use crate::members::Roster;
-use crate::record::Recovered;
 use crate::recovery::RecoverError;
-use crate::state::{Content, ShardState};
+use crate::replica::members::Roster;
+use crate::replica::record::Recovered;
+use crate::replica::state::{Content, ShardState};
 
 impl Recovering {
     /// Applies all that waits, as if it were committed: what the changes of members among it, at

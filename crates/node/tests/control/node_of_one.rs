@@ -11,17 +11,17 @@ use keyspace::{
     Arc as RingArc, Catalogue, CatalogueOp, Descriptor, Durability, Generation, KeyHasher,
     KeyspaceId, KeyspaceOptions, Level, NodeId, Placement, ReplicaId, ShardId,
 };
-use node::birth;
-use node::catalogue::Change;
 use node::control::{
     CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Limits, Loads, Members, Pace,
     PlacementSetup, Request, Setup,
 };
-use node::entry::Waiter;
-use node::lane::{self, Answer, Effects, FIRST_REPLICA, Lane, Origin};
-use node::moved::SentOn;
-use node::shard::ShardStart;
-use node::state::{Content, ShardState};
+use node::executor::{self, Answer, Effects, FIRST_REPLICA, Origin, ShardExecutor};
+use node::replica::ShardStart;
+use node::replica::catalogue::Change;
+use node::replica::entry::Waiter;
+use node::replica::state::{Content, ShardState};
+use node::reshape::bootstrap;
+use node::reshape::reroute::SentOn;
 use overlay::Known;
 use storage::engine::{Engine, Layout};
 use storage::log::Lsn;
@@ -35,20 +35,20 @@ const NOBODY: Origin = Origin(u32::MAX);
 /// See the front page.
 pub struct NodeOfOne {
     control: Control,
-    lanes: Vec<Lane>,
+    lanes: Vec<ShardExecutor>,
     inputs: VecDeque<Input>,
     now: u64,
     asked: u64,
 }
 
-struct Lanes<'a>(&'a [Lane]);
+struct Lanes<'a>(&'a [ShardExecutor]);
 
 impl Executors for Lanes<'_> {
-    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor)) {
         at(&self.0[shard.0 as usize % self.0.len()]);
     }
 
-    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane)) {
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&ShardExecutor)) {
         self.0.iter().for_each(at);
     }
 }
@@ -81,7 +81,9 @@ impl NodeOfOne {
         };
         Self {
             control: Control::new(setup),
-            lanes: (0..2).map(|number| Lane::new(clock.clone(), number, 1 << 20)).collect(),
+            lanes: (0..2)
+                .map(|number| ShardExecutor::new(clock.clone(), number, 1 << 20))
+                .collect(),
             inputs: VecDeque::new(),
             now: 1,
             asked: 0,
@@ -96,10 +98,10 @@ impl NodeOfOne {
         match words[..] {
             // This node founds a cluster.
             ["found"] => {
-                let state = birth::first_system(HERE);
+                let state = bootstrap::first_system(HERE);
                 let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
                 self.control.adopt(start.view.clone());
-                self.submit(SYSTEM, lane::Input::Create(start));
+                self.submit(SYSTEM, executor::Input::Create(start));
                 self.catalogue(&CatalogueOp::Level { to: Level::NEWEST });
             }
             ["create", name] => {
@@ -210,11 +212,11 @@ impl NodeOfOne {
     fn catalogue(&mut self, op: &CatalogueOp<'_>) {
         let mut body = Vec::new();
         op.encode(&mut body);
-        let input = lane::Input::Catalogue { op: body, origin: NOBODY, waiter: Waiter(0) };
+        let input = executor::Input::Catalogue { op: body, origin: NOBODY, waiter: Waiter(0) };
         self.submit(SYSTEM, input);
     }
 
-    fn submit(&mut self, shard: ShardId, input: lane::Input) {
+    fn submit(&mut self, shard: ShardId, input: executor::Input) {
         let count = self.lanes.len();
         self.lanes[shard.0 as usize % count].accept(input);
     }
@@ -241,7 +243,7 @@ impl NodeOfOne {
         match effect {
             Effect::Submit(shard, input) => self.submit(shard, input),
             Effect::Reroute(SentOn { shard, origin, batch }) => {
-                self.submit(shard, lane::Input::Propose { shard, origin, batch });
+                self.submit(shard, executor::Input::Propose { shard, origin, batch });
             }
             Effect::Confirm(half) => self.lanes.iter_mut().for_each(|lane| lane.confirm(half)),
             Effect::ClusterVersion { level, .. } => {
@@ -260,8 +262,8 @@ impl NodeOfOne {
             lane.turn(&mut effects);
             if !effects.records.is_empty() {
                 has_done = true;
-                lane.accept(lane::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
-                lane.accept(lane::Input::Durable { ticket: effects.ticket });
+                lane.accept(executor::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
+                lane.accept(executor::Input::Durable { ticket: effects.ticket });
             }
             for event in &effects.events {
                 writeln!(out, "an executor's event: {event}").expect("a string");

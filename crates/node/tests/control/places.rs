@@ -4,7 +4,7 @@ use keyspace::{NodeId, ReplicaId, ShardId};
 use node::control::snapshots::Destination;
 use node::control::snapshots::sender::{Limits, Request, SnapshotSender};
 use node::control::snapshots::source::{Blocks, Facts};
-use node::stream::pace::Pace;
+use node::rpc::stream::pace::Pace;
 
 const TO_NODE_MAX: usize = 2;
 const ALL_MAX: usize = 4;

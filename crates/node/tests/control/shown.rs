@@ -1,9 +1,9 @@
 //! Inputs and effects of control, in words.
 
 use keyspace::{Arc as RingArc, Descriptor};
-use node::catalogue::Change;
 use node::control::{Effect, Input, Reply, Routes};
-use node::lane;
+use node::executor;
+use node::replica::catalogue::Change;
 use overlay::Known;
 
 use crate::node_of_one::keyspace_of;
@@ -75,33 +75,33 @@ pub fn effect(effect: &Effect) -> String {
     }
 }
 
-fn told(input: &lane::Input) -> String {
+fn told(input: &executor::Input) -> String {
     match input {
-        lane::Input::Create(start) => {
+        executor::Input::Create(start) => {
             format!("create replica {}", start.replica)
         }
-        lane::Input::Known { known } => format!("known {}", self::known(known)),
-        lane::Input::Away { nodes, .. } => {
+        executor::Input::Known { known } => format!("known {}", self::known(known)),
+        executor::Input::Away { nodes, .. } => {
             format!("away, on {:?}", nodes.iter().map(|node| node.0).collect::<Vec<_>>())
         }
-        lane::Input::Drop { .. } => "drop".into(),
-        lane::Input::Configure { durability, .. } => format!("configure {durability:?}"),
-        lane::Input::Catalogue { .. } => "ask the catalogue".into(),
-        lane::Input::Fetch { .. } => "fetch the catalogue".into(),
-        lane::Input::Image { index } => format!("the cache is as of entry {index}"),
-        lane::Input::Split { split, .. } => format!("split at {}: {}", split.at, split.right),
-        lane::Input::Merge { step, .. } => format!("{step:?}"),
-        lane::Input::Exchange { add, remove, .. } => {
+        executor::Input::Drop { .. } => "drop".into(),
+        executor::Input::Configure { durability, .. } => format!("configure {durability:?}"),
+        executor::Input::Catalogue { .. } => "ask the catalogue".into(),
+        executor::Input::Fetch { .. } => "fetch the catalogue".into(),
+        executor::Input::Image { index } => format!("the cache is as of entry {index}"),
+        executor::Input::Split { split, .. } => format!("split at {}: {}", split.at, split.right),
+        executor::Input::Merge { step, .. } => format!("{step:?}"),
+        executor::Input::Exchange { add, remove, .. } => {
             let add: Vec<u64> = add.iter().map(|node| node.0).collect();
             let remove: Vec<u64> = remove.iter().map(|replica| replica.0).collect();
             format!("replicas come on {add:?}, and {remove:?} go")
         }
-        lane::Input::Letter { .. } => "the word".into(),
-        lane::Input::Surrender { left, .. } => format!("surrender to shard {left}"),
-        lane::Input::Absorb { state: Some(_), .. } => "absorb".into(),
-        lane::Input::Absorb { state: None, .. } => "absorb nothing".into(),
-        lane::Input::Inherit { .. } => "inherit".into(),
-        lane::Input::Superseded { by, generation, .. } => {
+        executor::Input::Letter { .. } => "the word".into(),
+        executor::Input::Surrender { left, .. } => format!("surrender to shard {left}"),
+        executor::Input::Absorb { state: Some(_), .. } => "absorb".into(),
+        executor::Input::Absorb { state: None, .. } => "absorb nothing".into(),
+        executor::Input::Inherit { .. } => "inherit".into(),
+        executor::Input::Superseded { by, generation, .. } => {
             format!("superseded by shard {by} at generation {}", generation.0)
         }
         other => format!("{other:?}"),

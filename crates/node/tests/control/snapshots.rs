@@ -28,9 +28,9 @@ use node::control::snapshots::Destination;
 use node::control::snapshots::receiver::{Effect, SnapshotReceiver};
 use node::control::snapshots::sender::{Ended, Ending, Limits, Next, Request, SnapshotSender};
 use node::control::snapshots::source::{Blocks, Facts};
-use node::stream::coming::Name;
-use node::stream::frame::{Said, tag};
-use node::stream::pace::Pace;
+use node::rpc::stream::coming::Name;
+use node::rpc::stream::frame::{Said, tag};
+use node::rpc::stream::pace::Pace;
 
 use super::{number, replay};
 

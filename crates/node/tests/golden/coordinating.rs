@@ -25,11 +25,11 @@ use goldenscript::Context;
 use keyspace::codec::Reader;
 use keyspace::{Catalogue, Keyspace, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp};
 use node::coordinator::{Act, At, Coordinator, Ended};
-use node::lane::NotDone;
+use node::executor::NotDone;
 use node::locks::{Said, Step};
-use node::route::Route;
-use node::shard::Stuck;
-use node::state::ShardState;
+use node::replica::Stuck;
+use node::replica::state::ShardState;
+use node::routing::route::Route;
 use parking_lot::RwLock;
 
 use crate::{shard, words};

@@ -23,7 +23,7 @@ use command::{Step as Command, Transaction};
 use goldenscript::Context;
 use keyspace::Timestamp;
 use node::locks::{Deadline, Keys, Outcome, Prepare, Role, Step};
-use node::state::ShardState;
+use node::replica::state::ShardState;
 
 use crate::{shard, words};
 

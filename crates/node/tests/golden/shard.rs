@@ -6,10 +6,10 @@ use keyspace::{
     Arc, Cut, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId, Position, ReplicaId, ShardId,
     Timestamp,
 };
-use node::entry::{Batch, Header, Kind, Waiter, operation};
 use node::locks::{Intent, Locks, Reach, Said, Step};
-use node::split::Split;
-use node::state::{Content, Outcome, ShardState};
+use node::replica::entry::{Batch, Header, Kind, Waiter, operation};
+use node::replica::state::{Content, Outcome, ShardState};
+use node::reshape::split::Split;
 use replication::Entry;
 use storage::engine::{Engine, Layout};
 

@@ -10,11 +10,11 @@
 
 use command::{Expiry, SetIf, SetReply, Write};
 use keyspace::{KeyHasher, NodeId, Timestamp};
-use node::checkpoint::{BLOCK, Checkpoint};
-use node::entry::{Batch, Waiter};
-use node::lane::{Effects, Input, Origin};
-use node::record;
+use node::executor::{Effects, Input, Origin};
 use node::recovery::Recovering;
+use node::recovery::checkpoint::{BLOCK, Checkpoint};
+use node::replica::entry::{Batch, Waiter};
+use node::replica::record;
 use storage::log::Lsn;
 
 use crate::five::{Five, SHARD};

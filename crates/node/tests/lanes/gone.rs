@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use command::{Reply, Write};
 use keyspace::{Generation, NodeId, ReplicaId};
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Input, Origin};
+use node::executor::{Answer, Input, Origin};
+use node::replica::entry::{Batch, Waiter};
 
 use crate::five::{Five, SHARD};
 

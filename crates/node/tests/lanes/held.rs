@@ -9,8 +9,8 @@
 
 use command::{Expiry, SetIf, SetReply, Write};
 use keyspace::ReplicaId;
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Input, Origin};
+use node::executor::{Answer, Input, Origin};
+use node::replica::entry::{Batch, Waiter};
 
 use crate::five::{Five, SHARD};
 

@@ -12,28 +12,28 @@ use keyspace::{
     Arc as RingArc, CatalogueOp, Descriptor, Durability, Generation, KeyHasher, KeyspaceId,
     KeyspaceOptions, NodeId, ReplicaId, ShardId,
 };
-use node::birth;
-use node::catalogue::{Change, System};
-use node::checkpoint::BLOCK;
+use node::reshape::bootstrap;
+use node::replica::catalogue::{Change, System};
+use node::recovery::checkpoint::BLOCK;
 use node::control::snapshots::source;
-use node::entry::Waiter;
-use node::lane::{Effects, Envelope, Input, Lane, Origin};
+use node::replica::entry::Waiter;
+use node::executor::{Effects, Envelope, Input, ShardExecutor, Origin};
 use node::recovery::Recovering;
-use node::shard::ShardStart;
-use node::state::{Content, ShardState};
+use node::replica::ShardStart;
+use node::replica::state::{Content, ShardState};
 use storage::log::Lsn;
 
 const SYSTEM: ShardId = ShardId(0);
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
 
-fn lane(seed: u64) -> Lane {
-    let mut lane = Lane::new(Arc::new(Clock::default()), seed, 1 << 20);
+fn lane(seed: u64) -> ShardExecutor {
+    let mut lane = ShardExecutor::new(Arc::new(Clock::default()), seed, 1 << 20);
     lane.observe(3_000_000_000);
     lane
 }
 
 /// One turn, whose records are on disk at once.
-fn turn(lane: &mut Lane) -> Effects {
+fn turn(lane: &mut ShardExecutor) -> Effects {
     let mut effects = Effects::default();
     lane.turn(&mut effects);
     if !effects.records.is_empty() {
@@ -45,7 +45,7 @@ fn turn(lane: &mut Lane) -> Effects {
 
 /// Turns of both until nothing is left to say; the messages of each reach the other, but heads of
 /// snapshots. The last of these is answered.
-fn settle(one: &mut Lane, two: &mut Lane) -> Option<Envelope> {
+fn settle(one: &mut ShardExecutor, two: &mut ShardExecutor) -> Option<Envelope> {
     let mut head = None;
     for _ in 0..100 {
         let (from_one, from_two) = (turn(one), turn(two));
@@ -59,7 +59,7 @@ fn settle(one: &mut Lane, two: &mut Lane) -> Option<Envelope> {
             }
             if let Some(record) = envelope.birth.filter(|_| two.shard(SYSTEM).is_none()) {
                 let to = envelope.message.to();
-                let start = birth::by_message(&record, to, NodeId(2), HASHER);
+                let start = bootstrap::by_message(&record, to, NodeId(2), HASHER);
                 two.accept(Input::Create(start.expect("a record of birth")));
             }
             let (from, message) = (NodeId(1), Box::new(envelope.message));
@@ -73,7 +73,7 @@ fn settle(one: &mut Lane, two: &mut Lane) -> Option<Envelope> {
     panic!("no end");
 }
 
-fn state_of(lane: &Lane, head: Envelope) -> Input {
+fn state_of(lane: &ShardExecutor, head: Envelope) -> Input {
     let here = lane.shard(SYSTEM).expect("it leads");
     let mut begun = source::source(here, head.message, Lsn::default(), BLOCK);
     let meta = &begun.checkpoint.meta;

@@ -8,8 +8,8 @@
 //! ```
 
 use keyspace::Timestamp;
-use node::fetch::Reserves;
 use node::locks::{Outcome, Role, Step, TxnId, Why};
+use node::routing::fetch::Reserves;
 use smallvec::smallvec;
 
 use crate::story::{KEY, Story, YOUNG_NANOS};

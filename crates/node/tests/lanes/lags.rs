@@ -11,10 +11,10 @@ use std::sync::Arc;
 use command::{Expiry, SetIf, SetReply, Write};
 use hlc::Clock;
 use keyspace::{Generation, NodeId, ReplicaId, Timestamp};
-use node::entry::{Batch, Waiter};
-use node::fetch::{Fetched, Want};
-use node::lane::{Answer, Input, Lane, NotDone, Origin};
-use node::letter::Letter;
+use node::executor::{Answer, Input, NotDone, Origin, ShardExecutor};
+use node::replica::entry::{Batch, Waiter};
+use node::routing::fetch::{Fetched, Want};
+use node::rpc::request::Letter;
 
 use crate::five::{Five, SHARD};
 
@@ -134,7 +134,7 @@ fn a_replica_that_lags_has_its_leader_answer() {
 fn a_replica_that_awaits_its_state_has_its_leader_answer_at_once() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
-    let mut lane = Lane::new(Arc::new(Clock::default()), 6, 1 << 20);
+    let mut lane = ShardExecutor::new(Arc::new(Clock::default()), 6, 1 << 20);
     lane.observe(five.now);
     five.lanes.push(lane);
     set(&mut five, b"one", |_, _| true);

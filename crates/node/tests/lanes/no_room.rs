@@ -9,9 +9,9 @@
 
 use command::Write;
 use keyspace::{KeyHasher, NodeId, ReplicaId, Timestamp};
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Effects, Input, NotDone, Origin};
-use node::letter::{Asked, Letter};
+use node::executor::{Answer, Effects, Input, NotDone, Origin};
+use node::replica::entry::{Batch, Waiter};
+use node::rpc::request::{Asked, Letter};
 use storage::log::Lsn;
 
 use crate::five::{Five, SHARD};

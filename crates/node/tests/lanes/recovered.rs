@@ -15,12 +15,12 @@ use hlc::Clock;
 use keyspace::random::Random;
 use keyspace::{Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId, ShardId};
 use keyspace::{Timestamp, random};
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Effects, Input, Lane, Origin};
-use node::lost::{self, Named, Names, Plan, Refused, Remains, Survivor};
-use node::record;
+use node::executor::{Answer, Effects, Input, Origin, ShardExecutor};
+use node::recovery::quorum_loss::{self, Named, Names, Plan, Refused, Remains, Survivor};
 use node::recovery::{Replay, Replayed};
-use node::state::ShardState;
+use node::replica::entry::{Batch, Waiter};
+use node::replica::record;
+use node::replica::state::ShardState;
 use replication::Members;
 use storage::log::{Lsn, Record};
 
@@ -51,7 +51,7 @@ fn keys(state: &ShardState, count: u64) -> BTreeSet<u64> {
     (0..count).filter(is_there).collect()
 }
 
-fn propose(lane: &mut Lane, number: u64) {
+fn propose(lane: &mut ShardExecutor, number: u64) {
     let (mut batch, name) = (Batch::default(), key(number));
     batch.push(&Write::Increment { key: &name, by: 1 }, Waiter(number));
     lane.accept(Input::Propose { shard: SHARD, origin: Origin(1), batch });
@@ -143,7 +143,7 @@ fn carry_out(plan: &Plan, node: usize, log: &mut Vec<(u8, Vec<u8>)>) -> usize {
 
 /// The shard goes on here, alone: what it holds.
 fn begin(node: usize, log: &[(u8, Vec<u8>)], count: u64) -> BTreeSet<u64> {
-    let mut lane = Lane::new(Arc::new(Clock::default()), 1, 1 << 20);
+    let mut lane = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
     lane.observe(1);
     let mut found = replay(node, log);
     let recovering = found.shards.remove(&SHARD).expect("it goes on here");
@@ -184,7 +184,7 @@ fn one(seed: u64) -> (bool, bool) {
 
     let logs = &mut five.logs;
     let said: Vec<_> = left.iter().map(|at| survivor(*at, replay(*at, &logs[at - 1]))).collect();
-    let plan = match lost::plan(&said) {
+    let plan = match quorum_loss::plan(&said) {
         Ok(plan) => plan,
         Err(refused) => {
             assert!(matches!(refused, Refused::Sound { .. }), "seed {seed}: {refused}");
@@ -226,7 +226,7 @@ fn the_record_is_taken_once() {
     let mut five = Five::new();
     run(&mut five, &mut Random::new(3));
     let said = survivor(1, replay(1, &five.logs[0]));
-    let plan = lost::plan(&[said]).expect("one of five");
+    let plan = quorum_loss::plan(&[said]).expect("one of five");
     let log = &mut five.logs[0];
     assert_eq!(carry_out(&plan, 1, log), 1);
     let before = replay(1, log).shards.remove(&SHARD).expect("it goes on here").into_state();

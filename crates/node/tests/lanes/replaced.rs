@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 
 use command::{Reply, Write};
 use keyspace::KeyHasher;
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Input, Origin};
+use node::executor::{Answer, Input, Origin};
+use node::replica::entry::{Batch, Waiter};
 
 use crate::five::{Five, SHARD};
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use command::Write;
-use node::entry::{Batch, Waiter};
-use node::lane::{Input, Origin};
+use node::executor::{Input, Origin};
+use node::replica::entry::{Batch, Waiter};
 use storage::log::Lsn;
 
 use crate::five::{Five, SHARD};

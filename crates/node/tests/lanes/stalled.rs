@@ -8,8 +8,8 @@
 //! not lead.
 
 use keyspace::ReplicaId;
-use node::lane::Input;
-use node::shard::{Lag, Laggard, STALLED_NANOS, ShardReport};
+use node::executor::Input;
+use node::replica::{Lag, Laggard, STALLED_NANOS, ShardReport};
 
 use crate::five::{Five, SHARD};
 

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
 use keyspace::{NodeId, Timestamp};
-use node::entry::{Batch, Waiter};
-use node::fetch::{Contender, Found, Reserves, Want};
-use node::lane::{Answer, Input, Origin};
-use node::letter::Letter;
+use node::executor::{Answer, Input, Origin};
 use node::locks::{Deadline, Outcome, Prepare, Role, Said, Step, TxnId, Why};
+use node::replica::entry::{Batch, Waiter};
+use node::routing::fetch::{Contender, Found, Reserves, Want};
+use node::rpc::request::Letter;
 use smallvec::smallvec;
 
 use crate::five::{Five, SHARD};

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use keyspace::{Arc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId, ShardId};
-use node::record::{ENTRY, SHARD_CREATED, entry_prefix};
 use node::recovery::{RecoverError, Replay};
-use node::state::{Content, ShardState};
+use node::replica::record::{ENTRY, SHARD_CREATED, entry_prefix};
+use node::replica::state::{Content, ShardState};
 use replication::Entry;
 use storage::engine::{Engine, Layout};
 use storage::log::{Lsn, Record};
@@ -27,7 +27,7 @@ fn state() -> ShardState {
 
 /// An entry's header, of a kind that nobody has given a meaning yet.
 fn unheard_of() -> Vec<u8> {
-    let mut bytes = vec![0; node::entry::HEADER_BYTES];
+    let mut bytes = vec![0; node::replica::entry::HEADER_BYTES];
     bytes[0] = 200;
     bytes
 }

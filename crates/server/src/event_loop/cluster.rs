@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use command::Write;
 use keyspace::{NodeId, Placement, Slot, slot_of};
-use node::read::Blocked;
-use node::route::Route;
+use node::replica::read::Blocked;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;

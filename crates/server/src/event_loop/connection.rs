@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use command::Reply;
-use node::route::Route;
+use node::routing::route::Route;
 
 use super::cluster::SentOn;
 use super::executes::{Repeated, Told};

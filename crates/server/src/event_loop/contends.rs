@@ -11,16 +11,16 @@
 //! are often answered nil, all its connections that watch keys of several shards at once are
 //! contenders from the beginning. What is told last before EXEC reserves: that is WATCH, for who
 //! does not read what he watches in several shards at once, and so is told but once. What a
-//! reservation is at a leader stands in `node::shard::steps::sought`: it keeps attempts from being
-//! made in vain, and nothing depends on it.
+//! reservation is at a leader stands in `node::replica::steps::sought`: it keeps attempts from
+//! being made in vain, and nothing depends on it.
 //!
 //! Commands that take values from shard to shard ([`super::executes`]) read before they write, too,
 //! and are run again if that was in vain: after a while their keys are kept from all who are
 //! younger, whatever those are, until they are done.
 
-use node::fetch::{Contender, Fetched, Reserves};
-use node::read::Now;
-use node::route::Route;
+use node::replica::read::Now;
+use node::routing::fetch::{Contender, Fetched, Reserves};
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;

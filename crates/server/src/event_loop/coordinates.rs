@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use command::{Reply, Transaction};
 use keyspace::KeyspaceId;
 use node::coordinator::{Act, At, Coordinator, Ended, Routes};
-use node::entry::Waiter;
-use node::lane::{Input, NotDone, Origin};
+use node::executor::{Input, NotDone, Origin};
 use node::locks::{Said, TxnId};
-use node::read;
-use node::shard::Stuck;
+use node::replica::Stuck;
+use node::replica::entry::Waiter;
+use node::replica::read;
 
 use super::EventLoop;
 use super::connection::Connection;

@@ -14,11 +14,11 @@
 use std::collections::BTreeSet;
 
 use command::{Reply, Step, Write};
-use node::entry::Waiter;
-use node::fetch::Fetched;
 use node::interactive::Interactive;
-use node::read::Now;
-use node::route::Route;
+use node::replica::entry::Waiter;
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};

@@ -12,9 +12,9 @@
 use std::ops::Bound;
 
 use keyspace::{Placement, Slot};
-use node::fetch::{Found, Pair, Want};
-use node::route::Route;
-use node::whole;
+use node::replica::scan;
+use node::routing::fetch::{Found, Pair, Want};
+use node::routing::route::Route;
 
 use super::whole::stretch;
 use gateway::resp::KeyspaceRequest;
@@ -80,7 +80,7 @@ impl Far {
 /// stands; no shard's place if it stands nowhere.
 pub(super) fn scanned_place(route: &Route, cursor: u64) -> Option<usize> {
     let has_cursors = route.keyspace.options.placement != Placement::Ordered;
-    has_cursors.then(|| whole::place_of(route, cursor).unwrap_or(usize::MAX))
+    has_cursors.then(|| scan::place_of(route, cursor).unwrap_or(usize::MAX))
 }
 
 /// What a question wants of one of the shards that are away.
@@ -92,7 +92,7 @@ pub(super) fn want_of(
 ) -> Want {
     let (first, end) = route.slots(place);
     let ends = || route.arc(place).ends();
-    let from = |slot: Slot| whole::cursor_of(storage::engine::ScanCursor { slot, hash: 0 });
+    let from = |slot: Slot| scan::cursor_of(storage::engine::ScanCursor { slot, hash: 0 });
     match request {
         KeyspaceRequest::Size | KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => {
             Want::Size { ends: ends() }
@@ -107,7 +107,7 @@ pub(super) fn want_of(
             Want::Numbers { from: *cursor, end, keys_max: *count }
         }
         KeyspaceRequest::Keys { .. } if is(route, Placement::Ordered) => {
-            let (low, high) = whole::within(route.arc(place), Bound::Unbounded, Bound::Unbounded);
+            let (low, high) = scan::within(route.arc(place), Bound::Unbounded, Bound::Unbounded);
             Want::Range { low, high, reverse: false, keys_max: u64::MAX, with_values: false }
         }
         KeyspaceRequest::Keys { .. } => Want::Scan { cursor: from(first), end, keys_max: u64::MAX },
@@ -122,7 +122,7 @@ pub(super) fn want_of(
         }
         KeyspaceRequest::Range(range) => {
             let bounds = stretch(range);
-            let (low, high) = whole::within(route.arc(place), bounds.low, bounds.high);
+            let (low, high) = scan::within(route.arc(place), bounds.low, bounds.high);
             Want::Range {
                 low,
                 high,

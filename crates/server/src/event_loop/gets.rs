@@ -1,7 +1,7 @@
 //! GETs that follow each other in a pipeline, answered together.
 //!
 //! Most of a GET's time is waiting for memory. So the keys of up to [`GETS_MAX`] of them are
-//! looked up side by side ([`node::read::get_each`]) before the first is answered.
+//! looked up side by side ([`node::replica::read::get_each`]) before the first is answered.
 
 use std::ops::ControlFlow;
 
@@ -78,26 +78,27 @@ impl EventLoop {
             let done = (hits + misses + moved) as usize;
             let mut writer = session.writer(&mut connection.output.bytes);
             let keys = &keys[done..gets.len()];
-            let answered = node::read::get_each_with(&route, keys, now, &fetched, |version| {
-                match version {
-                    Some(version) if version.value.len() > value_bytes_max => {
-                        hits += 1;
-                        long += 1;
-                        let text = too_long(version.value.len(), value_bytes_max);
-                        writer.error(text.as_bytes());
+            let answered =
+                node::replica::read::get_each_with(&route, keys, now, &fetched, |version| {
+                    match version {
+                        Some(version) if version.value.len() > value_bytes_max => {
+                            hits += 1;
+                            long += 1;
+                            let text = too_long(version.value.len(), value_bytes_max);
+                            writer.error(text.as_bytes());
+                        }
+                        Some(version) => {
+                            hits += 1;
+                            bytes_left = bytes_left.saturating_sub(version.value.len());
+                            writer.bulk(version.value);
+                        }
+                        None => {
+                            misses += 1;
+                            writer.nil();
+                        }
                     }
-                    Some(version) => {
-                        hits += 1;
-                        bytes_left = bytes_left.saturating_sub(version.value.len());
-                        writer.bulk(version.value);
-                    }
-                    None => {
-                        misses += 1;
-                        writer.nil();
-                    }
-                }
-                if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            });
+                    if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
             let Err(blocked) = answered else { break None };
             let done = (hits + misses + moved) as usize;
             let key = &input[gets[done].key..gets[done].key + gets[done].key_len];

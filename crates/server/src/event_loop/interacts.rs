@@ -11,11 +11,11 @@
 
 use command::{Read, Reply, Sink as _, Step};
 use keyspace::Feature;
-use node::fetch::{Fetched, Found, Want};
 use node::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
-use node::read::Now;
-use node::route::Route;
-use node::whole::{self, PIECE_KEYS, Stretch};
+use node::replica::read::Now;
+use node::replica::scan::{self, PIECE_KEYS, Stretch};
+use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
@@ -175,10 +175,11 @@ impl EventLoop {
         }
         let Some(route) = connection.route.clone() else { return Got::Later };
         for (place, key) in keys.iter().enumerate() {
-            let learnt = node::read::seen_with(&route, key, now, &fetched, |version, seen| {
-                let value = version.map(|version| (version.value, version.expiry_ms));
-                transaction.learn(key, value, seen)
-            });
+            let learnt =
+                node::replica::read::seen_with(&route, key, now, &fetched, |version, seen| {
+                    let value = version.map(|version| (version.value, version.expiry_ms));
+                    transaction.learn(key, value, seen)
+                });
             match learnt {
                 Ok(Ok(())) => {}
                 Ok(Err(TooMuch)) => return Got::TooMuch,
@@ -266,7 +267,7 @@ impl EventLoop {
             keys.extend(pairs.iter().map(|(key, _)| key.clone()));
             reached = to.clone();
         } else {
-            let asked = match whole::admit(route, &|other| other == place, now) {
+            let asked = match scan::admit(route, &|other| other == place, now) {
                 Ok(asked) => asked,
                 Err(blocked) => {
                     self.wait_for(connection, route, blocked, now, go_waiter(at));
@@ -275,10 +276,10 @@ impl EventLoop {
             };
             let stretch = Stretch { low, high, reverse: gap.reverse, keys_max };
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
-            let shown = whole::range(route, &asked, &stretch, PIECE_KEYS, &mut show);
-            if shown.is_err() || !whole::stood(route, &asked) {
+            let shown = scan::range(route, &asked, &stretch, PIECE_KEYS, &mut show);
+            if shown.is_err() || !scan::stood(route, &asked) {
                 // The shard was cut in two meanwhile.
-                let somewhere = node::read::Blocked::unserved(place);
+                let somewhere = node::replica::read::Blocked::unserved(place);
                 self.wait_for(connection, route, somewhere, now, go_waiter(at));
                 return Got::Later;
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use command::Sink as _;
 use keyspace::Position;
-use node::route::Route;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;

@@ -72,10 +72,10 @@ use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use node::coordinator::{Coordinator, Ended};
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Input, Origin};
-use node::read::Now;
-use node::route::Route;
+use node::executor::{Answer, Input, Origin};
+use node::replica::entry::{Batch, Waiter};
+use node::replica::read::Now;
+use node::routing::route::Route;
 use slab::Slab;
 
 use crate::config::Config;

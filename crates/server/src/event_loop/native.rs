@@ -1,8 +1,8 @@
 //! Native frames, run.
 
 use command::{Read, Refusal, Sink as _};
-use node::fetch::Fetched;
-use node::route::Route;
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::Capped;
@@ -121,7 +121,7 @@ impl EventLoop {
         let mut capped = Capped::new(&mut sink, self.config.output_bytes_max as usize);
         let now = connection.next.at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.next.fetched);
-        match node::read::read_with(route, read, now, &fetched, &mut capped) {
+        match node::replica::read::read_with(route, read, now, &fetched, &mut capped) {
             Ok(()) => {
                 if capped.overflown {
                     sink.out.truncate(before);

@@ -3,11 +3,11 @@
 
 use command::Read;
 use keyspace::ShardId;
-use node::entry::Waiter;
-use node::fetch::{Fetched, Want};
-use node::lane::{Input, Origin};
-use node::read::{Blocked, Now};
-use node::route::Route;
+use node::executor::{Input, Origin};
+use node::replica::entry::Waiter;
+use node::replica::read::{Blocked, Now};
+use node::routing::fetch::{Fetched, Want};
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
@@ -46,8 +46,10 @@ impl EventLoop {
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
         let answered = match age_max {
-            0 => node::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0),
-            _ => node::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
+            0 => {
+                node::replica::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0)
+            }
+            _ => node::replica::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
         };
         if let (Ok(age), true) = (&answered, age_max > 0) {
             session.was_old(*age);

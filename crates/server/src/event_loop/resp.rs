@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use keyspace::{CatalogueOp, Feature, is_made_on_use};
-use node::fetch::Fetched;
-use node::lane::{Input, Origin};
-use node::read::Now;
+use node::executor::{Input, Origin};
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};

@@ -1,8 +1,8 @@
 //! Answers to commands on a keyspace as a whole, from what is here and what was fetched.
 
 use command::{Sink as _, ValueType};
-use node::route::Route;
-use node::whole::{self, Asked, PIECE_KEYS};
+use node::replica::scan::{self, Asked, PIECE_KEYS};
+use node::routing::route::Route;
 
 use super::capped::TOO_LONG;
 use super::far::Far;
@@ -36,7 +36,7 @@ impl KeyspaceScan<'_> {
     pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> Ends {
         match request {
             KeyspaceRequest::Size => {
-                writer.int((whole::size(self.route, self.asked) + self.far.size) as i64);
+                writer.int((scan::size(self.route, self.asked) + self.far.size) as i64);
             }
             KeyspaceRequest::RandomKey => match self.random_key() {
                 Some(key) => writer.bulk(&key),
@@ -59,11 +59,11 @@ impl KeyspaceScan<'_> {
     /// By size, so that keys of neither side are favoured.
     fn random_key(&self) -> Option<Box<[u8]>> {
         let Self { route, asked, far, random, .. } = self;
-        let near = if far.size > 0 { whole::size(route, asked) } else { 0 };
+        let near = if far.size > 0 { scan::size(route, asked) } else { 0 };
         let is_far = random.rotate_left(13).checked_rem(near + far.size) >= Some(near);
         let key = match far.size > 0 && is_far {
             true => far.random(*random),
-            false => whole::random_key(route, asked, *random),
+            false => scan::random_key(route, asked, *random),
         };
         key.or_else(|| far.random(*random))
     }
@@ -77,7 +77,7 @@ impl KeyspaceScan<'_> {
             }
         };
         self.far.keys.iter().for_each(|key| show(key));
-        whole::each_key(self.route, self.asked, PIECE_KEYS, &mut show);
+        scan::each_key(self.route, self.asked, PIECE_KEYS, &mut show);
         match bytes > self.bytes_max || self.far.is_cut {
             true => writer.error(TOO_LONG),
             false => write_all(&keys, writer),
@@ -99,12 +99,12 @@ impl KeyspaceScan<'_> {
         self.far.keys.iter().for_each(|key| show(key));
         let scanned = match self.has_far {
             true => Ok(self.far.next.unwrap_or(0)),
-            false => whole::scan(self.route, self.asked, *cursor, *count as usize, &mut show),
+            false => scan::scan(self.route, self.asked, *cursor, *count as usize, &mut show),
         };
         // The end of one shard is the beginning of the next.
         let behind = |next| match (next, self.place) {
             (0, Some(place)) if place < self.route.views.len() => {
-                whole::cursor_behind(self.route, place)
+                scan::cursor_behind(self.route, place)
             }
             (next, _) => next,
         };
@@ -123,7 +123,7 @@ impl KeyspaceScan<'_> {
         let Self { route, asked, far, .. } = self;
         let mut count = far.keys.len() as i64;
         let show = &mut |_: &[u8]| count += 1;
-        match whole::each_key_of_slot(route, asked, slot, usize::MAX, PIECE_KEYS, show) {
+        match scan::each_key_of_slot(route, asked, slot, usize::MAX, PIECE_KEYS, show) {
             Ok(()) if far.is_cut => writer.error(TOO_LONG),
             Ok(()) => writer.int(count),
             Err(_) => writer.error(SLOTS_NEED_HASH),
@@ -140,7 +140,7 @@ impl KeyspaceScan<'_> {
             }
         };
         far.keys.iter().take(count).for_each(|key| show(key));
-        match whole::each_key_of_slot(route, asked, slot, count, PIECE_KEYS, show) {
+        match scan::each_key_of_slot(route, asked, slot, count, PIECE_KEYS, show) {
             Ok(()) if bytes > self.bytes_max => writer.error(TOO_LONG),
             Ok(()) => write_all(&keys, writer),
             Err(_) => writer.error(SLOTS_NEED_HASH),
@@ -160,7 +160,7 @@ impl KeyspaceScan<'_> {
         };
         self.far.pairs.iter().for_each(|(key, value)| show(key, value));
         let bounds = stretch(range);
-        let result = whole::range(self.route, self.asked, &bounds, PIECE_KEYS, &mut show);
+        let result = scan::range(self.route, self.asked, &bounds, PIECE_KEYS, &mut show);
         if self.has_far {
             // What is here and what is not, in one order.
             found.sort_unstable_by(|(one, _), (other, _)| match bounds.reverse {

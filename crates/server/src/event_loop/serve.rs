@@ -6,8 +6,8 @@ use std::sync::Arc;
 use command::Reply;
 use keyspace::CatalogueError;
 use mio::event::Event;
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, NotDone};
+use node::executor::{Answer, NotDone};
+use node::replica::entry::{Batch, Waiter};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
 use super::state::{Awaits, Life};

@@ -2,9 +2,9 @@
 
 use command::Seen;
 use keyspace::Timestamp;
-use node::fetch::Fetched;
 use node::interactive::Interactive;
-use node::read::Now;
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
 
 use crate::hub::lookups::Trace;
 
@@ -53,7 +53,7 @@ pub enum Awaits {
     /// Nothing.
     #[default]
     Nothing,
-    /// Its shard ([`node::lane::Answer::Go`]), its keyspace, other replicas.
+    /// Its shard ([`node::executor::Answer::Go`]), its keyspace, other replicas.
     Leave,
     /// So many answers about shards on other nodes.
     Fetches(u32),

@@ -8,9 +8,9 @@
 use command::transaction::WRITTEN_BYTES_MAX;
 use command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use keyspace::Feature;
-use node::fetch::Fetched;
-use node::read::Now;
-use node::route::Route;
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
@@ -125,7 +125,7 @@ impl EventLoop {
         }
         let mut seen = Vec::with_capacity(keys.len());
         for key in keys {
-            match node::read::seen(&route, key, now, &fetched) {
+            match node::replica::read::seen(&route, key, now, &fetched) {
                 Ok(had) => seen.push((*key, had)),
                 Err(blocked) => {
                     connection.next.fetched = fetched;

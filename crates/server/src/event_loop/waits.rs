@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use command::Sink as _;
 use keyspace::{Durability, ShardId};
-use node::entry::Waiter;
-use node::lane::{Input, Origin};
-use node::shard::Count;
+use node::executor::{Input, Origin};
+use node::replica::Count;
+use node::replica::entry::Waiter;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};

@@ -3,14 +3,14 @@
 //! What shards on other nodes hold of it, or such that lag here, is fetched before
 //! ([`super::far`]). The rest is answered shard by shard, never holding two guards at once. What
 //! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
-//! matters (see [`node::whole`]).
+//! matters (see [`node::replica::scan`]).
 
 use command::Write;
 use keyspace::Placement;
-use node::fetch::Fetched;
-use node::read::{Blocked, Now};
-use node::route::Route;
-use node::whole::{self, Asked, Stretch};
+use node::replica::read::{Blocked, Now};
+use node::replica::scan::{self, Asked, Stretch};
+use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
@@ -75,7 +75,7 @@ impl EventLoop {
             return self.refuse(connection, session, text, muted);
         }
         let scope = self.scope(request, &route);
-        let asked = match whole::admit(&route, &|place| scope.is_here(place), now) {
+        let asked = match scan::admit(&route, &|place| scope.is_here(place), now) {
             Ok(asked) => asked,
             Err(blocked) => {
                 connection.next.fetched = fetched;
@@ -103,7 +103,7 @@ impl EventLoop {
         let before = connection.output.bytes.len();
         let ends = scan.answer(request, &mut session.writer(&mut connection.output.bytes));
         self.note_scan(request, &route, &asked, ends);
-        if !whole::stood(&route, &asked) {
+        if !scan::stood(&route, &asked) {
             // A shard was cut in two meanwhile.
             connection.output.bytes.truncate(before);
             let somewhere = Blocked::unserved(0);
@@ -138,7 +138,7 @@ impl EventLoop {
         let of_range = match request {
             KeyspaceRequest::Range(range) => {
                 let Stretch { low, high, .. } = stretch(range);
-                whole::places_of(route, low, high)
+                scan::places_of(route, low, high)
             }
             _ => 0..=route.views.len(),
         };
@@ -259,7 +259,7 @@ pub(super) fn needs_other_layout(
 
 /// Notes a page of a SCAN. It is for a few slots, or numbers: it is as one for the first of them.
 fn note_page(heat: &Heat, route: &Route, cursor: u64) {
-    let Some(place) = whole::place_of(route, cursor) else { return };
+    let Some(place) = scan::place_of(route, cursor) else { return };
     let (slot, number);
     let at: &[u8] = match route.keyspace.options.placement {
         Placement::LinearHash => {
@@ -267,7 +267,7 @@ fn note_page(heat: &Heat, route: &Route, cursor: u64) {
             &number
         }
         Placement::Hashed | Placement::Ordered => {
-            slot = whole::place_of_cursor(cursor).slot.to_be_bytes();
+            slot = scan::place_of_cursor(cursor).slot.to_be_bytes();
             &slot
         }
     };

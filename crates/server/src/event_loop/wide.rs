@@ -15,8 +15,8 @@
 //! at once, and one look is enough.
 
 use command::{Read, Seen, Step, Transaction};
-use node::fetch::Fetched;
-use node::read::Now;
+use node::replica::read::Now;
+use node::routing::fetch::Fetched;
 
 use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
@@ -64,7 +64,7 @@ impl EventLoop {
             }
             let mut writer = session.writer(&mut connection.output.bytes);
             let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
-            let looked = node::read::look(&route, read, now, &fetched, &mut capped);
+            let looked = node::replica::read::look(&route, read, now, &fetched, &mut capped);
             let is_long = capped.overflown;
             let seen = match looked {
                 Ok(seen) => seen,

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
-use node::entry::Waiter;
-use node::route::Route;
+use node::replica::entry::Waiter;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
@@ -98,7 +98,7 @@ impl EventLoop {
     /// How long the value of a key is now, as far as that can be seen at once.
     pub(super) fn value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
         let Some(route) = &connection.route else { return 0 };
-        let bytes = node::read::value(route, key, self.moment(), |version| {
+        let bytes = node::replica::read::value(route, key, self.moment(), |version| {
             version.map_or(0, |version| version.value.len() as u64)
         });
         bytes.unwrap_or(0)

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyspace::ShardId;
-use node::checkpoint::{BLOCK, Checkpoint};
 use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{self, FileStart, Vote};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::executor::Input;
 use node::event::Happened;
-use node::lane::Input;
 use node::recovery::Recovering;
+use node::recovery::checkpoint::{BLOCK, Checkpoint};
 use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
@@ -295,7 +295,7 @@ pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
     }
 }
 
-fn each_lane(hub: &Hub, mut look: impl FnMut(&mut node::lane::Lane)) {
+fn each_lane(hub: &Hub, mut look: impl FnMut(&mut node::executor::ShardExecutor)) {
     hub.lanes.iter().for_each(|lane| lane.with(hub, &mut look));
 }
 

@@ -16,9 +16,9 @@ use std::sync::atomic::Ordering;
 
 use keyspace::{CatalogueOp, Durability, NodeId, ShardId};
 use node::control::{Effect, Executors, Members, Routes};
-use node::entry::Waiter;
-use node::lane::{Input, Lane};
-use node::moved::SentOn;
+use node::executor::{Input, ShardExecutor};
+use node::replica::entry::Waiter;
+use node::reshape::reroute::SentOn;
 use overlay::{Message, Outbox};
 
 use super::mail::Callback;
@@ -33,11 +33,11 @@ pub const KIND_LOOKUP: u8 = 4;
 struct Lanes<'a>(&'a Hub);
 
 impl Executors for Lanes<'_> {
-    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor)) {
         self.0.lanes[self.0.lane_of(shard)].with(self.0, |lane| at(lane));
     }
 
-    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane)) {
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&ShardExecutor)) {
         self.0.lanes.iter().for_each(|cell| cell.with(self.0, |lane| at(lane)));
     }
 }

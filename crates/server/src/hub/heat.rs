@@ -23,9 +23,9 @@ use keyspace::linear_hash::turned;
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId, Slot, slot_of};
 use node::control::{Hot, Loads};
-use node::fetch::Want;
-use node::letter::Letter;
-use node::route::Route;
+use node::routing::fetch::Want;
+use node::routing::route::Route;
+use node::rpc::request::Letter;
 use parking_lot::Mutex;
 
 use super::Hub;
@@ -188,7 +188,7 @@ impl Hub {
         match want {
             Want::At { key, .. } => self.heat.note_keys(route, [&**key]),
             Want::Scan { cursor, end, .. } => {
-                let from = node::whole::place_of_cursor(*cursor).slot;
+                let from = node::replica::scan::place_of_cursor(*cursor).slot;
                 let last = end.saturating_sub(1);
                 self.heat.note_stretch(shard, &slot(from), Some(&slot(last)));
             }

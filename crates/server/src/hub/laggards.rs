@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use keyspace::{NodeId, ShardId};
-use node::shard::{Lag, Laggard, ShardReport};
+use node::replica::{Lag, Laggard, ShardReport};
 use replication::{BootNanos, Members};
 
 use super::overview::{Seen, name_of};

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use keyspace::ShardId;
 use node::control::CONTROL;
-use node::lane::admission::{self, Admission, log_bytes, unneeded};
-use node::lane::{Answer, Effects, Ended, Input, Lane, Origin};
-use node::shard::ShardStart;
+use node::executor::admission::{self, Admission, log_bytes, unneeded};
+use node::executor::{Answer, Effects, Ended, Input, Origin, ShardExecutor};
+use node::replica::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
@@ -30,7 +30,7 @@ pub struct LaneCell {
 }
 
 struct Core {
-    lane: Lane,
+    lane: ShardExecutor,
     effects: Effects,
     bags: Mailbags,
     taken: Vec<Input>,
@@ -40,7 +40,7 @@ struct Core {
 
 impl LaneCell {
     /// A cell around a lane.
-    pub fn new(number: usize, lane: Lane) -> Self {
+    pub fn new(number: usize, lane: ShardExecutor) -> Self {
         let (effects, bags, taken) = Default::default();
         let core = Core { lane, effects, bags, taken, credit_bytes: 0 };
         Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
@@ -78,7 +78,7 @@ impl LaneCell {
 
     /// Looks at the lane, between two turns, and steps it: what came meanwhile, whose senders found
     /// it taken, waits for nobody else; and what the look has left there is in the log.
-    pub fn with<R>(&self, hub: &Hub, look: impl FnOnce(&mut Lane) -> R) -> R {
+    pub fn with<R>(&self, hub: &Hub, look: impl FnOnce(&mut ShardExecutor) -> R) -> R {
         let mut core = self.core.lock();
         let result = look(&mut core.lane);
         self.drain(core, hub, NOBODY, &mut Vec::new());

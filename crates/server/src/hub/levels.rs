@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use command::limits::{COMMAND_BYTES_MAX, WHOLE_COMMAND_BYTES_MAX};
 use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, Standing};
 use node::control;
-use node::lane::Input;
+use node::executor::Input;
 
 use super::overview::{Survey, name_of};
 use super::{Hub, NOBODY};

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use keyspace::KeyspaceId;
 use node::coordinator::{Ended, InVain};
-use node::entry::Waiter;
+use node::executor::Answer;
 use node::interactive::Interactive;
-use node::lane::Answer;
-use node::shard::Stuck;
+use node::replica::Stuck;
+use node::replica::entry::Waiter;
 use parking_lot::Mutex;
 
 use super::lookups::Trace;

@@ -15,8 +15,8 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::{NodeId, ShardId};
-use node::lane::Envelope;
-use node::letter::Letter;
+use node::executor::Envelope;
+use node::rpc::request::Letter;
 use replication::{Message, MessageKind};
 
 const MESSAGE: u8 = 1;

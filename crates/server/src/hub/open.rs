@@ -13,14 +13,14 @@ use hlc::{AHEAD_MILLIS_MAX, Clock, Physical};
 use keyspace::{
     Catalogue, CatalogueOp, Durability, KeyHasher, Levels, NodeId, ShardId, Timestamp, Unspoken,
 };
-use node::birth;
 use node::control::{Control, Limits, Pace, PlacementSetup, Setup};
-use node::entry::Header;
-use node::lane::Ended;
-use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
+use node::executor::Ended;
+use node::executor::{FIRST_REPLICA, Input, ShardExecutor, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering, Replayed};
-use node::shard::ShardStart;
-use node::state::Content;
+use node::replica::ShardStart;
+use node::replica::entry::Header;
+use node::replica::state::Content;
+use node::reshape::bootstrap;
 use parking_lot::Mutex;
 use storage::addresses::{self, NodeAddress};
 use storage::checkpoint::{self, CheckpointReader};
@@ -318,7 +318,7 @@ pub(crate) fn replay_checkpoints(
 /// When an entry was written, by the clock of its shard's leader.
 fn time_of(record: &storage::log::Record<'_>) -> Option<Timestamp> {
     let (_, _, data) = match record.kind {
-        node::record::ENTRY => node::record::split_entry(record.payload)?,
+        node::replica::record::ENTRY => node::replica::record::split_entry(record.payload)?,
         _ => return None,
     };
     Header::decode(data).map(|(header, _)| header.timestamp)
@@ -367,7 +367,7 @@ fn build(
     let time = Physical::start(wall_millis(), highest.unwrap_or_default());
     let lanes_count = config.threads_count();
     let lane = |number| {
-        let mut lane = Lane::new(clock.clone(), seed ^ number as u64, TURN_BYTES_MAX);
+        let mut lane = ShardExecutor::new(clock.clone(), seed ^ number as u64, TURN_BYTES_MAX);
         lane.set_patience(config.request_timeout_ms * 1_000_000);
         lane.set_check_every(config.check_interval_ms * 1_000_000);
         lane.observe(boot_nanos());
@@ -521,7 +521,7 @@ impl Hub {
     }
 
     fn create_system(&self) {
-        let state = birth::first_system(self.node_id);
+        let state = bootstrap::first_system(self.node_id);
         let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
         self.control.lock().adopt(start.view.clone());
         self.submit(ShardId(0), Input::Create(start));

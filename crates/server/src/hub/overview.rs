@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::{Descriptor, Feature, NodeId, ReplicaId, ShardId};
-use node::birth;
-use node::shard::{ShardReport, Tally};
-use node::state::{Content, ShardState};
+use node::replica::state::{Content, ShardState};
+use node::replica::{ShardReport, Tally};
+use node::reshape::bootstrap;
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::Members;
@@ -302,7 +302,7 @@ impl Hub {
             let wanted = replicas_of_system(&view);
             see(None, &view, wanted);
         } else if let Some(known) = away() {
-            let nothing = Arc::new(RwLock::new(birth::first_system(self.node_id)));
+            let nothing = Arc::new(RwLock::new(bootstrap::first_system(self.node_id)));
             see(None, &nothing, known.descriptor().replicas.len() as u8);
         }
         for route in self.routes().iter() {

@@ -1,7 +1,7 @@
 //! What is told of shards and nodes in which state.
 
 use keyspace::{Arc, Durability, Generation, KeyspaceId};
-use node::shard::{Finding, Lag, Laggard, STALLED_NANOS};
+use node::replica::{Finding, Lag, Laggard, STALLED_NANOS};
 
 use super::*;
 

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::control::{DescriptorTable, FirstMessage};
-use node::lane::{Effects, Input};
-use node::letter::Letter;
+use node::executor::{Effects, Input};
+use node::rpc::request::Letter;
 use parking_lot::{Condvar, Mutex};
 
 use super::control::KIND_LOOKUP;

@@ -3,7 +3,7 @@
 //! A lane's turn and a frame that has come gather numbers of their own, and add them here once:
 //! relaxed atomics, a handful of them, and none for kinds that did not occur.
 
-use node::letter::Letter;
+use node::rpc::request::Letter;
 use replication::{Message, MessageKind};
 
 use crate::counters::Counter;
@@ -139,7 +139,7 @@ pub struct Tallies {
 #[cfg(test)]
 mod tests {
     use keyspace::{ShardId, Timestamp};
-    use node::session::BatchId;
+    use node::routing::session::BatchId;
 
     use super::*;
 

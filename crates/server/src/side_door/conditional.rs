@@ -20,11 +20,11 @@ use bytes::Bytes;
 use command::transaction::WRITTEN_BYTES_MAX;
 use command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 use keyspace::{Feature, Timestamp};
-use node::entry::Batch;
-use node::fetch::{Fetched, Want};
-use node::lane::{self, Input, NotDone};
-use node::read::{self, Blocked, Now};
-use node::route::Route;
+use node::executor::{self, Input, NotDone};
+use node::replica::entry::Batch;
+use node::replica::read::{self, Blocked, Now};
+use node::routing::fetch::{Fetched, Want};
+use node::routing::route::Route;
 
 use super::{LOCKED, NO_LEADER, NodeApi, admit, not_done, renewed};
 use crate::hub::{Hub, SIDE_DOOR, boot_nanos};
@@ -127,16 +127,19 @@ impl Attempt {
             let is_other = !Arc::ptr_eq(&route, &self.route);
             self.route = route;
             match answer {
-                lane::Answer::Fetched { shard, at, want, found, .. } => {
+                executor::Answer::Fetched { shard, at, want, found, .. } => {
                     self.fetched.add(shard, at, *want, *found);
                     self.look();
                 }
-                lane::Answer::Go { .. } | lane::Answer::NotDone { why: NotDone::Lags, .. } => {
+                executor::Answer::Go { .. }
+                | executor::Answer::NotDone { why: NotDone::Lags, .. } => {
                     self.look();
                 }
                 // The shard has become a part of another.
-                lane::Answer::NotDone { why: NotDone::NoSuchShard, .. } if is_other => self.look(),
-                lane::Answer::NotDone { why, .. } => (self.done)(Err(not_done(why, None))),
+                executor::Answer::NotDone { why: NotDone::NoSuchShard, .. } if is_other => {
+                    self.look()
+                }
+                executor::Answer::NotDone { why, .. } => (self.done)(Err(not_done(why, None))),
                 other => unreachable!("a question is answered or refused: {other:?}"),
             }
         }));
@@ -177,8 +180,8 @@ impl Attempt {
         }
         let shard = self.route.shard(self.route.place_of_key(&command.key));
         let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
-            lane::Answer::Applied { replies, .. } => self.applied(replies.first()),
-            lane::Answer::NotDone { why, .. } => (self.done)(Err(not_done(why, Some(self.id)))),
+            executor::Answer::Applied { replies, .. } => self.applied(replies.first()),
+            executor::Answer::NotDone { why, .. } => (self.done)(Err(not_done(why, Some(self.id)))),
             other => unreachable!("a batch is applied or not done: {other:?}"),
         }));
         let mut batch = Batch::default();

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use keyspace::{CatalogueOp, Level, Levels};
-use node::lane;
+use node::executor;
 
 use super::{NodeApi, not_done};
 use crate::hub::overview::Survey;
@@ -43,13 +43,13 @@ impl NodeApi {
         tracing::warn!("feature level {to} is asked for");
         let this = self.again();
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue { result: Ok(_), .. } => {
+            executor::Answer::Catalogue { result: Ok(_), .. } => {
                 done(Ok(this.show_level(&this.hub.survey())));
             }
-            lane::Answer::Catalogue { result: Err(error), .. } => {
+            executor::Answer::Catalogue { result: Err(error), .. } => {
                 done(Err(ApiError::NoLevel { why: error.to_string() }));
             }
-            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         self.hub.ask_catalogue(&CatalogueOp::Level { to }, Some(Box::new(callback)));

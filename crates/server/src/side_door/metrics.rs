@@ -137,7 +137,11 @@ impl NodeApi {
         let routes = self.hub.routes();
         let keys = routes.iter().map(|route| {
             let labels = vec![("keyspace", route.keyspace.name.to_string())];
-            (labels, node::whole::size(route, &node::whole::Asked::anyhow(route, now)) as f64)
+            (
+                labels,
+                node::replica::scan::size(route, &node::replica::scan::Asked::anyhow(route, now))
+                    as f64,
+            )
         });
         let keys: Vec<_> = keys.collect();
         out.numbers("carillon_keys", "Keys of a keyspace.", Kind::Gauge, keys);

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use keyspace::{CatalogueError, CatalogueOp, NodeId};
-use node::lane;
+use node::executor;
 
 use super::{NodeApi, not_done};
 use crate::cluster::MemberInfo;
@@ -96,13 +96,13 @@ impl NodeApi {
         let name = members.iter().find(|member| member.node == node).map(|m| m.name.clone());
         let this = self.again();
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue { result: Ok(_), .. } => {
+            executor::Answer::Catalogue { result: Ok(_), .. } => {
                 done(Ok(this.stands(node, name, to)));
             }
-            lane::Answer::Catalogue { result: Err(error), .. } => {
+            executor::Answer::Catalogue { result: Err(error), .. } => {
                 done(Err(this.refused_standing(error)));
             }
-            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Node { node, standing: to.into(), among };

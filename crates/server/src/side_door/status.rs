@@ -39,7 +39,12 @@ impl NodeApi {
             shards: shards.len() as u64,
             keys: routes
                 .iter()
-                .map(|route| node::whole::size(route, &node::whole::Asked::anyhow(route, now)))
+                .map(|route| {
+                    node::replica::scan::size(
+                        route,
+                        &node::replica::scan::Asked::anyhow(route, now),
+                    )
+                })
                 .sum(),
             memory: MemoryStatus {
                 used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),

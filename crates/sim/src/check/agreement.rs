@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use command::codec;
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, KeyspaceId, Level, NodeId, ShardId};
-use node::entry::{self, Header, Kind};
-use node::merge::Step;
-use node::record;
-use node::session::{BatchId, Sessions};
-use node::shard::Shard;
-use node::state::BORN;
+use node::replica::Shard;
+use node::replica::entry::{self, Header, Kind};
+use node::replica::record;
+use node::replica::state::BORN;
+use node::reshape::merge::Step;
+use node::routing::session::{BatchId, Sessions};
 use storage::log::{Group, Lsn};
 
 use super::{Violation, Witness};

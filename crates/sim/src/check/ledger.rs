@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use command::Reply;
 use keyspace::ShardId;
-use node::entry::{Header, Kind};
-use node::record;
+use node::replica::entry::{Header, Kind};
+use node::replica::record;
 use storage::log::{Group, Lsn};
 
 use super::versions::Versions;
@@ -75,7 +75,7 @@ impl Witness for Ledger {
 
     /// # Errors
     /// What [`Versions::apply`] finds; an entry that was never handed out.
-    fn look(&mut self, shard: &node::shard::Shard) -> Result<(), Violation> {
+    fn look(&mut self, shard: &node::replica::Shard) -> Result<(), Violation> {
         self.applied(shard.id(), shard.view().read().applied_index)
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! R13 (same seed, same bytes) is checked by running twice: `--doublecheck`.
 
-use node::shard::Shard;
+use node::replica::Shard;
 use storage::log::{Group, Lsn};
 
 pub mod agreement;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use command::{Reply, Write, codec};
 use keyspace::Timestamp;
-use node::entry::{Header, Kind};
+use node::replica::entry::{Header, Kind};
 
 use super::Violation;
 use crate::command::{Cell, Command};

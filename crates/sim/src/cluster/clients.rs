@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use command::{Read, Reply, Write};
 use keyspace::{KeyspaceId, ShardId, Timestamp};
-use node::entry::{Batch, Waiter};
-use node::fetch::{Fetched, Found, Want};
-use node::lane::{Answer, Input, NotDone};
-use node::read::{self, Blocked, Now};
-use node::route::Route;
+use node::executor::{Answer, Input, NotDone};
+use node::replica::entry::{Batch, Waiter};
+use node::replica::read::{self, Blocked, Now};
+use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::route::Route;
 
 use super::options::Mood;
 use super::whole::OfWhole;

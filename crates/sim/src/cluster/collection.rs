@@ -7,8 +7,8 @@
 
 use hlc::safe_point;
 use keyspace::{Keyspace, ShardId, Timestamp};
-use node::lane::Input;
-use node::shard::Raise;
+use node::executor::Input;
+use node::replica::Raise;
 
 use super::{ANSWER_MS_MAX, World};
 use crate::check::Violation;

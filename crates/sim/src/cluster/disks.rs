@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use keyspace::{ReplicaId, ShardId};
 use node::recovery::RecoverError;
-use node::state::ShardState;
+use node::replica::state::ShardState;
 use storage::Error;
 use storage::disk::Disk;
 use storage::log::Lsn;

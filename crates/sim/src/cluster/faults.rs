@@ -1,7 +1,7 @@
 //! What breaks in a cluster, and how it comes back.
 
 use keyspace::{Level, NodeId, ShardId};
-use node::lane::Input;
+use node::executor::Input;
 use storage::engine::PieceLimits;
 use storage::faulty::Crash;
 

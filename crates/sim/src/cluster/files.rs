@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use keyspace::{
     Arc as RingArc, CatalogueOp, Feature, FileAct, FileRecord, FileStep, KeyspaceId, ShardId,
 };
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::reshape::linear_hash;
 use node::control::decisions::What;
-use node::entry::Waiter;
 use node::event::Happened;
-use node::file;
-use node::lane::Input;
 
 use super::{KEYSPACE, World};
 use crate::check::Violation;
@@ -122,7 +122,7 @@ impl World {
         let mut arcs: Vec<RingArc> = arcs.into_values().collect();
         arcs.sort_by(|one, other| one.start().cmp(other.start()));
         let of_buckets = |buckets: u64| {
-            let file = file::file_of(&FileRecord { buckets, ..record })?;
+            let file = linear_hash::file_of(&FileRecord { buckets, ..record })?;
             let of = |number| file.bucket(number).expect("it is one of them");
             let keyspace = arcs.first()?.keyspace();
             let mut arcs: Vec<_> = (0..buckets).map(|number| of(number).arc(keyspace)).collect();

@@ -5,10 +5,10 @@
 
 use keyspace::ShardId;
 use node::control::Request;
-use node::lane::Input;
-use node::letter::Letter;
-use node::merge::{Merging, Word};
-use node::route::Route;
+use node::executor::Input;
+use node::reshape::merge::{Merging, Word};
+use node::routing::route::Route;
+use node::rpc::request::Letter;
 
 use super::{Plant, World};
 use crate::machine::Machine;

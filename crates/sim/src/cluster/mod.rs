@@ -62,9 +62,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, Placement, ShardId};
-use node::entry::Waiter;
-use node::lane::Input;
-use node::shard::{Finding, Unfit};
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::{Finding, Unfit};
 use storage::faulty::FaultyDisk;
 use storage::log::Lsn;
 

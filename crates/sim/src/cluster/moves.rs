@@ -6,7 +6,7 @@
 //! a replica of the system shard, a node here is not told of the catalogue.
 
 use keyspace::ShardId;
-use node::lane::Input;
+use node::executor::Input;
 
 use super::World;
 use crate::machine::Machine;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspace::{Keyspace, NodeId, ShardId};
-use node::route::Route;
+use node::routing::route::Route;
 
 use super::wide::WIDE;
 use super::{ANSWER_MS_MAX, KEYSPACE, World};

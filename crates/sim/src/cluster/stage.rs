@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, Level, NodeId, Placement, ShardId, Standing};
-use node::entry::Waiter;
-use node::lane::Input;
+use node::executor::Input;
+use node::replica::entry::Waiter;
 
 use super::options::{Mood, Options};
 use super::wide::{WIDE, Wide};

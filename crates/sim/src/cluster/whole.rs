@@ -19,12 +19,12 @@ use std::sync::Arc;
 
 use command::Reply;
 use keyspace::{KeyspaceId, Placement, ShardId, Timestamp};
-use node::entry::Waiter;
-use node::fetch::{Found, Pair, Want};
-use node::lane::Input;
-use node::read::{Blocked, Now};
-use node::route::Route;
-use node::whole::{self, Asked, Stretch};
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::read::{Blocked, Now};
+use node::replica::scan::{self, Asked, Stretch};
+use node::routing::fetch::{Found, Pair, Want};
+use node::routing::route::Route;
 use storage::engine::ScanCursor;
 
 use super::clients::What;
@@ -120,7 +120,7 @@ impl OfWhole {
     /// page of a SCAN is.
     fn only(&self, away: &[bool]) -> Option<usize> {
         let Ask::Scan(Scan { cursor, .. }) = &self.ask else { return None };
-        let place = whole::place_of(&self.route, *cursor);
+        let place = scan::place_of(&self.route, *cursor);
         away.contains(&true).then(|| place.expect("cursors come from scans"))
     }
 
@@ -135,7 +135,7 @@ impl OfWhole {
         let ends = || self.route.arc(place).ends();
         let everything = |reverse, with_values| {
             let arc = self.route.arc(place);
-            let (low, high) = whole::within(arc, Bound::Unbounded, Bound::Unbounded);
+            let (low, high) = scan::within(arc, Bound::Unbounded, Bound::Unbounded);
             Want::Range { low, high, reverse, keys_max: u64::MAX, with_values }
         };
         match &self.ask {
@@ -148,7 +148,7 @@ impl OfWhole {
                 numbers(Some(scan.cursor), count)
             }
             Ask::Keys => {
-                let cursor = whole::cursor_of(ScanCursor { slot: first, hash: 0 });
+                let cursor = scan::cursor_of(ScanCursor { slot: first, hash: 0 });
                 Want::Scan { cursor, end, keys_max: u64::MAX }
             }
             Ask::Scan(scan) => Want::Scan { cursor: scan.cursor, end, keys_max: count },
@@ -225,7 +225,7 @@ impl World {
         let wanted = |place: usize| only.is_none_or(|only| only == place);
         let near = |place: usize| wanted(place) && !away[place];
         of.ready = false;
-        let asked = match whole::admit(&route, &near, of.moment) {
+        let asked = match scan::admit(&route, &near, of.moment) {
             Ok(asked) => asked,
             Err(Blocked { place, at, lock }) => {
                 let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
@@ -267,7 +267,7 @@ impl World {
         let judged = if own_clock { Asked::anyhow(&route, moment.time) } else { asked.clone() };
         let near: Vec<usize> = places.filter(|place| near(*place)).collect();
         let found = look(&route, &ask, &near, &judged, moment, count as usize)?;
-        if !whole::stood(&route, &asked) {
+        if !scan::stood(&route, &asked) {
             return Err(Violation::new("steps are whole", "a shard was cut within a step"));
         }
         for (place, found) in near.into_iter().zip(found) {
@@ -389,7 +389,7 @@ impl World {
         }
         // The end of one shard is the beginning of the next.
         if let (0, Some(place)) = (next, only) {
-            next = whole::cursor_behind(route, place);
+            next = scan::cursor_behind(route, place);
         }
         if next != 0 {
             scan.cursor = next;
@@ -452,11 +452,11 @@ fn look(
     match ask {
         Ask::Size => {
             let one = |place| {
-                let one = whole::admit(route, &|other| other == place, moment);
-                one.map_or(0, |one| whole::size(route, &one))
+                let one = scan::admit(route, &|other| other == place, moment);
+                one.map_or(0, |one| scan::size(route, &one))
             };
             let sizes: Vec<u64> = near.iter().map(|place| one(*place)).collect();
-            let (sum, size) = (sizes.iter().sum::<u64>(), whole::size(route, asked));
+            let (sum, size) = (sizes.iter().sum::<u64>(), scan::size(route, asked));
             if sum != size {
                 let text = format!("DBSIZE is {size}, and shards have {sizes:?}");
                 return Err(Violation::new("reads see what the log says", text));
@@ -464,7 +464,7 @@ fn look(
             return Ok(sizes.into_iter().map(Found::Size).collect());
         }
         Ask::Random(random) => {
-            let key = whole::random_key(route, asked, *random);
+            let key = scan::random_key(route, asked, *random);
             let size = u64::from(key.is_some());
             let of = key.as_ref().map(|key| route.place(&route.key(key)));
             let found = |place: &usize| {
@@ -478,7 +478,7 @@ fn look(
             let stretch = Stretch { low, high, reverse: *reverse, keys_max: usize::MAX };
             let mut all: Vec<Pair> = Vec::new();
             let show = &mut |key: &[u8], value: &[u8]| all.push((key.into(), value.into()));
-            whole::range(route, asked, &stretch, count, show).expect("it is ordered");
+            scan::range(route, asked, &stretch, count, show).expect("it is ordered");
             if !all.windows(2).all(|pair| (pair[0].0 < pair[1].0) != *reverse) {
                 let text = format!("a node shows keys in no order: {all:?}");
                 return Err(Violation::new("RANGE is in order", text));
@@ -493,9 +493,9 @@ fn look(
             };
             return Ok(near.iter().map(of).collect());
         }
-        Ask::Keys if !near.is_empty() => whole::each_key(route, asked, count, &mut show),
+        Ask::Keys if !near.is_empty() => scan::each_key(route, asked, count, &mut show),
         Ask::Scan(scan) if !near.is_empty() => {
-            let scanned = whole::scan(route, asked, scan.cursor, count, &mut show);
+            let scanned = scan::scan(route, asked, scan.cursor, count, &mut show);
             next = Some(scanned.expect("it is hashed")).filter(|next| *next != 0);
         }
         _ => return Ok(Vec::new()),

@@ -25,9 +25,9 @@ use keyspace::random::{Random, mix};
 use keyspace::{
     CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp,
 };
-use node::entry::{Batch, Waiter};
+use node::executor::Input;
 use node::interactive::stretches::{KeyRange, Stretches};
-use node::lane::Input;
+use node::replica::entry::{Batch, Waiter};
 
 use super::{Options, Plant, World, upgrade};
 use crate::check::Violation;

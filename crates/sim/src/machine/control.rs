@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use keyspace::{Keyspace, Level, NodeId, ShardId, Standings};
-use node::catalogue::Change;
 use node::control::{CONTROL, Effect, Executors, Input, Members, Planted, Request, TableGuard};
+use node::executor::{self, Answer, ShardExecutor};
+use node::replica::catalogue::Change;
+use node::reshape::reroute::SentOn;
+use node::rpc::request::Letter;
 use node::event::{Event, Happened};
-use node::lane::{self, Answer, Lane};
-use node::letter::Letter;
-use node::moved::SentOn;
 use overlay::Message;
 
 use super::peers::{Packet, Post};
@@ -28,11 +28,11 @@ pub struct Word {
 struct Seats<'a>(&'a [Seat]);
 
 impl Executors for Seats<'_> {
-    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&Lane)) {
+    fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor)) {
         at(&self.0[(shard.0 % self.0.len() as u64) as usize].lane);
     }
 
-    fn look_at_all(&mut self, at: &mut dyn FnMut(&Lane)) {
+    fn look_at_all(&mut self, at: &mut dyn FnMut(&ShardExecutor)) {
         self.0.iter().for_each(|seat| at(&seat.lane));
     }
 }
@@ -121,13 +121,13 @@ impl Machine {
     fn carry_out(&mut self, effect: Effect) {
         let from = self.manifest.node;
         match effect {
-            Effect::Submit(_, lane::Input::Known { .. }) if self.is_deaf => {}
+            Effect::Submit(_, executor::Input::Known { .. }) if self.is_deaf => {}
             Effect::Submit(shard, input) => {
                 self.note_inherited(shard, &input);
                 self.submit(shard, input);
             }
             Effect::Reroute(SentOn { shard, origin, batch }) => {
-                let input = lane::Input::Propose { shard, origin, batch };
+                let input = executor::Input::Propose { shard, origin, batch };
                 self.note_inherited(shard, &input);
                 self.submit(shard, input);
             }
@@ -153,12 +153,12 @@ impl Machine {
     }
 
     /// Notes writes that are sent on, or were sent to a shard that another has taken in.
-    fn note_inherited(&mut self, shard: ShardId, input: &lane::Input) {
+    fn note_inherited(&mut self, shard: ShardId, input: &executor::Input) {
         match input {
-            lane::Input::Propose { batch, .. } => {
+            executor::Input::Propose { batch, .. } => {
                 self.sent_on.extend(batch.waiters().iter().map(|waiter| (*waiter, shard)));
             }
-            lane::Input::Inherit { heir, .. } => {
+            executor::Input::Inherit { heir, .. } => {
                 self.inherited.extend(heir.waiters().map(|waiter| (waiter, shard)));
             }
             _ => {}

@@ -17,10 +17,10 @@ use keyspace::codec::Reader;
 use keyspace::random::mix;
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
 use node::coordinator::{Act, At, Coordinator, Ended, InVain};
-use node::entry::Waiter;
-use node::lane::{Answer, Input, NotDone, Origin};
+use node::executor::{Answer, Input, NotDone, Origin};
 use node::locks::{Finding, Mark, Outcome, Said, Standing, Step, TxnId};
-use node::shard::Stuck;
+use node::replica::Stuck;
+use node::replica::entry::Waiter;
 
 use super::Machine;
 

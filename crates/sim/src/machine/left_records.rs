@@ -7,7 +7,7 @@
 use keyspace::codec::{Reader, put_varint};
 use keyspace::{DecodeError, ShardId};
 use node::locks::Locks;
-use node::route::View;
+use node::routing::route::View;
 
 use super::Machine;
 

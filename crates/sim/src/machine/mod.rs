@@ -26,17 +26,17 @@ use std::sync::Arc;
 
 use hlc::{Clock, Physical};
 use keyspace::{Durability, KeyHasher, Level, ShardId, Timestamp};
-use node::checkpoint::BLOCK;
 use node::control::{self as control_plane, CONTROL, Control};
-use node::digest::{Digesting, Step};
-use node::entry::Waiter;
-use node::lane::admission::{self, Admission, log_bytes, unneeded};
-use node::lane::{Answer, Effects, Given, Input, Lane, Origin, TURN_BYTES_MAX};
-use node::read::Now;
-use node::route::Route;
-pub use node::route::View;
-use node::shard::{Finding, ShardStart, Unfit};
-use node::state::ShardState;
+use node::executor::admission::{self, Admission, log_bytes, unneeded};
+use node::executor::{Answer, Effects, Given, Input, Origin, ShardExecutor, TURN_BYTES_MAX};
+use node::recovery::checkpoint::BLOCK;
+use node::replica::digest::{Digesting, Step};
+use node::replica::entry::Waiter;
+use node::replica::read::Now;
+use node::replica::state::ShardState;
+use node::replica::{Finding, ShardStart, Unfit};
+use node::routing::route::Route;
+pub use node::routing::route::View;
 use replication::Refused;
 use storage::Error;
 use storage::disk::Disk;
@@ -147,7 +147,7 @@ pub struct Machine {
 /// One lane and what waits for it.
 pub struct Seat {
     /// The lane.
-    pub lane: Lane,
+    pub lane: ShardExecutor,
     inbox: VecDeque<Input>,
     effects: Effects,
     /// Whether the effects of the last turn wait to be appended and published.

@@ -8,13 +8,13 @@ use balancer::Policy;
 use hlc::{Clock, Physical};
 use keyspace::random::mix;
 use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
-use node::birth;
 use node::control::{self, Control, Pace, PlacementSetup, Setup};
-use node::lane::{Effects, Lane};
-use node::record::{HARD_STATE, decode_hard_state, encode_hard_state};
+use node::executor::{Effects, ShardExecutor};
 use node::recovery::{RecoverError, Recovering, Replay, Replayed};
-use node::shard::ShardStart;
-use node::state::Content;
+use node::replica::ShardStart;
+use node::replica::record::{HARD_STATE, decode_hard_state, encode_hard_state};
+use node::replica::state::Content;
+use node::reshape::bootstrap;
 use replication::HardState;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
@@ -197,7 +197,7 @@ fn build(
     let seed = manifest.node.0 ^ start.seed;
     let coordinates = Coordinates::new(manifest.node, mix(seed));
     let seat = |_| Seat {
-        lane: Lane::new(clock.clone(), seed, start.limits.turn_bytes_max),
+        lane: ShardExecutor::new(clock.clone(), seed, start.limits.turn_bytes_max),
         inbox: VecDeque::new(),
         effects: Effects::default(),
         unappended: false,
@@ -271,7 +271,7 @@ fn build(
         // It waits for a replica of the system shard.
         None if start.join.is_some() || !has_system => None,
         None => {
-            let state = birth::first_system(machine.manifest.node);
+            let state = bootstrap::first_system(machine.manifest.node);
             machine.create_shard(state, Durability::Sync);
             None
         }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use command::Reply;
 use keyspace::{Catalogue, NodeId, ShardId, Timestamp};
-use node::checkpoint::{BLOCK, Checkpoint};
 use node::control::{self, FirstMessage, Loads};
-use node::entry::Waiter;
-use node::lane::{Envelope, Input};
-use node::letter::Letter;
-use node::shard::Shard;
-use node::state::{Content, ShardState};
+use node::executor::{Envelope, Input};
+use node::recovery::checkpoint::{BLOCK, Checkpoint};
+use node::replica::Shard;
+use node::replica::entry::Waiter;
+use node::replica::state::{Content, ShardState};
+use node::rpc::request::Letter;
 use parking_lot::RwLock;
 use storage::Error;
 

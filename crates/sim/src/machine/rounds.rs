@@ -4,14 +4,14 @@
 //! Lanes go on between any two effects, and the power may go in any.
 
 use keyspace::ShardId;
-use node::checkpoint::Checkpoint;
 use node::control::checkpoints::Progress as Step;
 use node::control::checkpoints::facts::{self, FileStart};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::executor::{Input, ShardExecutor};
 use node::event::Happened;
-use node::lane::{Input, Lane};
 use node::recovery::Recovering;
+use node::recovery::checkpoint::Checkpoint;
 use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
@@ -131,7 +131,7 @@ impl Machine {
                 self.lanes[lane].lane.covered(checkpoint.shard, checkpoint.hard_state);
             }
             Effect::ListHalves => {
-                let halves: Vec<ShardId> = self.cores().flat_map(Lane::unborn).collect();
+                let halves: Vec<ShardId> = self.cores().flat_map(ShardExecutor::unborn).collect();
                 let has_begun = |half| self.lanes[self.lane_of(half)].lane.has_had(half);
                 let halves = halves.into_iter().map(|half| (half, has_begun(half)));
                 return Ok(Some(Event::Halves(halves.collect())));
@@ -148,7 +148,7 @@ impl Machine {
                 return Ok(Some(Event::Left(facts::left_replica(lane, shard))));
             }
             Effect::InspectMarks => {
-                return Ok(Some(Event::Marks(self.cores().all(Lane::marks_are_durable))));
+                return Ok(Some(Event::Marks(self.cores().all(ShardExecutor::marks_are_durable))));
             }
             Effect::StoreManifest(next) => self.store(next)?,
             Effect::TruncateLog(before) => self.log.log.truncate_before(before)?,
@@ -181,7 +181,7 @@ impl Machine {
         Ok(Some(Event::FileBegun { applied_index, log_from }))
     }
 
-    fn cores(&self) -> impl Iterator<Item = &Lane> {
+    fn cores(&self) -> impl Iterator<Item = &ShardExecutor> {
         self.lanes.iter().map(|seat| &seat.lane)
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::entry::Waiter;
-use node::lane::{Answer, Input, NotDone};
-use node::route::Route;
+use node::executor::{Answer, Input, NotDone};
+use node::replica::entry::Waiter;
+use node::routing::route::Route;
 
 use super::World;
 use crate::check::Violation;

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use hlc::safe_point;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
-use node::entry::Batch;
-use node::lane::Input;
-use node::route::Route;
-use node::shard::Raise;
+use node::executor::Input;
+use node::replica::Raise;
+use node::replica::entry::Batch;
+use node::routing::route::Route;
 use storage::engine::Engine;
 use storage::faulty::FaultyDisk;
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use command::{Read, Reply};
 use keyspace::{HashedKey, ShardId, Timestamp};
-use node::entry::Waiter;
-use node::lane::Input;
-use node::read::{self, Blocked, NotThen};
-use node::route::Route;
-use node::whole::{self, Stretch};
+use node::executor::Input;
+use node::replica::entry::Waiter;
+use node::replica::read::{self, Blocked, NotThen};
+use node::replica::scan::{self, Stretch};
+use node::routing::route::Route;
 use storage::engine::At;
 
 use super::World;
@@ -276,7 +276,7 @@ impl World {
     fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let moment = self.machine().moment();
         let now = moment.time;
-        let asked = match whole::admit(route, &whole::everywhere, moment) {
+        let asked = match scan::admit(route, &scan::everywhere, moment) {
             Ok(asked) => asked,
             Err(blocked) => {
                 self.wait(number, route, blocked);
@@ -295,7 +295,7 @@ impl World {
         };
         match &op.ask {
             Ask::Size => {
-                let size = whole::size(route, &asked);
+                let size = scan::size(route, &asked);
                 let expected: usize = models.iter().map(|m| m.alive(time(m)).count()).sum();
                 if size != expected as u64 {
                     return differs("DBSIZE", &(size, expected));
@@ -313,7 +313,7 @@ impl World {
                 let show = &mut |key: &[u8], value: &[u8]| {
                     found.push((key.to_vec(), Value(value.to_vec())))
                 };
-                if whole::range(route, &asked, &everything, self.mood.piece_keys, show).is_err() {
+                if scan::range(route, &asked, &everything, self.mood.piece_keys, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
                 let value =
@@ -330,7 +330,7 @@ impl World {
             Ask::Keys => {
                 let mut found = Vec::new();
                 let show = &mut |key: &[u8]| found.push(key.to_vec());
-                whole::each_key(route, &asked, self.mood.piece_keys, show);
+                scan::each_key(route, &asked, self.mood.piece_keys, show);
                 found.sort_unstable();
                 let alive = models.iter().flat_map(|model| model.alive(time(model)));
                 let mut expected: Vec<Vec<u8>> = alive.cloned().collect();
@@ -341,7 +341,7 @@ impl World {
                 self.trace.event(format_args!("op {number}: {} keys", found.len()));
             }
             Ask::Random => {
-                let found = whole::random_key(route, &asked, number.wrapping_mul(ODD));
+                let found = scan::random_key(route, &asked, number.wrapping_mul(ODD));
                 let there = match &found {
                     Some(key) => models.iter().any(|m| m.at(key, time(m)).is_some()),
                     None => models.iter().all(|m| m.alive(time(m)).next().is_none()),
@@ -356,7 +356,7 @@ impl World {
                 let there = |key: &[u8]| models.iter().any(|m| m.at(key, time(m)).is_some());
                 scan.look(there);
                 let mut wrong = None;
-                let shown = whole::scan(route, &asked, *cursor, count, &mut |key| {
+                let shown = scan::scan(route, &asked, *cursor, count, &mut |key| {
                     scan.show(key);
                     if !there(key) {
                         wrong = Some(key.to_vec());

@@ -6,9 +6,9 @@ use storage::engine::PieceLimits;
 use storage::log::Lsn;
 use storage::manifest::{CheckpointRef, Manifest};
 
-use crate::checkpoint::Checkpoint;
-use crate::lane::Lane;
-use crate::shard::Shard;
+use crate::executor::ShardExecutor;
+use crate::recovery::checkpoint::Checkpoint;
+use crate::replica::Shard;
 
 /// How a shard's file begins.
 pub enum FileStart {
@@ -43,7 +43,7 @@ pub struct Merged {
 /// Begins a shard's file, unless `last` is still good. `written_end` is the end of the log, read
 /// before the executor was held.
 pub fn begin_file(
-    lane: &Lane,
+    lane: &ShardExecutor,
     shard: ShardId,
     last: Option<CheckpointRef>,
     written_end: Lsn,
@@ -57,12 +57,12 @@ pub fn begin_file(
 }
 
 /// The shards that others have taken in.
-pub fn merged(lane: &Lane) -> impl Iterator<Item = Merged> {
+pub fn merged(lane: &ShardExecutor) -> impl Iterator<Item = Merged> {
     lane.absorbed().map(|(right, by)| Merged { right, left: by.left, at: by.at })
 }
 
 /// How far the replica of a shard is that has taken another one in.
-pub fn left_replica(lane: &Lane, shard: ShardId) -> Option<LeftReplica> {
+pub fn left_replica(lane: &ShardExecutor, shard: ShardId) -> Option<LeftReplica> {
     lane.shard(shard).map(|shard| LeftReplica {
         applied: shard.applied_index(),
         awaits_right: shard.awaits_right(),
@@ -71,7 +71,7 @@ pub fn left_replica(lane: &Lane, shard: ShardId) -> Option<LeftReplica> {
 
 /// Whether some right half has begun, or is about to, that no file of this manifest holds: what it
 /// began with is only in what the log makes of the left half's file.
-pub fn has_bare_halves(lane: &Lane, published: &Manifest) -> bool {
+pub fn has_bare_halves(lane: &ShardExecutor, published: &Manifest) -> bool {
     let has_file = |id| published.checkpoints.iter().any(|file| file.shard == id);
     let is_bare = |shard: &Shard| shard.began_as_half() && !has_file(shard.id());
     lane.unborn().next().is_some() || lane.shards().any(is_bare)
@@ -79,12 +79,12 @@ pub fn has_bare_halves(lane: &Lane, published: &Manifest) -> bool {
 
 /// Whether the shard's replica has use for a snapshot, and has voted for nobody since its file
 /// began: the file must not say less than the checkpoint that it replaces (decision 0014).
-pub fn fits(lane: &Lane, shard: ShardId, head: &Message, vote: Vote) -> bool {
+pub fn fits(lane: &ShardExecutor, shard: ShardId, head: &Message, vote: Vote) -> bool {
     lane.shard(shard).is_some_and(|here| here.wants(head) && vote_of(here) == vote)
 }
 
 /// Whether the shard's replica has use for a snapshot, or has not come to install it yet.
-pub fn wants(lane: &Lane, shard: ShardId, head: &Message) -> bool {
+pub fn wants(lane: &ShardExecutor, shard: ShardId, head: &Message) -> bool {
     lane.shard(shard).is_some_and(|here| here.wants(head))
 }
 

@@ -9,7 +9,7 @@
 //! [`SnapshotSender`](sender::SnapshotSender) decides which of the requested streams begin, which
 //! end, and which frame of which stream is next. [`SnapshotReceiver`](receiver::SnapshotReceiver)
 //! decides which streams are taken in and when a state is installed. How one stream goes on after a
-//! loss, and the bytes of frames, are [`crate::stream`]'s.
+//! loss, and the bytes of frames, are [`crate::rpc::stream`]'s.
 //!
 //! Drivers own threads, files and links; both machines are pure, and time is given.
 

@@ -6,7 +6,8 @@
 //! sender told that it is done.
 //!
 //! Invariants:
-//! 1. What is installed are all blocks of one stream, in their order ([`crate::stream::coming`]).
+//! 1. What is installed are all blocks of one stream, in their order
+//!    ([`crate::rpc::stream::coming`]).
 //! 2. Of one shard there is one stream that comes in, the newest, or one state that is installed.
 //! 3. Each beginning and each end is answered, or the sender asks.
 //!
@@ -19,8 +20,8 @@ use bytes::Bytes;
 use keyspace::ShardId;
 use replication::{BootNanos, Message};
 
-use crate::stream::coming::{Coming, Ended, Name};
-use crate::stream::frame::{Said, Sent};
+use crate::rpc::stream::coming::{Coming, Ended, Name};
+use crate::rpc::stream::frame::{Said, Sent};
 
 /// What a stream begins with.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | streams to one node | other requests wait |
 //! | streams to all nodes to which there is a link | other requests wait |
-//! | unconfirmed bytes of a stream | it waits ([`crate::stream::outgoing`]) |
-//! | bytes a second, of blocks that are not urgent | they wait, in turn ([`crate::stream::pace`]) |
+//! | unconfirmed bytes of a stream | it waits ([`crate::rpc::stream::outgoing`]) |
+//! | bytes a second, of blocks that are not urgent | they wait, in turn ([`crate::rpc::stream::pace`]) |
 //!
 //! A stream is *urgent* as long as nothing is committed in its shard without it. Clients wait for
 //! each of its blocks, so it does not wait for the rate, its bytes do not count against that of
@@ -37,11 +37,11 @@ use replication::{BootNanos, Message};
 
 use super::Destination;
 use super::source::{Blocks, Facts};
-use crate::checkpoint::Checkpoint;
-use crate::lane::Envelope;
-use crate::stream::frame::{Said, tag};
-use crate::stream::outgoing::{Due, Nonsense, Outgoing};
-use crate::stream::pace::Pace;
+use crate::executor::Envelope;
+use crate::recovery::checkpoint::Checkpoint;
+use crate::rpc::stream::frame::{Said, tag};
+use crate::rpc::stream::outgoing::{Due, Nonsense, Outgoing};
+use crate::rpc::stream::pace::Pace;
 
 /// Bounds of a sender.
 #[derive(Clone, Copy, Debug)]

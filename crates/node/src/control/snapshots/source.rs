@@ -5,9 +5,9 @@ use storage::engine::PieceLimits;
 use storage::log::Lsn;
 
 use super::Destination;
-use crate::checkpoint::Checkpoint;
-use crate::lane::Lane;
-use crate::shard::Shard;
+use crate::executor::ShardExecutor;
+use crate::recovery::checkpoint::Checkpoint;
+use crate::replica::Shard;
 
 /// What the sender has to know of a destination's shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Facts {
 
 /// Looks at an executor for
 /// [`SnapshotSender::learn`](super::sender::SnapshotSender::learn).
-pub fn facts(lane: &Lane, to: Destination, now: BootNanos) -> Facts {
+pub fn facts(lane: &ShardExecutor, to: Destination, now: BootNanos) -> Facts {
     let Some(shard) = lane.shard(to.shard) else {
         return Facts { leads_term: None, is_member: false, is_urgent: false };
     };

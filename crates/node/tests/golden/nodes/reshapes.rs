@@ -1,11 +1,11 @@
 //! What a node's driver does when shards begin, end, and become one.
 
 use keyspace::{NodeId, ShardId};
-use node::entry::Waiter;
-use node::lane::{Effects, Input};
-use node::letter::Letter;
-use node::merge::{self, Word};
-use node::shard::Legacy;
+use node::executor::{Effects, Input};
+use node::replica::Legacy;
+use node::replica::entry::Waiter;
+use node::reshape::merge::{self, Word};
+use node::rpc::request::Letter;
 
 use super::world::{Packet, World, of_arc};
 use crate::words;
@@ -48,7 +48,7 @@ impl World {
             self.send_word(id, shard, word);
         }
         for waits in effects.absorbing.drain(..) {
-            let node::lane::Absorbing { left, at, right, index, term } = waits;
+            let node::executor::Absorbing { left, at, right, index, term } = waits;
             let absorb = merge::Absorb { right, index, term };
             self.node(id).executor.accept(Input::Surrender { left, at, absorb });
         }

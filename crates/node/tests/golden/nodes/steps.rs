@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use command::{Step as Command, Transaction};
 use keyspace::{NodeId, ShardId, Timestamp};
-use node::fetch::{Contender, Found, Reserves, Want};
-use node::lane::{Input, NotDone};
-use node::letter::Letter;
+use node::executor::{Input, NotDone};
 use node::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
+use node::routing::fetch::{Contender, Found, Reserves, Want};
+use node::rpc::request::Letter;
 
 use super::world::World;
 use crate::words;

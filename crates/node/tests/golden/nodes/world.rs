@@ -10,15 +10,15 @@ use keyspace::{
     Catalogue, Cut, Descriptor, Durability, Generation, Keyspace, KeyspaceOptions, Level, NodeId,
     Placement, ReplicaId, ShardId, Timestamp,
 };
-use node::birth;
-use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Effects, Envelope, Input, Lane, Origin};
-use node::letter::Letter;
-use node::merge::{self, Merging};
-use node::moved::{Postponed, SentOn};
-use node::route::{Claim, Route, tiles};
-use node::shard::ShardStart;
-use node::split::Split;
+use node::executor::{Answer, Effects, Envelope, Input, Origin, ShardExecutor};
+use node::replica::ShardStart;
+use node::replica::entry::{Batch, Waiter};
+use node::reshape::bootstrap;
+use node::reshape::merge::{self, Merging};
+use node::reshape::reroute::{Postponed, SentOn};
+use node::reshape::split::Split;
+use node::routing::route::{Claim, Route, tiles};
+use node::rpc::request::Letter;
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::MessageKind;
@@ -35,7 +35,7 @@ const TIMEOUT_NANOS: u64 = 2_000_000_000;
 
 pub(super) struct Node {
     id: NodeId,
-    pub(super) executor: Lane,
+    pub(super) executor: ShardExecutor,
     pub(super) postponed: Postponed,
     /// What it has learnt of shards.
     known: BTreeMap<ShardId, Claim>,
@@ -91,7 +91,7 @@ impl Node {
         let tiles = tiles(keyspace, &claims).into_iter().map(|(shard, arc)| {
             let view = here.get(&shard).cloned().unwrap_or_else(|| {
                 let tile = (shard, arc.clone());
-                let state = birth::elsewhere(keyspace, tile, Vec::new(), self.id, HASHER);
+                let state = bootstrap::elsewhere(keyspace, tile, Vec::new(), self.id, HASHER);
                 Arc::new(RwLock::new(state))
             });
             (shard, arc, view)
@@ -114,7 +114,7 @@ impl World {
         let replicas: Vec<_> = (1..=NODES).map(|id| (ReplicaId(id), NodeId(id))).collect();
         let now = 3_000_000_000;
         let node = |id| {
-            let mut executor = Lane::new(Arc::new(Clock::default()), id, 1 << 20);
+            let mut executor = ShardExecutor::new(Arc::new(Clock::default()), id, 1 << 20);
             executor.set_patience(TIMEOUT_NANOS);
             executor.allow(Level::NEWEST);
             executor.observe(1);
@@ -123,7 +123,7 @@ impl World {
             let generation = Generation(1);
             let (arc, replicas) = (state.descriptor.arc.clone(), replicas.clone());
             let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
-            state = node::state::ShardState::new(descriptor, state.content);
+            state = node::replica::state::ShardState::new(descriptor, state.content);
             let start = ShardStart::born(state, ReplicaId(id), Durability::Sync);
             executor.accept(Input::Create(start));
             let (postponed, known, led) = Default::default();
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// A node's, which knows whom to ask for a shard of which there is no replica.
-    fn executor_for(&mut self, node: usize, shard: ShardId) -> &mut Lane {
+    fn executor_for(&mut self, node: usize, shard: ShardId) -> &mut ShardExecutor {
         let nodes = (1..=NODES).filter(|id| *id != node as u64).map(NodeId).collect();
         let executor = &mut self.nodes[node - 1].executor;
         if executor.shard(shard).is_none() {
@@ -389,7 +389,7 @@ impl World {
 
     fn look_who_leads(&mut self, id: NodeId) {
         let node = self.node(id);
-        let leads = |shard: &&node::shard::Shard| shard.is_elected();
+        let leads = |shard: &&node::replica::Shard| shard.is_elected();
         let led: BTreeSet<ShardId> =
             node.executor.shards().filter(leads).map(|shard| shard.id()).collect();
         let news: Vec<ShardId> = led.difference(&node.led).copied().collect();
@@ -436,7 +436,8 @@ impl World {
         }
         let is_here = self.node(to).executor.shard(shard).is_some();
         if let Some(birth) = birth.filter(|_| !is_here) {
-            let start = birth::by_message(&birth, message.to(), to, HASHER).expect("its record");
+            let start =
+                bootstrap::by_message(&birth, message.to(), to, HASHER).expect("its record");
             let arc = start.view.read().descriptor.arc.clone();
             // SAFETY G11: a replica here will bring it, when it has come so far.
             if self.node(to).overlaps(&arc) {

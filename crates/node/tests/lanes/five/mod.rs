@@ -8,11 +8,11 @@ use keyspace::{
     Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId,
     ShardId,
 };
-use node::birth;
-use node::lane::{Answer, Effects, Input, Lane};
-use node::letter::Letter;
-use node::shard::ShardStart;
-use node::state::{Content, ShardState};
+use node::executor::{Answer, Effects, Input, ShardExecutor};
+use node::replica::ShardStart;
+use node::replica::state::{Content, ShardState};
+use node::reshape::bootstrap;
+use node::rpc::request::Letter;
 use replication::MessageKind;
 use storage::engine::{Engine, Layout};
 use storage::log::Lsn;
@@ -23,7 +23,7 @@ pub const SHARD: ShardId = ShardId(5);
 /// Five lanes with a replica of one shard each; a test may put others behind them.
 pub struct Five {
     /// Of nodes 1 to 5 and on.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<ShardExecutor>,
     /// The boot clock of all.
     pub now: u64,
     /// What they have answered.
@@ -53,7 +53,7 @@ impl Five {
         };
         let now = 3_000_000_000;
         let lane = |id| {
-            let mut lane = Lane::new(Arc::new(Clock::default()), id, 1 << 20);
+            let mut lane = ShardExecutor::new(Arc::new(Clock::default()), id, 1 << 20);
             lane.observe(1);
             lane.observe(now);
             lane.accept(Input::Create(start(ReplicaId(id))));
@@ -98,7 +98,7 @@ impl Five {
                 let (lane, node) = (&mut self.lanes[to - 1], NodeId(to as u64));
                 let message = Box::new(envelope.message);
                 if let Some(birth) = envelope.birth.filter(|_| lane.shard(SHARD).is_none()) {
-                    let start = birth::by_message(&birth, message.to(), node, hasher());
+                    let start = bootstrap::by_message(&birth, message.to(), node, hasher());
                     lane.accept(Input::Create(start.expect("a record of birth")));
                 }
                 lane.accept(Input::Message { from: NodeId(from as u64), shard: SHARD, message });

@@ -33,7 +33,8 @@
 //! Waiting for the rate counts against nobody's patience (`outgoing`).
 //!
 //! Which streams begin, go on and end is decided by [`node::control::snapshots`]; what one of them
-//! sends when, and the bytes, by [`node::stream`]. Here are the threads, the links and the files.
+//! sends when, and the bytes, by [`node::rpc::stream`]. Here are the threads, the links and the
+//! files.
 //!
 //! # Invariants
 //! 1. What is installed are all blocks of one checkpoint, each once, in their order (`coming`).
@@ -60,8 +61,8 @@ use bytes::Bytes;
 use keyspace::NodeId;
 pub use node::control::snapshots::sender::Progress;
 use node::control::snapshots::sender::{Limits, Request};
-use node::lane::Envelope;
-use node::stream::frame::{self, Said};
+use node::executor::Envelope;
+use node::rpc::stream::frame::{self, Said};
 use parking_lot::{Condvar, Mutex};
 use replication::BootNanos;
 

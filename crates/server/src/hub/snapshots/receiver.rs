@@ -8,10 +8,10 @@ use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use node::control::checkpoints::facts;
 use node::control::snapshots::receiver::{Beginning, Effect, SnapshotReceiver};
-use node::lane::Input;
+use node::executor::Input;
 use node::recovery::Recovering;
-use node::stream::coming::Name;
-use node::stream::frame::{self, Said};
+use node::rpc::stream::coming::Name;
+use node::rpc::stream::frame::{self, Said};
 use parking_lot::Mutex;
 use storage::checkpoint::CheckpointWriter;
 

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use node::checkpoint::BLOCK;
 use node::control::snapshots::Destination;
 use node::control::snapshots::sender::{Ended, Ending, Frame, Next, Request, SnapshotSender};
 use node::control::snapshots::source::{self, Facts};
+use node::executor::Input;
+use node::recovery::checkpoint::BLOCK;
+use node::rpc::stream::frame::{begin_of, head_of, tag};
+use node::rpc::stream::pace::Pace;
 use node::event::Happened;
-use node::lane::Input;
-use node::stream::frame::{begin_of, head_of, tag};
-use node::stream::pace::Pace;
 use replication::BootNanos;
 
 use super::{CHECK_NANOS, IDLE, LIMITS, News, Outbound, SenderState, Snapshots, UNSENT_BYTES_MAX};

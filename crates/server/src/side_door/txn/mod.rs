@@ -24,8 +24,8 @@ use bytes::Bytes;
 use command::Write;
 use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
 use node::coordinator::{Ended, InVain};
+use node::executor::{self, NotDone};
 use node::interactive::{BYTES_MAX, Interactive};
-use node::lane::{self, NotDone};
 use replication::BootNanos;
 use run::Run;
 
@@ -183,11 +183,12 @@ impl NodeApi {
         }
         let (this, keyspace) = (self.again(), name.to_owned());
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue {
-                result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
+            executor::Answer::Catalogue {
+                result: Ok(_) | Err(CatalogueError::Exists { .. }),
+                ..
             } => this.in_keyspace(&keyspace, then),
-            lane::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
-            lane::Answer::NotDone { why, .. } => then(Err(no_catalogue(why))),
+            executor::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
+            executor::Answer::NotDone { why, .. } => then(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
@@ -296,7 +297,7 @@ impl Attempt {
     }
 
     /// Another has changed what it has read. After a while its keys are kept from others
-    /// (`node::shard::steps::kept`), or it might be in vain each time.
+    /// (`node::replica::steps::kept`), or it might be in vain each time.
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
         if began_ago >= self.hub.patience_nanos {

@@ -20,12 +20,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Write};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::fetch::{Contender, Fetched, Found, Reserves, Want};
+use node::executor::{Answer, Input, NotDone};
 use node::interactive::{Gap, TooMuch};
-use node::lane::{Answer, Input, NotDone};
-use node::read::{self, Blocked, Now};
-use node::route::Route;
-use node::whole::{self, PIECE_KEYS, Stretch};
+use node::replica::read::{self, Blocked, Now};
+use node::replica::scan::{self, PIECE_KEYS, Stretch};
+use node::routing::fetch::{Contender, Fetched, Found, Reserves, Want};
+use node::routing::route::Route;
 use parking_lot::Mutex;
 
 use super::super::{LOCKED, NO_LEADER, not_done, renewed};
@@ -358,12 +358,12 @@ impl Run {
             keys.extend(pairs.iter().map(|(key, _)| key.clone()));
             reached = to.clone();
         } else {
-            let asked = whole::admit(&self.route, &|other| other == place, self.now);
+            let asked = scan::admit(&self.route, &|other| other == place, self.now);
             let asked = asked.map_err(Stop::Wait)?;
             let stretch = Stretch { low, high, reverse: gap.reverse, keys_max };
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
-            let shown = whole::range(&self.route, &asked, &stretch, PIECE_KEYS, &mut show);
-            if shown.is_err() || !whole::stood(&self.route, &asked) {
+            let shown = scan::range(&self.route, &asked, &stretch, PIECE_KEYS, &mut show);
+            if shown.is_err() || !scan::stood(&self.route, &asked) {
                 // The shard was cut in two meanwhile.
                 return Err(Stop::Wait(Blocked::unserved(place)));
             }

@@ -3,7 +3,7 @@
 //! Whether it was done is known later, if at all: by the place of its entry or batch in the log,
 //! which is looked up as long as the node lives.
 
-use node::entry::Waiter;
+use node::replica::entry::Waiter;
 
 use super::{Op, Place};
 use crate::cluster::World;

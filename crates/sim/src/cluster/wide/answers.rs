@@ -2,7 +2,7 @@
 
 use command::Reply;
 use node::coordinator::Ended;
-use node::lane::{Answer, NotDone};
+use node::executor::{Answer, NotDone};
 
 use super::parts::op_of;
 use super::workloads::Workload;

@@ -3,12 +3,12 @@
 
 use command::{Read, Reply, Seen};
 use keyspace::{ShardId, Timestamp};
-use node::entry::Waiter;
-use node::fetch::{Contender, Fetched, Found, Reserves, Want};
-use node::lane::Input;
+use node::executor::Input;
 use node::locks::Locks;
-use node::read::{self, Blocked, Now};
-use node::route::Route;
+use node::replica::entry::Waiter;
+use node::replica::read::{self, Blocked, Now};
+use node::routing::fetch::{Contender, Fetched, Found, Reserves, Want};
+use node::routing::route::Route;
 
 use super::super::{ANSWER_MS_MAX, Plant, World};
 use super::workloads::{Watched, Workload};

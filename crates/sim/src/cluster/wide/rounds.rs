@@ -3,7 +3,7 @@
 //! replicas and back; an exchange of messages between two nodes takes two as well.
 
 use keyspace::ShardId;
-use node::fetch::Fetched;
+use node::routing::fetch::Fetched;
 
 use super::looks::see;
 use super::workloads::Workload;

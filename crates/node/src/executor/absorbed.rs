@@ -1,0 +1,184 @@
+//! Shards that others have taken in: how their replicas here end, and what becomes of who asks
+//! them.
+//!
+//! ```text
+//!   lane of the left one             driver               lane of the right one
+//!     ABSORB agreed upon ──► Absorbing ──► Input::Surrender ──► FREEZE applied, ends, is recorded
+//!     Input::Absorb ◄───────────────────── Given ◄─────────────┤
+//!     Propose, Await, Inherit ◄─────────── Bequeathed ◄────────┘
+//!
+//!   no replica of the left one here, or it has come past that by a snapshot:
+//!     Propose, Await, Inherit ◄─────────── Bequeathed ◄── Input::Superseded ◄── the lookup
+//! ```
+//!
+//! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
+
+use keyspace::{Cut, Generation, ShardId};
+use overlay::Known;
+use replication::BootNanos;
+
+use super::{Effects, ShardExecutor, push};
+use crate::executor::Origin;
+use crate::replica::entry::{Batch, Spent};
+use crate::replica::record;
+use crate::replica::state::ShardState;
+use crate::replica::{Heir, Legacy};
+use crate::reshape::merge::Absorb;
+use crate::reshape::reroute::answer_applied;
+use crate::routing::proxy::Proxy;
+use command::Reply;
+
+/// A replica waits for what its right neighbour's replica on this node holds.
+#[derive(Debug)]
+pub struct Absorbing {
+    /// Whose it is.
+    pub left: ShardId,
+    /// The entry that waits.
+    pub at: u64,
+    /// Whom it takes in,
+    pub right: ShardId,
+    /// as of this entry,
+    pub index: u64,
+    /// of this term.
+    pub term: u64,
+}
+
+/// What a right neighbour's replica here held.
+#[derive(Debug)]
+pub struct Given {
+    /// For whom.
+    pub left: ShardId,
+    /// Whose it was.
+    pub right: ShardId,
+    /// None: there is no such replica, or not with that entry.
+    pub state: Option<Box<ShardState>>,
+    /// Since when the right one stands still, if its leader was here.
+    pub frozen_at: Option<BootNanos>,
+}
+
+impl Given {
+    /// There is nothing of the kind.
+    pub(super) fn nothing(left: ShardId, right: ShardId) -> Self {
+        Self { left, right, state: None, frozen_at: None }
+    }
+}
+
+/// What is left to do for those who asked a shard that is gone.
+#[derive(Debug)]
+pub struct Bequeathed {
+    /// Who is to do it.
+    pub left: ShardId,
+    /// What.
+    pub legacy: Legacy,
+}
+
+/// A shard that is gone.
+#[derive(Clone, Debug)]
+pub struct Absorbed {
+    /// Who has taken it in,
+    pub left: ShardId,
+    /// and, if a replica here gave it what it held, by which entry of that one.
+    pub at: Option<u64>,
+    /// Its first slot or key; slot 0 if it was not here.
+    first: Cut,
+}
+
+impl ShardExecutor {
+    /// A replica of this lane is to give up what it holds.
+    pub(super) fn surrender(&mut self, left: ShardId, at: u64, absorb: &Absorb) {
+        let Absorb { right, index, term } = *absorb;
+        let is_here =
+            self.touch(right).is_some_and(|shard| shard.surrender((left, at), (index, term)));
+        if !is_here {
+            self.pending.given.push(Given::nothing(left, right));
+        }
+    }
+
+    /// After a shard's turn: if it can give up what it holds, it does, and ends.
+    pub(super) fn give_up(&mut self, right: ShardId, effects: &mut Effects) {
+        let Some(shard) = self.shards.get(&right) else { return };
+        let Some((left, at)) = shard.surrenders() else { return };
+        let frozen_at = shard.stands_still_since();
+        let (state, legacy) = self.end_absorbed(right, left, Some(at), effects);
+        effects.given.push(Given { left, right, state, frozen_at });
+        effects.bequeathed.extend(legacy.map(|legacy| Bequeathed { left, legacy }));
+    }
+
+    /// The lookup knows that a shard is gone, and who has its first place by now.
+    /// What it knows may be from before a replica that ended here: then this is to be replaced,
+    /// and nobody has taken its shard in. Nor has anybody if it is from before what was heard of
+    /// the shard itself.
+    pub(super) fn supersede(
+        &mut self,
+        right: ShardId,
+        (left, generation): (ShardId, Generation),
+        effects: &mut Effects,
+    ) {
+        let ended = self.ended_replicas.get(&right);
+        let heard = self.away.get(&right).and_then(Proxy::known).map(Known::generation);
+        let ended = ended.map(|ended| ended.generation);
+        if heard.max(ended).is_some_and(|newest| newest >= generation) {
+            return;
+        }
+        let (_, legacy) = self.end_absorbed(right, left, None, effects);
+        effects.bequeathed.extend(legacy.map(|legacy| Bequeathed { left, legacy }));
+        if let Some(mut proxy) = self.away.remove(&right) {
+            let legacy = proxy.bequeath(effects);
+            effects.bequeathed.push(Bequeathed { left, legacy });
+        }
+    }
+
+    fn end_absorbed(
+        &mut self,
+        right: ShardId,
+        left: ShardId,
+        at: Option<u64>,
+        effects: &mut Effects,
+    ) -> (Option<Box<ShardState>>, Option<Legacy>) {
+        let shard = self.shards.remove(&right);
+        let had_ended = self.ended_replicas.remove(&right).is_some();
+        if shard.is_some() || had_ended {
+            let word = left.0.to_le_bytes();
+            push(&mut effects.records, right, record::SHARD_ABSORBED, &[&word]);
+            self.ended.insert(right);
+        }
+        let first = |shard: &crate::replica::Shard| shard.view().read().descriptor.arc.ends().0;
+        let first = shard.as_deref().map_or(Cut::Slot(0), first);
+        self.absorbed.entry(right).or_insert(Absorbed { left, at, first });
+        let Some(mut shard) = shard else { return (None, None) };
+        self.gone = self.gone.and(shard.tally(self.now));
+        let (state, legacy) = shard.end_as_right(effects);
+        (Some(state), Some(legacy))
+    }
+
+    /// What was sent to a shard that this one has taken in.
+    pub(super) fn inherit(&mut self, id: ShardId, heir: Heir) {
+        if let Some(shard) = self.touch(id) {
+            return shard.inherit(heir);
+        }
+        if let Some((proxy, _)) = self.touch_away(id) {
+            proxy.inherit(heir);
+        }
+    }
+
+    /// Commands for a shard that is not here: they are another's, if it is gone.
+    pub(super) fn turn_away(&mut self, id: ShardId, origin: Origin, batch: Batch) {
+        let Some(Absorbed { first: from, .. }) = self.absorbed.get(&id).cloned() else {
+            return self.refuse(id, origin, batch.into_parts().1);
+        };
+        let (bytes, waiters) = batch.into_parts();
+        let replies = waiters.iter().map(|_| Reply::Moved { from: from.clone() }).collect();
+        answer_applied(id, origin, Spent { bytes, waiters }, replies, &mut self.pending);
+    }
+
+    /// Shards of this lane that are gone since the node started. A checkpoint of the left one that
+    /// is from before its entry is no good any more.
+    pub fn absorbed(&self) -> impl Iterator<Item = (ShardId, Absorbed)> {
+        self.absorbed.iter().map(|(right, absorbed)| (*right, absorbed.clone()))
+    }
+
+    /// Who has taken a shard in, if it is gone.
+    pub fn absorbed_by(&self, shard: ShardId) -> Option<ShardId> {
+        self.absorbed.get(&shard).map(|absorbed| absorbed.left)
+    }
+}

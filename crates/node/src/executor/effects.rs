@@ -1,0 +1,165 @@
+//! What a lane's turn wants done.
+
+#[cfg(doc)]
+use super::Input;
+use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use overlay::Known;
+use replication::{Message, Refused};
+use storage::log::Group as Records;
+
+use super::{Absorbing, Answer, Bequeathed, Caller, Given};
+use crate::replica::catalogue::Change;
+use crate::replica::digest::Digesting;
+use crate::replica::state::Outcome;
+use crate::replica::{Finding, ShardStart, Stuck, Unfit};
+use crate::reshape::merge::Word;
+use crate::reshape::reroute::Moved;
+use crate::rpc::request::Letter;
+use crate::event::Happened;
+
+/// A message of one replica to another, on its way between nodes.
+#[derive(Debug)]
+pub struct Envelope {
+    /// Of this shard.
+    pub shard: ShardId,
+    /// The other replica's node.
+    pub node: NodeId,
+    /// The shard's record of birth, if the other replica may not be there yet.
+    pub birth: Option<Vec<u8>>,
+    /// The message. If it heads a snapshot, the sender's driver sends the state beside it
+    /// ([`crate::recovery::checkpoint`]), with the head as of that state's moment.
+    pub message: Message,
+}
+
+/// What a turn wants done.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// To be appended to the node's log, as one group, before anything else; then
+    /// [`Input::Written`].
+    pub records: Records,
+    /// Its ticket, if it is not empty.
+    pub ticket: u64,
+    /// Whether someone waits for it to be fsynced: then [`Input::Durable`] must follow.
+    pub sync: bool,
+    /// To be given to those who asked.
+    pub answers: Vec<Answer>,
+    /// To be sent to other nodes, in this order, after the lane's turn. Some may be lost.
+    pub messages: Vec<Envelope>,
+    /// To be sent to these nodes, in this order, after the lane's turn. Some may be lost.
+    pub letters: Vec<(NodeId, Letter)>,
+    /// Shards that are known otherwise than before: what the lookup of the node is to learn.
+    pub known: Vec<Known>,
+    /// Messages that made no sense, and why. After [`Refused::LostLog`] the replica is among
+    /// `ended`.
+    pub refused: Vec<(ShardId, Refused)>,
+    /// The catalogue has changed, in this order.
+    pub changes: Vec<Change>,
+    /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
+    pub safe_points: Vec<(KeyspaceId, Timestamp)>,
+    /// To be stepped beside the lane; then [`Input::Digested`].
+    ///
+    /// [`Input::Digested`]: super::Input::Digested
+    pub digests: Vec<Digesting>,
+    /// What leaders have found when they compared replicas.
+    pub findings: Vec<Finding>,
+    /// What has happened, for people.
+    pub events: Vec<Happened>,
+    /// Replicas that take no part any more: not to be shown to readers, nor begun again.
+    pub ended: Vec<(ShardId, ReplicaId, Unfit)>,
+    /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
+    /// replica of the shard is there already, or has been, and to be shown to readers.
+    pub halves: Vec<ShardStart>,
+    /// Transactions over several shards that nobody seems to see to any more, as leaders here find.
+    pub stuck: Vec<Stuck>,
+    /// Commands that shards have turned away: to be sent on ([`crate::reshape::reroute`]).
+    pub moved: Vec<Moved>,
+    /// To be said to whoever leads these shards, here or elsewhere, as [`Letter::Merge`]. Some may
+    /// be lost.
+    pub words: Vec<(ShardId, Word)>,
+    /// Replicas that wait for others here: [`Input::Surrender`] for the right one's lane.
+    pub absorbing: Vec<Absorbing>,
+    /// [`Input::Absorb`] for the left one's lane. The right one's replica has ended, and is not to
+    /// be shown to readers.
+    pub given: Vec<Given>,
+    /// [`Input::Propose`], [`Input::Await`] and [`Input::Inherit`] for the left one's lane.
+    pub bequeathed: Vec<Bequeathed>,
+}
+
+impl Effects {
+    /// Empties it, keeping its buffers.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.sync = false;
+        self.answers.clear();
+        self.messages.clear();
+        self.letters.clear();
+        self.known.clear();
+        self.refused.clear();
+        self.changes.clear();
+        self.safe_points.clear();
+        self.digests.clear();
+        self.findings.clear();
+        self.events.clear();
+        self.ended.clear();
+        self.halves.clear();
+        self.moved.clear();
+        self.stuck.clear();
+        self.words.clear();
+        self.absorbing.clear();
+        self.given.clear();
+        self.bequeathed.clear();
+    }
+
+    /// Whether the turn had nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.answers.is_empty()
+            && self.messages.is_empty()
+            && self.letters.is_empty()
+            && self.known.is_empty()
+            && self.refused.is_empty()
+            && self.changes.is_empty()
+            && self.safe_points.is_empty()
+            && self.digests.is_empty()
+            && self.findings.is_empty()
+            && self.events.is_empty()
+            && self.ended.is_empty()
+            && self.halves.is_empty()
+            && self.moved.is_empty()
+            && self.stuck.is_empty()
+            && self.words.is_empty()
+            && self.absorbing.is_empty()
+            && self.given.is_empty()
+            && self.bequeathed.is_empty()
+    }
+}
+
+/// Puts a record into a group; sizes were limited when the batch was built.
+pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u8]]) {
+    records.push(shard, kind, parts).expect("batches stay far below the largest group");
+}
+
+/// Turns what an applied entry led to into news.
+pub(crate) fn report(outcome: Outcome, asker: Option<Caller>, effects: &mut Effects) {
+    match outcome {
+        Outcome::Quiet
+        | Outcome::Settled
+        | Outcome::Members(_)
+        | Outcome::Once(_)
+        | Outcome::Steps(_)
+        | Outcome::Split(_)
+        | Outcome::Merge
+        | Outcome::Check => {}
+        Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
+        Outcome::Catalogue(result) => {
+            let result = result.map(|change| {
+                let subject = Box::new(change.subject());
+                effects.changes.push(change);
+                subject
+            });
+            if let Some(Caller { origin, waiter }) = asker {
+                effects.answers.push(Answer::Catalogue { origin, waiter, result });
+            }
+        }
+    }
+}

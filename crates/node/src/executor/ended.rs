@@ -1,0 +1,362 @@
+//! What becomes of a replica that must not take part any more? It ends.
+//!
+//! Either its group has gone on without it, and nobody misses it (*removed*); or it is broken, and
+//! others replace it (*quarantined*). A replica that has lost what it had promised, or holds
+//! something else than its peers, would do harm by every vote and every answer under its id
+//! (SAFETY G9). So its lane lets it go at once, with all that waits for it, and writes that down,
+//! lest a restart or a late message bring it back:
+//!
+//! ```text
+//!   unfit ─► record ─(durable)─► "replica 3 is quarantined", each second, to all of its shard
+//!                                        │ the leader adds replica 4 in its place, on this node
+//!   replica 4 begins here ◄──────────────┘ and the record is done with: 3 is refused by 4
+//! ```
+//!
+//! Of one that was removed nobody is told: its group has said so in its log, and each node's table
+//! of shards knows (decision 0024).
+//!
+//! The node goes on with its other shards. What the replica held is forgotten, in memory at once,
+//! and on disk by the next round of checkpoints; a round writes the record again
+//! ([`ShardExecutor::mark_again`]), for the log before the round goes: a message of the past would
+//! make the replica anew else, without what it had promised.
+
+use keyspace::codec::Reader;
+use keyspace::{DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
+use storage::log::Group as Records;
+
+use super::{Effects, Given, ShardExecutor, push};
+use crate::replica::Unfit;
+use crate::replica::record;
+use crate::routing::proxy::Proxy;
+use crate::rpc::request::Letter;
+use crate::rpc::status::Tiding;
+use crate::event::Happened;
+
+/// Every so many ticks those are told who can replace a replica.
+pub(super) const TELL_TICKS: u64 = 20;
+
+/// A replica that has ended here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which replica of its shard.
+    pub replica: ReplicaId,
+    /// Whether its group has gone on without it, and nobody is to replace it.
+    is_removed: bool,
+    /// The shard's record of birth, as the replica last knew it.
+    birth: Vec<u8>,
+    others: Vec<NodeId>,
+    /// … and its generation then.
+    pub(super) generation: Generation,
+    /// The group of the log that says so …
+    ticket: u64,
+    /// … and whether it is on disk,
+    is_durable: bool,
+    /// or one before it is, that is not cut off yet.
+    is_remembered: bool,
+}
+
+impl Ended {
+    fn new(replica: ReplicaId, is_removed: bool, birth: Vec<u8>) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(&birth);
+        reader.u8()?;
+        let descriptor = Descriptor::decode(&mut reader)?;
+        reader.end()?;
+        let (here, generation) = (descriptor.node_of(replica), descriptor.generation);
+        let nodes = descriptor.replicas.iter().map(|(_, node)| *node);
+        let others = nodes.filter(|node| Some(*node) != here).collect();
+        let (ticket, is_durable, is_remembered) = (0, true, true);
+        Ok(Self {
+            replica,
+            is_removed,
+            birth,
+            others,
+            generation,
+            ticket,
+            is_durable,
+            is_remembered,
+        })
+    }
+
+    /// Reads the payload of its record in the log, which is of this kind.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is something else.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let replica = ReplicaId(reader.u64()?);
+        Self::new(replica, kind == record::REPLICA_REMOVED, reader.rest().to_vec())
+    }
+
+    /// Whether its group has gone on without it; else it is broken.
+    pub fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
+    fn write(&mut self, shard: ShardId, ticket: u64, records: &mut Records) {
+        (self.ticket, self.is_durable) = (ticket, false);
+        let replica = self.replica.0.to_le_bytes();
+        let kind = match self.is_removed {
+            true => record::REPLICA_REMOVED,
+            false => record::REPLICA_QUARANTINED,
+        };
+        push(records, shard, kind, &[&replica, &self.birth]);
+    }
+}
+
+impl ShardExecutor {
+    /// Ends the shard's replica here.
+    pub(super) fn end_replica(&mut self, id: ShardId, why: Unfit, effects: &mut Effects) {
+        let Some(mut shard) = self.shards.remove(&id) else { return };
+        if let Some(left) = shard.is_waited_for_by() {
+            effects.given.push(Given::nothing(left, id));
+        }
+        self.gone = self.gone.and(shard.tally(self.now));
+        let birth = shard.view().read().birth_record();
+        let replica = shard.replica();
+        let is_removed = why == Unfit::Removed;
+        let mut ended = Ended::new(replica, is_removed, birth).expect("its own record of birth");
+        ended.is_remembered = false;
+        ended.write(id, self.next_ticket, &mut effects.records);
+        effects.sync = true;
+        let now = self.now;
+        let unasked = shard.give_up(now, effects);
+        self.go_away(id, ended.others.clone());
+        if let Some((proxy, _)) = self.touch_away(id) {
+            proxy.succeed(unasked, now);
+        }
+        self.ended_replicas.insert(id, ended);
+        effects.ended.push((id, replica, why));
+        effects.events.push(Happened::ReplicaEnded { shard: id, replica, why });
+    }
+
+    /// Adopts what was recovered from disk, before any shard is created.
+    pub fn adopt_ended(&mut self, shard: ShardId, ended: Ended) {
+        self.go_away(shard, ended.others.clone());
+        self.ended_replicas.insert(shard, ended);
+    }
+
+    /// The shard's replica that ended here, if no other has begun since.
+    pub fn ended_replica(&self, shard: ShardId) -> Option<ReplicaId> {
+        self.ended_replicas.get(&shard).map(|ended| ended.replica)
+    }
+
+    /// All that are to be replaced.
+    pub fn quarantined(&self) -> impl Iterator<Item = (ShardId, ReplicaId)> {
+        let broken = self.ended_replicas.iter().filter(|(_, ended)| !ended.is_removed);
+        broken.map(|(shard, ended)| (*shard, ended.replica))
+    }
+
+    /// Whether this replica of a shard may begin: not if it, or a later one, ended here. If so, the
+    /// one that ended is no longer waited for.
+    pub(super) fn may_begin(&mut self, id: ShardId, replica: ReplicaId) -> bool {
+        if self.ended_replicas.get(&id).is_none_or(|ended| ended.replica < replica) {
+            self.ended_replicas.remove(&id);
+            return true;
+        }
+        let why = Unfit::Before;
+        self.pending.ended.push((id, replica, why));
+        self.pending.events.push(Happened::ReplicaEnded { shard: id, replica, why });
+        false
+    }
+
+    /// Before the log is cut: what must be remembered is written at its end, in the next turn.
+    pub fn mark_again(&mut self) {
+        for (id, ended) in &mut self.ended_replicas {
+            ended.write(*id, self.next_ticket, &mut self.pending.records);
+        }
+    }
+
+    /// Whether all that [`Self::mark_again`] wrote is durable.
+    pub fn marks_are_durable(&self) -> bool {
+        self.ended_replicas.values().all(|ended| ended.is_durable)
+    }
+
+    pub(super) fn marks_durable(&mut self, ticket: u64) {
+        for ended in self.ended_replicas.values_mut() {
+            ended.is_durable |= ended.ticket <= ticket;
+            ended.is_remembered |= ended.is_durable;
+        }
+    }
+
+    /// Tells the shards' other nodes what is to be replaced: only what a restart would know, too.
+    pub(super) fn tell_of_quarantined(&mut self) {
+        let is_told = |ended: &Ended| ended.is_remembered && !ended.is_removed;
+        for (shard, ended) in self.ended_replicas.iter().filter(|(_, ended)| is_told(ended)) {
+            let tiding = Tiding::Quarantined { replica: ended.replica };
+            // It may have ended before it had read again where the others are.
+            let known = self.away.get(shard).and_then(Proxy::known);
+            let placed = known.into_iter().flat_map(|known| &known.descriptor().replicas);
+            let mut nodes = ended.others.clone();
+            nodes.extend(placed.filter(|(id, _)| *id != ended.replica).map(|(_, node)| *node));
+            nodes.sort_unstable();
+            nodes.dedup();
+            for node in nodes {
+                let letter = Letter::Tiding { shard: *shard, tiding };
+                self.pending.letters.push((node, letter));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hlc::Clock;
+    use keyspace::{
+        Arc as RingArc, CatalogueOp, Durability, Generation, KeyHasher, KeyspaceId, KeyspaceOptions,
+    };
+    use overlay::Known;
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+    use crate::executor::{Answer, Input, NotDone, Origin};
+    use crate::replica::ShardStart;
+    use crate::replica::catalogue::System;
+    use crate::replica::entry::Waiter;
+    use crate::replica::state::{Content, ShardState};
+
+    const HERE: ReplicaId = ReplicaId(2);
+    const OTHER: NodeId = NodeId(10);
+
+    /// The second of three replicas of a shard, newly born.
+    fn start(shard: ShardId) -> ShardStart {
+        let replicas = (1..=3).map(|id| (ReplicaId(id), NodeId(id * 10))).collect();
+        let (arc, generation) = (RingArc::whole(KeyspaceId(shard.0 as u32)), Generation(1));
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let content = match shard {
+            ShardId(0) => Content::System(System::default()),
+            _ => Content::Keys(Box::new(Engine::new(Layout::Ordered, KeyHasher::new([7; 16])))),
+        };
+        ShardStart::born(ShardState::new(descriptor, content), HERE, Durability::Sync)
+    }
+
+    fn lane_with(shard: ShardId) -> ShardExecutor {
+        let mut lane = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
+        lane.observe(1);
+        lane.accept(Input::Create(start(shard)));
+        lane
+    }
+
+    fn turn(lane: &mut ShardExecutor) -> Effects {
+        let mut effects = Effects::default();
+        lane.turn(&mut effects);
+        effects
+    }
+
+    fn end(lane: &mut ShardExecutor, shard: ShardId) -> Effects {
+        let tiding = Tiding::Differs { replica: HERE, index: 1 };
+        lane.accept(Input::Letter { from: OTHER, letter: Letter::Tiding { shard, tiding } });
+        let effects = turn(lane);
+        assert_eq!(lane.ended_replica(shard), Some(HERE));
+        assert_eq!(lane.quarantined().collect::<Vec<_>>(), [(shard, HERE)]);
+        effects
+    }
+
+    /// What waits at a replica that ends goes on: a change of the catalogue and a write are asked
+    /// of who has the shard, and a reader is told to have what it wants fetched.
+    #[test]
+    fn nobody_waits_at_what_has_ended() {
+        let system = ShardId(0);
+        let mut lane = lane_with(system);
+        let (mut op, options) = (Vec::new(), KeyspaceOptions::default());
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let (origin, waiter, reader) = (Origin(1), Waiter(5), Waiter(6));
+        lane.accept(Input::Catalogue { op, origin, waiter });
+        let at = keyspace::Timestamp::ZERO;
+        lane.accept(Input::Await { shard: system, at, lock: None, origin, waiter: reader });
+        // Nobody leads yet.
+        assert!(turn(&mut lane).answers.is_empty());
+        let Effects { answers, letters, .. } = end(&mut lane, system);
+        let told = |answer: &Answer| {
+            matches!(answer, Answer::NotDone { why: NotDone::Lags, .. })
+                && answer.waiters() == [reader]
+        };
+        assert!(answers.len() == 1 && told(&answers[0]), "{answers:?}");
+        let asked = |(node, letter): &(NodeId, Letter)| {
+            *node == OTHER && matches!(letter, Letter::Catalogue { .. })
+        };
+        let letters = letters.iter().chain(&turn(&mut lane).letters).filter(|l| asked(l)).count();
+        assert_eq!(letters, 1);
+    }
+
+    /// A table that is newer than the replica, and does not name it, ends it: not one that is
+    /// older, nor one that names it. It stays ended when its shard begins again, and nobody
+    /// replaces it.
+    #[test]
+    fn who_is_named_no_more_ends() {
+        let shard = ShardId(9);
+        let mut lane = lane_with(shard);
+        turn(&mut lane);
+        let known = |generation, ids: &[u64]| {
+            let mut descriptor = start(shard).view.read().descriptor.clone();
+            descriptor.generation = Generation(generation);
+            descriptor.replicas.retain(|(replica, _)| ids.contains(&replica.0));
+            Input::Known { known: Arc::new(Known::new(descriptor, 0)) }
+        };
+        for harmless in [known(1, &[1, 3]), known(9, &[1, 2])] {
+            lane.accept(harmless);
+            turn(&mut lane);
+            assert!(lane.shard(shard).is_some());
+        }
+        lane.accept(known(5, &[1, 3]));
+        assert_eq!(turn(&mut lane).ended, [(shard, HERE, Unfit::Removed)]);
+        assert_eq!((lane.ended_replica(shard), lane.quarantined().count()), (Some(HERE), 0));
+        lane.accept(Input::Create(start(shard)));
+        assert_eq!(turn(&mut lane).ended, [(shard, HERE, Unfit::Before)]);
+        (0..2 * TELL_TICKS).for_each(|_| lane.accept(Input::Tick));
+        assert!(turn(&mut lane).letters.is_empty(), "nobody is told");
+    }
+
+    /// A table that does not know the shard yet, whose first place was another's before it was cut
+    /// off, does not keep a quarantined replica from being replaced. One that knows better does.
+    #[test]
+    fn what_waits_to_be_replaced_is_not_taken_for_absorbed() {
+        let shard = ShardId(9);
+        let mut lane = lane_with(shard);
+        end(&mut lane, shard);
+        let by = |generation| {
+            let (by, generation) = (ShardId(8), Generation(generation));
+            Input::Superseded { shard, by, generation }
+        };
+        lane.accept(by(1));
+        turn(&mut lane);
+        assert_eq!(lane.quarantined().collect::<Vec<_>>(), [(shard, HERE)]);
+        lane.accept(by(2));
+        turn(&mut lane);
+        assert_eq!((lane.quarantined().count(), lane.absorbed_by(shard)), (0, Some(ShardId(8))));
+    }
+
+    /// Nor is a shard that is elsewhere: whoever waits for it would be told of nobody any more.
+    #[test]
+    fn what_is_elsewhere_is_not_taken_for_absorbed() {
+        let shard = ShardId(9);
+        let mut lane = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
+        lane.observe(1);
+        let nodes = vec![OTHER];
+        lane.accept(Input::Away { shard, nodes });
+        let descriptor = start(shard).view.read().descriptor.clone();
+        let descriptor = Descriptor { generation: Generation(3), ..descriptor };
+        lane.accept(Input::Known { known: Arc::new(Known::new(descriptor, 1)) });
+        for (generation, by) in [(0, None), (3, None), (4, Some(ShardId(8)))] {
+            let generation = Generation(generation);
+            lane.accept(Input::Superseded { shard, by: ShardId(8), generation });
+            turn(&mut lane);
+            assert_eq!(lane.absorbed_by(shard), by, "{generation:?}");
+        }
+    }
+
+    /// A replica that had promised, and ended, does not begin again when its shard is gone.
+    #[test]
+    fn what_was_dropped_after_its_end_does_not_begin_again() {
+        let shard = ShardId(9);
+        let mut lane = lane_with(shard);
+        turn(&mut lane);
+        end(&mut lane, shard);
+        lane.accept(Input::Drop { shard });
+        turn(&mut lane);
+        lane.accept(Input::Create(start(shard)));
+        turn(&mut lane);
+        assert!(lane.shard(shard).is_none());
+    }
+}

@@ -1,0 +1,302 @@
+//! What a lane is told.
+
+#[cfg(doc)]
+use super::{Answer, Effects};
+#[cfg(doc)]
+use crate::replica::Shard;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keyspace::{Durability, Generation, Level, NodeId, ReplicaId, ShardId, Timestamp};
+use overlay::Known;
+use replication::Message;
+use storage::log::Lsn;
+
+use super::Origin;
+use crate::replica::entry::{Batch, Waiter};
+use crate::replica::state::ShardState;
+use crate::replica::{Heir, Raise, ShardStart};
+use crate::reshape::merge;
+use crate::reshape::split::Split;
+use crate::routing::fetch::Want;
+use crate::rpc::request::Letter;
+
+/// What a lane is told.
+#[derive(Debug)]
+pub enum Input {
+    /// Commands for one shard. Answered by [`Answer::Applied`] or [`Answer::NotDone`].
+    Propose {
+        /// The shard.
+        shard: ShardId,
+        /// Who asks.
+        origin: Origin,
+        /// What is to be done.
+        batch: Batch,
+    },
+    /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
+    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`]; by
+    /// [`super::NotDone::Lags`] if it is to be fetched.
+    Await {
+        /// The shard.
+        shard: ShardId,
+        /// The time of the read.
+        at: Timestamp,
+        /// If it has met a lock: how many had gone by then ([`crate::locks::Locks::released`]). It
+        /// may be tried again when another has.
+        lock: Option<u64>,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A step of a transaction over several shards, of this shard's part. Answered by
+    /// [`Answer::Stepped`] or [`Answer::NotDone`], and it may be asked for again.
+    Step {
+        /// The shard.
+        shard: ShardId,
+        /// A [`crate::locks::Step`], encoded.
+        step: Bytes,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A reader wants something of a shard that is on other nodes only, or whose replica here lags.
+    /// Answered by [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if it can be read
+    /// here meanwhile.
+    Fetch {
+        /// The shard.
+        shard: ShardId,
+        /// What.
+        want: Box<Want>,
+        /// About so many bytes of scanned keys and pairs are enough.
+        bytes_max: usize,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// Who has a shard's log on disk up to an index, or (0) what was acknowledged by now? Answered
+    /// by [`Answer::Counted`], at once or when its leader elsewhere has said so; not at all if that
+    /// cannot be known now, or a letter is lost: ask again.
+    Count {
+        /// The shard.
+        shard: ShardId,
+        /// The index, as an earlier answer has named it; or 0.
+        index: u64,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
+    Catalogue {
+        /// A `keyspace::CatalogueOp`, encoded.
+        op: Vec<u8>,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// Old versions of a keyspace that are here could go: have its safe point raised, wherever
+    /// the system shard's leader is; system shard's lane only (G14). It may be lost: whoever sees
+    /// that nothing was raised asks again, and is told then what it is ([`Effects::safe_points`]).
+    RaiseKeyspace(Raise),
+    /// The shard's keyspace has raised its safe point: follow it.
+    RaiseShard {
+        /// The shard.
+        shard: ShardId,
+        /// To at least this.
+        to: Timestamp,
+    },
+    /// Begin a new shard with this first state. It is in the log before it serves; so is what the
+    /// right half of a shard begins with ([`crate::reshape::split`]).
+    Create(ShardStart),
+    /// There is a shard of which this node has no replica, or none yet.
+    Away {
+        /// Which.
+        shard: ShardId,
+        /// Where it began: who knows more says so later.
+        nodes: Vec<NodeId>,
+    },
+    /// The node's lookup has learnt of a shard. A replica here that it does not name any more,
+    /// since its group has gone on without it, ends.
+    Known {
+        /// The shard, as it is known now.
+        known: Arc<Known>,
+    },
+    /// There is no replica of the system shard here, and an image of the catalogue as of this index
+    /// can be used from now on.
+    Image {
+        /// The index.
+        index: u64,
+    },
+    /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
+    Drop {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The cluster's level is at least this: what it allows may be proposed.
+    Level {
+        /// The level.
+        level: Level,
+    },
+    /// The shard's keyspace has another durability from now on.
+    Configure {
+        /// The shard.
+        shard: ShardId,
+        /// From now on.
+        durability: Durability,
+    },
+    /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
+    /// not made up (SAFETY G5).
+    Tick,
+    /// Who waits for a lock, or for a moment to pass, is looked after.
+    Look,
+    /// Another replica says something to this shard's.
+    Message {
+        /// That one's node.
+        from: NodeId,
+        /// The shard.
+        shard: ShardId,
+        /// What it says.
+        message: Box<Message>,
+    },
+    /// The shard should have replicas on these nodes, and those here should go. Its leader sees to
+    /// it, if it is asked, in one change: nobody goes before the new ones vote. Nothing happens if
+    /// the shard has changed meanwhile, or is changing; but learners that will never vote may be
+    /// called off, with nobody new.
+    Exchange {
+        /// The shard.
+        shard: ShardId,
+        /// As who asks knows it.
+        generation: Generation,
+        /// Nodes without a replica of it.
+        add: Vec<NodeId>,
+        /// Replicas of it: never all, unless there are new ones.
+        remove: Vec<ReplicaId>,
+    },
+    /// The shard should be cut in two. Its leader sees to it, if it is asked, and if the shard is
+    /// as who asks knows it; nothing happens if it has changed meanwhile, or is changing.
+    Split {
+        /// The shard.
+        shard: ShardId,
+        /// How.
+        split: Split,
+    },
+    /// The shard should take in its right neighbour. Its leader sees to it, if it is asked, and if
+    /// the shard is as who asks knows it; nothing happens if it has changed meanwhile, or is
+    /// changing.
+    Merge {
+        /// The shard.
+        shard: ShardId,
+        /// The step [`merge::Step::Intend`].
+        step: merge::Step,
+    },
+    /// A replica of the left neighbour here waits for what this shard's replica holds
+    /// ([`Effects::absorbing`]).
+    Surrender {
+        /// The left neighbour.
+        left: ShardId,
+        /// The entry of it that waits.
+        at: u64,
+        /// Whose, and as of which entry.
+        absorb: merge::Absorb,
+    },
+    /// What the right neighbour's replica here held ([`Effects::given`]).
+    Absorb {
+        /// The left neighbour.
+        left: ShardId,
+        /// None: there is nothing.
+        state: Option<Box<ShardState>>,
+    },
+    /// What was sent to a shard that this one has taken in ([`Effects::bequeathed`]).
+    Inherit {
+        /// The shard.
+        shard: ShardId,
+        /// What.
+        heir: Heir,
+    },
+    /// Another shard has taken this one in, as the lookup knows: its replica here ends, if there is
+    /// one, and nobody else is asked for it.
+    Superseded {
+        /// The shard.
+        shard: ShardId,
+        /// Who has its first place by now.
+        by: ShardId,
+        /// That one's generation, as far as the lookup knows it.
+        generation: Generation,
+    },
+    /// Hand the leadership of a shard over to another of its replicas.
+    Transfer {
+        /// The shard.
+        shard: ShardId,
+        /// The heir.
+        to: ReplicaId,
+    },
+    /// The state of a snapshot is on disk: it takes the place of the replica's, if
+    /// [`Shard::wants`] its head.
+    Install {
+        /// The head, of the same moment as the state.
+        head: Box<Message>,
+        /// The state.
+        state: Box<ShardState>,
+    },
+    /// A snapshot has come that the replica does not want. Who sent it may not know how far the
+    /// replica is, because the answer to an earlier one was lost, and is told.
+    Declined {
+        /// The shard.
+        shard: ShardId,
+        /// The snapshot's head.
+        head: Box<Message>,
+    },
+    /// Another node asks for something, or answers.
+    Letter {
+        /// Which.
+        from: NodeId,
+        /// What.
+        letter: Letter,
+    },
+    /// A digest that a turn has asked for is done.
+    Digested {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: ReplicaId,
+        /// As of this entry.
+        index: u64,
+        /// None: it has come to nothing.
+        digest: Option<u128>,
+    },
+    /// The link to a node is gone: letters that were on their way may not have arrived, and the
+    /// node may be gone as well.
+    LinkLost {
+        /// Which.
+        node: NodeId,
+    },
+    /// There is a link to a node. What was asked of it before may not have arrived, and is asked
+    /// again.
+    Linked {
+        /// Which.
+        node: NodeId,
+    },
+    /// The state of a snapshot has not reached this replica.
+    SnapshotLost {
+        /// The shard.
+        shard: ShardId,
+        /// The replica that waits for it.
+        to: ReplicaId,
+    },
+    /// The group of this ticket is written at `lsn`, and kill -9 loses it no more.
+    Written {
+        /// The ticket of [`Effects`].
+        ticket: u64,
+        /// Where the group begins.
+        lsn: Lsn,
+    },
+    /// All groups up to this ticket are fsynced.
+    Durable {
+        /// The newest ticket that is.
+        ticket: u64,
+    },
+}

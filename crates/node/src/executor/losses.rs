@@ -1,0 +1,101 @@
+//! Links to other nodes that were lost not long ago: at whose ends transactions may have nobody who
+//! sees to them any more ([`crate::replica`], `steps::stuck`).
+
+use std::collections::BTreeMap;
+
+use keyspace::NodeId;
+use replication::BootNanos;
+
+use crate::locks::{AGE_MAX_MS, TxnId};
+
+/// A loss is remembered for so long. What the node had begun takes no locks by then, and those that
+/// are left are found as all are.
+const LOST_FOR_NANOS: u64 = (AGE_MAX_MS + 5_000) * 1_000_000;
+/// … and for so long after there is a link again, whether it is the same process or its successor:
+/// locks of the first one may become known here only when another replica leads.
+const BACK_FOR_NANOS: u64 = 3_000_000_000;
+
+/// See the front page.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    of: BTreeMap<NodeId, Loss>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    /// When it was lost.
+    pub at: BootNanos,
+    /// Since when there is another.
+    back_at: Option<BootNanos>,
+}
+
+impl Loss {
+    /// Whether there is another link.
+    pub fn is_over(&self) -> bool {
+        self.back_at.is_some()
+    }
+}
+
+impl Losses {
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// The link to a node is lost.
+    pub fn lost(&mut self, node: NodeId, now: BootNanos) {
+        self.of.insert(node, Loss { at: now, back_at: None });
+    }
+
+    /// There is a link to a node.
+    pub fn linked(&mut self, node: NodeId, now: BootNanos) {
+        if let Some(loss) = self.of.get_mut(&node) {
+            loss.back_at = Some(now);
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: BootNanos) {
+        self.of.retain(|_, Loss { at, back_at }| match back_at {
+            None => now < at.saturating_add(LOST_FOR_NANOS),
+            Some(at) => now < at.saturating_add(BACK_FOR_NANOS),
+        });
+    }
+
+    /// That of the link to the node which has begun a transaction.
+    pub fn of(&self, id: TxnId) -> Option<Loss> {
+        self.of.iter().find(|(node, _)| id.is_of(**node)).map(|(_, loss)| *loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::Timestamp;
+
+    use super::*;
+
+    fn begun_at(node: NodeId) -> TxnId {
+        TxnId { start: Timestamp(1), by: TxnId::name(node, 5), attempt: 0 }
+    }
+
+    #[test]
+    fn a_loss_is_known_until_nothing_is_left_of_it() {
+        let (lost, other) = (NodeId(7 << 32 | 1), NodeId(7 << 32 | 2));
+        let mut losses = Losses::default();
+        losses.linked(lost, 5);
+        assert!(losses.is_empty(), "nothing was lost");
+        losses.lost(lost, 10);
+        assert!(losses.of(begun_at(lost)).is_some_and(|loss| loss.at == 10 && !loss.is_over()));
+        assert!(losses.of(begun_at(other)).is_none());
+        losses.tick(10 + LOST_FOR_NANOS - 1);
+        assert!(!losses.is_empty());
+        losses.linked(lost, 20);
+        losses.tick(20 + BACK_FOR_NANOS - 1);
+        assert!(losses.of(begun_at(lost)).is_some_and(|loss| loss.is_over()));
+        losses.tick(20 + BACK_FOR_NANOS);
+        assert!(losses.is_empty());
+        losses.lost(lost, 30);
+        losses.tick(30 + LOST_FOR_NANOS);
+        assert!(losses.is_empty());
+    }
+}

@@ -1,0 +1,404 @@
+//! One lane: the single-threaded core that steps some of a node's shards.
+//!
+//! ```text
+//!   accept(input)…  ──►  turn() ──► Effects { records for the log, answers, news }
+//!                          ▲                      │ the driver appends the records, and tells:
+//!                          └── Written(ticket) ◄──┤
+//!                          └── Durable(ticket) ◄──┘ after an fsync
+//! ```
+//!
+//! A driver feeds any number of inputs and then calls [`ShardExecutor::turn`] until it has no more
+//! effects. All records of one turn form one group of the log, known by a ticket. An entry counts
+//! as persisted when its group is written (durability `interval`, `memory`) or durable (`sync`, and
+//! all control entries: SAFETY G9); only then is it committed, applied and answered (G3).
+//!
+//! Invariants:
+//! 1. Tickets rise; `Written` comes in their order, `Durable` covers all up to its own.
+//! 2. An answer leaves after its entry is applied and visible to readers (G3).
+//! 3. Commit and apply happen in the same turn (G11), so what is committed here is applied here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hlc::Clock;
+use keyspace::{Level, NodeId, ReplicaId, ShardId};
+use parking_lot::RwLock;
+use replication::{Boot, BootNanos, HardState};
+
+use crate::replica::entry::Waiter;
+use crate::replica::state::ShardState;
+use crate::replica::{Shard, ShardStart, Tally, WAIT_NANOS};
+use crate::routing::proxy::Proxy;
+
+mod absorbed;
+mod accept;
+pub mod admission;
+mod answer;
+mod early;
+mod effects;
+mod ended;
+mod input;
+mod losses;
+
+pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
+pub use answer::{Answer, Caller, NotDone, Origin};
+use early::Early;
+pub use effects::{Effects, Envelope};
+pub(crate) use effects::{push, report};
+pub use ended::Ended;
+pub use input::Input;
+pub(crate) use losses::Losses;
+
+/// See the module's front page.
+pub struct ShardExecutor {
+    clock: Arc<Clock>,
+    /// Boot clock of the node, as the driver last told it.
+    now: BootNanos,
+    /// … and as it told it first.
+    started: BootNanos,
+    seed: u64,
+    /// Far larger than their ids, among which one is looked up for each message.
+    shards: BTreeMap<ShardId, Box<Shard>>,
+    /// Shards that are on other nodes only.
+    away: BTreeMap<ShardId, Proxy>,
+    /// Those with something to do or on its way.
+    active_away: Vec<ShardId>,
+    /// Shards whose replica here takes no part any more.
+    ended_replicas: BTreeMap<ShardId, Ended>,
+    ticks: u64,
+    /// Shards that have ended here. Their replicas had voted and promised: none begins again.
+    ended: BTreeSet<ShardId>,
+    /// Shards with something to do or on its way. The others cost a turn nothing, and those of
+    /// these that only wait for others hardly anything, until something comes for them or time
+    /// passes.
+    active: Vec<ShardId>,
+    /// Whether all of them have their turn next: time has passed.
+    all_are_due: bool,
+    next_ticket: u64,
+    turn_bytes_max: u64,
+    /// How long who asks waits for who leads elsewhere, in nanoseconds.
+    patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    check_every: u64,
+    /// Whether the log has no room but for what it was reserved for.
+    is_full: bool,
+    /// The cluster's level, as far as it is known here.
+    level: Level,
+    /// Answers and records of inputs that needed no turn of a shard.
+    pending: Effects,
+    /// What happened in shards that have gone.
+    gone: Tally,
+    /// Messages for replicas that are not here yet.
+    early: Early,
+    /// Right halves that were handed out to be begun.
+    unborn: BTreeSet<ShardId>,
+    /// Shards that others have taken in.
+    absorbed: BTreeMap<ShardId, Absorbed>,
+    /// Whether `pending` may have something about that.
+    has_merged: bool,
+    losses: Losses,
+}
+
+impl ShardExecutor {
+    /// A lane without shards. `clock` is the node's; `seed` chooses when its replicas stand for
+    /// election; `turn_bytes_max` is how many bytes of commands a turn proposes, usually
+    /// [`TURN_BYTES_MAX`].
+    pub fn new(clock: Arc<Clock>, seed: u64, turn_bytes_max: u64) -> Self {
+        Self {
+            clock,
+            now: 0,
+            started: 0,
+            seed,
+            shards: BTreeMap::new(),
+            away: BTreeMap::new(),
+            active_away: Vec::new(),
+            ended_replicas: BTreeMap::new(),
+            ticks: 0,
+            ended: BTreeSet::new(),
+            active: Vec::new(),
+            all_are_due: false,
+            next_ticket: 1,
+            turn_bytes_max,
+            patience: PATIENCE_NANOS,
+            check_every: 0,
+            is_full: false,
+            level: Level::FIRST,
+            pending: Effects::default(),
+            gone: Tally::default(),
+            early: Early::default(),
+            unborn: BTreeSet::new(),
+            absorbed: BTreeMap::new(),
+            has_merged: false,
+            losses: Losses::default(),
+        }
+    }
+
+    /// Who asks is told after so many nanoseconds that nobody leads, or that it is unknown what
+    /// became of it. Usually [`PATIENCE_NANOS`].
+    pub fn set_patience(&mut self, nanos: u64) {
+        self.patience = nanos;
+    }
+
+    /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
+    pub fn set_check_every(&mut self, nanos: u64) {
+        self.check_every = nanos;
+    }
+
+    /// The cluster's level is at least this: what it allows may be proposed.
+    pub fn allow(&mut self, level: Level) {
+        self.level = self.level.max(level);
+    }
+
+    /// Whether the log has no room but for what it was reserved for: then nothing is logged for
+    /// readers (decision 0007). As the driver found it last.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    /// It is this late by the node's boot clock. Going back is ignored.
+    pub fn observe(&mut self, now: BootNanos) {
+        if self.started == 0 {
+            self.started = now;
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// Adopts a shard from what was recovered from disk. A sole voter leads at once.
+    pub fn adopt(&mut self, start: ShardStart) -> Arc<RwLock<ShardState>> {
+        let mut shard = self.start(start);
+        shard.begin();
+        let view = shard.view();
+        let id = shard.id();
+        let before = self.shards.insert(id, Box::new(shard));
+        assert!(before.is_none(), "a shard is adopted once");
+        self.touch(id);
+        view
+    }
+
+    /// These shards have ended here, says the log. Who asks to begin one of them again has not
+    /// heard of that yet, and is ignored: the new replica would have forgotten what the old one
+    /// had promised under the same id (SAFETY G4, G9).
+    pub fn bury(&mut self, shards: impl IntoIterator<Item = ShardId>) {
+        self.ended.extend(shards);
+    }
+
+    fn start(&self, start: ShardStart) -> Shard {
+        let shard = start.view.read().descriptor.shard;
+        let seed = self.seed ^ shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Shard::new(start, Boot { now: self.now, started: self.started, seed })
+    }
+
+    /// The view of a shard, for readers.
+    pub fn view(&self, shard: ShardId) -> Option<Arc<RwLock<ShardState>>> {
+        self.shards.get(&shard).map(|shard| shard.view())
+    }
+
+    /// A checkpoint of a shard, with this hard state, is on disk.
+    pub fn covered(&mut self, shard: ShardId, hard_state: HardState) {
+        if let Some(shard) = self.shards.get_mut(&shard) {
+            shard.covered(hard_state);
+        }
+    }
+
+    /// The shards of this lane, in the order of their ids.
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.values().map(Box::as_ref)
+    }
+
+    /// One of them.
+    pub fn shard(&self, shard: ShardId) -> Option<&Shard> {
+        self.shards.get(&shard).map(Box::as_ref)
+    }
+
+    /// Session and sequence of the batch with a waiter's write, if it was sent to who leads a shard
+    /// that is on other nodes only, and it is not known what became of it.
+    pub fn batch_of(&self, shard: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
+        self.away.get(&shard)?.batch_of(waiter)
+    }
+
+    /// Right halves that were handed out to be begun, and have not been confirmed since
+    /// ([`Self::confirm`]). Before a checkpoint may count that was made of a left half, the right
+    /// one has to have begun, and to be in a checkpoint, too.
+    pub fn unborn(&self) -> impl Iterator<Item = ShardId> {
+        self.unborn.iter().copied()
+    }
+
+    /// This right half, of another lane or this one, has begun, or will not.
+    pub fn confirm(&mut self, shard: ShardId) {
+        self.unborn.remove(&shard);
+    }
+
+    /// Whether a replica of the shard is here, or was.
+    pub fn has_had(&self, shard: ShardId) -> bool {
+        self.shards.contains_key(&shard)
+            || self.ended_replicas.contains_key(&shard)
+            || self.ended.contains(&shard)
+    }
+
+    /// What has happened in all shards that were ever here, up to `now`.
+    pub fn tally(&self, now: BootNanos) -> Tally {
+        self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
+    }
+
+    /// From its next entry on each shard keeps at most so many bytes of applied entries in memory
+    /// for replicas that lag.
+    pub fn keep_at_most(&mut self, bytes: usize) {
+        self.shards.values_mut().for_each(|shard| shard.keep_at_most(bytes));
+    }
+
+    /// Room in the log that what it holds may need in later turns, with so much of framing for each
+    /// entry: what a shard keeps back because it does not lead yet or the turn was full, and what
+    /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
+    /// has reserved that keeps it reserved: what is proposed is appended, come what may.
+    pub fn held_log_bytes(&self, framing_bytes: u64) -> u64 {
+        let shards = self.active.iter().filter_map(|id| self.shard(*id)).map(Shard::held);
+        let away = self.active_away.iter().filter_map(|id| self.away.get(id)).map(Proxy::held);
+        shards.chain(away).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
+    }
+
+    /// Lets every shard with something to do go one step: propose what is queued, hand out what is
+    /// to be persisted, apply what is committed, answer.
+    pub fn turn(&mut self, effects: &mut Effects) {
+        effects.ticket = self.next_ticket;
+        effects.answers.append(&mut self.pending.answers);
+        effects.refused.append(&mut self.pending.refused);
+        effects.messages.append(&mut self.pending.messages);
+        effects.letters.append(&mut self.pending.letters);
+        effects.known.append(&mut self.pending.known);
+        effects.ended.append(&mut self.pending.ended);
+        effects.events.append(&mut self.pending.events);
+        effects.changes.append(&mut self.pending.changes);
+        effects.moved.append(&mut self.pending.moved);
+        if std::mem::take(&mut self.has_merged) {
+            effects.words.append(&mut self.pending.words);
+            effects.given.append(&mut self.pending.given);
+            effects.bequeathed.append(&mut self.pending.bequeathed);
+        }
+        effects.safe_points.append(&mut self.pending.safe_points);
+        if !self.pending.records.is_empty() {
+            std::mem::swap(&mut effects.records, &mut self.pending.records);
+            effects.sync = true;
+        }
+        let Self { now, seed, patience, check_every, is_full, level, .. } = *self;
+        let (shards, clock, losses) = (&mut self.shards, &*self.clock, &self.losses);
+        let bytes_max = self.turn_bytes_max;
+        let turn =
+            Turn { now, clock, losses, bytes_max, patience, check_every, is_full, level, seed };
+        let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
+        let all_are_due = std::mem::take(&mut self.all_are_due);
+        self.active.retain(|id| {
+            let Some(shard) = shards.get_mut(id) else { return false };
+            if !shard.is_due && !all_are_due {
+                return true;
+            }
+            if effects.records.bytes() >= bytes_max {
+                // A group of the log has room for this and one longest entry; the rest goes next.
+                shard.is_due = true;
+                return true;
+            }
+            shard.turn(&turn, effects);
+            unfit.extend(shard.unfit().map(|why| (*id, why)));
+            given_up.extend(shard.surrenders().map(|_| *id));
+            shard.active = !shard.is_idle();
+            shard.is_due = !shard.rests();
+            shard.active
+        });
+        let away = &mut self.away;
+        self.active_away.retain(|id| {
+            let Some(proxy) = away.get_mut(id) else { return false };
+            proxy.turn(&turn, effects);
+            proxy.active = !proxy.is_idle();
+            proxy.active
+        });
+        let halves = effects.halves.iter().map(|start| start.view.read().descriptor.shard);
+        self.unborn.extend(halves);
+        unfit.into_iter().for_each(|(id, why)| self.end_replica(id, why, effects));
+        given_up.into_iter().for_each(|id| self.give_up(id, effects));
+        if !effects.records.is_empty() {
+            self.next_ticket += 1;
+        }
+    }
+
+    /// The shard, put on the list of those with something to do.
+    fn touch(&mut self, id: ShardId) -> Option<&mut Shard> {
+        Some(self.touch_here(id)?.0)
+    }
+
+    /// The same, with what its effects come to.
+    fn touch_here(&mut self, id: ShardId) -> Option<(&mut Shard, &mut Effects)> {
+        let shard = self.shards.get_mut(&id)?;
+        shard.is_due = true;
+        if !shard.active {
+            shard.active = true;
+            self.active.push(id);
+        }
+        Some((shard, &mut self.pending))
+    }
+
+    /// Those with something to do or on its way have their turn next.
+    fn each_active(&mut self, mut tell: impl FnMut(&mut Shard)) {
+        for id in &self.active {
+            if let Some(shard) = self.shards.get_mut(id) {
+                tell(shard);
+                shard.is_due = true;
+            }
+        }
+    }
+
+    /// A shard is on these nodes only.
+    fn go_away(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
+        let proxy = self.away.entry(shard);
+        proxy.or_insert_with(|| Proxy::new(shard, Vec::new())).is_on(nodes);
+    }
+
+    /// As [`Self::touch`], for a shard that is on other nodes only; and where to put answers.
+    fn touch_away(&mut self, id: ShardId) -> Option<(&mut Proxy, &mut Effects)> {
+        let proxy = self.away.get_mut(&id)?;
+        if !proxy.active {
+            proxy.active = true;
+            self.active_away.push(id);
+        }
+        Some((proxy, &mut self.pending))
+    }
+}
+
+/// What a turn of a shard is told.
+pub(crate) struct Turn<'a> {
+    /// The node's boot clock.
+    pub now: BootNanos,
+    /// The node's clock.
+    pub clock: &'a Clock,
+    /// Links that were lost not long ago.
+    pub losses: &'a Losses,
+    /// Bytes of commands to be proposed.
+    pub bytes_max: u64,
+    /// How long who asks waits, in nanoseconds.
+    pub patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    pub check_every: u64,
+    /// Whether the log has no room for what readers need.
+    pub is_full: bool,
+    /// The cluster's level: what may be proposed.
+    pub level: Level,
+    /// Drawn for the lane.
+    pub seed: u64,
+}
+
+impl Turn<'_> {
+    /// How long anyone waits for a lock, in nanoseconds: so that who asks hears of it while it
+    /// still waits.
+    pub fn waits_for_locks(&self) -> u64 {
+        WAIT_NANOS.min(self.patience / 5 * 3)
+    }
+}
+
+/// How long who asks waits, if the driver does not say otherwise.
+pub const PATIENCE_NANOS: u64 = 5_000_000_000;
+
+/// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
+/// are one group of the log, and a group has its limit. Whoever chooses another stays above
+/// [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
+pub const TURN_BYTES_MAX: u64 = 256 << 20;
+
+/// The replica id of a shard's first replica.
+pub const FIRST_REPLICA: ReplicaId = ReplicaId(1);

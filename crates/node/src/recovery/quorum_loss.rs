@@ -1,0 +1,458 @@
+//! Which shards have lost their majority for good, and from which replica can each go on?
+//!
+//! ```text
+//!   a stopped node's directory ─► Survivor ─┐
+//!                another one's ─► Survivor ─┼─► plan ─► Plan ─► records for each node's log
+//!                another one's ─► Survivor ─┘
+//! ```
+//!
+//! **The choice.** Of the replicas that are left, the one with the greatest last term, then the
+//! longest log, as voters of Raft would have it: whatever was committed and is known to any of them
+//! it has too. So nothing is lost that is left anywhere. It does not matter whether it votes: a
+//! learner's log is its leader's as well. It becomes the only voter, all its log counts, and the
+//! others end.
+//!
+//! **What may be lost.** A write that was acknowledged by replicas that are lost, and had reached
+//! none of those that are left. That takes a majority of lost ones, so it is said of each shard
+//! whether it can be. How much it is nobody can know: only up to when the chosen log reaches.
+//!
+//! **Which members count?** A replica's log does not say how much of it is committed, so a change
+//! of members at its end may be in force or not. A shard is left alone only if those that are left
+//! are a majority either way. To go on from one replica although others might have agreed is safe:
+//! it has all that they have.
+//!
+//! Invariants:
+//! 1. A plan follows from what survivors say, whatever their order.
+//! 2. Terms, generations and ids of a shard that goes on are above all that survivors know, by
+//!    [`LEAP`]: what a node that was left out still believes is older. It is told so by the table
+//!    of shards, and ends its replica, once it reaches one of the others.
+//! 3. Records are made only for a log that ends where it did when it was looked at; or for none, if
+//!    the plan was carried out there already.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
+pub use replication::Members;
+use storage::engine::Layout;
+use storage::log::Lsn;
+
+use crate::recovery::{Recovering, Replayed};
+use crate::replica::SYSTEM;
+use crate::replica::record::{self, Recovered};
+use crate::replica::state::Content;
+
+mod refused;
+#[cfg(test)]
+mod tests;
+
+pub use refused::Refused;
+
+/// So far above what survivors know are terms, generations and ids of replicas afterwards: those
+/// that are lost may have known of greater ones.
+pub const LEAP: u64 = 1_000_000;
+
+/// What a stopped node's directory holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// Its cluster.
+    pub cluster: u64,
+    /// The node.
+    pub node: NodeId,
+    /// Where its log ends.
+    pub log_end: Lsn,
+    /// Its replicas that take part.
+    pub replicas: BTreeMap<ShardId, Remains>,
+    /// Those that have ended: which, and whether their groups went on without them; else they are
+    /// quarantined.
+    pub ended: BTreeMap<ShardId, (ReplicaId, bool)>,
+    /// What its replica of the catalogue says, if it has one.
+    pub catalogue: Option<Names>,
+}
+
+/// What is left of a shard on one node: a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remains {
+    /// Which.
+    pub replica: ReplicaId,
+    /// The keyspace it is of.
+    pub keyspace: KeyspaceId,
+    /// Its slots, from the first up to, not including, the second, if it is hashed.
+    pub slots: Option<(Slot, Slot)>,
+    /// Replicas it knows of, and where they are.
+    pub placed: Vec<(ReplicaId, NodeId)>,
+    /// The generation at the end of its log.
+    pub generation: Generation,
+    /// The greatest id of a replica that it knows of.
+    pub newest: ReplicaId,
+    /// The newest term it knows of.
+    pub term: u64,
+    /// The replica that it voted for in that, or 0.
+    pub vote: u64,
+    /// What it knows to be committed.
+    pub commit: u64,
+    /// What a start would apply at once. 0: it waits for its first state, and holds nothing.
+    pub applied: u64,
+    /// Term and index of the last entry of its log.
+    pub last: (u64, u64),
+    /// The newest timestamp in it.
+    pub last_at: Timestamp,
+    /// The members, as of what is applied.
+    pub members: Members,
+    /// What the changes behind that make of them, and where they stand.
+    pub changes: Vec<(u64, Members)>,
+}
+
+/// What a catalogue says of its keyspaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The ids that the next keyspace and its first shard would get.
+    pub next_ids: (KeyspaceId, ShardId),
+    /// The keyspaces.
+    pub keyspaces: Vec<Named>,
+}
+
+/// A keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its id.
+    pub id: KeyspaceId,
+    /// Its name.
+    pub name: String,
+    /// Its shards, with their slots if it is hashed.
+    pub shards: Vec<(ShardId, Option<(Slot, Slot)>)>,
+}
+
+/// What is to be done on the nodes that are left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The cluster.
+    pub cluster: u64,
+    /// The nodes that are left, and where their logs ended.
+    pub nodes: BTreeMap<NodeId, Lsn>,
+    /// Nodes that are named by those and not among them: taken to be lost for good.
+    pub lost: BTreeSet<NodeId>,
+    /// Shards that go on from one replica.
+    pub shards: Vec<Rescue>,
+    /// Shards of which nothing is left.
+    pub gone: Vec<Gone>,
+    /// Shards of keyspaces of which the catalogue that is left has not heard. Nothing is done about
+    /// them, and they end when their nodes start.
+    pub nameless: Vec<ShardId>,
+    /// How many shards have a majority, and are left alone.
+    pub sound: usize,
+}
+
+/// A shard that goes on from one replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rescue {
+    /// Which, and of what.
+    pub shard: Gone,
+    /// From which replica, and how.
+    pub record: Recovered,
+    /// Replicas on other nodes that end.
+    pub removed: Vec<(NodeId, ReplicaId)>,
+    /// How many voters are left, and of how many.
+    pub voters: (usize, usize),
+    /// Entries behind this one may never have been committed. They count from now on.
+    pub committed: u64,
+    /// When the newest entry of its log was written.
+    pub last_at: Timestamp,
+    /// Whether a write may have been acknowledged that has reached none of those that are left.
+    pub may_miss: bool,
+}
+
+/// A shard by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Which.
+    pub shard: ShardId,
+    /// Its keyspace; none of the catalogue itself.
+    pub keyspace: Option<String>,
+    /// Its slots, if it is hashed.
+    pub slots: Option<(Slot, Slot)>,
+}
+
+impl Survivor {
+    /// A node whose directory was read like this.
+    pub fn new(cluster: u64, node: NodeId, log_end: Lsn, found: Replayed) -> Self {
+        let mut catalogue = None;
+        let mut replicas = BTreeMap::new();
+        for (shard, mut recovering) in found.shards {
+            let remains = Remains::new(&mut recovering);
+            if let Content::System(system) = &recovering.state().content
+                && remains.applied > 0
+            {
+                let keyspaces = system.catalogue.iter().map(|keyspace| {
+                    let tiles = keyspace.tiles().map(|(shard, arc)| (shard, arc.slots()));
+                    let is_hashed = keyspace.options.placement == keyspace::Placement::Hashed;
+                    let slots =
+                        |(shard, slots): (_, Option<_>)| (shard, slots.filter(|_| is_hashed));
+                    let shards = tiles.map(slots).collect();
+                    Named { id: keyspace.id, name: keyspace.name.to_string(), shards }
+                });
+                let keyspaces = keyspaces.collect();
+                catalogue = Some(Names { next_ids: system.catalogue.next_ids(), keyspaces });
+            }
+            replicas.insert(shard, remains);
+        }
+        let ended = found.ended.into_iter();
+        let ended = ended.map(|(shard, one)| (shard, (one.replica, one.is_removed()))).collect();
+        Self { cluster, node, log_end, replicas, ended, catalogue }
+    }
+}
+
+impl Remains {
+    /// A replica as it was read; all its log is applied then.
+    fn new(found: &mut Recovering) -> Self {
+        let (replica, hard_state) = (found.replica(), found.hard_state());
+        let before = found.state();
+        let (applied, members) = (before.applied_index, before.members.clone());
+        let mut placed = before.descriptor.replicas.clone();
+        let changes = found.take_all();
+        let state = found.state();
+        let descriptor = &state.descriptor;
+        placed.extend_from_slice(&descriptor.replicas);
+        placed.sort_unstable();
+        placed.dedup();
+        let last = (state.applied_term, state.applied_index);
+        let slots = match state.keys().map(|engine| engine.layout()) {
+            Some(Layout::Hashed { first_slot, end_slot }) => Some((first_slot, end_slot)),
+            Some(Layout::Ordered | Layout::LinearHash) | None => None,
+        };
+        Self {
+            replica,
+            keyspace: descriptor.keyspace(),
+            slots,
+            placed,
+            generation: descriptor.generation,
+            newest: state.roster.newest.max(replica),
+            term: hard_state.term.max(last.0),
+            vote: if hard_state.term >= last.0 { hard_state.vote } else { 0 },
+            commit: hard_state.commit.clamp(applied, last.1.max(applied)),
+            applied,
+            last,
+            last_at: state.last,
+            members,
+            changes,
+        }
+    }
+
+    /// Whether it has anything to go on from.
+    fn is_whole(&self) -> bool {
+        self.applied > 0
+    }
+
+    /// The members that may be in force if this much is committed.
+    fn possible(&self, committed: u64) -> Vec<&Members> {
+        let in_force = self.changes.iter().rfind(|(index, _)| *index <= committed);
+        let later = self.changes.iter().filter(|(index, _)| *index > committed);
+        let first = in_force.map_or(&self.members, |(_, members)| members);
+        [first].into_iter().chain(later.map(|(_, members)| members)).collect()
+    }
+}
+
+/// What is left of one shard: nodes and replicas.
+type Left<'a> = Vec<(NodeId, &'a Remains)>;
+
+/// The one with the most: what any of them knows to be committed it has.
+fn fullest<'a>(left: &Left<'a>) -> Option<(NodeId, &'a Remains)> {
+    let whole = left.iter().filter(|(_, remains)| remains.is_whole());
+    let key = |(node, remains): &&(NodeId, &Remains)| {
+        (remains.last, remains.members.votes(remains.replica), Reverse((remains.replica, *node)))
+    };
+    whole.max_by_key(key).copied()
+}
+
+/// Whether these are more than half of both halves of the members.
+fn is_majority(members: &Members, of: impl Fn(ReplicaId) -> bool) -> bool {
+    members.majority_of(|replica| u64::from(of(replica))) == Some(1)
+}
+
+/// What to do about the shards that have lost their majority, if these are all that are left.
+///
+/// # Errors
+/// [`Refused`].
+pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
+    let first = survivors.first().ok_or(Refused::Nobody)?;
+    let mut nodes = BTreeMap::new();
+    let mut shards: BTreeMap<ShardId, Left<'_>> = BTreeMap::new();
+    for survivor in survivors {
+        let Survivor { node, cluster, .. } = *survivor;
+        if cluster != first.cluster {
+            return Err(Refused::Clusters { node, cluster, other: first.cluster });
+        }
+        if nodes.insert(node, survivor.log_end).is_some() {
+            return Err(Refused::Twice { node });
+        }
+        for (shard, remains) in &survivor.replicas {
+            shards.entry(*shard).or_default().push((node, remains));
+        }
+    }
+    let (at, _) = shards.get(&SYSTEM).and_then(fullest).ok_or(Refused::NoCatalogue)?;
+    let holder = survivors.iter().find(|survivor| survivor.node == at);
+    let names = holder.and_then(|holder| holder.catalogue.as_ref()).ok_or(Refused::NoCatalogue)?;
+
+    let placed = shards.values().flatten().flat_map(|(_, remains)| &remains.placed);
+    let lost = placed.map(|(_, node)| *node).filter(|node| !nodes.contains_key(node)).collect();
+    let mut plan = Plan {
+        cluster: first.cluster,
+        nodes,
+        lost,
+        shards: Vec::new(),
+        gone: names.gone(&shards),
+        nameless: Vec::new(),
+        sound: 0,
+    };
+    let mut next_ids = names.next_ids;
+    for (shard, left) in &shards {
+        let Some((node, remains)) = fullest(left) else { continue };
+        let name = names.of(remains.keyspace);
+        if remains.keyspace != KeyspaceId(0) && name.is_none() {
+            // Below, it was dropped, and ends when its node starts.
+            if remains.keyspace >= names.next_ids.0 {
+                plan.nameless.push(*shard);
+                let (keyspace, last) = &mut next_ids;
+                *keyspace = KeyspaceId(remains.keyspace.0 + 1).max(*keyspace);
+                *last = ShardId(shard.0 + 1).max(*last);
+            }
+            continue;
+        }
+        let keyspace = name.map(|named| named.name.clone());
+        let named = Gone { shard: *shard, keyspace, slots: remains.slots };
+        match rescue(named, left, node, remains) {
+            Some(rescue) => plan.shards.push(rescue),
+            None => plan.sound += 1,
+        }
+    }
+    for rescue in plan.shards.iter_mut().filter(|rescue| rescue.shard.shard == SYSTEM) {
+        rescue.record.next_ids = next_ids;
+    }
+    match plan.shards.is_empty() && plan.gone.is_empty() {
+        true => Err(Refused::Sound { shards: plan.sound }),
+        false => Ok(plan),
+    }
+}
+
+/// How a shard goes on from this replica; none if it needs no help.
+fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<Rescue> {
+    let committed = left.iter().map(|(_, remains)| remains.commit.max(remains.applied)).max();
+    let committed = committed.unwrap_or(0).min(from.last.1);
+    let possible = from.possible(committed);
+    let is_left = |replica| left.iter().any(|(_, remains)| remains.replica == replica);
+    if possible.iter().all(|members| is_majority(members, is_left)) {
+        return None;
+    }
+    let may_miss = possible.iter().any(|members| is_majority(members, |one| !is_left(one)));
+    let voters = possible.last().map(|members| &members.voters[..]).unwrap_or_default();
+    let above = |known: &dyn Fn(&Remains) -> u64| {
+        left.iter().map(|(_, remains)| known(remains)).max().unwrap_or(0) + LEAP
+    };
+    let record = Recovered {
+        replica: from.replica,
+        node,
+        index: from.last.1,
+        term: above(&|remains| remains.term),
+        generation: Generation(above(&|remains| remains.generation.0)),
+        newest: ReplicaId(above(&|remains| remains.newest.0)),
+        next_ids: Default::default(),
+    };
+    let others = left.iter().filter(|(at, _)| *at != node);
+    Some(Rescue {
+        shard,
+        record,
+        removed: others.map(|(at, remains)| (*at, remains.replica)).collect(),
+        voters: (voters.iter().filter(|voter| is_left(**voter)).count(), voters.len()),
+        committed,
+        last_at: from.last_at,
+        may_miss,
+    })
+}
+
+impl Names {
+    fn of(&self, id: KeyspaceId) -> Option<&Named> {
+        self.keyspaces.iter().find(|named| named.id == id)
+    }
+
+    /// The shards of which nothing is left.
+    fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<Gone> {
+        let is_gone =
+            |shard: &ShardId| shards.get(shard).is_none_or(|left| fullest(left).is_none());
+        let all = self.keyspaces.iter().flat_map(|named| {
+            let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| Gone {
+                shard: *shard,
+                keyspace: Some(named.name.clone()),
+                slots: *slots,
+            };
+            named.shards.iter().filter(|(shard, _)| is_gone(shard)).map(with_name)
+        });
+        all.collect()
+    }
+}
+
+impl Plan {
+    /// The records that a node's log is to get, each with its shard and kind; none if it has them
+    /// already. The node's directory was read like this.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn records(
+        &self,
+        (cluster, node): (u64, NodeId),
+        log_end: Lsn,
+        found: &Replayed,
+    ) -> Result<Vec<(ShardId, u8, Vec<u8>)>, Refused> {
+        if cluster != self.cluster {
+            return Err(Refused::OtherCluster { node, cluster, planned: self.cluster });
+        }
+        let planned = *self.nodes.get(&node).ok_or(Refused::NotInPlan { node })?;
+        let changed = Refused::Changed { node, planned, found: log_end };
+        let mut records = Vec::new();
+        for Rescue { shard, record, removed, .. } in &self.shards {
+            let shard = shard.shard;
+            let here = found.shards.get(&shard);
+            let has_ended = |replica: ReplicaId| {
+                let ended = found.ended.get(&shard).is_some_and(|ended| ended.replica >= replica);
+                ended || found.dropped.contains(&shard)
+            };
+            let is_past = |one: &Recovering| {
+                let generation = one.state().descriptor.generation;
+                generation >= record.generation
+            };
+            if record.node == node {
+                match here {
+                    Some(one) if is_past(one) => {}
+                    None if has_ended(record.replica) => {}
+                    None => return Err(changed),
+                    Some(_) => {
+                        records.push((shard, record::REPLICA_RECOVERED, record.encode()));
+                    }
+                }
+            } else if let Some((_, replica)) = removed.iter().find(|(at, _)| *at == node)
+                && let Some(one) = here.filter(|one| one.replica() <= *replica && !is_past(one))
+            {
+                records.push((shard, record::REPLICA_REMOVED, end_of(one, record)));
+            }
+        }
+        match records.is_empty() || log_end == planned {
+            true => Ok(records),
+            false => Err(changed),
+        }
+    }
+}
+
+/// The record that a replica has ended, for its shard has gone on so.
+fn end_of(one: &Recovering, record: &Recovered) -> Vec<u8> {
+    let state = one.state();
+    let descriptor = Descriptor {
+        replicas: vec![(record.replica, record.node)],
+        generation: record.generation,
+        leader: Some(record.replica),
+        ..state.descriptor.clone()
+    };
+    // The placement, which stands before the descriptor, is as it was.
+    let mut birth = state.birth_record();
+    birth.truncate(1);
+    descriptor.encode(&mut birth);
+    [&one.replica().0.to_le_bytes()[..], &birth].concat()
+}

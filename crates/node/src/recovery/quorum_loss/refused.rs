@@ -1,0 +1,85 @@
+//! Why shards without a quorum are not recovered.
+
+use keyspace::NodeId;
+use storage::log::Lsn;
+
+/// Why there is no plan, or it is not carried out. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Nobody is left.
+    #[error("no node was looked at: run `carillon recover inspect` on each that is left")]
+    Nobody,
+    /// Two clusters.
+    #[error(
+        "node {:016x} is of cluster {cluster:016x}, another of cluster {other:016x}: a plan is for \
+         one cluster", .node.0
+    )]
+    Clusters {
+        /// A node.
+        node: NodeId,
+        /// Its cluster.
+        cluster: u64,
+        /// Another's.
+        other: u64,
+    },
+    /// The same node twice.
+    #[error(
+        "node {:016x} is there twice: one of them is a copy, or was looked at before; look at it \
+         again and give it once", .node.0
+    )]
+    Twice {
+        /// Which.
+        node: NodeId,
+    },
+    /// Nothing is left of the catalogue.
+    #[error(
+        "nothing is left of the catalogue (shard 0) on these nodes, without which no key is found. \
+         Bring back the directory of a node that had a replica of it, and look at that, too"
+    )]
+    NoCatalogue,
+    /// All is well.
+    #[error(
+        "nothing to do: of each of {shards} shards these nodes have a majority. Start them, and \
+         what is missing is replaced"
+    )]
+    Sound {
+        /// How many shards there are.
+        shards: usize,
+    },
+    /// A plan for others.
+    #[error(
+        "the plan is for cluster {planned:016x}, and node {:016x} is of cluster {cluster:016x}",
+        .node.0
+    )]
+    OtherCluster {
+        /// Whose directory it is.
+        node: NodeId,
+        /// Its cluster.
+        cluster: u64,
+        /// That of the plan.
+        planned: u64,
+    },
+    /// A plan without this node.
+    #[error(
+        "the plan was made without node {:016x}: look at it, and make a plan of all nodes that are \
+         left. If the plan is carried out elsewhere already, start this node when those run, and \
+         it finds out what others have of it", .node.0
+    )]
+    NotInPlan {
+        /// Whose directory it is.
+        node: NodeId,
+    },
+    /// It has changed.
+    #[error(
+        "the directory of node {:016x} has changed since it was looked at: its log ended at \
+         {planned}, and ends at {found} now. Look at all nodes again, and make a new plan", .node.0
+    )]
+    Changed {
+        /// Whose directory it is.
+        node: NodeId,
+        /// Where its log ended.
+        planned: Lsn,
+        /// Where it ends.
+        found: Lsn,
+    },
+}

@@ -1,0 +1,171 @@
+//! All shards of a node on their way back, as a driver reads the log once.
+
+use super::*;
+
+/// All shards of a node on their way back: what a driver shows each record of the log to.
+///
+/// ```text
+///   checkpoints ──► Replay::new ──► record, record, … ──► finish ──► shards to be adopted
+/// ```
+///
+/// A shard that was dropped may leave records without a beginning: its checkpoint went with the
+/// manifest that no longer names it, and the log may be kept from a place between its birth and
+/// its end. Such records say nothing; but then its end must follow.
+pub struct Replay {
+    settings: Settings,
+    node: NodeId,
+    pub(super) shards: BTreeMap<ShardId, Recovering>,
+    /// Whose end was passed: ids are never used again.
+    pub(super) dropped: BTreeSet<ShardId>,
+    /// Whose replica here takes no part any more, and no other has begun since.
+    ended: BTreeMap<ShardId, Ended>,
+    /// Right halves of replicas that have ended, each with the left one.
+    halves: BTreeMap<ShardId, (ShardId, Box<ShardState>)>,
+    /// Of whom there were records, but neither a beginning nor, so far, an end.
+    headless: BTreeSet<ShardId>,
+    evidence: Evidence,
+}
+
+impl Replay {
+    /// Of this node, with the shards that the manifest's checkpoints hold, each restored.
+    pub fn new(
+        node: NodeId,
+        shards: BTreeMap<ShardId, Recovering>,
+        settings: impl Into<Settings>,
+    ) -> Self {
+        let settings = settings.into();
+        let (dropped, headless, halves) = Default::default();
+        let mut evidence = Evidence::default();
+        shards.values().for_each(|shard| evidence.checkpoint(shard));
+        Self { settings, node, shards, dropped, ended: BTreeMap::new(), halves, headless, evidence }
+    }
+
+    /// Takes the log's next record, which stands in the group at `lsn`.
+    ///
+    /// # Errors
+    /// As [`Recovering::record`] and [`Recovering::born`].
+    pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
+        let id = record.shard;
+        self.evidence.record(record);
+        if [record::SHARD_DROPPED, record::SHARD_ABSORBED].contains(&record.kind) {
+            self.end(id);
+            self.headless.remove(&id);
+            self.ended.remove(&id);
+            self.dropped.insert(id);
+            return Ok(());
+        }
+        if record.kind != record::REPLICA_CREATED {
+            self.begin_half(id);
+        }
+        if [record::REPLICA_QUARANTINED, record::REPLICA_REMOVED].contains(&record.kind) {
+            return self.end_replica(id, record.kind, record.payload);
+        }
+        let ended = self.ended.get(&id).map(|ended| ended.replica);
+        match self.shards.get_mut(&id) {
+            Some(shard) => {
+                shard.record(lsn, record.kind, record.payload)?;
+                self.take_in(id);
+            }
+            None if self.dropped.contains(&id) => {}
+            None if record.kind == record::SHARD_CREATED && ended.is_none() => {
+                let shard = Recovering::born(id, self.node, record.payload, self.settings)?;
+                self.shards.insert(id, shard);
+            }
+            None if record.kind == record::REPLICA_CREATED => {
+                self.shards.insert(id, Recovering::awaiting(id, record.payload, self.settings)?);
+                self.ended.remove(&id);
+            }
+            None if ended.is_some() => {}
+            None => {
+                self.headless.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A replica has ended, which had this state; what was cut off from it goes on.
+    pub(super) fn end(&mut self, id: ShardId) -> Option<ShardState> {
+        let Recovering { halves, state, .. } = self.shards.remove(&id)?;
+        self.halves.extend(halves.into_iter().map(|(half, state)| (half, (id, state))));
+        Some(state)
+    }
+
+    /// A record of this shard is read: if it is the first one of a right half, that begins.
+    fn begin_half(&mut self, id: ShardId) {
+        if self.shards.contains_key(&id)
+            || self.ended.contains_key(&id)
+            || self.dropped.contains(&id)
+        {
+            return;
+        }
+        let mut lefts = self.shards.iter_mut();
+        let found = lefts.find_map(|(left, shard)| Some((*left, shard.halves.remove(&id)?)));
+        let found = found.or_else(|| self.halves.remove(&id));
+        if let Some((left, state)) = found
+            && let Some(replica) = state.descriptor.replica_on(self.node)
+        {
+            let half = Recovering::of(id, replica, *state, HardState::default());
+            self.shards.insert(id, Recovering { left: Some(left), ..half });
+        }
+    }
+
+    /// The shards as the whole log has made them.
+    ///
+    /// # Errors
+    /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`], [`RecoverError::CutShort`].
+    pub fn finish(mut self) -> Result<Replayed, RecoverError> {
+        // Those that had written nothing yet. One may have been cut in two in its turn.
+        loop {
+            let known = |id: &ShardId| {
+                self.shards.contains_key(id)
+                    || self.ended.contains_key(id)
+                    || self.dropped.contains(id)
+            };
+            let halves = self.shards.values().flat_map(|shard| shard.halves.keys());
+            let mut halves = halves.chain(self.halves.keys());
+            let Some(id) = halves.find(|id| !known(id)).copied() else { break };
+            self.begin_half(id);
+        }
+        self.evidence.finish()?;
+        if let Some(shard) = self.headless.first() {
+            return Err(RecoverError::NoBeginning { shard: *shard });
+        }
+        for (shard, recovering) in &self.shards {
+            if let Some(Gap { expected, found }) = recovering.gap {
+                return Err(RecoverError::Gap { shard: *shard, expected, found });
+            }
+        }
+        let Self { shards, ended, dropped, .. } = self;
+        Ok(Replayed { shards, ended, dropped })
+    }
+
+    /// The shard's replica takes no part any more; unless one that came after it is here already,
+    /// from a checkpoint.
+    fn end_replica(&mut self, id: ShardId, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
+        let ended = Ended::decode(kind, payload)
+            .map_err(|source| unreadable(id, "the record of a replica's end", source))?;
+        if self.dropped.contains(&id) {
+            return Ok(());
+        }
+        self.headless.remove(&id);
+        match self.shards.get_mut(&id) {
+            Some(later) if later.replica > ended.replica => later.forget_log(),
+            _ => {
+                self.end(id);
+                self.ended.insert(id, ended);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a log and its checkpoints hold.
+pub struct Replayed {
+    /// The shards.
+    pub shards: BTreeMap<ShardId, Recovering>,
+    /// Replicas that take no part any more ([`crate::executor::ShardExecutor::adopt_ended`]).
+    pub ended: BTreeMap<ShardId, Ended>,
+    /// Shards whose end the log holds ([`crate::executor::ShardExecutor::bury`]). The replica of
+    /// the catalogue may still have them: it knows again what is committed when it hears its group.
+    pub dropped: BTreeSet<ShardId>,
+}

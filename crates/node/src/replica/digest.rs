@@ -1,0 +1,146 @@
+//! Do the replicas of a shard hold the same? Each computes a digest as of one entry, in the
+//! background (SAFETY G13).
+//!
+//! ```text
+//!   entry Check ─apply─► Digesting: pinned at the safe point of then, one moment of the past
+//!                            │ step, step, … by the driver, beside the lane and its readers
+//!                            ▼
+//!        Input::Digested ──► lane ──► the leader compares ([`crate::rpc::status`])
+//! ```
+//!
+//! A digest covers what can be seen from the safe point to the entry's time, both of which are the
+//! same on every replica, for the log has made them ([`storage::engine::digest`]); and all of the
+//! state that is not keys: descriptor, members, horizon, sessions, or the catalogue. What is
+//! collected when makes no difference, nor does what is written later: versions make that cheap.
+//!
+//! One that is under way when a snapshot takes the state's place, or when its replica goes, comes
+//! to nothing: a leader that gets no digest knows nothing about that replica.
+
+use std::sync::Arc;
+
+use keyspace::{ReplicaId, ShardId, Timestamp};
+use parking_lot::RwLock;
+use storage::engine::digest::{Digest, hash};
+use storage::engine::{DumpCursor, PieceLimits};
+
+use crate::replica::members;
+use crate::replica::state::{Content, ShardState};
+
+/// A digest in the making.
+pub struct Digesting {
+    /// Of this shard.
+    pub shard: ShardId,
+    /// Of this replica.
+    pub replica: ReplicaId,
+    /// As of this entry.
+    pub index: u64,
+    /// From here, where it is pinned …
+    low: Timestamp,
+    /// … to here.
+    at: Timestamp,
+    upheavals: u64,
+    view: Arc<RwLock<ShardState>>,
+    cursor: DumpCursor,
+    keys: Digest,
+    /// Of all that is not keys.
+    rest: u128,
+}
+
+/// How far a step has brought it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do.
+    More,
+    /// This is it.
+    Done(u128),
+    /// It comes to nothing.
+    Void,
+}
+
+impl std::fmt::Debug for Digesting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Digesting({} at {})", self.shard, self.index)
+    }
+}
+
+impl Digesting {
+    /// Begins the digest of `state` as it is: that of `view`, whose guard the caller holds. None if
+    /// the safe point is ahead of the last entry, or of a lock: another node's clock is ahead by
+    /// the retention, and there is no time of which all is known to be there.
+    pub(crate) fn begin(
+        replica: ReplicaId,
+        view: &Arc<RwLock<ShardState>>,
+        state: &mut ShardState,
+    ) -> Option<Self> {
+        // What a lock has to write will be written at its time or later.
+        let below_locks = state.locks.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1));
+        let at = state.last.min(below_locks);
+        let mut rest = Vec::new();
+        let numbers = [state.applied_index, state.applied_term, state.horizon.0, state.last.0];
+        numbers.iter().for_each(|number| rest.extend_from_slice(&number.to_le_bytes()));
+        state.descriptor.encode(&mut rest);
+        members::encode(&state.members, &mut rest);
+        state.sessions.encode(&mut rest);
+        if !state.locks.is_empty() {
+            state.locks.encode(&mut rest);
+        }
+        let mut low = Timestamp::ZERO;
+        match &mut state.content {
+            Content::Keys(engine) => {
+                low = engine.safe_point();
+                if low > at {
+                    return None;
+                }
+                engine.pin(low);
+                rest.extend_from_slice(&low.0.to_le_bytes());
+            }
+            Content::System(system) => system.encode(&mut rest),
+        }
+        Some(Self {
+            shard: state.descriptor.shard,
+            replica,
+            index: state.applied_index,
+            low,
+            at,
+            upheavals: state.upheavals(),
+            view: view.clone(),
+            cursor: DumpCursor::default(),
+            keys: Digest::new(at),
+            rest: hash(&[&rest]),
+        })
+    }
+
+    /// Goes on with the next piece, of the usual length ([`crate::recovery::checkpoint::BLOCK`]) or
+    /// another: so long the shard's writers wait. `piece` is memory to be used again.
+    pub fn step(&mut self, limits: PieceLimits, piece: &mut Vec<u8>) -> Step {
+        piece.clear();
+        let more = {
+            let state = self.view.read();
+            if state.upheavals() != self.upheavals {
+                return Step::Void;
+            }
+            match state.keys() {
+                Some(engine) => engine.dump(&mut self.cursor, self.low, self.at, limits, piece),
+                None => false,
+            }
+        };
+        self.keys.feed(piece).expect("an engine dumps what it can read");
+        if more {
+            return Step::More;
+        }
+        let parts = [self.keys.finish().to_le_bytes(), self.rest.to_le_bytes()];
+        Step::Done(hash(&[&parts[0], &parts[1]]))
+    }
+}
+
+impl Drop for Digesting {
+    /// Lets the collector go on.
+    fn drop(&mut self) {
+        let mut state = self.view.write();
+        if state.upheavals() == self.upheavals
+            && let Some(engine) = state.keys_mut()
+        {
+            engine.unpin(self.low);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The way of entries: proposed, handed out to be persisted, applied, answered.
+//!
+//! What was proposed here keeps its place on a list, with its index and term. An entry of that
+//! index and term answers it; one of another term says that it never will be done.
+
+use hlc::Clock;
+use keyspace::{Durability, NodeId, ReplicaId};
+use replication::{Entry, HardState, Work};
+
+use super::{Append, Asker, InFlight, Queued, Shard};
+use crate::executor::{Caller, Effects, NotDone, Turn, push, report};
+use crate::replica::entry::{Header, Kind, Spent};
+use crate::replica::record;
+use crate::replica::state::{Outcome, ShardState};
+use crate::reshape::reroute::answer_applied;
+use crate::routing::session::BatchId;
+use crate::event::Happened;
+
+impl Shard {
+    pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
+        if self.queue.is_empty() || !self.leads() || self.group.is_transferring() {
+            return;
+        }
+        if self.stands_still() {
+            return;
+        }
+        while turn_bytes < turn.bytes_max {
+            let Some(queued) = self.queue.pop_front() else { return };
+            let index = self.group.last_index() + 1;
+            let (kind, mut bytes, count, asker) = match queued {
+                Queued::Batch { origin, batch } => {
+                    let (bytes, waiters) = batch.into_parts();
+                    let count = waiters.len() as u32;
+                    (Kind::Commands, bytes, count, Asker::Batch { origin, waiters })
+                }
+                Queued::Operation { kind, bytes, asker } => (kind, bytes, 1, asker),
+                Queued::Once { from, id, count, bytes } => {
+                    let BatchId { session, sequence, .. } = id;
+                    (Kind::Once, bytes, count, Asker::Once { from, session, sequence })
+                }
+            };
+            turn_bytes += bytes.len() as u64;
+            assert!(kind.since() <= turn.level, "all nodes can read what is proposed (G3)");
+            let term = self.stamp(turn.clock, index, kind, count, &mut bytes);
+            let place = match self.group.propose(bytes) {
+                Ok(place) => place,
+                Err(_) => unreachable!("a leader that hands nothing over proposes"),
+            };
+            assert_eq!(place.index, index, "the index was reserved under the same lane step");
+            self.in_flight.push_back(InFlight { index, term, since: turn.now, asker });
+        }
+    }
+
+    /// Takes the timestamp of the entry that is proposed next, and fills in its header; its term.
+    pub(super) fn stamp(
+        &mut self,
+        clock: &Clock,
+        index: u64,
+        kind: Kind,
+        count: u32,
+        bytes: &mut [u8],
+    ) -> u64 {
+        let timestamp = self.promise.take(clock, index);
+        let term = self.group.term();
+        Header { kind, timestamp, term, count }.fill(bytes);
+        term
+    }
+
+    /// Puts what must persist into the turn's group, and applies what is committed.
+    pub(super) fn hand_out(&mut self, work: Work, clock: &Clock, effects: &mut Effects) {
+        // SAFETY G9: what others count on is fsynced at every durability.
+        let mut needs_sync = self.durability == Durability::Sync || !self.is_sole();
+        if let Some(hard_state) = work.hard_state {
+            let first = work.entries.first().map_or(u64::MAX, Entry::index);
+            self.mark(hard_state, first, effects);
+            needs_sync = true;
+            self.persistence.vote_uncovered = true;
+        }
+        self.replace(&work.entries, effects);
+        let restored = work.restored.map(|(index, _)| index);
+        let before = work.entries.first().map(|first| first.index() - 1);
+        if let Some(last_index) = restored.or(before) {
+            self.persistence.forget_replaced(last_index);
+        }
+        for entry in &work.entries {
+            self.mark_committed(entry, effects);
+            if !self.group.is_leader() {
+                observe(entry, clock);
+            }
+            let prefix = record::entry_prefix(entry.index(), entry.term());
+            push(&mut effects.records, self.id, record::ENTRY, &[&prefix, entry.data()]);
+            let kind = entry.data().first().copied();
+            // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
+            // hold up the commands behind it, though: the system shard's record of it is durable
+            // already, so that here it is only followed. An empty entry opens a term.
+            let is_commands = [Kind::Commands as u8, Kind::Once as u8];
+            effects.sync |= !kind.is_some_and(|kind| is_commands.contains(&kind));
+            let follows = [Kind::Commands as u8, Kind::SafePoint as u8, Kind::Once as u8];
+            needs_sync |= !kind.is_some_and(|kind| follows.contains(&kind));
+        }
+        if work.hard_state.is_some() || !work.entries.is_empty() {
+            effects.sync |= needs_sync;
+            self.persistence.appends.push_back(Append {
+                number: work.number,
+                ticket: effects.ticket,
+                last_index: work.entries.last().map_or(0, Entry::index),
+                needs_sync,
+                lsn: None,
+                persisted: false,
+            });
+        } else {
+            // There is nothing to persist, but what it says must not overtake what is persisted.
+            match self.persistence.appends.back_mut().filter(|append| !append.persisted) {
+                Some(append) => append.number = work.number,
+                None => self.group.persisted(work.number),
+            }
+        }
+        if !work.committed.is_empty() {
+            self.apply(work.committed, clock, effects);
+        }
+    }
+
+    /// Writes down now and then how far the group has agreed: a restart applies that much as it
+    /// reads, and keeps in memory only what lies above. A sole voter's log is all agreed.
+    ///
+    /// With every change of members, always: whoever has the next one on disk must remember after a
+    /// restart that the one before is in force, or it would lead among members of the past
+    /// (decision 0012). And with the entry that settles a change: that is what settles it.
+    ///
+    /// Called for each entry, before it is written.
+    fn mark_committed(&mut self, entry: &Entry, effects: &mut Effects) {
+        self.persistence.unmarked_bytes += entry.data().len();
+        let is_due = self.persistence.unmarked_bytes >= MARK_BYTES && !self.is_sole();
+        if is_due || is_of_change(entry) {
+            self.persistence.unmarked_bytes = 0;
+            self.mark(self.group.hard_state(), entry.index(), effects);
+        }
+    }
+
+    /// Writes down term, vote and how far the group has agreed, ahead of the entry at `before`. It
+    /// never says that this one is agreed upon, or one behind it: what stands there in the log so
+    /// far may be another leader's, and a restart applies what is agreed as it reads.
+    fn mark(&self, hard_state: HardState, before: u64, effects: &mut Effects) {
+        let commit = hard_state.commit.min(before - 1);
+        let payload = record::encode_hard_state(HardState { commit, ..hard_state });
+        push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
+    }
+
+    /// What was proposed here has lost its place to these in the log that is here. Another replica
+    /// may have it still and commit it, if these are lost in their turn: so nobody is told yet that
+    /// it will not be done (SAFETY G10). But what is done once, however often it is asked, is asked
+    /// of who leads now.
+    fn replace(&mut self, entries: &[Entry], effects: &mut Effects) {
+        let Some(first) = entries.first() else { return };
+        let mut lost = Vec::new();
+        for in_flight in self.in_flight.iter_mut().rev() {
+            if in_flight.index < first.index() || in_flight.term >= first.term() {
+                break;
+            }
+            if matches!(in_flight.asker, Asker::Once { .. } | Asker::Steps(_)) {
+                lost.push(std::mem::replace(&mut in_flight.asker, Asker::Nobody));
+            }
+        }
+        lost.into_iter().for_each(|asker| self.refuse(asker, NotDone::Replaced, effects));
+    }
+
+    /// What is applied is of this term: nothing that was proposed here in an older one, and has not
+    /// been applied, ever will be.
+    #[inline(never)]
+    pub(super) fn outlive(&mut self, term: u64, effects: &mut Effects) {
+        for in_flight in std::mem::take(&mut self.in_flight) {
+            match in_flight.term < term {
+                true => self.refuse(in_flight.asker, NotDone::Replaced, effects),
+                false => self.in_flight.push_back(in_flight),
+            }
+        }
+    }
+
+    /// Applies what is committed, and answers it. The others hear of it with the next entries, but
+    /// of what changes the catalogue at once: all nodes' clients meet that.
+    pub(super) fn apply(&mut self, committed: Vec<Entry>, clock: &Clock, effects: &mut Effects) {
+        for entry in committed {
+            let may_halt = !self.merges_nothing();
+            if may_halt && self.halts(&entry, effects) {
+                self.halt(entry);
+            } else {
+                self.apply_entry(entry, None, clock, effects);
+            }
+        }
+    }
+
+    /// Applies one; with the state of the neighbour that it takes in, if it takes one in.
+    #[inline]
+    pub(super) fn apply_entry(
+        &mut self,
+        entry: Entry,
+        right: Option<ShardState>,
+        clock: &Clock,
+        effects: &mut Effects,
+    ) {
+        let mut replies = Vec::new();
+        let outcome = self.change_state(&entry, right, &mut replies, clock, effects);
+        let (index, term) = (entry.index(), entry.term());
+        self.applied = index;
+        self.group.applied(index);
+        self.promise.applied(index);
+        let outcome = self.note_outcome(outcome, index, effects);
+        let mine = self.in_flight.front().is_some_and(|f| f.index == index);
+        let asker = if mine { self.in_flight.pop_front() } else { None };
+        if self.in_flight.front().is_some_and(|oldest| oldest.term < term) {
+            self.outlive(term, effects);
+        }
+        match asker {
+            Some(lost) if lost.term != term => {
+                self.refuse(lost.asker, NotDone::Replaced, effects);
+                report(outcome, None, effects);
+            }
+            Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
+                assert_eq!(waiters.len(), replies.len(), "one reply per command");
+                // Nobody else holds the entry any more, so this takes its memory, not a copy.
+                let spent = Spent { bytes: entry.into_data().into(), waiters };
+                answer_applied(self.id, origin, spent, replies, effects);
+            }
+            Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
+                report(outcome, Some(Caller { origin, waiter }), effects);
+            }
+            Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
+                Outcome::Steps(said) => self.stepped(askers, said, effects),
+                _ => unreachable!("steps are answered as steps"),
+            },
+            Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
+            None => report(outcome, None, effects),
+        }
+    }
+
+    /// Changes what readers see, under the write guard.
+    #[inline]
+    fn change_state(
+        &mut self,
+        entry: &Entry,
+        right: Option<ShardState>,
+        replies: &mut Vec<command::Reply>,
+        clock: &Clock,
+        effects: &mut Effects,
+    ) -> Outcome {
+        let mut state = self.state.write();
+        let outcome = match right {
+            None => state.apply(entry, replies),
+            Some(right) => {
+                state.absorb(entry, right);
+                Outcome::Merge
+            }
+        };
+        if outcome == Outcome::Check {
+            let leads = self.group.is_leader() && entry.term() == self.group.term();
+            let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
+            effects.digests.extend(digesting);
+        }
+        if let Outcome::Members(step) = &outcome {
+            let members = self.group.change(&step.change).clone();
+            let before = state.descriptor.replicas.clone();
+            state.change_members(step, members);
+            if self.group.is_leader() {
+                self.tell_change(&before, &state.descriptor.replicas, effects);
+            }
+            if !state.members.all().contains(&self.replica) {
+                self.group.step_down();
+            }
+        }
+        let opens_term = entry.data().is_empty() && entry.term() == self.group.term();
+        if opens_term && self.group.is_leader() {
+            // SAFETY G2: above everything that the leaders before have promised.
+            clock.observe(state.horizon.max(state.last));
+            self.leading.opened_term = entry.term();
+            let (shard, replica, term) = (self.id, self.replica, entry.term());
+            effects.events.push(Happened::LeaderElected { shard, replica, term });
+            self.promise.lead();
+            self.serving.raise_floor(clock.now());
+        }
+        outcome
+    }
+
+    /// What an outcome means for the replica itself. What is left of it is for the asker.
+    #[inline]
+    fn note_outcome(&mut self, outcome: Outcome, index: u64, effects: &mut Effects) -> Outcome {
+        if matches!(outcome, Outcome::Members(_) | Outcome::Settled) {
+            self.published.is_stale = true;
+            self.is_settled = self.state.read().roster.is_settled;
+        }
+        if matches!(outcome, Outcome::Catalogue(_)) {
+            self.group.tell_all_committed();
+        }
+        if matches!(outcome, Outcome::Steps(_) | Outcome::Split(_) | Outcome::Merge) {
+            self.locks_changed(index);
+        }
+        match outcome {
+            Outcome::Split(half) => {
+                self.was_split(half, effects);
+                Outcome::Quiet
+            }
+            Outcome::Merge => {
+                self.merged();
+                Outcome::Quiet
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+impl Shard {
+    /// Tells of replicas that have come or gone.
+    #[inline(never)]
+    fn tell_change(
+        &self,
+        before: &[(ReplicaId, NodeId)],
+        now: &[(ReplicaId, NodeId)],
+        effects: &mut Effects,
+    ) {
+        let lacks = |all: &[(ReplicaId, NodeId)], others: &[(ReplicaId, NodeId)]| {
+            all.iter().filter(|one| !others.contains(one)).copied().collect::<Vec<_>>()
+        };
+        let (shard, added, removed) = (self.id, lacks(now, before), lacks(before, now));
+        if !added.is_empty() || !removed.is_empty() {
+            effects.events.push(Happened::ReplicasChanged { shard, added, removed });
+        }
+    }
+}
+
+/// Whether an entry is a step of a change of members, its end among them.
+fn is_of_change(entry: &Entry) -> bool {
+    entry.is_change() || entry.data().first() == Some(&(Kind::Settle as u8))
+}
+
+/// A follower's clock goes above what it is sent, so that it may lead next (SAFETY G2).
+fn observe(entry: &Entry, clock: &Clock) {
+    if let Some((header, _)) = Header::decode(entry.data()) {
+        clock.observe(header.timestamp);
+    }
+}
+
+/// Bytes of entries after which the commit index is written down.
+const MARK_BYTES: usize = 1 << 20;

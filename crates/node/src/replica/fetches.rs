@@ -1,0 +1,261 @@
+//! What is wanted of a shard's leader elsewhere, until it has told: for readers on a node without
+//! a replica, and on one whose replica lags.
+//!
+//! ```text
+//!   waiting ──(at most SENT_MAX are under way)──► sent ──► Fetched ──► answered
+//!      ▲                                           │          │ not all of it yet
+//!      ├── somebody else leads, silence ───────────┤          │
+//!      │            other slots now: look again ◄──┘          │
+//!      └── the rest is wanted ◄───────────────────────────────┘
+//! ```
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | questions under way to one shard, and as many of contenders | [`SENT_MAX`] | wait here |
+//! | bytes of questions held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
+//! | bytes found for one question | the asker's | refused: too long; scans and ranges end there |
+//! | time without an answer | the request's patience | refused: nobody is known to lead |
+//!
+//! All questions may be asked twice, so all that is not answered is asked again.
+
+use std::collections::VecDeque;
+
+use keyspace::{NodeId, ShardId, Timestamp};
+use overlay::Known;
+use replication::BootNanos;
+
+use crate::executor::{Answer, Caller, Effects, NotDone};
+use crate::replica::forward::MISLED_NANOS;
+use crate::routing::fetch::{ANSWER_BYTES_MAX, Found, KEYS_MAX, Want};
+use crate::rpc::request::Letter;
+
+/// Questions under way to the leader of one shard at one time: with a piece each, 256 MiB of
+/// answers.
+const SENT_MAX: usize = 64;
+/// Bytes of questions that are held for the leader of one shard.
+const HELD_BYTES_MAX: usize = 16 << 20;
+/// When nothing is heard for so long, a question is asked again.
+const RESEND_NANOS: u64 = 500_000_000;
+
+/// See the front page.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    all: VecDeque<Fetch>,
+    next_number: u64,
+    held_bytes: usize,
+    /// Nothing is sent before.
+    pause_until: BootNanos,
+}
+
+/// When something was found, and what.
+type Finding = (Timestamp, Found);
+
+struct Fetch {
+    number: u64,
+    want: Want,
+    /// What of it is asked for now.
+    rest: Want,
+    found: Option<Finding>,
+    bytes_max: usize,
+    bytes: usize,
+    asker: Caller,
+    /// When it was asked, or last got on.
+    since: BootNanos,
+    sent: Option<(NodeId, BootNanos)>,
+    /// The shard has other slots by now: who asks is to look again whose it is.
+    is_moved: bool,
+}
+
+impl Fetches {
+    pub fn is_idle(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether all are on their way, so that only answers and time bring them on.
+    pub fn rests(&self) -> bool {
+        self.all.iter().all(|fetch| fetch.sent.is_some() && !fetch.is_moved)
+    }
+
+    pub fn ask(
+        &mut self,
+        want: Want,
+        bytes_max: usize,
+        asker: Caller,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        let bytes = want.bytes_about();
+        if self.held_bytes + bytes > HELD_BYTES_MAX && self.held_bytes > 0 {
+            return refuse(asker, NotDone::Busy, effects);
+        }
+        self.held_bytes += bytes;
+        let number = self.draw_number(now);
+        let rest = want.clone();
+        self.all.push_back(Fetch {
+            number,
+            want,
+            rest,
+            found: None,
+            bytes_max,
+            bytes,
+            asker,
+            since: now,
+            sent: None,
+            is_moved: false,
+        });
+    }
+
+    /// One that nothing which is still on its way names, not even from before the node's last
+    /// start: its boot clock was not there yet.
+    fn draw_number(&mut self, now: BootNanos) -> u64 {
+        self.next_number = (self.next_number + 1).max(now);
+        self.next_number
+    }
+
+    pub fn send(
+        &mut self,
+        shard: ShardId,
+        leader: Option<NodeId>,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        if now < self.pause_until {
+            return;
+        }
+        while let Some(place) = self.all.iter().position(|fetch| fetch.is_moved) {
+            let Caller { origin, waiter } = self.remove(place).asker;
+            effects.answers.push(Answer::Go { origin, waiter });
+        }
+        let Some(leader) = leader else { return };
+        // The oldest first: they hold the places.
+        let mut places = [SENT_MAX; 2];
+        for fetch in &mut self.all {
+            // Contenders may wait there for long, and take nobody else's place.
+            let left = &mut places[usize::from(fetch.want.is_contended())];
+            if *left == 0 {
+                if places == [0; 2] {
+                    break;
+                }
+                continue;
+            }
+            *left -= 1;
+            let waits = |(node, at): (NodeId, BootNanos)| {
+                node == leader && now < at.saturating_add(RESEND_NANOS)
+            };
+            if fetch.sent.is_some_and(waits) {
+                continue;
+            }
+            fetch.sent = Some((leader, now));
+            let (number, want) = (fetch.number, first_part(&fetch.rest));
+            effects.letters.push((leader, Letter::Fetch { shard, number, want }));
+        }
+    }
+
+    pub fn fetched(
+        &mut self,
+        shard: ShardId,
+        number: u64,
+        (at, found): Finding,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        let Some(place) = self.all.iter().position(|fetch| fetch.number == number) else { return };
+        let next_number = self.draw_number(now);
+        let fetch = &mut self.all[place];
+        if !fetch.rest.fits(&found) {
+            // From a node that has another idea of it; it is asked again.
+            return;
+        }
+        let rest = fetch.rest.rest(&found, fetch.bytes_max);
+        match &mut fetch.found {
+            Some((_, all)) => all.append(found),
+            None => fetch.found = Some((at, found)),
+        }
+        let bytes = fetch.found.as_ref().map_or(0, |(_, all)| all.bytes_about());
+        let is_long = bytes > fetch.bytes_max;
+        if is_long && rest.is_some() && matches!(fetch.want, Want::Keys { .. }) {
+            return refuse(self.remove(place).asker, NotDone::TooLong, effects);
+        }
+        if let Some(rest) = rest.filter(|_| !is_long) {
+            // A late second answer to the first part is none to the next.
+            (fetch.rest, fetch.number) = (rest, next_number);
+            (fetch.since, fetch.sent) = (now, None);
+            return;
+        }
+        let fetch = self.remove(place);
+        let Caller { origin, waiter } = fetch.asker;
+        let (at, found) = fetch.found.expect("it was just put in");
+        let (want, found) = (Box::new(fetch.want), Box::new(found));
+        effects.answers.push(Answer::Fetched { origin, waiter, shard, at, want, found });
+    }
+
+    fn remove(&mut self, place: usize) -> Fetch {
+        let fetch = self.all.remove(place).expect("it was just found");
+        self.held_bytes -= fetch.bytes;
+        fetch
+    }
+
+    /// Who was asked does not lead, or not what is wanted: the shard is known there to be so.
+    /// Nothing is sent before this clock.
+    pub fn misled(&mut self, number: u64, known: Option<&Known>, pause_until: BootNanos) {
+        let asked = self.all.iter_mut().find(|fetch| fetch.number == number);
+        let Some(fetch) = asked else { return };
+        fetch.sent = None;
+        fetch.is_moved |= known.is_some_and(|known| !fetch.want.is_of(known.arc()));
+        self.pause_until = match fetch.is_moved {
+            true => pause_until.max(fetch.since + MISLED_NANOS),
+            false => pause_until,
+        };
+    }
+
+    /// Who leads has no room for what it would have to write down.
+    pub fn unable(&mut self, number: u64, effects: &mut Effects) {
+        if let Some(place) = self.all.iter().position(|fetch| fetch.number == number) {
+            refuse(self.remove(place).asker, NotDone::DiskFull, effects);
+        }
+    }
+
+    pub fn link_lost(&mut self, node: NodeId) {
+        for fetch in self.all.iter_mut().filter(|f| f.sent.is_some_and(|(to, _)| to == node)) {
+            fetch.sent = None;
+        }
+    }
+
+    pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
+        let late = |fetch: &Fetch| fetch.since.saturating_add(patience) <= now;
+        while let Some(place) = self.all.iter().position(late) {
+            refuse(self.remove(place).asker, NotDone::NotLeader, effects);
+        }
+    }
+
+    /// Those who wait look again.
+    pub fn let_go(&mut self, effects: &mut Effects) {
+        for Fetch { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
+            effects.answers.push(Answer::Go { origin, waiter });
+        }
+        self.held_bytes = 0;
+    }
+
+    pub fn abandon(&mut self, effects: &mut Effects) {
+        for fetch in self.all.drain(..) {
+            refuse(fetch.asker, NotDone::NoSuchShard, effects);
+        }
+        self.held_bytes = 0;
+    }
+}
+
+/// As much of a question as one letter takes.
+fn first_part(want: &Want) -> Want {
+    let Want::Keys { keys, contender } = want else { return want.clone() };
+    let mut bytes = 0;
+    let over = keys.iter().take(KEYS_MAX).position(|key| {
+        bytes += key.len();
+        bytes > ANSWER_BYTES_MAX
+    });
+    let count = over.unwrap_or(keys.len().min(KEYS_MAX)).max(1);
+    Want::Keys { keys: keys.iter().take(count).cloned().collect(), contender: *contender }
+}
+
+fn refuse(Caller { origin, waiter }: Caller, why: NotDone, effects: &mut Effects) {
+    effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+}

@@ -1,0 +1,99 @@
+//! Requests that are not sent to a leader elsewhere any more: time is up, the shard is gone, or
+//! this replica leads itself.
+
+use super::*;
+
+impl Forward {
+    /// The replica here has gone: readers have what they look at fetched, and all else is asked
+    /// again, of whoever is found to lead.
+    pub fn leave(&mut self, effects: &mut Effects) {
+        self.turn_away(effects);
+        self.asks.clear();
+        self.sent_to = None;
+        self.pause_until = 0;
+    }
+
+    /// Tells those who have waited too long.
+    #[inline(never)]
+    pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
+        self.expire_heirs(now, patience, effects);
+        let late = |since: BootNanos| since.saturating_add(patience) <= now;
+        while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
+            let Held { origin, waiters, bytes, .. } = held;
+            self.held_bytes -= bytes.len();
+            let why = NotDone::NotLeader;
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        for sent in self.sent.iter_mut().filter(|sent| !sent.told && late(sent.held.since)) {
+            sent.told = true;
+            let (origin, waiters) = (sent.held.origin, sent.held.waiters.clone());
+            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Unknown });
+        }
+        let why = NotDone::NotLeader;
+        for reader in self.readers.extract_if(.., |reader| late(reader.since)) {
+            refuse_one(reader.origin, reader.waiter, why, effects);
+        }
+        for op in self.operations.extract_if(.., |op| late(op.since)) {
+            let why = if op.sent_to.is_some() { NotDone::Unknown } else { why };
+            refuse_one(op.origin, op.waiter, why, effects);
+        }
+    }
+
+    /// The shard is gone. Whose writes were sent is told the second reason: one that does not say
+    /// that nothing was done.
+    pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
+        for Held { origin, waiters, bytes, .. } in self.waiting.drain(..) {
+            self.held_bytes -= bytes.len();
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        for Sent { held, told, .. } in self.sent.drain(..) {
+            let Held { origin, waiters, bytes, .. } = held;
+            self.held_bytes -= bytes.len();
+            if !told {
+                effects.answers.push(Answer::NotDone { origin, waiters, why: why_sent });
+            }
+        }
+        self.session = 0;
+        for mut heir in std::mem::take(&mut self.heirs) {
+            heir.abandon(why, why_sent, effects);
+        }
+        for reader in self.readers.drain(..) {
+            refuse_one(reader.origin, reader.waiter, why, effects);
+        }
+        for op in self.operations.drain(..) {
+            let why = if op.sent_to.is_some() { why_sent } else { why };
+            refuse_one(op.origin, op.waiter, why, effects);
+        }
+    }
+
+    /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
+    /// [`Self::written`] what became of it; the rest is as new.
+    pub fn lead(&mut self) -> (Vec<Own>, Vec<(Origin, Batch)>) {
+        let sent = self.own();
+        let waiting = self.waiting.drain(..).map(|held| {
+            self.held_bytes -= held.bytes.len();
+            (held.origin, Batch::from_parts(held.bytes, held.waiters))
+        });
+        let waiting = waiting.collect();
+        (sent, waiting)
+    }
+
+    /// The readers, for the replica here has come to lead.
+    pub fn take_readers(&mut self) -> Vec<(Timestamp, Origin, Waiter, BootNanos)> {
+        let readers = self.readers.drain(..);
+        readers.map(|r| (r.at, r.origin, r.waiter, r.since)).collect()
+    }
+
+    /// The changes of the catalogue that nobody has, for the replica here has come to lead.
+    pub fn take_operations(&mut self) -> Vec<(Vec<u8>, Caller)> {
+        let unsent = self.operations.extract_if(.., |op| op.sent_to.is_none());
+        unsent.map(|op| (op.op, Caller { origin: op.origin, waiter: op.waiter })).collect()
+    }
+
+    /// Session and sequence of the batch that was sent with a waiter's write.
+    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter));
+        let own = sent.map(|sent| (self.session, sent.sequence));
+        own.or_else(|| self.heirs.iter().find_map(|heir| heir.batch_of(waiter)))
+    }
+}

@@ -1,0 +1,180 @@
+//! What the leader elsewhere has said of what it was asked.
+
+use super::*;
+
+impl Forward {
+    /// What became of a batch.
+    pub fn written(
+        &mut self,
+        shard: ShardId,
+        session: u64,
+        sequence: u64,
+        verdict: Verdict,
+        effects: &mut Effects,
+    ) {
+        if session != self.session {
+            for heir in self.heirs.iter_mut().filter(|heir| heir.session == session) {
+                heir.written(shard, session, sequence, verdict.clone(), effects);
+            }
+            return self.heirs.retain(|heir| !heir.sent.is_empty());
+        }
+        let place = self.sent.iter().position(|sent| sent.sequence == sequence);
+        let Some(place) = place else { return };
+        self.confirmed = true;
+        match verdict {
+            Verdict::Done(replies) => self.done(shard, place, replies.as_deref(), effects),
+            Verdict::Known => self.done(shard, place, None, effects),
+            // The shard has forgotten the session.
+            Verdict::Gap { next } if self.sent.front().is_some_and(|s| s.sequence > next) => {
+                self.close_session(NotDone::Unknown, 0, effects);
+            }
+            Verdict::Gap { next } => {
+                self.sent.iter_mut().filter(|s| s.sequence >= next).for_each(|s| s.due = true);
+            }
+            // Copies of it may be applied later. What was taken for the leader's time is not.
+            Verdict::TooOld | Verdict::Ahead => {
+                self.leader_ms = None;
+                self.close_session(NotDone::Unknown, 0, effects);
+            }
+        }
+    }
+
+    fn done(
+        &mut self,
+        shard: ShardId,
+        place: usize,
+        replies: Option<&[u8]>,
+        effects: &mut Effects,
+    ) {
+        let sent = &mut self.sent[place];
+        sent.answered = true;
+        if !std::mem::replace(&mut sent.told, true) {
+            let waiters = std::mem::take(&mut sent.held.waiters);
+            let replies = replies.and_then(|bytes| reply::decode_all(bytes).ok());
+            let replies = replies.filter(|replies| replies.len() == waiters.len());
+            let origin = sent.held.origin;
+            match replies {
+                Some(replies) => {
+                    let bytes = std::mem::take(&mut sent.held.bytes);
+                    self.held_bytes -= bytes.len();
+                    answer_applied(shard, origin, Spent { bytes, waiters }, replies, effects);
+                }
+                None => {
+                    let why = NotDone::Unknown;
+                    effects.answers.push(Answer::NotDone { origin, waiters, why });
+                }
+            }
+        }
+        while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
+            self.held_bytes -= done.held.bytes.len();
+        }
+    }
+
+    /// Whoever leads has turned `sequence` away. If that had left once only, it is in no log, for
+    /// links bring a letter once, if at all (a lost link has it sent again); and as none is applied
+    /// behind a gap, nothing behind it will ever be done. If it had left before, for another who
+    /// led then, it may be in a log with all that stood behind it.
+    fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
+        let refused = self.sent.iter().find(|sent| sent.sequence == sequence);
+        let is_nowhere = refused.is_some_and(|refused| refused.times == 1);
+        for sent in self.sent.drain(..) {
+            let is_sure = is_nowhere && sent.sequence >= sequence;
+            let why = if is_sure { why } else { NotDone::Unknown };
+            let Held { origin, waiters, bytes, .. } = sent.held;
+            self.held_bytes -= bytes.len();
+            if !sent.told {
+                effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
+        }
+        self.session = 0;
+    }
+
+    /// Who was asked (`None`: the replica here) does not lead. Nothing is sent before this clock.
+    pub fn misled(&mut self, by: Option<NodeId>, what: Asked, pause_until: BootNanos) {
+        // From another all is asked already.
+        let is_late = by.is_some_and(|by| self.sent_to != Some(by));
+        match what {
+            Asked::Write { .. } | Asked::Read { .. } if is_late => return,
+            Asked::Write { session, sequence } if session == self.session => {
+                self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
+                self.confirmed = false;
+            }
+            Asked::Write { .. } => {
+                return self.heirs.iter_mut().for_each(|heir| heir.misled(by, what, pause_until));
+            }
+            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            // Not its own.
+            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => return,
+            Asked::Catalogue { number } => {
+                let asked = self.operations.iter_mut().filter(|op| op.number == number);
+                asked.for_each(|op| op.sent_to = None);
+            }
+        }
+        self.pause_until = pause_until;
+    }
+
+    /// Who was asked has no room for it. No question of readers is sent before this clock.
+    pub fn unable(
+        &mut self,
+        by: NodeId,
+        what: Asked,
+        pause_until: BootNanos,
+        effects: &mut Effects,
+    ) {
+        match what {
+            // From another, or when the replica here has come to lead: it is asked elsewhere too.
+            Asked::Write { .. } if self.sent_to != Some(by) => {}
+            Asked::Write { session, sequence } if session == self.session => {
+                self.close_session(NotDone::DiskFull, sequence, effects);
+            }
+            Asked::Write { .. } => {
+                self.heirs.iter_mut().for_each(|heir| heir.unable(by, what, pause_until, effects));
+            }
+            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => {}
+            Asked::Read { number } => {
+                self.asks.retain(|ask| ask.number != number);
+                self.pause_until = pause_until;
+            }
+            Asked::Catalogue { number } => {
+                let place = self.operations.iter().position(|op| op.number == number);
+                if let Some(place) = place {
+                    let op = self.operations.swap_remove(place);
+                    refuse_one(op.origin, op.waiter, NotDone::DiskFull, effects);
+                }
+            }
+        }
+    }
+
+    /// A question of readers has its answer: as of an index, with the leader's clock and the time
+    /// up to which nothing comes any more.
+    pub fn read_at(
+        &mut self,
+        number: u64,
+        index: u64,
+        (leader_ms, settled): (u64, Timestamp),
+        now: BootNanos,
+    ) {
+        self.leader_ms = Some((leader_ms, now));
+        if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
+            if ask.index.replace(index).is_none() {
+                ask.told_at = now;
+            }
+            ask.leader_ms = leader_ms;
+            self.confirmed = true;
+            // Less than what was asked for, if the leader's clock is far behind or its disk full.
+            ask.at = settled;
+        }
+    }
+
+    /// A change of the catalogue has its answer, as of an index.
+    pub fn catalogue_done(
+        &mut self,
+        number: u64,
+        index: u64,
+        result: Result<Box<Subject>, CatalogueError>,
+    ) {
+        if let Some(op) = self.operations.iter_mut().find(|op| op.number == number) {
+            op.done = Some((index, result));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A replica that is far behind its leader: it waits for a snapshot, or has much to apply.
+//!
+//! Readers here could not be served for as long as that takes. So they are told that it lags
+//! ([`NotDone::Lags`]), which others find published beside its state
+//! ([`crate::replica::serving::Serving::lags`]), and have what they look at fetched from the
+//! leader, as on a node without a replica ([`crate::routing::fetch`]):
+//!
+//! ```text
+//!   reader ──► index 70 is enough ──(applied here)──► served here
+//!                     └─(not within LAG_NANOS)──► lags ──► readers: Lags ──► Fetch ──► the leader
+//!   no state yet ──(a leader is known)────────────►  │
+//!                            index 70 is applied ◄───┘ served here again
+//! ```
+//!
+//! A lag is found by who has waited for it. The next readers do not wait, until the replica has
+//! come to where it should have been then; whether that is enough the reader after them finds.
+//! Only linearizable reads are sent away: stale ones know the replica's age (SAFETY G17).
+
+use replication::BootNanos;
+
+use super::Shard;
+#[cfg(doc)]
+use crate::executor::NotDone;
+use crate::executor::{Caller, Effects, Turn};
+use crate::routing::fetch::Want;
+
+/// Readers wait so long for an index that their leader has named, or half of the time that they
+/// are given; then this replica lags.
+const LAG_NANOS: u64 = 100_000_000;
+/// What lacks who has no state at all.
+const FIRST_STATE: u64 = 1;
+
+impl Shard {
+    /// Whether it lags: what is read is to be fetched.
+    pub(crate) fn lags(&self) -> bool {
+        self.lacks > self.applied
+    }
+
+    /// Takes a question for the leader that has come by now.
+    pub(crate) fn fetch(
+        &mut self,
+        want: Want,
+        bytes_max: usize,
+        asker: Caller,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        self.outgoing.fetches.ask(want, bytes_max, asker, now, effects);
+    }
+
+    /// Another leads: finds out whether this replica lags, and sends readers away if it does.
+    pub(super) fn look_behind(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let lacks = match self.applied {
+            0 => self.group.leader().map(|_| FIRST_STATE),
+            applied => {
+                self.outgoing.forward.lacks(applied, LAG_NANOS.min(turn.patience / 2), turn.now)
+            }
+        };
+        self.lacks = self.lacks.max(lacks.unwrap_or(0));
+        if self.lags() {
+            self.serving.lag(true);
+            self.outgoing.forward.turn_away(effects);
+        }
+    }
+
+    /// Whether a replica that has lagged does not any more. Those who have asked its leader are
+    /// answered by that.
+    #[inline(never)]
+    pub(super) fn catches_up(&mut self) -> bool {
+        if self.lags() && !self.leads() {
+            return false;
+        }
+        self.lacks = 0;
+        self.serving.lag(false);
+        true
+    }
+}

@@ -1,0 +1,23 @@
+//! What a replica knows because it leads, and forgets when it does not any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keyspace::{Generation, KeyspaceId, ReplicaId, Timestamp};
+use replication::BootNanos;
+
+/// See the front page.
+#[derive(Default)]
+pub(super) struct Leading {
+    /// The term that it leads and whose first entry it has applied, or 0.
+    pub opened_term: u64,
+    /// The horizon that is on its way through the log, if any.
+    pub horizon_asked: Timestamp,
+    /// The safe points that it has had logged: of its keyspace or, in the system shard, of all.
+    pub points_asked: BTreeMap<KeyspaceId, Timestamp>,
+    /// When the others were last asked to confirm that it leads.
+    pub confirm_asked: BootNanos,
+    /// The term in which it has had the newest change settled, and the generation then.
+    pub settle_asked: Option<(u64, Generation)>,
+    /// Replicas that have said that they take no part any more.
+    pub broken: BTreeSet<ReplicaId>,
+}

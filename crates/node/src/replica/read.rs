@@ -1,0 +1,459 @@
+//! Reads outside the lane: one pure function, called by connection threads and, between any two
+//! lane steps, by the simulator (SAFETY G1).
+//!
+//! Under the read guard of every shard it touches, taken in ring order, a read checks
+//! 1. that the shard owns the key at its current generation,
+//! 2. that the shard serves: its leader's first entry is applied, and all that is committed,
+//! 3. for reads at a timestamp, that it is not below the shard's safe point,
+//! 4. that no transaction over several shards may have written the key already ([`crate::locks`]),
+//! 5. and then reads the value.
+//!
+//! A read that finds a value expired tells its asker that time has passed: the value's end must
+//! lie within the logged horizon, or a restarted node with a slower clock would bring the value
+//! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
+//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not
+//! lead, its leader has said up to when nothing is. And a read that finds a value alive must not
+//! come after one elsewhere that found it expired: it is judged by the leader's clock, which is
+//! this node's, or was told by the leader when it was last asked
+//! ([`crate::replica::serving::Serving::judged_at`]). A read that fails a check is [`Blocked`]: the
+//! asker has the shard's lane say when to try again.
+
+use std::ops::ControlFlow;
+
+use keyspace::{HashedKey, Timestamp};
+use parking_lot::RwLockReadGuard;
+use replication::BootNanos;
+use storage::engine::{At, Engine, Version};
+
+use crate::replica::state::ShardState;
+use crate::routing::fetch::Fetched;
+use crate::routing::route::Route;
+use command::{self, Read, Seen, Sink};
+
+mod guards;
+
+use guards::{Guards, Held};
+
+/// When a read happens, on both of the node's clocks, read after all of the request had come. Who
+/// was blocked and was let go asks again with the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Its time among entries: what has expired by then is gone.
+    pub time: Timestamp,
+    /// What the lease must cover ([`crate::replica::serving`]).
+    pub boot: BootNanos,
+}
+
+/// The read could not be served now; whatever the sink got of it is void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The place of the shard whose lane must be asked first.
+    pub place: usize,
+    /// The time that must be settled there; zero if the shard did not serve, and may have nothing
+    /// that has expired.
+    pub at: Timestamp,
+    /// If a transaction has locked a key: how many locks had gone by then. It may be read when it
+    /// has been resolved.
+    pub lock: Option<u64>,
+}
+
+impl Blocked {
+    /// A shard that does not serve.
+    pub fn unserved(place: usize) -> Self {
+        Self { place, at: Timestamp::ZERO, lock: None }
+    }
+
+    /// Of a shard that serves.
+    fn by(why: Unsure, place: usize, at: Timestamp, state: &ShardState) -> Self {
+        let lock = (why == Unsure::Locked).then(|| state.locks.released());
+        Self { place, at, lock }
+    }
+}
+
+/// Why the newest value of a key cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsure {
+    /// The key is another shard's, or its time is not settled.
+    Unsettled,
+    /// A transaction may have written it.
+    Locked,
+}
+
+/// Why a read at a timestamp is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotThen {
+    /// The versions that were visible then may be gone, for ever.
+    BelowSafePoint {
+        /// The safe point.
+        safe_point: Timestamp,
+    },
+    /// The key is another shard's by now: look where it is.
+    Moved,
+    /// A transaction that has locked the key may have written it by then: ask again when this
+    /// many locks are not all that have gone.
+    Locked {
+        /// How many had.
+        released: u64,
+    },
+}
+
+/// Serves a linearizable read of named keys at `now`.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn read(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    sink: &mut impl Sink,
+) -> Result<(), Blocked> {
+    read_with(route, request, now, Fetched::NONE, sink)
+}
+
+/// As [`read()`], with what was fetched for it, after it had come, of shards that are on other
+/// nodes.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn read_with(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<(), Blocked> {
+    // The hot path: one key, hashed once.
+    if let Read::Get(key) = request {
+        return value_with(route, key, now, fetched, |version| match version {
+            Some(version) => sink.bulk(version.value),
+            None => sink.nil(),
+        });
+    }
+    let guards = Guards::take(route, request, now, 0, fetched)?;
+    let first = request.keys().first().map(|key| route.shard(route.place(&route.key(key))));
+    // What is left of a life is counted from when it was looked at.
+    let looked_at = first.zip(request.keys().first()).and_then(|(s, key)| fetched.version(s, key));
+    let time = match (looked_at, guards.held.first()) {
+        (Some((_, at)), _) => at,
+        (None, Some(held)) => held.time,
+        (None, None) => now.time,
+    };
+    command::answer(&guards, request, time, sink);
+    match guards.blocked.get() {
+        Some((place, why)) => {
+            let held = guards.guard(place);
+            Err(Blocked::by(why, place, held.time, &held.state))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Serves a linearizable read at `now` of keys that may lie in several shards, as far as each is
+/// looked at by itself; and says which version of each key it has seen, or what stands for none
+/// ([`nothing_since`]). Whoever asks again after that, with a later `now`, and sees the same, has
+/// seen all of them at one moment: that between both (SAFETY G7).
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn look(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<Vec<Seen>, Blocked> {
+    let guards = Guards::take(route, request, now, 0, fetched)?;
+    command::answer(&guards, request, now.time, sink);
+    let versions = request.keys().iter().map(|key| match command::View::newest(&guards, key) {
+        Some(version) => Seen::Version(version.timestamp),
+        None => Seen::Nothing(guards.nothing_since(key)),
+    });
+    let versions = versions.collect();
+    match guards.blocked.get() {
+        Some((place, why)) => {
+            let held = guards.guard(place);
+            Err(Blocked::by(why, place, held.time, &held.state))
+        }
+        None => Ok(versions),
+    }
+}
+
+/// Serves a read of named keys that may be old: by up to `age_max` nanoseconds, where a replica
+/// here does not lead. How old the oldest part of the answer may be, in nanoseconds: it shows
+/// everything that anyone was told so long before `now`, and maybe more (SAFETY G17).
+///
+/// # Errors
+/// [`Blocked`]: nothing was read. The replica is older than that, or does not know how old it is;
+/// who goes on as with [`read()`] gets an answer that is not old.
+pub fn read_stale(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    age_max: u64,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<u64, Blocked> {
+    let guards = Guards::take(route, request, now, age_max, fetched)?;
+    command::answer(&guards, request, now.time, sink);
+    match guards.blocked.get() {
+        Some((place, why)) => Err(Blocked::by(why, place, now.time, &guards.guard(place).state)),
+        None => Ok(guards.held.iter().map(|held| held.age).max().unwrap_or(0)),
+    }
+}
+
+/// As [`value`], of a value that may be old by up to `age_max` nanoseconds; and how old it is.
+///
+/// # Errors
+/// [`Blocked`]: as [`read_stale`].
+pub fn value_stale<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    age_max: u64,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<(R, u64), Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    let held = Held::take(route, place, now, age_max)?;
+    let version = newest(&held.state, &key, held.time);
+    let version = version.map_err(|why| Blocked::by(why, place, now.time, &held.state))?;
+    Ok((use_it(version), held.age))
+}
+
+/// Hands the newest value of one key, with its times, to `use_it`: a linearizable read at `now`.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn value<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<R, Blocked> {
+    value_with(route, key, now, Fetched::NONE, use_it)
+}
+
+/// As [`value`], with what was fetched for it.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn value_with<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    fetched: &Fetched,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<R, Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    if !fetched.is_empty()
+        && let Some((version, _)) = fetched.version(route.shard(place), key.bytes)
+    {
+        return Ok(use_it(version));
+    }
+    let state = lock(route, place, now)?;
+    match newest(&state, &key, now.time) {
+        Ok(version) => Ok(use_it(version)),
+        Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
+    }
+}
+
+/// What a key has now, for a transaction that is done only if it has that still: a linearizable
+/// read at `now`.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn seen(route: &Route, key: &[u8], now: Now, fetched: &Fetched) -> Result<Seen, Blocked> {
+    seen_with(route, key, now, fetched, |_, seen| seen)
+}
+
+/// As [`seen`], and hands the value to `use_it` as well.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn seen_with<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    fetched: &Fetched,
+    use_it: impl FnOnce(Option<Version<'_>>, Seen) -> R,
+) -> Result<R, Blocked> {
+    let key = route.key(key);
+    let with = |version: Option<Version<'_>>, time| {
+        use_it(version, version.map_or(Seen::Nothing(time), |found| Seen::Version(found.timestamp)))
+    };
+    let place = route.place(&key);
+    if let Some((version, at)) = fetched.version(route.shard(place), key.bytes) {
+        return Ok(with(version, at));
+    }
+    let state = lock(route, place, now)?;
+    match newest(&state, &key, now.time) {
+        Ok(version) => Ok(with(version, state.last)),
+        Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
+    }
+}
+
+/// A watched key of which a replica here has something newer than what was seen, however far behind
+/// it is: that stays so, and whoever watches the key would ask its leader in vain.
+pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], Seen)]) -> Option<&'k [u8]> {
+    let is_newer = |(key, seen): &&(&[u8], Seen)| {
+        let key = route.key(key);
+        let state: &ShardState = &route.views[route.place(&key)].read();
+        state.owns(&key) && state.keys().is_some_and(|engine| seen.is_outdated(engine, &key))
+    };
+    watched.iter().find(is_newer).map(|(key, _)| *key)
+}
+
+/// Serves several linearizable reads of one key each, in order: each is shown to `each`, until it
+/// says that it has enough. The keys are looked up side by side, since most of the time goes into
+/// waiting for memory.
+///
+/// # Errors
+/// [`Blocked`]: those before the first that is blocked were shown; it and the rest were not.
+pub fn get_each(
+    route: &Route,
+    keys: &[&[u8]],
+    now: Now,
+    each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
+) -> Result<(), Blocked> {
+    get_each_with(route, keys, now, Fetched::NONE, each)
+}
+
+/// As [`get_each`], with what was fetched for them.
+///
+/// # Errors
+/// [`Blocked`]: those before the first that is blocked were shown; it and the rest were not.
+pub fn get_each_with(
+    route: &Route,
+    keys: &[&[u8]],
+    now: Now,
+    fetched: &Fetched,
+    mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
+) -> Result<(), Blocked> {
+    // One alone has nobody beside it.
+    if keys.len() == 1 || keys.len() > KEYS_MAX || route.views.len() > GUARDS_MAX {
+        for key in keys {
+            if value_with(route, key, now, fetched, &mut each)?.is_break() {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
+        [const { None }; GUARDS_MAX];
+    let mut hashed = [const { None }; KEYS_MAX];
+    for (slot, key) in hashed.iter_mut().zip(keys) {
+        let key = route.key(key);
+        let place = route.place(&key);
+        // Guards are not taken in ring order here, so none may wait behind a waiting writer: two
+        // readers and two writers could wait for each other.
+        let guard = guards[place].get_or_insert_with(|| route.views[place].read_recursive());
+        if let Some(engine) = guard.keys() {
+            engine.prefetch(&key);
+        }
+        *slot = Some((place, key));
+    }
+    let looked_up = || hashed.iter().flatten();
+    for (place, key) in looked_up() {
+        if let Some(engine) = guards[*place].as_ref().and_then(|guard| guard.keys()) {
+            engine.prefetch_record(key);
+        }
+    }
+    for (place, key) in looked_up() {
+        let state = guards[*place].as_ref().expect("it was taken above");
+        let version = match state.serving.at(now.boot) {
+            true => newest(state, key, now.time)
+                .map_err(|why| Blocked::by(why, *place, judged_at(state, now), state))?,
+            false => {
+                let found = fetched.version(route.shard(*place), key.bytes);
+                found.ok_or(Blocked::unserved(*place))?.0
+            }
+        };
+        if each(version).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Shards whose guards [`get_each`] holds at once, and keys it looks up together.
+const GUARDS_MAX: usize = 16;
+const KEYS_MAX: usize = 16;
+
+/// Serves a read of one key at a past timestamp, once the lane has said that it may be served.
+///
+/// # Errors
+/// [`NotThen`].
+pub fn read_at<R>(
+    route: &Route,
+    key: &[u8],
+    at: Timestamp,
+    use_it: impl FnOnce(At<'_>) -> R,
+) -> Result<R, NotThen> {
+    let key = route.key(key);
+    let state = route.views[route.place(&key)].read();
+    if !state.owns(&key) {
+        return Err(NotThen::Moved);
+    }
+    let engine = state.keys().expect("routes lead to shards of keys");
+    let safe_point = engine.safe_point();
+    if at < safe_point {
+        return Err(NotThen::BelowSafePoint { safe_point });
+    }
+    if state.locks.hides_at(key.bytes, at) {
+        return Err(NotThen::Locked { released: state.locks.released() });
+    }
+    Ok(use_it(engine.at(&key, at)))
+}
+
+fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
+    let state = route.views[place].read();
+    if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked::unserved(place)) }
+}
+
+/// What stands for a key's having no value: as long as it is the same, the key has had none all the
+/// time. When it changed last; or, as that may be forgotten, the safe point, beyond which it is
+/// not.
+pub fn nothing_since(engine: &Engine, key: &HashedKey<'_>) -> Timestamp {
+    engine.newest_timestamp(key).max(engine.safe_point())
+}
+
+/// The time at which a read is judged in a shard.
+pub(crate) fn judged_at(state: &ShardState, now: Now) -> Timestamp {
+    state.serving.judged_at(now.time)
+}
+
+/// The newest value of a key in its shard, or the news that the shard must be asked first.
+pub(crate) fn newest<'s>(
+    state: &'s ShardState,
+    key: &HashedKey<'_>,
+    now: Timestamp,
+) -> Result<Option<Version<'s>>, Unsure> {
+    if !state.owns(key) {
+        return Err(Unsure::Unsettled);
+    }
+    if !state.locks.is_free() && state.locks.hides(key.bytes) {
+        return Err(Unsure::Locked);
+    }
+    let engine = state.keys().expect("routes lead to shards of keys");
+    // At time zero nothing has expired yet: expiry is judged here, for its horizon.
+    let Some(version) = engine.newest(key, Timestamp::ZERO) else { return Ok(None) };
+    if version.expiry_ms == 0 {
+        return Ok(Some(version));
+    }
+    // Beside what is as new as this, nothing is there that had ended before that was written.
+    let at = state.serving.judged_at(now).max(state.last);
+    if version.expiry_ms > at.millis() {
+        return Ok(Some(version));
+    }
+    // Who has only read it alive may write elsewhere: that must not come after this was seen.
+    if state.locks.get(key.bytes).is_some() {
+        return Err(Unsure::Locked);
+    }
+    // All that comes is later than what is applied.
+    let settled = state.horizon.min(state.unsettled.from()).max(state.last);
+    if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(Unsure::Unsettled) }
+}
+
+#[cfg(test)]
+mod tests;

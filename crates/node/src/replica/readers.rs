@@ -1,0 +1,380 @@
+//! Readers that could not be served outside the lane.
+//!
+//! A reader is let go when, since it came,
+//! 1. this replica leads, knows all that was ever committed, and has applied all that it knew to be
+//!    committed;
+//! 2. a lease was in force, or a majority has confirmed the leader at a later clock: that is what
+//!    ReadIndex proves (SAFETY G5, decision 0011);
+//! 3. the promise covers its time: the horizon is logged, and what is in flight below that time is
+//!    applied (G2).
+//!
+//! While the disk is full, no horizon is logged, and the promise goes up to the one that is there:
+//! enough for all that asks for values that have not expired. Who needs more is told why not.
+//!
+//! Whoever is let go asks again with the clock it had, and is served then.
+
+use std::collections::BTreeSet;
+
+use hlc::{Clock, SnapshotRead};
+use keyspace::{NodeId, ShardId, Timestamp};
+use replication::BootNanos;
+
+use super::Shard;
+use crate::executor::{Answer, Caller, Effects, NotDone, Origin, Turn};
+use crate::replica::entry::{Kind, Waiter, operation};
+use crate::routing::fetch::{self, Found, Want};
+use crate::rpc::request::{Asked, Letter};
+
+pub(super) struct Reader {
+    at: Timestamp,
+    asker: Asker,
+    /// When it came.
+    since: BootNanos,
+    /// Served when this index is applied.
+    after: u64,
+    /// What is promised to it: its time, or less if the disk is full.
+    settled: Timestamp,
+}
+
+/// What readers that are looked at together go by, and what is wanted for them.
+struct Round {
+    horizon: Timestamp,
+    applied: u64,
+    /// The index that holds all that may be committed.
+    committed: u64,
+    /// Nobody else led up to then.
+    confirmed: BootNanos,
+    /// Who asked before this term began was asked for too early a time.
+    floor: Timestamp,
+    /// Whether keys may be kept for who is told what they have.
+    may_keep: bool,
+    /// The horizon that is to be logged.
+    wanted: Timestamp,
+    /// Whether one came after leadership was confirmed.
+    unconfirmed: bool,
+    /// Nodes whose readers were let go.
+    let_go: BTreeSet<NodeId>,
+    /// Questions about what this shard no longer has.
+    moved: Vec<(NodeId, u64)>,
+}
+
+pub(super) enum Asker {
+    /// Here.
+    Local { origin: Origin, waiter: Waiter },
+    /// Another node, for those who read there.
+    Remote { node: NodeId, number: u64 },
+    /// Another node, which cannot read by itself: it is told what is here.
+    Fetch { node: NodeId, number: u64, want: Want },
+    /// Here, and is told what is here, too.
+    Find { origin: Origin, waiter: Waiter, want: Want, bytes_max: usize },
+}
+
+impl Asker {
+    /// Whether all up to its time must be settled for it. The others make do with less, if nothing
+    /// that they look at has expired since.
+    fn is_of_a_time(&self) -> bool {
+        match self {
+            Asker::Local { .. } | Asker::Fetch { want: Want::At { .. }, .. } => true,
+            Asker::Fetch { .. } | Asker::Find { .. } | Asker::Remote { .. } => false,
+        }
+    }
+
+    /// The name of a contender, which is the time when it began to be one.
+    fn contends_since(&self) -> Option<Timestamp> {
+        match self {
+            Asker::Fetch { want: Want::Keys { contender, .. }, .. }
+            | Asker::Find { want: Want::Keys { contender, .. }, .. } => Some((*contender)?.name),
+            _ => None,
+        }
+    }
+
+    /// Tells it that there is no room in the log for what it needs there.
+    fn refuse_for_room(&self, shard: ShardId, effects: &mut Effects) {
+        let (node, what) = match *self {
+            Asker::Local { origin, waiter } | Asker::Find { origin, waiter, .. } => {
+                let (waiters, why) = (vec![waiter], NotDone::DiskFull);
+                return effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
+            Asker::Remote { node, number } => (node, Asked::Read { number }),
+            Asker::Fetch { node, number, .. } => (node, Asked::Fetch { number }),
+        };
+        effects.letters.push((node, Letter::Unable { shard, what }));
+    }
+}
+
+impl Shard {
+    pub(crate) fn await_read(
+        &mut self,
+        at: Timestamp,
+        origin: Origin,
+        waiter: Waiter,
+        since: BootNanos,
+    ) {
+        self.read(at, Asker::Local { origin, waiter }, since);
+    }
+
+    /// Somebody here wants to know what it holds, as nodes elsewhere do, and it leads.
+    pub(crate) fn find(
+        &mut self,
+        want: Want,
+        bytes_max: usize,
+        Caller { origin, waiter }: Caller,
+        now: BootNanos,
+        clock: &Clock,
+    ) {
+        let at = clock.now().max(self.serving.floor());
+        self.steps.keep_for(&want, now);
+        self.read(at, Asker::Find { origin, waiter, want, bytes_max }, now);
+    }
+
+    /// Whether what a node has asked for waits here.
+    pub(super) fn is_waiting(&self, from: NodeId, asked: u64) -> bool {
+        self.readers.iter().any(|reader| match reader.asker {
+            Asker::Fetch { node, number, .. } => (node, number) == (from, asked),
+            _ => false,
+        })
+    }
+
+    /// Whether a contender who has tried for longer waits here for one of these keys.
+    pub(super) fn is_behind_others(&self, want: &Want) -> bool {
+        let Want::Keys { keys, contender: Some(contender) } = want else { return false };
+        let wants_one = |reader: &Reader| match &reader.asker {
+            Asker::Fetch { want: Want::Keys { keys: wanted, .. }, .. }
+            | Asker::Find { want: Want::Keys { keys: wanted, .. }, .. } => {
+                keys.iter().any(|key| wanted.contains(key))
+            }
+            _ => false,
+        };
+        self.readers.iter().any(|reader| {
+            let is_older = reader.asker.contends_since().is_some_and(|at| at < contender.name);
+            is_older && wants_one(reader)
+        })
+    }
+
+    pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
+        // Of contenders the one who has tried for longest is looked at first.
+        let place = asker.contends_since().and_then(|since| {
+            let is_younger = |other: Timestamp| other > since;
+            self.readers.iter().position(|r| r.asker.contends_since().is_some_and(is_younger))
+        });
+        let reader = Reader { at, asker, since, after: 0, settled: at };
+        self.readers.insert(place.unwrap_or(self.readers.len()), reader);
+    }
+
+    /// Lets go the readers that may read now; has a horizon logged, unless the disk is full, or
+    /// leadership confirmed, for those that need it.
+    pub(super) fn serve_readers(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.readers.is_empty() && self.leads() && !self.merges_freeze() {
+            self.let_readers_go(turn, effects);
+        }
+    }
+
+    #[inline(never)]
+    fn let_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let mut round = self.round_of_readers(turn.now);
+        let mut readers = std::mem::take(&mut self.readers);
+        readers.retain_mut(|reader| !self.serve_reader(reader, &mut round, turn, effects));
+        self.readers = readers;
+        self.steps.wake_if_kept();
+        for (node, number) in round.moved {
+            self.not_led(node, Asked::Fetch { number }, effects);
+        }
+        // They wait there until the index is applied.
+        round.let_go.into_iter().for_each(|node| self.tell_committed(node));
+        if round.wanted > self.leading.horizon_asked.max(round.horizon) {
+            self.leading.horizon_asked = round.wanted;
+            self.operate(Kind::Horizon, operation(&round.wanted.0.to_le_bytes()), None);
+        }
+        if round.unconfirmed && self.leading.confirm_asked < turn.now {
+            self.leading.confirm_asked = turn.now;
+            self.group.confirm();
+        }
+    }
+
+    fn round_of_readers(&self, now: BootNanos) -> Round {
+        let (horizon, applied) = {
+            let state = self.state.read();
+            (state.horizon, state.applied_index)
+        };
+        let (committed, confirmed) = match self.is_sole() {
+            true => (applied, BootNanos::MAX),
+            // A lease says that nobody else led up to its end, which lies ahead.
+            false if now < self.group.lease_until() => (self.group.committed(), now),
+            false => (self.group.committed(), self.group.confirmed_at()),
+        };
+        Round {
+            horizon,
+            applied,
+            committed,
+            confirmed,
+            floor: self.serving.floor(),
+            may_keep: !self.steps.has_held_for_long(now),
+            wanted: Timestamp::ZERO,
+            unconfirmed: false,
+            let_go: BTreeSet::new(),
+            moved: Vec::new(),
+        }
+    }
+
+    /// Lets a reader go, or refuses it, if that can be said by now. True if it is done with.
+    fn serve_reader(
+        &mut self,
+        reader: &mut Reader,
+        round: &mut Round,
+        turn: &Turn<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        if reader.after == 0 && !self.settle_reader(reader, round, turn) {
+            reader.asker.refuse_for_room(self.id, effects);
+            return true;
+        }
+        let known = reader.since <= round.confirmed;
+        round.unconfirmed |= !known;
+        let may_go = reader.after != 0 && reader.after <= round.applied && known;
+        may_go && self.let_go(reader, round, turn, effects)
+    }
+
+    /// Settles after which index a reader is served, if a promise covers its time, or says which
+    /// horizon is wanted for that. False if the disk is full, and the reader needs one.
+    fn settle_reader(&mut self, reader: &mut Reader, round: &mut Round, turn: &Turn<'_>) -> bool {
+        let is_of_a_time = reader.asker.is_of_a_time();
+        if !is_of_a_time {
+            reader.at = reader.at.max(round.floor);
+            reader.settled = reader.settled.max(round.floor);
+        }
+        if turn.is_full && reader.at > round.horizon {
+            if is_of_a_time {
+                return false;
+            }
+            reader.settled = round.horizon;
+        }
+        // A horizon that is under way will do, unless it takes so long that it may be lost.
+        let asked = self.leading.horizon_asked;
+        let late = Timestamp::from_millis(asked.millis() + hlc::HORIZON_AHEAD_MILLIS / 2);
+        match self.promise.read_at(reader.settled, round.horizon, turn.clock) {
+            SnapshotRead::Now => reader.after = round.applied.max(round.committed),
+            SnapshotRead::AfterIndex(index) => reader.after = index.max(round.committed),
+            SnapshotRead::NeedsHorizon(ahead) if reader.settled > asked || ahead > late => {
+                round.wanted = round.wanted.max(ahead);
+            }
+            SnapshotRead::NeedsHorizon(_) => {}
+        }
+        true
+    }
+
+    /// Lets go a reader that may read now, unless what it wants cannot be told yet. True if it is
+    /// done with.
+    fn let_go(
+        &mut self,
+        reader: &Reader,
+        round: &mut Round,
+        turn: &Turn<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let shard = self.id;
+        match &reader.asker {
+            &Asker::Local { origin, waiter } => {
+                effects.answers.push(Answer::Go { origin, waiter });
+            }
+            &Asker::Remote { node, number } => {
+                let (index, now_ms) = (round.applied, reader.at.millis());
+                let settled = reader.settled;
+                let letter = Letter::ReadAt { shard, number, index, now_ms, settled };
+                effects.letters.push((node, letter));
+                round.let_go.insert(node);
+            }
+            Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
+                let (steps, at) = (&mut self.steps, reader.at);
+                if steps.sought.keeps_waiting(want, &steps.coming, reader.since, turn.now) {
+                    return false;
+                }
+                let state = self.state.read();
+                let is_owned = fetch::is_owned(&state, want);
+                let committed = |id| steps.sought.committed(id);
+                let find = || fetch::find(&state, want, at, committed);
+                let found = is_owned.then(find).flatten();
+                drop(state);
+                if is_owned && found.is_none() {
+                    return self.refuse_if_late(reader, turn, effects);
+                }
+                if found.is_some() {
+                    steps.sought.told(want, round.may_keep, turn.now);
+                }
+                self.tell(reader, found, round, effects);
+            }
+        }
+        true
+    }
+
+    /// What a reader wants is hidden by a lock: refuses it if it has waited for too long, or
+    /// needs more room than there is. True if it is refused.
+    fn refuse_if_late(&self, reader: &Reader, turn: &Turn<'_>, effects: &mut Effects) -> bool {
+        // Settled it is, up to what was promised: else it waits on.
+        if reader.settled < reader.at {
+            reader.asker.refuse_for_room(self.id, effects);
+            return true;
+        }
+        let is_late = reader.since.saturating_add(turn.patience) <= turn.now;
+        if let Asker::Find { origin, waiter, .. } = reader.asker
+            && is_late
+        {
+            let (waiters, why) = (vec![waiter], NotDone::Locked);
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        // A node elsewhere asks again, as long as anyone there waits for it.
+        is_late
+    }
+
+    /// Tells who wants to be told what was found here; nothing is if it is not this shard's.
+    fn tell(
+        &self,
+        reader: &Reader,
+        found: Option<Found>,
+        round: &mut Round,
+        effects: &mut Effects,
+    ) {
+        let (shard, at) = (self.id, reader.at);
+        match (&reader.asker, found) {
+            (Asker::Find { origin, waiter, bytes_max, want }, found) => {
+                let (origin, waiter) = (*origin, *waiter);
+                // Who is not told all of it looks by itself.
+                let is_all = |found: &Found| want.rest(found, *bytes_max).is_none();
+                effects.answers.push(match found.filter(is_all) {
+                    None => Answer::Go { origin, waiter },
+                    Some(found) => {
+                        let (want, found) = (Box::new(want.clone()), Box::new(found));
+                        Answer::Fetched { origin, waiter, shard, at, want, found }
+                    }
+                });
+            }
+            (&Asker::Fetch { node, number, .. }, Some(found)) => {
+                let letter = Letter::Fetched { shard, number, at, found };
+                effects.letters.push((node, letter));
+            }
+            // It was cut in two while this waited.
+            (&Asker::Fetch { node, number, .. }, None) => round.moved.push((node, number)),
+            _ => unreachable!("these two want to be told"),
+        }
+    }
+
+    /// All readers, when they came and for which time.
+    pub(super) fn take_readers(&mut self) -> Vec<(Timestamp, Asker, BootNanos)> {
+        self.readers.drain(..).map(|reader| (reader.at, reader.asker, reader.since)).collect()
+    }
+
+    pub(super) fn refuse_readers(&mut self, why: NotDone, effects: &mut Effects) {
+        for (_, asker, _) in self.take_readers() {
+            match asker {
+                Asker::Local { origin, waiter } | Asker::Find { origin, waiter, .. } => {
+                    effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+                }
+                Asker::Remote { node, number } => {
+                    self.not_led(node, Asked::Read { number }, effects);
+                }
+                Asker::Fetch { node, number, .. } => {
+                    self.not_led(node, Asked::Fetch { number }, effects);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! How far may old versions go? A keyspace's safe point, and its shards, which follow (SAFETY G14).
+//!
+//! ```text
+//!   any replica with old versions ──► replica of the system shard ──(Raise)──► its leader
+//!                                        ▲ none here: straight to the leader     │ granted
+//!                                        │                                       ▼
+//!   shards' leaders here ◄── effects.safe_points ◄── applied: on every replica of the system shard
+//!                                      ▲             … and told to who asked (SafePoint)
+//! ```
+//!
+//! The record of a keyspace stands in the system shard alone; whatever is told of it is applied
+//! there, and so stays true. All of this may be lost: who sees a shard lag asks again.
+//!
+//! Invariants:
+//! 1. A shard's safe point is never above its keyspace's.
+//! 2. However often and by however many it is asked for, a rise is logged once by each leader.
+
+use hlc::{Clock, safe_point};
+use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
+
+use super::Shard;
+use crate::executor::Effects;
+use crate::replica::catalogue::System;
+use crate::replica::entry::{Kind, operation};
+use crate::replica::state::{Content, ShardState};
+use crate::rpc::request::Letter;
+
+/// Somebody's wish to have a keyspace's safe point raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raise {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// To at least this, by the asker's clock.
+    pub to: Timestamp,
+    /// Whether old versions take too much memory there, so that they may go within the retention.
+    pub is_pressed: bool,
+}
+
+impl Shard {
+    /// The system shard is asked, by a node or (`None`) by this one. Who asks is told what the
+    /// safe point is, as far as it is known here.
+    pub(crate) fn raise(
+        &mut self,
+        from: Option<NodeId>,
+        raise: Raise,
+        clock: &Clock,
+        is_full: bool,
+        effects: &mut Effects,
+    ) {
+        let Raise { keyspace, to, is_pressed } = raise;
+        let view = self.state.clone();
+        let state = view.read();
+        let Content::System(System { catalogue, safe_points }) = &state.content else { return };
+        let current = safe_points.get(&keyspace).copied().unwrap_or_default();
+        if current > Timestamp::ZERO {
+            match from {
+                Some(node) => {
+                    effects.letters.push((node, Letter::SafePoint { keyspace, at: current }));
+                }
+                None => effects.safe_points.push((keyspace, current)),
+            }
+        }
+        if !self.leads() {
+            // What came as a letter is not sent on: who sent it will hear of the leader.
+            if let (None, Some(leader)) = (from, self.leader()) {
+                effects.letters.push((leader, Letter::Raise(raise)));
+            }
+            return;
+        }
+        let Some(of) = catalogue.by_id(keyspace).filter(|_| !is_full) else { return };
+        let retention_ms = of.options.retention_ms;
+        self.leading.points_asked.retain(|id, _| catalogue.by_id(*id).is_some());
+        let asked = self.leading.points_asked.entry(keyspace).or_default();
+        let current = current.max(*asked);
+        let granted = safe_point::granted(current, clock.now(), retention_ms, to, is_pressed);
+        let Some(to) = granted else { return };
+        *asked = to;
+        drop(state);
+        let mut body = keyspace.0.to_le_bytes().to_vec();
+        body.extend_from_slice(&to.0.to_le_bytes());
+        self.operate(Kind::KeyspaceSafePoint, operation(&body), None);
+    }
+
+    /// A shard's keyspace has this safe point. Only leaders log it; not above what is past here by
+    /// the shard's own time: the system shard's leader may be ahead (SAFETY G12, G13).
+    pub(crate) fn follow_safe_point(&mut self, to: Timestamp, clock: &Clock) {
+        if !self.leads() {
+            return;
+        }
+        let to = to.min(clock.now());
+        let (keyspace, current) = {
+            let state: &ShardState = &self.state.read();
+            let Some(engine) = state.keys() else { return };
+            (state.descriptor.keyspace(), engine.safe_point())
+        };
+        let asked = self.leading.points_asked.entry(keyspace).or_default();
+        if to > current.max(*asked) {
+            *asked = to;
+            self.operate(Kind::SafePoint, operation(&to.0.to_le_bytes()), None);
+        }
+    }
+}
+
+/// The shard whose leader keeps the records of all keyspaces.
+pub(crate) const SYSTEM: ShardId = ShardId(0);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use keyspace::{CatalogueOp, KeyHasher, Keyspace, KeyspaceOptions, Placement};
+
+    use super::*;
+    use crate::executor::{FIRST_REPLICA, Input, Origin, ShardExecutor};
+    use crate::replica::ShardStart;
+    use crate::replica::catalogue::Change;
+    use crate::replica::entry::Waiter;
+    use crate::reshape::bootstrap;
+
+    const KEEPS: NodeId = NodeId(1);
+    const HOLDS: NodeId = NodeId(2);
+
+    /// One node keeps the records of keyspaces, the other holds all that is in one.
+    struct Two {
+        lanes: [(NodeId, ShardExecutor, Arc<Clock>); 2],
+        of: Keyspace,
+    }
+
+    impl Two {
+        fn new(retention_ms: u64) -> Self {
+            let lane = |node: NodeId| {
+                let clock = Arc::new(Clock::default());
+                clock.observe_millis(10_000_000);
+                let mut lane = ShardExecutor::new(clock.clone(), node.0, 1 << 20);
+                lane.observe(1_000_000_000);
+                (node, lane, clock)
+            };
+            let mut lanes = [lane(KEEPS), lane(HOLDS)];
+            let system = bootstrap::first_system(KEEPS);
+            let durability = keyspace::Durability::Sync;
+            lanes[0].1.adopt(ShardStart::born(system, FIRST_REPLICA, durability));
+            let mut op = Vec::new();
+            let placement = Placement::Ordered;
+            let options = KeyspaceOptions { placement, retention_ms, ..Default::default() };
+            CatalogueOp::Create { name: "k", options }.encode(&mut op);
+            let (origin, waiter) = (Origin(1), Waiter(1));
+            lanes[0].1.accept(Input::Catalogue { op, origin, waiter });
+            let mut changes = Vec::new();
+            while run(&mut lanes[0].1, |effects| changes.append(&mut effects.changes)) {}
+            let [Change::Created(of)] = &changes[..] else { panic!("{changes:?}") };
+            let mut of = of.clone();
+            of.nodes = vec![HOLDS];
+            let state = bootstrap::first_state(&of, 0, KeyHasher::new([1; 16]));
+            lanes[1].1.adopt(ShardStart::born(state, FIRST_REPLICA, durability));
+            lanes[1].1.accept(Input::Away { shard: SYSTEM, nodes: vec![KEEPS] });
+            while run(&mut lanes[1].1, |_| {}) {}
+            Self { lanes, of }
+        }
+
+        /// The holder asks, and everyone goes on until nobody has anything to say; how many
+        /// entries that was.
+        fn ask(&mut self, to_ms: u64, is_pressed: bool) -> u64 {
+            let before = self.entries();
+            let to = Timestamp::from_millis(to_ms);
+            let raise = Raise { keyspace: self.of.id, to, is_pressed };
+            self.lanes[1].1.accept(Input::RaiseKeyspace(raise));
+            let (mut quiet, shards) = (0, self.of.shards.clone());
+            while quiet < 2 {
+                for at in 0..2 {
+                    let (from, lane, _) = &mut self.lanes[at];
+                    let (from, mut letters, mut points) = (*from, Vec::new(), Vec::new());
+                    let any = run(lane, |effects| {
+                        letters.append(&mut effects.letters);
+                        points.append(&mut effects.safe_points);
+                    });
+                    quiet = if any { 0 } else { quiet + 1 };
+                    for (_, to) in points {
+                        let raise = |shard: &ShardId| Input::RaiseShard { shard: *shard, to };
+                        shards.iter().map(raise).for_each(|input| lane.accept(input));
+                    }
+                    for (node, letter) in letters {
+                        let other = &mut self.lanes[1 - at];
+                        assert_eq!(node, other.0);
+                        other.1.accept(Input::Letter { from, letter });
+                    }
+                }
+            }
+            self.entries() - before
+        }
+
+        fn entries(&self) -> u64 {
+            let all = self.lanes.iter().flat_map(|(_, lane, _)| lane.shards());
+            all.map(Shard::applied_index).sum()
+        }
+
+        fn point_ms(&self) -> u64 {
+            let view = self.lanes[1].1.view(self.of.shards[0]).expect("it is held there");
+            let point = view.read().keys().expect("it has keys").safe_point();
+            point.millis()
+        }
+    }
+
+    fn run(lane: &mut ShardExecutor, mut take: impl FnMut(&mut Effects)) -> bool {
+        let mut effects = Effects::default();
+        lane.turn(&mut effects);
+        let any = !effects.is_empty();
+        if !effects.records.is_empty() {
+            let ticket = effects.ticket;
+            lane.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
+            lane.accept(Input::Durable { ticket });
+        }
+        take(&mut effects);
+        any
+    }
+
+    #[test]
+    fn a_safe_point_rises_where_the_records_keeper_has_no_replica_of_the_keyspace() {
+        let mut two = Two::new(600_000);
+        assert_eq!(two.ask(9_300_000, false), 1, "the keyspace's record");
+        assert_eq!(two.ask(9_300_000, false), 1, "the shard has heard of it, and follows");
+        assert_eq!(two.point_ms(), 9_300_000);
+        assert_eq!(two.ask(9_300_000, false), 0, "nothing is logged twice");
+    }
+
+    /// SAFETY G12: the holder's clock is an hour ahead.
+    #[test]
+    fn the_record_is_judged_by_its_keepers_clock() {
+        let mut two = Two::new(600_000);
+        two.lanes[1].2.observe_millis(13_600_000);
+        assert_eq!(two.ask(13_000_000, false) + two.ask(13_000_000, false), 2);
+        assert_eq!(two.point_ms(), 9_400_000);
+        assert_eq!(two.ask(13_000_000, true) + two.ask(13_000_000, true), 2);
+        assert_eq!(two.point_ms(), 10_000_000);
+    }
+
+    #[test]
+    fn without_room_in_the_log_nothing_is_raised() {
+        let mut two = Two::new(600_000);
+        two.lanes[0].1.set_full(true);
+        assert_eq!(two.ask(9_300_000, false), 0);
+        two.lanes[0].1.set_full(false);
+        assert_eq!(two.ask(9_300_000, false), 1);
+    }
+}

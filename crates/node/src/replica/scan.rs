@@ -1,0 +1,409 @@
+//! Questions about a keyspace as a whole: how many keys, which, in what order.
+//!
+//! They are answered shard by shard, and a long one gives the guard back between pieces, so that
+//! writers wait for a piece at most. So they are no snapshot: SCAN and KEYS promise that a key
+//! present throughout is shown at least once (SAFETY G18), RANGE that each key it shows was there
+//! at some moment of the call.
+//!
+//! A question may be about some of the shards only ([`Places`]): where every node answers for the
+//! shards it leads.
+//!
+//! Whether a key has expired is judged in each shard by a time of its own, the same throughout the
+//! question: this node's or, if that is later, the one at which the shard's leader was last asked
+//! ([`crate::replica::serving::Serving::floor`]), or that of the newest entry here. Else a node
+//! whose clock is slow would show what another has told to be gone, and hide what is newer than its
+//! clock.
+
+use std::ops::Bound;
+
+use keyspace::{Placement, Slot, Timestamp, slot_of};
+use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
+
+use crate::replica::read::{Blocked, Now, judged_at};
+use crate::replica::state::ShardState;
+use crate::routing::route::Route;
+
+/// Keys usually looked at under one hold of a guard.
+pub const PIECE_KEYS: usize = 4096;
+/// Bits of a SCAN cursor below the slot: the key hash.
+const HASH_BITS: u32 = keyspace::KeyHasher::BITS;
+
+/// Which of a keyspace's shards a question is about, by their places.
+pub type Places<'a> = &'a dyn Fn(usize) -> bool;
+
+/// About all of them.
+pub fn everywhere(_: usize) -> bool {
+    true
+}
+
+/// A stretch of an ordered keyspace.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// Its low end.
+    pub low: Bound<&'a [u8]>,
+    /// Its high end.
+    pub high: Bound<&'a [u8]>,
+    /// From high to low.
+    pub reverse: bool,
+    /// At most so many keys.
+    pub keys_max: usize,
+}
+
+/// The shards that a question is about, and the time at which each of them is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked(Vec<Option<Timestamp>>);
+
+impl Asked {
+    /// All shards, at `now`, whether they serve or not: good for figures, not for answers.
+    pub fn anyhow(route: &Route, now: Timestamp) -> Self {
+        Self(vec![Some(now); route.views.len()])
+    }
+
+    /// The time of the shard at a place, if the question is about it.
+    pub fn time(&self, place: usize) -> Option<Timestamp> {
+        self.0.get(place).copied().flatten()
+    }
+}
+
+/// Whether all shards at `places` may be asked at `now`: they serve, have just the slots that the
+/// route says, and if anything in them has expired by then, their horizon covers it (SAFETY G2,
+/// G13) and nothing is under way that may still find it alive. Who was blocked asks again with the
+/// same `now`, or writers could keep him off for ever.
+///
+/// # Errors
+/// [`Blocked`]: the first shard that may not.
+pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Blocked> {
+    let mut asked = vec![None; route.views.len()];
+    for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
+        let state = view.read();
+        let at = judged_at(&state, now).max(state.last);
+        let serves = state.serving.at(now.boot);
+        // What a transaction writes may have been acknowledged before this was asked.
+        if serves && state.locks.writes_by(judged_at(&state, now)) {
+            return Err(Blocked { place, at, lock: Some(state.locks.released()) });
+        }
+        if !serves || !is_settled(&state, at) || !route.is_tile(place, &state) {
+            return Err(Blocked { place, at, lock: None });
+        }
+        asked[place] = Some(at);
+    }
+    Ok(Asked(asked))
+}
+
+/// Whether all shards that were asked have had the same slots throughout: else keys of one that was
+/// cut in two may be missing in the answer, which is void.
+pub fn stood(route: &Route, asked: &Asked) -> bool {
+    let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
+    let mut stood = places.map(|place| route.is_tile(place, &route.views[place].read()));
+    stood.all(|stood| stood)
+}
+
+/// The time at which a piece of a shard is judged, of a question that has come by `asked`: the
+/// same, unless what was seen then may have been collected since (SAFETY G14). What has ended by
+/// the safe point has ended for good.
+fn piece_time(engine: &Engine, asked: Timestamp) -> Timestamp {
+    asked.max(engine.safe_point())
+}
+
+/// Whether what has expired in a shard by `now` is gone for good: an entry that is applied is as
+/// late; or the horizon covers it, and nothing is under way that may still find it alive.
+pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
+    let next_expiry = state.keys().and_then(Engine::next_expiry_millis);
+    let expired = next_expiry.is_some_and(|expiry| expiry <= now.millis());
+    !expired || now <= state.last || (now <= state.horizon && now <= state.unsettled.from())
+}
+
+/// How many keys there are.
+pub fn size(route: &Route, asked: &Asked) -> u64 {
+    sizes(route, asked).sum()
+}
+
+/// How many keys there are in each shard; none in those that the question is not about.
+fn sizes(route: &Route, asked: &Asked) -> impl Iterator<Item = u64> {
+    route.views.iter().zip(&asked.0).map(|(view, time)| match time {
+        Some(at) => view.read().keys().map_or(0, |engine| engine.len(*at)),
+        None => 0,
+    })
+}
+
+/// Some key, or none if there are none (or hardly any among very many that have expired).
+pub fn random_key(route: &Route, asked: &Asked, random: u64) -> Option<Box<[u8]>> {
+    let shards = route.views.len();
+    // By size, so that a small shard's keys are not favoured.
+    let sizes: Vec<u64> = sizes(route, asked).collect();
+    let total: u64 = sizes.iter().sum();
+    let mut left = random.checked_rem(total)?;
+    let first = sizes.iter().position(|size| {
+        let here = left < *size;
+        left = left.saturating_sub(*size);
+        here
+    });
+    let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
+    around.filter_map(|place| Some((place, asked.time(place)?))).find_map(|(place, at)| {
+        let state = route.views[place].read();
+        let engine = state.keys()?;
+        engine.random_key(random.rotate_left(32), piece_time(engine, at)).map(Box::from)
+    })
+}
+
+/// Shows every key. At most `piece_keys` are looked at under one hold of a guard, usually
+/// [`PIECE_KEYS`].
+pub fn each_key(route: &Route, asked: &Asked, piece_keys: usize, show: &mut dyn FnMut(&[u8])) {
+    let everything = Stretch {
+        low: Bound::Unbounded,
+        high: Bound::Unbounded,
+        reverse: false,
+        keys_max: usize::MAX,
+    };
+    if route.keyspace.options.placement == Placement::Ordered {
+        let shown = range(route, asked, &everything, piece_keys, &mut |key, _| show(key));
+        return shown.expect("it is ordered");
+    }
+    let mut cursor = 0;
+    loop {
+        match scan(route, asked, cursor, piece_keys, show) {
+            Ok(0) | Err(_) => return,
+            Ok(next) => cursor = next,
+        }
+    }
+}
+
+/// Shows about `count` keys from `cursor` on; where to go on, 0 at the end. The cursor is the slot
+/// and, below it, the key hash to go on from; of linear hashing it is the number of a position.
+///
+/// # Errors
+/// [`WrongLayout`] if the keyspace is ordered.
+pub fn scan(
+    route: &Route,
+    asked: &Asked,
+    cursor: u64,
+    count: usize,
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<u64, WrongLayout> {
+    if route.keyspace.options.placement == Placement::LinearHash {
+        return scan_numbers(route, asked, cursor, count, show);
+    }
+    if cursor >> HASH_BITS >= u64::from(keyspace::SLOTS) {
+        return Ok(0);
+    }
+    let mut from = place_of_cursor(cursor);
+    let mut left = count.clamp(1, PIECE_KEYS * 16);
+    for place in route.place_of_slot(from.slot)..route.views.len() {
+        let Some(at) = asked.time(place) else { continue };
+        let state = route.views[place].read();
+        let Some(engine) = state.keys() else { continue };
+        let mut seen = 0;
+        let next = engine.scan(from, left, piece_time(engine, at), &mut |key, _| {
+            seen += 1;
+            show(key);
+        })?;
+        if let Some(next) = next {
+            return Ok(cursor_of(next));
+        }
+        left = left.saturating_sub(seen).max(1);
+        let (_, end) = route.slots(place);
+        from = ScanCursor { slot: end, hash: 0 };
+        if seen > 0 && left <= 1 && place + 1 < route.views.len() {
+            return Ok(cursor_of(from));
+        }
+    }
+    Ok(0)
+}
+
+/// As [`scan`], of linear hashing.
+fn scan_numbers(
+    route: &Route,
+    asked: &Asked,
+    cursor: u64,
+    count: usize,
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<u64, WrongLayout> {
+    let mut from = cursor;
+    let mut left = count.clamp(1, PIECE_KEYS * 16);
+    for place in route.place_of_number(cursor)..route.views.len() {
+        let Some(at) = asked.time(place) else { continue };
+        let state = route.views[place].read();
+        let Some(engine) = state.keys() else { continue };
+        let mut seen = 0;
+        let next = engine.scan_numbers(from, left, piece_time(engine, at), &mut |key, _| {
+            seen += 1;
+            show(key);
+        })?;
+        if let Some(next) = next {
+            return Ok(next);
+        }
+        left = left.saturating_sub(seen).max(1);
+        from = cursor_behind(route, place);
+        if seen > 0 && left <= 1 {
+            return Ok(from);
+        }
+    }
+    Ok(0)
+}
+
+/// Where a cursor stands. Bits above those of slots are not looked at.
+pub fn place_of_cursor(cursor: u64) -> ScanCursor {
+    let slot = (cursor >> HASH_BITS) % u64::from(keyspace::SLOTS);
+    ScanCursor { slot: slot as Slot, hash: cursor & ((1 << HASH_BITS) - 1) }
+}
+
+/// The cursor that stands there.
+pub fn cursor_of(place: ScanCursor) -> u64 {
+    u64::from(place.slot) << HASH_BITS | place.hash
+}
+
+/// The place of the shard in which a cursor of [`scan`] stands; none if no cursor is so.
+pub fn place_of(route: &Route, cursor: u64) -> Option<usize> {
+    let stands = place_of_cursor(cursor);
+    match route.keyspace.options.placement {
+        Placement::LinearHash => Some(route.place_of_number(cursor)),
+        _ => (cursor_of(stands) == cursor).then(|| route.place_of_slot(stands.slot)),
+    }
+}
+
+/// The cursor with which a scan goes on behind the shard at a place; 0 behind the last one.
+pub fn cursor_behind(route: &Route, place: usize) -> u64 {
+    if route.keyspace.options.placement == Placement::LinearHash {
+        return route.numbers(place).1;
+    }
+    let (_, end) = route.slots(place);
+    cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
+}
+
+/// Shows up to `keys_max` keys of one slot; none if the question is not about its shard. At most
+/// `piece_keys` are looked at under one hold of the guard, usually [`PIECE_KEYS`].
+///
+/// # Errors
+/// [`WrongLayout`] if the keyspace is not hashed.
+pub fn each_key_of_slot(
+    route: &Route,
+    asked: &Asked,
+    slot: Slot,
+    keys_max: usize,
+    piece_keys: usize,
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<(), WrongLayout> {
+    let place = route.place_of_slot(slot);
+    let Some(at) = asked.time(place) else { return Ok(()) };
+    let view = &route.views[place];
+    let mut from = ScanCursor { slot, hash: 0 };
+    let mut left = keys_max;
+    while left > 0 {
+        let state = view.read();
+        let Some(engine) = state.keys() else { return Ok(()) };
+        let next =
+            engine.scan(from, left.min(piece_keys), piece_time(engine, at), &mut |key, _| {
+                if left > 0 && slot_of(key) == slot {
+                    left -= 1;
+                    show(key);
+                }
+            })?;
+        match next {
+            Some(next) if next.slot == slot => from = next,
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Shows the keys of a stretch with their values, in order, shard after shard. At most `piece_keys`
+/// are looked at under one hold of a guard, usually [`PIECE_KEYS`].
+///
+/// # Errors
+/// [`WrongLayout`] if the keyspace is not ordered.
+pub fn range(
+    route: &Route,
+    asked: &Asked,
+    stretch: &Stretch<'_>,
+    piece_keys: usize,
+    show: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<(), WrongLayout> {
+    let mut left = stretch.keys_max;
+    let mut places: Vec<usize> = places_of(route, stretch.low, stretch.high).collect();
+    if stretch.reverse {
+        places.reverse();
+    }
+    for place in places {
+        left = range_of_one(route, (place, asked), stretch, left, piece_keys, show)?;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The places of an ordered keyspace's shards that may have keys between two bounds, in order.
+pub fn places_of(
+    route: &Route,
+    low: Bound<&[u8]>,
+    high: Bound<&[u8]>,
+) -> std::ops::RangeInclusive<usize> {
+    let place = |bound| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(route.place_of_key(key)),
+        Bound::Unbounded => None,
+    };
+    place(low).unwrap_or(0)..=place(high).unwrap_or(route.views.len() - 1)
+}
+
+/// A low and a high end.
+pub type Bounds = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
+
+/// The part between two bounds that lies in an arc of an ordered keyspace: what its shard may be
+/// asked for.
+pub fn within(arc: &keyspace::Arc, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Bounds {
+    let (start, end) = (arc.start(), arc.end());
+    let low = match low {
+        Bound::Included(key) | Bound::Excluded(key) if key >= start.tail() => low,
+        _ if start.is_origin() => Bound::Unbounded,
+        _ => Bound::Included(start.tail()),
+    };
+    let high = match high {
+        _ if end.is_origin() => high,
+        Bound::Included(key) if key < end.tail() => high,
+        Bound::Excluded(key) if key <= end.tail() => high,
+        _ => Bound::Excluded(end.tail()),
+    };
+    (low.map(Box::from), high.map(Box::from))
+}
+
+/// As [`range`], of one shard, if the question is about it: at most `left` keys; how many are left.
+fn range_of_one(
+    route: &Route,
+    (place, asked): (usize, &Asked),
+    stretch: &Stretch<'_>,
+    mut left: usize,
+    piece_keys: usize,
+    show: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<usize, WrongLayout> {
+    let Some(at) = asked.time(place) else { return Ok(left) };
+    let mut last: Option<Box<[u8]>> = None;
+    loop {
+        let state = route.views[place].read();
+        let Some(engine) = state.keys() else { return Ok(left) };
+        let reached = last.as_deref().map(Bound::Excluded);
+        let (start, end) = match stretch.reverse {
+            false => (reached.unwrap_or(stretch.low), stretch.high),
+            true => (stretch.low, reached.unwrap_or(stretch.high)),
+        };
+        let piece = Range {
+            start,
+            end,
+            reverse: stretch.reverse,
+            visited_max: left,
+            examined_max: piece_keys,
+        };
+        let mut seen = 0;
+        let stopped = engine.range(&piece, piece_time(engine, at), &mut |key, version| {
+            seen += 1;
+            show(key, version.value);
+        })?;
+        left -= seen;
+        match stopped {
+            Some(key) if left > 0 => last = Some(key.into()),
+            _ => return Ok(left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What has the leader of a bucket to do about the file that it is of?
+//!
+//! The catalogue says how large a file of linear hashing is, and what is under way
+//! ([`keyspace::catalogue::file`]); which arc each bucket has follows from that
+//! ([`overlay::lh`]). So whoever leads a shard sees by its arc whether it is the one that is to be
+//! cut or to take its neighbour in, and whether that is done:
+//!
+//! ```text
+//!   3 buckets, growing       bucket 1 is next     [8000… ──── ────)   its leader: Cut
+//!                            it was cut           [8000… ─)[C000… ─)  its leader: Done
+//!   4 buckets, shrinking     bucket 3 is last     [8000… ─)           its leader: TakeIn
+//!                            it was taken in      [8000… ──── ────)   its leader: Done
+//! ```
+//!
+//! That is so after any crash, of whichever node at whichever step: what was begun stands in the
+//! catalogue, what was done stands in the shard's own arc, and nobody remembers anything else.
+//!
+//! # Invariants
+//! 1. [`Task::Done`] is so: the record was known before the arc was seen by a linearizable read, so
+//!    the arc has become so since the turn began.
+//! 2. Of all shards of a file one is led to a task at most, as long as its arcs are buckets.
+
+use keyspace::{Cut, FileRecord, FileStep};
+use overlay::lh::{Bucket, File};
+use replication::BootNanos;
+
+use crate::replica::state::ShardState;
+
+/// What is to be done about a file by who leads a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The shard is to be cut in two here.
+    Cut(Cut),
+    /// It is to take its right neighbour in.
+    TakeIn,
+    /// What is under way is done: the catalogue is to hear of it.
+    Done,
+    /// It seems to be done. That must be confirmed as a read is: wait at the shard's lane, and look
+    /// again with the same `came`.
+    Look,
+    /// Nothing is under way, and this is the bucket that would be cut next: it is one of so many of
+    /// equal width in the whole circle, of which there are `buckets` now.
+    MayGrow {
+        /// Its share of the circle is one of so many.
+        share: u64,
+        /// How many buckets there are.
+        buckets: u64,
+        /// Whether it is [`Task::MayShrink`] as well: of two buckets the first is.
+        may_shrink: bool,
+    },
+    /// Nothing is under way, and this is the bucket that would take in the last one.
+    MayShrink,
+}
+
+/// The bucket that is cut next.
+pub fn next_cut(record: &FileRecord) -> Option<Bucket> {
+    file_of(record)?.next_split()
+}
+
+/// The bucket that takes the last one in.
+pub fn next_taker(record: &FileRecord) -> Option<Bucket> {
+    file_of(record)?.last_split().map(|(left, _)| left)
+}
+
+/// The shape that a record says; none beyond what files can be.
+pub fn file_of(record: &FileRecord) -> Option<File> {
+    File::of_buckets(record.buckets.try_into().ok()?)
+}
+
+/// What the leader of a shard with this state has to do. `came` is the boot clock, read after the
+/// record was known.
+pub fn task(state: &ShardState, record: &FileRecord, came: BootNanos) -> Option<Task> {
+    let arc = &state.descriptor.arc;
+    let is = |bucket: Bucket| *arc == bucket.arc(arc.keyspace());
+    let done = || match state.serving.at(came) {
+        _ if state.taken => None,
+        true => Some(Task::Done),
+        false => Some(Task::Look),
+    };
+    match record.step {
+        Some(FileStep::Grow) => {
+            let whole = next_cut(record)?;
+            let (left, right) = whole.split()?;
+            match () {
+                () if is(whole) => Some(Task::Cut(Cut::Number(right.start()))),
+                () if is(left) => done(),
+                () => None,
+            }
+        }
+        Some(FileStep::Shrink) => {
+            let left = next_taker(record)?;
+            match () {
+                () if is(left) => Some(Task::TakeIn),
+                () if is(left.merged()?) => done(),
+                () => None,
+            }
+        }
+        None => {
+            let (next, buckets) = (next_cut(record)?, record.buckets);
+            let may_shrink = next_taker(record).is_some_and(is);
+            if is(next) {
+                return Some(Task::MayGrow { share: 1 << next.level(), buckets, may_shrink });
+            }
+            may_shrink.then_some(Task::MayShrink)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Arc, Descriptor, Generation, KeyHasher, KeyspaceId, ShardId};
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+    use crate::replica::state::Content;
+
+    fn state(arc: Arc) -> ShardState {
+        let (replicas, generation, leader) = (Vec::new(), Generation(1), None);
+        let descriptor = Descriptor { shard: ShardId(3), arc, replicas, generation, leader };
+        let engine = Engine::new(Layout::LinearHash, KeyHasher::new([1; 16]));
+        ShardState::new(descriptor, Content::Keys(Box::new(engine)))
+    }
+
+    fn arcs(buckets: u64) -> Vec<Arc> {
+        let file = File::of_buckets(buckets.try_into().unwrap()).unwrap();
+        (0..buckets).map(|number| file.bucket(number).unwrap().arc(KeyspaceId(7))).collect()
+    }
+
+    /// Of a file that grows, shrinks, or does neither, each step is one shard's, before it is done
+    /// and when it is.
+    #[test]
+    fn every_step_is_one_shards_until_it_is_done_and_after() {
+        for buckets in 1..20 {
+            for (step, after) in
+                [(Some(FileStep::Grow), buckets + 1), (Some(FileStep::Shrink), buckets - 1)]
+            {
+                let record = FileRecord { buckets, turn: 4, step };
+                if after == 0 {
+                    continue;
+                }
+                let tasks = |arcs: Vec<Arc>, lease: u64| {
+                    let of = |arc: Arc| {
+                        let state = state(arc);
+                        state.serving.until(lease);
+                        task(&state, &record, 100)
+                    };
+                    arcs.into_iter().filter_map(of).collect::<Vec<Task>>()
+                };
+                let before = tasks(arcs(buckets), u64::MAX);
+                match step {
+                    Some(FileStep::Grow) => assert!(matches!(before[..], [Task::Cut(_)])),
+                    _ => assert_eq!(before, [Task::TakeIn]),
+                }
+                assert_eq!(tasks(arcs(after), 101), [Task::Done]);
+                // Another may lead, and the arc be of long ago.
+                assert_eq!(tasks(arcs(after), 100), [Task::Look]);
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_say_that_it_grows_or_shrinks() {
+        let record = FileRecord { buckets: 5, turn: 4, step: None };
+        let of = |arc: &Arc| task(&state(arc.clone()), &record, 0);
+        let found: Vec<_> = arcs(5).iter().map(of).collect();
+        let grows = Some(Task::MayGrow { share: 4, buckets: 5, may_shrink: false });
+        assert_eq!(found, [Some(Task::MayShrink), grows, None, None, None]);
+        let first = FileRecord { buckets: 1, ..record };
+        let grows = Some(Task::MayGrow { share: 1, buckets: 1, may_shrink: false });
+        assert_eq!(task(&state(Arc::whole(KeyspaceId(7))), &first, 0), grows);
+        let two = FileRecord { buckets: 2, ..record };
+        let both = Some(Task::MayGrow { share: 2, buckets: 2, may_shrink: true });
+        assert_eq!(task(&state(arcs(2)[0].clone()), &two, 0), both);
+    }
+
+    #[test]
+    fn the_place_of_a_cut_is_the_buckets_middle() {
+        for buckets in 1..40 {
+            let record = FileRecord { buckets, turn: 1, step: Some(FileStep::Grow) };
+            let arc = next_cut(&record).unwrap().arc(KeyspaceId(7));
+            let at = keyspace::linear_hash::middle(&arc).map(Cut::Number);
+            assert_eq!(task(&state(arc), &record, 0), at.map(Task::Cut));
+        }
+    }
+}

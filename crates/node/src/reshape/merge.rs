@@ -1,0 +1,459 @@
+//! How do two neighbours become one shard? The left one takes the right one in (SAFETY G11).
+//!
+//! ```text
+//!   left's log    … INTEND ─────────────────────────────► ABSORB …   arc [a, b) → [a, c)
+//!                      │ "freeze"          "frozen at 70" ▲   │ each replica takes the state
+//!                      ▼                                  │   │ of the one beside it, as of 70
+//!   right's log   … FREEZE (70) ──(every replica has it)──┘   ▼
+//!                                                             ends        arc [b, c)
+//! ```
+//!
+//! Both have their replicas on the same nodes, and nothing else changes in either meanwhile: no
+//! members, no cuts. From FREEZE on nothing changes in the right one at all, and nobody is served
+//! there; what is asked of it waits. So the state that each of its replicas holds is the same, and
+//! ABSORB, which says as of which entry, makes the same of all replicas of the left one.
+//!
+//! Only an entry in the left one's log ends it, never a time that has passed: ABSORB, or
+//! CANCEL. After CANCEL the left one keeps saying so until the right one has confirmed, by an entry
+//! of its own (FREE), that it goes on, or was never frozen:
+//!
+//! ```text
+//!   left's log    … INTEND ──► CANCEL ──────────────────────► FREED …
+//!                                 │ "free"       "it is free" ▲
+//!   right's log           [FREEZE]└──────► FREE ──────────────┘       its generation rises
+//! ```
+//!
+//! Late words do no harm. A FREEZE names the right one's generation, which FREE has raised; what
+//! the right one says names the left one's generation, which CANCEL has raised. As long as a shard
+//! is in any of these states, it enters no other.
+//!
+//! A replica of the left one that finds no such state beside it cannot go on: it is quarantined and
+//! replaced ([`crate::executor::Ended`]).
+//!
+//! # What is united
+//! Keys and versions; the later of both safe points and horizons; what was applied once
+//! ([`crate::routing::session`]): so a batch that was sent to the right one is done once, though it
+//! is asked of the left one afterwards. The generation is above both: whoever knows both shards
+//! knows which is right, and every lookup forgets the right one.
+//!
+//! # What is on disk
+//! Before a replica of the right one ends, that ABSORB is agreed upon is on disk; then a record
+//! says that it has ended ([`crate::replica::record::SHARD_ABSORBED`]). So a replay takes the state
+//! over where the entry stands. A round of checkpoints in which the left one's is from before
+//! ABSORB, and the right one has ended meanwhile, makes the left one's again
+//! ([`crate::executor::ShardExecutor::absorbed`]).
+//!
+//! # Bytes
+//! Body of an entry of kind [`crate::replica::entry::Kind::Merge`]: a tag `u8`, then the fields of
+//! [`Step`] in their order, `varint` each. At the end of a checkpoint's head, if a shard is in one
+//! of these states: [`Merging`], likewise.
+
+use keyspace::codec::{DecodeError, Reader, put_varint};
+use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ShardId, Timestamp};
+use replication::Entry;
+
+use crate::replica::entry::{Header, Kind};
+use crate::replica::state::{Content, ShardState};
+
+/// Where a shard stands between two that become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merging {
+    /// Nowhere: the usual.
+    #[default]
+    Not,
+    /// 1: it is to take in its right neighbour.
+    Intends {
+        /// That one.
+        right: ShardId,
+        /// Its generation, as it was known.
+        generation: Generation,
+    },
+    /// 2: it will not, and the right neighbour has not confirmed that it knows.
+    Cancelled {
+        /// That one.
+        right: ShardId,
+        /// Its generation, as it was known.
+        generation: Generation,
+    },
+    /// 3: it is to be taken in, and does not change any more.
+    Frozen {
+        /// By its left neighbour.
+        by: ShardId,
+        /// At this generation of that one.
+        generation: Generation,
+        /// As of this entry of its own,
+        index: u64,
+        /// of this term.
+        term: u64,
+        /// All timestamps up to then, and all that was promised to readers, lie at or below.
+        last: Timestamp,
+        /// What was promised to readers.
+        horizon: Timestamp,
+    },
+}
+
+/// A step, as an entry holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// 0: the left one is to take in the right one.
+    Intend {
+        /// The right one.
+        right: ShardId,
+        /// Its generation, as it is known.
+        theirs: Generation,
+        /// The left one's.
+        ours: Generation,
+    },
+    /// 1: the right one changes no more.
+    Freeze {
+        /// For this left one,
+        by: ShardId,
+        /// at this generation of it.
+        theirs: Generation,
+        /// The right one's.
+        ours: Generation,
+    },
+    /// 2: the left one takes the right one in.
+    Absorb {
+        /// The right one,
+        right: ShardId,
+        /// as of this entry of it,
+        index: u64,
+        /// which has this term.
+        term: u64,
+        /// The left one's generation.
+        ours: Generation,
+    },
+    /// 3: the left one does not take the right one in.
+    Cancel {
+        /// The left one's generation.
+        ours: Generation,
+    },
+    /// 4: the right one goes on, and is not frozen at this generation any more.
+    Free {
+        /// That generation.
+        ours: Generation,
+    },
+    /// 5: the left one knows that the right one goes on.
+    Freed {
+        /// The right one.
+        right: ShardId,
+    },
+}
+
+/// What the leaders of both say to each other. It may be lost, repeated and late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// 0, to the right one: freeze.
+    Freeze {
+        /// Who asks.
+        left: ShardId,
+        /// At its generation,
+        ours: Generation,
+        /// and yours.
+        yours: Generation,
+        /// Of this keyspace.
+        keyspace: KeyspaceId,
+        /// Where its arc ends: the place behind its keyspace.
+        end: Vec<u8>,
+        /// Where its replicas are, in order.
+        nodes: Vec<NodeId>,
+    },
+    /// 1, to the left one: it is frozen, and all its replicas have that on disk.
+    Frozen {
+        /// Who.
+        right: ShardId,
+        /// For your generation.
+        yours: Generation,
+        /// As of this entry,
+        index: u64,
+        /// of this term.
+        term: u64,
+        /// All timestamps up to then, and all that was promised to readers, lie at or below.
+        last: Timestamp,
+    },
+    /// 2, to the left one: it cannot be frozen now.
+    Unfit {
+        /// Who.
+        right: ShardId,
+        /// For your generation.
+        yours: Generation,
+    },
+    /// 3, to the right one: you are not taken in.
+    Free {
+        /// Who says so.
+        left: ShardId,
+        /// Your generation, at which you may be frozen.
+        yours: Generation,
+    },
+    /// 4, to the left one: it goes on, and will not be frozen at that generation any more.
+    Freed {
+        /// Who.
+        right: ShardId,
+        /// That generation of it.
+        ours: Generation,
+    },
+}
+
+/// Ready to take in the shard on the right: what its replica here held.
+#[derive(Debug)]
+pub struct Absorb {
+    /// The right one,
+    pub right: ShardId,
+    /// as of this entry of it,
+    pub index: u64,
+    /// which has this term.
+    pub term: u64,
+}
+
+impl Merging {
+    /// Whether the usual may change the shard.
+    pub fn is_not(&self) -> bool {
+        matches!(self, Merging::Not)
+    }
+
+    /// Whether nothing changes, and nobody is served.
+    pub fn is_frozen(&self) -> bool {
+        matches!(self, Merging::Frozen { .. })
+    }
+
+    /// Whether its replicas are to stay as they are.
+    pub fn keeps_replicas(&self) -> bool {
+        matches!(self, Merging::Intends { .. } | Merging::Frozen { .. })
+    }
+
+    /// Appends its bytes; none for the usual.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Merging::Not => {}
+            Merging::Intends { right, generation } => put(1, &[right.0, generation.0], out),
+            Merging::Cancelled { right, generation } => put(2, &[right.0, generation.0], out),
+            Merging::Frozen { by, generation, index, term, last, horizon } => {
+                put(3, &[by.0, generation.0, index, term, last.0, horizon.0], out);
+            }
+        }
+    }
+
+    /// Reads one from what is left, which may be nothing.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: it is something else.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if reader.rest().is_empty() {
+            return Ok(Merging::Not);
+        }
+        let tag = reader.u8()?;
+        let (shard, generation) = (ShardId(reader.varint()?), Generation(reader.varint()?));
+        Ok(match tag {
+            1 => Merging::Intends { right: shard, generation },
+            2 => Merging::Cancelled { right: shard, generation },
+            3 => Merging::Frozen {
+                by: shard,
+                generation,
+                index: reader.varint()?,
+                term: reader.varint()?,
+                last: Timestamp(reader.varint()?),
+                horizon: Timestamp(reader.varint()?),
+            },
+            found => return Err(DecodeError::Tag { what: "state of a merge", found }),
+        })
+    }
+}
+
+impl Step {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match *self {
+            Step::Intend { right, theirs, ours } => put(0, &[right.0, theirs.0, ours.0], &mut out),
+            Step::Freeze { by, theirs, ours } => put(1, &[by.0, theirs.0, ours.0], &mut out),
+            Step::Absorb { right, index, term, ours } => {
+                put(2, &[right.0, index, term, ours.0], &mut out);
+            }
+            Step::Cancel { ours } => put(3, &[ours.0], &mut out),
+            Step::Free { ours } => put(4, &[ours.0], &mut out),
+            Step::Freed { right } => put(5, &[right.0], &mut out),
+        }
+        out
+    }
+
+    /// Reads one from all of `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: they hold something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let reader = &mut Reader::new(bytes);
+        let tag = reader.u8()?;
+        let first = reader.varint()?;
+        let mut more = || reader.varint();
+        let step = match tag {
+            0 => Step::Intend {
+                right: ShardId(first),
+                theirs: Generation(more()?),
+                ours: Generation(more()?),
+            },
+            1 => Step::Freeze {
+                by: ShardId(first),
+                theirs: Generation(more()?),
+                ours: Generation(more()?),
+            },
+            2 => Step::Absorb {
+                right: ShardId(first),
+                index: more()?,
+                term: more()?,
+                ours: Generation(more()?),
+            },
+            3 => Step::Cancel { ours: Generation(first) },
+            4 => Step::Free { ours: Generation(first) },
+            5 => Step::Freed { right: ShardId(first) },
+            found => return Err(DecodeError::Tag { what: "step of a merge", found }),
+        };
+        reader.end()?;
+        Ok(step)
+    }
+}
+
+impl ShardState {
+    /// Whether nothing else is under way: neither its replicas change, nor is it to be merged.
+    pub fn is_at_rest(&self) -> bool {
+        self.members.learners.is_empty()
+            && !self.members.is_joint()
+            && self.roster.is_settled
+            && self.merging.is_not()
+    }
+
+    /// A step that needs nothing from outside is applied.
+    pub(crate) fn merge(&mut self, step: &Step) {
+        let generation = self.descriptor.generation;
+        let has_keys = self.keys().is_some();
+        match (*step, self.merging) {
+            (Step::Intend { right, theirs, ours }, _)
+                if ours == generation && has_keys && self.is_at_rest() =>
+            {
+                self.merging = Merging::Intends { right, generation: theirs };
+            }
+            (Step::Freeze { by, theirs, ours }, _)
+                if ours == generation && has_keys && self.is_at_rest() =>
+            {
+                let (index, term) = (self.applied_index, self.applied_term);
+                let (generation, last, horizon) = (theirs, self.last, self.horizon);
+                self.merging = Merging::Frozen { by, generation, index, term, last, horizon };
+            }
+            (Step::Cancel { ours }, Merging::Intends { right, generation: theirs })
+                if ours == generation =>
+            {
+                self.merging = Merging::Cancelled { right, generation: theirs };
+                self.descriptor.generation = Generation(generation.0 + 1);
+            }
+            // There is no state to take in. Whoever can find it has looked before.
+            (Step::Absorb { ours, .. }, Merging::Intends { right, generation: theirs })
+                if ours == generation =>
+            {
+                self.merging = Merging::Cancelled { right, generation: theirs };
+                self.descriptor.generation = Generation(generation.0 + 1);
+            }
+            (Step::Free { ours }, merging) if ours == generation => {
+                if merging.is_frozen() {
+                    self.merging = Merging::Not;
+                }
+                self.descriptor.generation = Generation(generation.0 + 1);
+            }
+            (Step::Freed { right }, Merging::Cancelled { right: waits, .. }) if right == waits => {
+                self.merging = Merging::Not;
+            }
+            _ => {}
+        }
+    }
+
+    /// What has to be at hand before an entry can be applied that takes a neighbour in; none for
+    /// all others, also if that one is not to be taken in any more.
+    pub(crate) fn absorbs(&self, entry: &Entry) -> Option<Absorb> {
+        if entry.data().first() != Some(&(Kind::Merge as u8)) {
+            return None;
+        }
+        let (header, body) = Header::decode(entry.data())?;
+        let Ok(Step::Absorb { right, index, term, ours }) = Step::decode(body) else { return None };
+        let fits = header.term == entry.term()
+            && ours == self.descriptor.generation
+            && matches!(self.merging, Merging::Intends { right: meant, .. } if meant == right);
+        fits.then_some(Absorb { right, index, term })
+    }
+
+    /// Applies the entry that takes in the neighbour with this state.
+    ///
+    /// # Panics
+    /// If that is not what [`Self::absorbs`] asked for.
+    pub(crate) fn absorb(&mut self, entry: &Entry, right: Self) {
+        assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
+        let (header, _) = Header::decode(entry.data()).expect("entries in the log are readable");
+        let absorbed = self.absorbs(entry).expect("it was asked before");
+        let Merging::Frozen { by, index, last, horizon, .. } = right.merging else {
+            panic!("a shard that goes on is taken in");
+        };
+        assert_eq!((by, index), (self.descriptor.shard, absorbed.index), "another state");
+        assert!(header.timestamp > self.last.max(last), "timestamps rise with the log index (G2)");
+        (self.applied_index, self.applied_term) = (entry.index(), entry.term());
+        (self.last, self.horizon) = (header.timestamp, self.horizon.max(horizon));
+        self.merging = Merging::Not;
+        // Whoever reads piece by piece begins again.
+        self.cuts += 1;
+        let Descriptor { arc, generation, .. } = &mut self.descriptor;
+        *arc = arc.join(&right.descriptor.arc).expect("it was frozen as the neighbour");
+        *generation = Generation(generation.0.max(right.descriptor.generation.0) + 1);
+        self.sessions.unite(right.sessions);
+        self.locks.unite(right.locks);
+        let (Content::Keys(engine), Content::Keys(more)) = (&mut self.content, right.content)
+        else {
+            panic!("shards without keys are merged");
+        };
+        engine.join(*more);
+    }
+
+    /// Takes what it holds away: it owns nothing afterwards.
+    pub(crate) fn take(&mut self) -> Self {
+        let Content::Keys(engine) = &mut self.content else {
+            panic!("a shard without keys is merged");
+        };
+        let content = Content::Keys(Box::new(engine.take()));
+        self.cuts += 1;
+        self.taken = true;
+        let mut taken = Self::new(self.descriptor.clone(), content);
+        taken.sessions = std::mem::take(&mut self.sessions);
+        taken.locks = std::mem::take(&mut self.locks);
+        (taken.merging, taken.last, taken.horizon) = (self.merging, self.last, self.horizon);
+        taken
+    }
+}
+
+/// Whether the shard of a replica here is gone: who has its first place by now. A shard keeps its
+/// first place until it is taken in, so whoever has it at a higher generation, `owner`, has taken
+/// it in, or whoever has taken that one in. But the left neighbour's replica here, or that of
+/// `owner`, may still have to take over what this one holds: then, it stays.
+pub fn superseded<'a>(
+    here: &Descriptor,
+    mut all_here: impl Iterator<Item = &'a Descriptor>,
+    owner: Option<&Descriptor>,
+) -> Option<ShardId> {
+    let owner = owner.filter(|o| o.shard != here.shard && o.generation > here.generation)?;
+    let start = here.arc.start();
+    let is_waited_for = all_here.any(|other| {
+        let is_left = other.shard != here.shard && other.arc.end() == start;
+        (is_left || other.shard == owner.shard)
+            && other.keyspace() == here.keyspace()
+            && other.generation < owner.generation
+    });
+    (!is_waited_for && !start.tail().is_empty()).then_some(owner.shard)
+}
+
+fn put(tag: u8, words: &[u64], out: &mut Vec<u8>) {
+    out.push(tag);
+    words.iter().for_each(|word| put_varint(*word, out));
+}
+
+mod gone;
+mod word;
+
+pub use gone::Gone;
+
+#[cfg(test)]
+mod tests;

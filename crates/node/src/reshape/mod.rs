@@ -1,0 +1,15 @@
+//! How do shards begin, split and merge, and what becomes of the commands on their way?
+//!
+//! | here | what |
+//! |---|---|
+//! | [`bootstrap`] | a shard begins, the same on every node |
+//! | [`split`] | one shard becomes two, at the same entry everywhere (SAFETY G11) |
+//! | [`merge`] | two neighbours become one |
+//! | [`reroute`] | a command that reached a shard which no longer owns its key |
+//! | [`linear_hash`] | the table of linear hashing: which bucket splits or merges next |
+
+pub mod bootstrap;
+pub mod linear_hash;
+pub mod merge;
+pub mod reroute;
+pub mod split;

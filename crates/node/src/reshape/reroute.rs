@@ -1,0 +1,290 @@
+//! What becomes of a command that was sent to the wrong half of a shard?
+//!
+//! A shard was cut in two while the command was on its way, and the left half has turned it away
+//! when it applied it ([`command::Reply::Moved`]): nothing was done. It is asked of the
+//! right half then, in the name of the same asker, who sees nothing of it. If the node does not
+//! know yet whose the keys are, the command waits until it does:
+//!
+//! ```text
+//!   applied ──► some replies: moved ──► Moved ──► routes name another shard ──► a new batch for it
+//!          └──► the others: answered        └──── not yet: waits (what comes later waits behind)
+//! ```
+//!
+//! What was sent by one asker for one key stays in its order: it has come back in order, and is
+//! sent on in order. An asker who knows of the right half sooner waits for its answers before it
+//! goes there itself.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | time until routes are right | the request's patience | not done |
+//! | memory | what askers may have under way | they wait |
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use keyspace::{Cut, KeyspaceId, ShardId};
+use replication::BootNanos;
+
+use crate::executor::{Answer, Effects, NotDone, Origin};
+use crate::replica::entry::{Batch, HEADER_BYTES, Spent, Waiter};
+use crate::routing::route::Route;
+use command::flush;
+use command::{Reply, Write, codec};
+
+/// A command that a shard has turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Who has asked.
+    pub origin: Origin,
+    /// Who waits there.
+    pub waiter: Waiter,
+    /// Of a flush, the first slot or key that is still to be flushed, or one before it.
+    from: Cut,
+    /// The command, as it stands in an entry.
+    command: Box<[u8]>,
+}
+
+/// A batch is applied: answers what was done, and sorts out what was turned away.
+pub(crate) fn answer_applied(
+    shard: ShardId,
+    origin: Origin,
+    spent: Spent,
+    replies: Vec<Reply>,
+    effects: &mut Effects,
+) {
+    if !replies.iter().any(|reply| matches!(reply, Reply::Moved { .. })) {
+        return effects.answers.push(Answer::Applied { origin, spent, replies });
+    }
+    let Spent { bytes, waiters } = spent;
+    let mut rest = &bytes[HEADER_BYTES..];
+    let (mut done, mut kept) = (Vec::new(), Vec::new());
+    for (waiter, reply) in waiters.into_iter().zip(replies) {
+        let before = rest;
+        codec::decode(&mut rest).expect("what was applied is readable");
+        match reply {
+            Reply::Moved { from } => {
+                let command = before[..before.len() - rest.len()].into();
+                effects.moved.push(Moved { shard, origin, waiter, from, command });
+            }
+            reply => {
+                done.push(waiter);
+                kept.push(reply);
+            }
+        }
+    }
+    if !done.is_empty() {
+        let spent = Spent { bytes, waiters: done };
+        effects.answers.push(Answer::Applied { origin, spent, replies: kept });
+    }
+}
+
+/// Commands that were turned away, until it is known whose they are.
+#[derive(Debug, Default)]
+pub struct Postponed(VecDeque<(Moved, BootNanos)>);
+
+/// Commands on their way again.
+#[derive(Debug)]
+pub struct SentOn {
+    /// To this shard.
+    pub shard: ShardId,
+    /// For this asker.
+    pub origin: Origin,
+    /// These.
+    pub batch: Batch,
+}
+
+impl Postponed {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One more.
+    pub fn add(&mut self, moved: Moved, now: BootNanos) {
+        self.0.push_back((moved, now));
+    }
+
+    /// Takes those out whose shard is known by now, in order, and those that have waited for
+    /// `patience` in vain. `route` is that of the keyspace that a shard is of; none: it is gone.
+    pub fn sort_out(
+        &mut self,
+        route: impl Fn(ShardId) -> Option<Arc<Route>>,
+        now: BootNanos,
+        patience: u64,
+    ) -> (Vec<SentOn>, Vec<Answer>) {
+        let (mut on, mut refused) = (Vec::<SentOn>::new(), Vec::new());
+        let mut waiting = Vec::new();
+        for (moved, since) in std::mem::take(&mut self.0) {
+            let Moved { shard, origin, waiter, .. } = moved;
+            let mut refuse = |why| {
+                refused.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+            };
+            let Some(route) = route(shard) else {
+                refuse(NotDone::NoSuchShard);
+                continue;
+            };
+            match moved.place(&route) {
+                Err(why) => refuse(why),
+                // Who turned it away is not asked again, nor is anyone before those that wait.
+                Ok(place) if route.shard(place) == shard || waiting.contains(&shard) => {
+                    if now >= since.saturating_add(patience) {
+                        refuse(NotDone::NotLeader);
+                        continue;
+                    }
+                    waiting.push(shard);
+                    self.0.push_back((moved, since));
+                }
+                Ok(place) => {
+                    let to = route.shard(place);
+                    let last =
+                        on.iter_mut().rfind(|sent| sent.shard == to && sent.origin == origin);
+                    let batch = match last.filter(|sent| !sent.batch.is_full()) {
+                        Some(sent) => &mut sent.batch,
+                        None => {
+                            on.push(SentOn { shard: to, origin, batch: Batch::default() });
+                            &mut on.last_mut().expect("it was just pushed").batch
+                        }
+                    };
+                    batch.push(&moved.write(route.keyspace.id), waiter);
+                }
+            }
+        }
+        (on, refused)
+    }
+}
+
+impl Moved {
+    /// What is to be asked; of a flush, what is left of it.
+    fn write(&self, keyspace: KeyspaceId) -> Write<'_> {
+        match codec::decode(&mut &*self.command).expect("it was read before") {
+            Write::Flush { from: Some(from), end } => {
+                Write::Flush { from: Some(flush::left_of(from, &self.from, keyspace)), end }
+            }
+            write => write,
+        }
+    }
+
+    /// The place of the shard that it is for, as a route says.
+    fn place(&self, route: &Route) -> Result<usize, NotDone> {
+        let write = self.write(route.keyspace.id);
+        if let Write::Flush { from, .. } = &write {
+            return Ok(route.place_of_cut(from.as_ref().unwrap_or(&self.from)));
+        }
+        let (mut place, mut crosses) = (None, false);
+        write.each_key(&mut |key| {
+            let here = route.place_of_key(key);
+            crosses |= place.is_some_and(|place| place != here);
+            place = Some(here);
+        });
+        match place {
+            Some(place) if !crosses => Ok(place),
+            _ => Err(NotDone::CrossShard),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{
+        Arc as RingArc, Catalogue, Generation, KeyHasher, KeyspaceOptions, Slot, slot_of,
+    };
+    use parking_lot::RwLock;
+
+    use super::*;
+    use crate::reshape::bootstrap;
+    use crate::routing::route::{Claim, tiles};
+
+    const ASKER: Origin = Origin(3);
+
+    /// The keyspace's first shard, 1, is known to have been cut at 1000, if `known`.
+    fn route(is_known: bool) -> Arc<Route> {
+        let mut catalogue = Catalogue::default();
+        let keyspace = catalogue.create("k", KeyspaceOptions::default()).expect("a name").clone();
+        let hasher = KeyHasher::new([1; 16]);
+        let arc = RingArc::of_slots(keyspace.id, 1000, 2048);
+        let right = Claim { shard: ShardId(90), arc, generation: Generation(2) };
+        let known = if is_known { vec![right] } else { Vec::new() };
+        let tiles = tiles(&keyspace, &known).into_iter().map(|(shard, arc)| {
+            let nothing = bootstrap::first_state(&keyspace, 0, hasher);
+            (shard, arc, Arc::new(RwLock::new(nothing)))
+        });
+        Arc::new(Route::new(keyspace.clone(), hasher, tiles.collect()))
+    }
+
+    fn key_in(slots: std::ops::Range<Slot>, number: usize) -> Vec<u8> {
+        let keys = (0u32..).map(|n| n.to_string().into_bytes());
+        keys.filter(|key| slots.contains(&slot_of(key))).nth(number).expect("there are many")
+    }
+
+    fn turned_away(writes: &[Write<'_>], replies: Vec<Reply>) -> (Effects, Postponed) {
+        let mut batch = Batch::default();
+        for (waiter, write) in (0..).zip(writes) {
+            batch.push(write, Waiter(waiter));
+        }
+        let (bytes, waiters) = batch.into_parts();
+        let (mut effects, mut postponed) = (Effects::default(), Postponed::default());
+        answer_applied(ShardId(1), ASKER, Spent { bytes, waiters }, replies, &mut effects);
+        effects.moved.drain(..).for_each(|moved| postponed.add(moved, 10));
+        (effects, postponed)
+    }
+
+    #[test]
+    fn what_was_turned_away_is_sent_on_in_order_and_the_rest_answered() {
+        let keys = [key_in(0..1000, 0), key_in(1000..2048, 0), key_in(1000..2048, 1)];
+        let writes = keys.each_ref().map(|key| Write::Delete { key });
+        let moved = || Reply::Moved { from: Cut::Slot(0) };
+        let (effects, mut postponed) = turned_away(&writes, vec![Reply::Int(1), moved(), moved()]);
+        let [Answer::Applied { spent, replies, .. }] = &effects.answers[..] else { panic!() };
+        assert_eq!((&spent.waiters, replies), (&vec![Waiter(0)], &vec![Reply::Int(1)]));
+        // Nobody has heard of the right half yet.
+        let (on, refused) = postponed.sort_out(|_| Some(route(false)), 20, 1000);
+        assert!(on.is_empty() && refused.is_empty() && !postponed.is_empty());
+        let (on, refused) = postponed.sort_out(|_| Some(route(true)), 30, 1000);
+        let [SentOn { shard: ShardId(90), origin: ASKER, batch }] = &on[..] else { panic!() };
+        assert_eq!(batch.waiters(), [Waiter(1), Waiter(2)]);
+        let mut expected = Batch::default();
+        expected.push(&writes[1], Waiter(1));
+        expected.push(&writes[2], Waiter(2));
+        assert_eq!(batch.len_bytes(), expected.len_bytes());
+        assert!(refused.is_empty() && postponed.is_empty());
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_and_so_is_whose_keys_have_parted() {
+        let (low, high) = (key_in(0..1000, 0), key_in(1000..2048, 0));
+        let writes = [
+            Write::Delete { key: &high },
+            Write::Rename { from: &low, to: &high, if_absent: false },
+            Write::Flush { from: None, end: Cut::Slot(2048) },
+        ];
+        let moved = |from| Reply::Moved { from: Cut::Slot(from) };
+        let (_, mut postponed) = turned_away(&writes, vec![moved(0), moved(0), moved(1000)]);
+        let (on, refused) = postponed.sort_out(|_| Some(route(true)), 20, 1000);
+        assert_eq!(on.len(), 1);
+        assert_eq!(on[0].batch.waiters(), [Waiter(0), Waiter(2)]);
+        let [Answer::NotDone { waiters, why, .. }] = &refused[..] else { panic!("{refused:?}") };
+        assert_eq!((&waiters[..], *why), (&[Waiter(1)][..], NotDone::CrossShard));
+        // Of a piece that says where it begins, what is left is sent on: here what the left half
+        // had not done, and what a shard that is gone has turned away.
+        for (from, left_from) in [(1000, 1000), (0, 1200)] {
+            let piece = |from| Write::Flush { from: Some(Cut::Slot(from)), end: Cut::Slot(2048) };
+            let sent = piece(if from == 0 { left_from } else { 0 });
+            let (_, mut postponed) = turned_away(&[sent], vec![moved(from)]);
+            let (on, _) = postponed.sort_out(|_| Some(route(true)), 20, 1000);
+            let [SentOn { shard, batch, .. }] = <[SentOn; 1]>::try_from(on).expect("sent on");
+            assert_eq!(shard, ShardId(90));
+            let mut expected = Batch::default();
+            expected.push(&piece(left_from), Waiter(0));
+            assert_eq!(batch.into_parts(), expected.into_parts());
+        }
+        let (_, mut postponed) = turned_away(&writes[..1], vec![moved(0)]);
+        for (now, count) in [(1009, 0), (1010, 1)] {
+            let (on, refused) = postponed.sort_out(|_| Some(route(false)), now, 1000);
+            assert_eq!((on.len(), refused.len()), (0, count));
+        }
+        let (_, mut postponed) = turned_away(&writes[..1], vec![moved(0)]);
+        assert_eq!(postponed.sort_out(|_| None, 11, 1000).1.len(), 1);
+    }
+}

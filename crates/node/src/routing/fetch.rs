@@ -1,0 +1,421 @@
+//! What does a node need of a shard that is on other nodes only, or whose replica here lags, to
+//! answer its own clients' reads?
+//!
+//! It asks who leads the shard for what the command wants ([`Want`]), and answers the command
+//! itself from what it is told ([`Found`]): so every command that reads works at every node, and
+//! the leader knows nothing of protocols.
+//!
+//! ```text
+//!   here: MGET a b   a's shard is away ──► Want::Keys [a] ──► its leader: at its own time,
+//!                                                             under its lease, or when a majority
+//!         answer(…) ◄── Fetched: a = 1 ◄── Found::Versions ◄──has confirmed that it leads
+//! ```
+//!
+//! An answer is good for commands that had come before it was asked for, and for no others. Time is
+//! the leader's: whether a key has expired is judged by its clock, which is told with the answer.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | keys looked at for one answer | [`crate::replica::scan::PIECE_KEYS`] | asked for the rest |
+//! | bytes of one answer | [`ANSWER_BYTES_MAX`], and a value | asked for the rest |
+//!
+//! So the keys of one command, in one shard, are read at one moment as long as they and their
+//! values are below [`ANSWER_BYTES_MAX`] together; longer answers are made of several, each of its
+//! own moment ([`Fetched::is_of_one_moment`]): who needs one asks again until nothing has changed.
+
+use std::ops::Bound;
+
+use keyspace::linear_hash::{number_at, turned};
+use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
+use storage::engine::{At, Engine, Range, ScanCursor, Version};
+
+use crate::locks::{Intent, Lock, TxnId};
+use crate::replica::read::Unsure;
+use crate::replica::scan::{PIECE_KEYS, cursor_of, place_of_cursor};
+use crate::replica::state::{Content, ShardState};
+use crate::routing::route::Route;
+
+mod codec;
+mod fetched;
+mod find;
+
+pub use fetched::Fetched;
+pub(crate) use find::{find, is_owned};
+
+/// Bytes of keys and values beyond which an answer is cut; one value may be larger.
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Keys that one question may name.
+pub const KEYS_MAX: usize = 1 << 16;
+/// Keys scanned before the bytes are looked at again.
+const SCAN_STEP: usize = 64;
+
+/// Where a shard's part of its keyspace begins and ends.
+pub type Ends = (Cut, Cut);
+
+/// Who is about to change keys, which others change all the time: he waits for those who have
+/// reserved them ([`crate::replica`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// What he is known by: when he began to be one. Two of one name do not wait for each other.
+    pub name: Timestamp,
+    /// What he reserves the keys from, if what he is told is what he goes by.
+    pub reserves: Reserves,
+}
+
+/// Who is kept from keys for a contender's sake, for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserves {
+    /// Nobody: he only waits.
+    Nothing,
+    /// Other contenders are not told what they have.
+    FromContenders,
+    /// As well, nobody changes them, but for transactions that are older than he is.
+    FromAll,
+}
+
+/// What is wanted of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The newest versions of these keys.
+    Keys {
+        /// In rising order, none twice.
+        keys: Vec<Box<[u8]>>,
+        /// Who asks, if he is about to change them and lets others who are go first.
+        contender: Option<Contender>,
+    },
+    /// What a key had at a past time.
+    At {
+        /// The key.
+        key: Box<[u8]>,
+        /// The time.
+        at: Timestamp,
+    },
+    /// The catalogue, of the system shard, if it is not as of this index.
+    Catalogue {
+        /// What is known already; 0: nothing.
+        known: u64,
+    },
+    /// How many keys there are, if the shard has just this part of its keyspace.
+    Size {
+        /// Where that begins and ends ([`keyspace::Arc::ends`]).
+        ends: Ends,
+    },
+    /// Some key, if the shard has just this part of its keyspace.
+    Random {
+        /// Where that begins and ends.
+        ends: Ends,
+        /// Draws it.
+        number: u64,
+    },
+    /// Keys from a cursor of [`crate::replica::scan::scan`] on, about so many.
+    Scan {
+        /// Where to begin.
+        cursor: u64,
+        /// The slot where to end.
+        end: Slot,
+        /// About how many.
+        keys_max: u64,
+    },
+    /// Keys of linear hashing from a number on, about so many.
+    Numbers {
+        /// Where to begin.
+        from: u64,
+        /// Where to end; 0: at the end of the circle.
+        end: u64,
+        /// About how many.
+        keys_max: u64,
+    },
+    /// A stretch of an ordered shard.
+    Range {
+        /// Its low end.
+        low: Bound<Box<[u8]>>,
+        /// Its high end.
+        high: Bound<Box<[u8]>>,
+        /// From high to low.
+        reverse: bool,
+        /// At most so many keys.
+        keys_max: u64,
+        /// With their values.
+        with_values: bool,
+    },
+}
+
+/// A version of a key, with its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The value.
+    pub value: Box<[u8]>,
+    /// When it expires, in ms since 1970; 0 for never.
+    pub expiry_ms: u64,
+    /// When it was written.
+    pub timestamp: Timestamp,
+}
+
+/// A key and its value.
+pub type Pair = (Box<[u8]>, Box<[u8]>);
+
+/// What a key had at a past time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// This.
+    Value(Held),
+    /// Nothing.
+    Nil,
+    /// Nothing, but there is something now.
+    NilYet,
+    /// It may be forgotten: the safe point.
+    BelowSafePoint(Timestamp),
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Of the first of the keys, in their order: as many as fit, and at least one. Of a key without
+    /// a value, what stands for that ([`crate::replica::read::nothing_since`]).
+    Versions(Vec<Result<Held, Timestamp>>),
+    /// Of a key at a past time.
+    Then(Then),
+    /// The catalogue as of an index, encoded; `None`: it is known already.
+    Catalogue {
+        /// Its index.
+        index: u64,
+        /// A `keyspace::Catalogue`.
+        bytes: Option<Box<[u8]>>,
+    },
+    /// So many keys.
+    Size(u64),
+    /// So many keys, and one of them if there is any.
+    Random {
+        /// How many keys there are.
+        size: u64,
+        /// One of them.
+        key: Option<Box<[u8]>>,
+    },
+    /// Keys, and the cursor to go on with in this shard; `None` at its end.
+    Keys {
+        /// The keys.
+        keys: Vec<Box<[u8]>>,
+        /// Where to go on.
+        next: Option<u64>,
+    },
+    /// Keys with their values (empty if those were not wanted), in order.
+    Pairs {
+        /// The pairs.
+        pairs: Vec<Pair>,
+        /// The last key looked at, if there may be more behind it.
+        reached: Option<Box<[u8]>>,
+    },
+}
+
+impl Want {
+    /// The newest versions of keys in any order.
+    pub fn keys<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Self {
+        let mut keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self::Keys { keys, contender: None }
+    }
+
+    /// The same, of somebody who is about to change them.
+    pub fn by(self, contender: Contender) -> Self {
+        match self {
+            Self::Keys { keys, .. } => Self::Keys { keys, contender: Some(contender) },
+            other => other,
+        }
+    }
+
+    /// The keys that are kept from all for a contender's sake, and his name.
+    pub(crate) fn kept(&self) -> Option<(&[Box<[u8]>], Timestamp)> {
+        match self {
+            Want::Keys {
+                keys,
+                contender: Some(Contender { name, reserves: Reserves::FromAll }),
+            } => Some((keys, *name)),
+            _ => None,
+        }
+    }
+
+    /// Whether a contender wants it.
+    pub(crate) fn is_contended(&self) -> bool {
+        matches!(self, Want::Keys { contender: Some(_), .. })
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        let of = |bound: &Bound<Box<[u8]>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        32 + match self {
+            Want::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
+            Want::At { key, .. } => key.len(),
+            Want::Catalogue { .. }
+            | Want::Size { .. }
+            | Want::Random { .. }
+            | Want::Scan { .. }
+            | Want::Numbers { .. } => 0,
+            Want::Range { low, high, .. } => of(low) + of(high),
+        }
+    }
+
+    /// Whether `found` is an answer to it.
+    pub(crate) fn fits(&self, found: &Found) -> bool {
+        match (self, found) {
+            (Want::Keys { keys, .. }, Found::Versions(versions)) => {
+                versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
+            }
+            (Want::At { .. }, Found::Then(_))
+            | (Want::Catalogue { .. }, Found::Catalogue { .. })
+            | (Want::Size { .. }, Found::Size(_))
+            | (Want::Random { .. }, Found::Random { .. })
+            | (Want::Scan { .. } | Want::Numbers { .. }, Found::Keys { .. })
+            | (Want::Range { .. }, Found::Pairs { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the answer to one is an answer to the other.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Want::Random { ends, .. }, Want::Random { ends: others, .. }) => ends == others,
+            _ => self == other,
+        }
+    }
+
+    /// Whether a shard with this arc could answer it: it is the owner of what is wanted, and of a
+    /// question about all its keys they are all.
+    pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
+        let has = |key: &[u8]| arc.has(key);
+        match self {
+            Want::Keys { keys, .. } => keys.iter().all(|key| has(key)),
+            Want::At { key, .. } => has(key),
+            Want::Size { ends } | Want::Random { ends, .. } => *ends == arc.ends(),
+            Want::Scan { cursor, end: to, .. } => arc
+                .slots()
+                .is_some_and(|(first, end)| first <= place_of_cursor(*cursor).slot && *to <= end),
+            Want::Numbers { from, end: to, .. } => {
+                let end = number_at(arc.end().tail());
+                let is_to_there = |end: u64| end == 0 || (1..=end).contains(to);
+                arc.holds(&from.to_be_bytes()) && end.is_some_and(is_to_there)
+            }
+            Want::Range { low, high, .. } => {
+                // What is asked of a whole circle must be said to be so of a part.
+                let (start, end) = (arc.start(), arc.end());
+                let begins = match low {
+                    Bound::Included(key) | Bound::Excluded(key) => **key >= *start.tail(),
+                    Bound::Unbounded => start.is_origin(),
+                };
+                begins
+                    && match high {
+                        _ if end.is_origin() => true,
+                        Bound::Included(key) => **key < *end.tail(),
+                        Bound::Excluded(key) => **key <= *end.tail(),
+                        Bound::Unbounded => false,
+                    }
+            }
+            Want::Catalogue { .. } => true,
+        }
+    }
+
+    /// What is still wanted when `found`, gathered so far, is there; `None`: it is enough. About
+    /// `bytes_max` bytes of scanned keys and pairs are enough whatever was wanted.
+    pub(crate) fn rest(&self, found: &Found, bytes_max: usize) -> Option<Self> {
+        match (self, found) {
+            (Want::Keys { keys, contender }, Found::Versions(versions)) => {
+                let rest = keys.get(versions.len()..).unwrap_or_default();
+                let contender = *contender;
+                (!rest.is_empty()).then(|| Want::Keys { keys: rest.to_vec(), contender })
+            }
+            (Want::Scan { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
+                let bytes: usize = keys.iter().map(|key| key.len()).sum();
+                let left = keys_max.saturating_sub(keys.len() as u64);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(Want::Scan { cursor: *next, end: *end, keys_max: left })
+            }
+            (Want::Numbers { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
+                let bytes: usize = keys.iter().map(|key| key.len()).sum();
+                let left = keys_max.saturating_sub(keys.len() as u64);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(Want::Numbers { from: *next, end: *end, keys_max: left })
+            }
+            (
+                Want::Range { low, high, reverse, keys_max, with_values },
+                Found::Pairs { pairs, reached: Some(reached) },
+            ) => {
+                let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+                let left = keys_max.saturating_sub(pairs.len() as u64);
+                let reached = Bound::Excluded(reached.clone());
+                let (low, high) = match reverse {
+                    false => (reached, high.clone()),
+                    true => (low.clone(), reached),
+                };
+                let (reverse, with_values) = (*reverse, *with_values);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(Want::Range { low, high, reverse, keys_max: left, with_values })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Found {
+    /// Puts what was found next behind it.
+    pub(crate) fn append(&mut self, more: Self) {
+        match (self, more) {
+            (Found::Versions(all), Found::Versions(more)) => all.extend(more),
+            (Found::Keys { keys, next }, Found::Keys { keys: more, next: then }) => {
+                keys.extend(more);
+                *next = then;
+            }
+            (Found::Pairs { pairs, reached }, Found::Pairs { pairs: more, reached: then }) => {
+                pairs.extend(more);
+                *reached = then;
+            }
+            (this, more) => *this = more,
+        }
+    }
+}
+
+impl Held {
+    fn of(version: &Version<'_>) -> Self {
+        let Version { value, expiry_ms, timestamp } = *version;
+        Self { value: value.into(), expiry_ms, timestamp }
+    }
+
+    /// As if it were read here.
+    pub fn version(&self) -> Version<'_> {
+        Version { value: &self.value, expiry_ms: self.expiry_ms, timestamp: self.timestamp }
+    }
+}
+
+impl Route {
+    /// Whether a shard is on other nodes only, as far as routes know.
+    pub fn is_away(&self, place: usize, node: NodeId) -> bool {
+        self.views[place].read().descriptor.replica_on(node).is_none()
+    }
+
+    /// Whether what is wanted of a shard must be fetched: it is on other nodes only, or the replica
+    /// here lags. That may change at any time: a question looks once and goes by that.
+    pub fn must_fetch(&self, place: usize, node: NodeId) -> bool {
+        let state = self.views[place].read();
+        state.serving.lags() || state.descriptor.replica_on(node).is_none()
+    }
+
+    /// What is to be fetched for these keys, by shard: of those shards at these places.
+    pub fn wants<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        is_fetched: impl Fn(usize) -> bool,
+    ) -> Vec<(ShardId, Want)> {
+        let mut by_place: Vec<(usize, Vec<&[u8]>)> = Vec::new();
+        for key in keys {
+            let place = self.place(&self.key(key));
+            match by_place.iter_mut().find(|(at, _)| *at == place) {
+                Some((_, keys)) => keys.push(key),
+                None => by_place.push((place, vec![key])),
+            }
+        }
+        by_place.retain(|(place, _)| is_fetched(*place));
+        by_place.into_iter().map(|(place, keys)| (self.shard(place), Want::keys(keys))).collect()
+    }
+}

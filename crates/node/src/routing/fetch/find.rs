@@ -1,0 +1,174 @@
+//! What a shard holds of what is wanted of it.
+
+use super::*;
+
+/// Whether all that is wanted is this shard's.
+pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
+    match (state.keys(), want) {
+        (None, want) => matches!(want, Want::Catalogue { .. }),
+        (Some(_), Want::Catalogue { .. }) => false,
+        (Some(_), Want::Keys { keys, .. }) if keys.len() > KEYS_MAX => false,
+        (Some(_), want) => want.is_of(&state.descriptor.arc),
+    }
+}
+
+/// What a shard that may be read at `now` holds of what is wanted, which is its own. `None`: it
+/// must be asked first, for something has expired that an entry under way may still find alive, or
+/// time is beyond what is logged ([`crate::replica::read`]).
+///
+/// Of what is locked it tells what is to be written, if `committed` knows when that was committed.
+pub(crate) fn find(
+    state: &ShardState,
+    want: &Want,
+    now: Timestamp,
+    committed: impl Fn(TxnId) -> Option<Timestamp>,
+) -> Option<Found> {
+    if let (Want::Catalogue { known }, Content::System(system)) = (want, &state.content) {
+        let index = state.applied_index;
+        let encoded = || {
+            let mut bytes = Vec::new();
+            system.catalogue.encode(&mut bytes);
+            bytes.into_boxed_slice()
+        };
+        return Some(Found::Catalogue { index, bytes: (index != *known).then(encoded) });
+    }
+    let engine = state.keys()?;
+    match want {
+        Want::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
+        Want::At { key, at } if state.locks.hides_at(key, *at) => return None,
+        Want::At { key, at } => return Some(Found::Then(then(engine, key, *at))),
+        _ if !crate::replica::scan::is_settled(state, now) || state.locks.writes_by(now) => {
+            return None;
+        }
+        _ => {}
+    }
+    Some(match want {
+        Want::Keys { .. } | Want::At { .. } | Want::Catalogue { .. } => {
+            unreachable!("answered above")
+        }
+        Want::Size { .. } => Found::Size(engine.len(now)),
+        Want::Random { number, .. } => {
+            let key = engine.random_key(number.rotate_left(32), now).map(Box::from);
+            Found::Random { size: engine.len(now), key }
+        }
+        Want::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
+        Want::Numbers { from, end, keys_max } => numbers(engine, *from, *end, *keys_max, now),
+        Want::Range { low, high, reverse, keys_max, with_values } => {
+            let range = Range {
+                start: low.as_ref().map(|key| &**key),
+                end: high.as_ref().map(|key| &**key),
+                reverse: *reverse,
+                visited_max: usize::try_from(*keys_max).unwrap_or(usize::MAX),
+                examined_max: PIECE_KEYS,
+            };
+            pairs(engine, &range, *with_values, now)
+        }
+    })
+}
+
+fn versions(
+    state: &ShardState,
+    engine: &Engine,
+    keys: &[Box<[u8]>],
+    now: Timestamp,
+    committed: impl Fn(TxnId) -> Option<Timestamp>,
+) -> Option<Found> {
+    let mut found = Vec::with_capacity(keys.len().min(PIECE_KEYS));
+    let mut bytes = 0;
+    for key in keys {
+        let key = engine.hasher().key(key);
+        let version = match crate::replica::read::newest(state, &key, now) {
+            Ok(version) => version,
+            Err(Unsure::Locked) => Some(to_be_written(state.locks.get(key.bytes)?, &committed)?),
+            Err(_) => return None,
+        };
+        bytes += key.bytes.len() + version.map_or(0, |version| version.value.len());
+        if bytes > ANSWER_BYTES_MAX && !found.is_empty() {
+            break;
+        }
+        let held = version.as_ref().map(Held::of);
+        found.push(held.ok_or_else(|| crate::replica::read::nothing_since(engine, &key)));
+    }
+    Some(Found::Versions(found))
+}
+
+/// What a lock writes, if that is sure and has no end.
+fn to_be_written(
+    lock: &Lock,
+    committed: impl Fn(TxnId) -> Option<Timestamp>,
+) -> Option<Version<'_>> {
+    let Intent::Put(value, 0) = &lock.intent else { return None };
+    let timestamp = committed(lock.id)?;
+    Some(Version { value, expiry_ms: 0, timestamp })
+}
+
+fn then(engine: &Engine, key: &[u8], at: Timestamp) -> Then {
+    let safe_point = engine.safe_point();
+    if at < safe_point {
+        return Then::BelowSafePoint(safe_point);
+    }
+    match engine.at(&engine.hasher().key(key), at) {
+        At::Value(version) => Then::Value(Held::of(&version)),
+        At::Nil => Then::Nil,
+        At::NilYet => Then::NilYet,
+    }
+}
+
+fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) -> Found {
+    let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
+    let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
+    let mut next = Some(place_of_cursor(cursor));
+    while let Some(from) = next.filter(|_| seen < keys_max && bytes < ANSWER_BYTES_MAX) {
+        let step = SCAN_STEP.min(keys_max - seen);
+        seen += step;
+        let scanned = engine.scan(from, step, now, &mut |key: &[u8], _| {
+            if end >= keyspace::SLOTS || slot_of(key) < end {
+                bytes += key.len();
+                keys.push(Box::from(key));
+            }
+        });
+        // Whoever asks for it in an ordered keyspace is told that there is nothing.
+        next = scanned.unwrap_or(None).filter(|next| next.slot < end);
+    }
+    Found::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
+}
+
+/// As [`scan`], of linear hashing.
+fn numbers(engine: &Engine, from: u64, end: u64, keys_max: u64, now: Timestamp) -> Found {
+    let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
+    let is_before_end = |number: u64| end == 0 || number < end;
+    let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
+    let mut next = Some(from);
+    while let Some(from) = next.filter(|_| seen < keys_max && bytes < ANSWER_BYTES_MAX) {
+        let step = SCAN_STEP.min(keys_max - seen);
+        seen += step;
+        let scanned = engine.scan_numbers(from, step, now, &mut |key: &[u8], _| {
+            if end == 0 || is_before_end(turned(key)) {
+                bytes += key.len();
+                keys.push(Box::from(key));
+            }
+        });
+        // Whoever asks for it in another keyspace is told that there is nothing.
+        next = scanned.unwrap_or(None).filter(|next| is_before_end(*next));
+    }
+    Found::Keys { keys, next }
+}
+
+fn pairs(engine: &Engine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut bytes = 0;
+    let mut is_cut = false;
+    let walked = engine.range(range, now, &mut |key, version| {
+        // One larger value is let in, so that whoever goes on gets on.
+        if bytes >= ANSWER_BYTES_MAX || is_cut {
+            is_cut = true;
+            return;
+        }
+        let value = if with_values { version.value } else { &[] };
+        bytes += key.len() + value.len();
+        pairs.push((key.into(), value.into()));
+    });
+    let walked = walked.unwrap_or(None).map(Box::from);
+    let reached = if is_cut { pairs.last().map(|(key, _)| key.clone()) } else { walked };
+    Found::Pairs { pairs, reached }
+}

@@ -1,0 +1,13 @@
+//! Where is a key, and how does a request get there?
+//!
+//! | here | what |
+//! |---|---|
+//! | [`route`] | from a key to the shard that owns it, and to its replica here, if there is one |
+//! | [`fetch`] | what a node reads of a shard that others lead |
+//! | `proxy` | clients of a shard without a replica here |
+//! | [`session`] | forwarded writes, each applied once (SAFETY G10) |
+
+pub mod fetch;
+pub(crate) mod proxy;
+pub mod route;
+pub mod session;

@@ -1,0 +1,366 @@
+//! How does a node serve clients for a shard of which it has no replica?
+//!
+//! It asks who leads the shard, as a follower would: writes by the same rules and code
+//! (`replica::forward`: sessions, numbers, lost links, patience), reads by fetching what they look
+//! at ([`crate::routing::fetch`]). What it lacks is a group to tell it who leads. So it keeps an
+//! **image**: the nodes that had replicas when it last heard of them, and whom it takes for the
+//! leader.
+//!
+//! ```text
+//!   Away { nodes } ──► image: ask the first ──► answered: it leads
+//!                        ▲ ▲               └──► NotLed { known } ─┐
+//!                        │ └── who it names; else the next node ◄─┤   image adjustment
+//!   Known: the lookup ───┘                                        └── silence, a lost link
+//! ```
+//!
+//! Of two descriptors the higher generation counts, of two leaders the newer term, whoever told of
+//! them.
+//!
+//! A wrong image costs time only: whoever is asked and does not lead does nothing (SAFETY G3), and
+//! what was sent twice is done once (G10).
+//!
+//! # Invariants
+//! 1. Every write that is handed in is answered once: applied, not done, or unknown.
+//! 2. What a fetch is answered with was found after it was handed in.
+//! 3. A node that is silent delays those who wait for this shard, by [`SILENCE_NANOS`], and nobody
+//!    else.
+
+use bytes::Bytes;
+use keyspace::{NodeId, ShardId};
+use overlay::Known;
+use replication::BootNanos;
+
+use crate::executor::{Caller, Effects, NotDone, Origin, Turn};
+use crate::replica::Outgoing;
+use crate::replica::entry::{Batch, Waiter};
+use crate::replica::forward::{MISLED_NANOS, Post};
+use crate::replica::{Heir, Legacy, Raise, counted};
+use crate::routing::fetch::Want;
+use crate::rpc::request::{Asked, Letter};
+
+/// Who was asked and has said nothing for so long is not asked any more, as long as there is
+/// another.
+const SILENCE_NANOS: u64 = 500_000_000;
+/// A node that was silent, or whose link was lost, is not taken for the leader for so long, whoever
+/// says so.
+const AVOID_NANOS: u64 = 300_000_000;
+
+/// See the front page.
+pub(crate) struct Proxy {
+    shard: ShardId,
+    /// The newest that was heard of the shard.
+    known: Option<Known>,
+    /// Where replicas are, as far as is known.
+    nodes: Vec<NodeId>,
+    /// Who is asked.
+    asked: Option<NodeId>,
+    /// When that was last heard of, or began to be asked.
+    heard_at: BootNanos,
+    /// Who was asked last and did not lead.
+    misled_by: Option<NodeId>,
+    /// Not to be believed in before.
+    avoided: Option<(NodeId, BootNanos)>,
+    outgoing: Outgoing,
+    /// Changes of the catalogue up to this index can be used here; of other shards, all.
+    image_index: u64,
+    /// Whether the lane has it on its list of those with something to do.
+    pub active: bool,
+}
+
+impl Proxy {
+    /// For a shard that is on these nodes.
+    pub fn new(shard: ShardId, nodes: Vec<NodeId>) -> Self {
+        let asked = nodes.first().copied();
+        let known = Default::default();
+        let (heard_at, misled_by, avoided, active) = (0, None, None, false);
+        let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
+        Self {
+            shard,
+            known,
+            nodes,
+            asked,
+            heard_at,
+            misled_by,
+            avoided,
+            outgoing: Outgoing::default(),
+            image_index,
+            active,
+        }
+    }
+
+    /// It has been heard that it is on these nodes.
+    pub fn is_on(&mut self, nodes: Vec<NodeId>) {
+        if !nodes.is_empty() {
+            self.nodes = nodes;
+        }
+        if self.asked.is_none() {
+            self.asked = self.nodes.first().copied();
+        }
+    }
+
+    /// The newest that was heard of the shard, if anything was.
+    pub fn known(&self) -> Option<&Known> {
+        self.known.as_ref()
+    }
+
+    /// The node's lookup has learnt something of the shard.
+    pub fn told(&mut self, known: &Known, now: BootNanos) {
+        if self.learn(known)
+            && let Some(leader) = self.led_by()
+            && !self.is_avoided(leader, now)
+        {
+            self.ask(Some(leader), now);
+        }
+    }
+
+    /// Takes what is newer than what was known; whether the leader is.
+    fn learn(&mut self, known: &Known) -> bool {
+        let before = self.known.as_ref().and_then(Known::hint);
+        match &mut self.known {
+            Some(mine) if known.generation() <= mine.generation() => {
+                known.hint().map(|hint| mine.take_hint(hint));
+            }
+            mine => {
+                let known = mine.insert(known.clone());
+                before.map(|hint| known.take_hint(hint));
+                let replicas = &known.descriptor().replicas;
+                let nodes = replicas.iter().map(|(_, node)| *node).collect();
+                self.is_on(nodes);
+            }
+        }
+        self.known.as_ref().and_then(Known::hint) != before
+    }
+
+    /// The node that leads, as far as is known.
+    fn led_by(&self) -> Option<NodeId> {
+        self.known.as_ref()?.leader()
+    }
+
+    /// Whether a node is not to be believed in now.
+    fn is_avoided(&self, node: NodeId, now: BootNanos) -> bool {
+        self.avoided.is_some_and(|(avoided, until)| avoided == node && now < until)
+    }
+
+    /// Takes commands for whoever leads.
+    pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
+        self.wake(now);
+        self.outgoing.forward.write(origin, batch, now, effects);
+    }
+
+    /// Takes a change of the catalogue.
+    pub fn operate(&mut self, op: Vec<u8>, asker: Caller, now: BootNanos) {
+        self.wake(now);
+        self.outgoing.forward.operate(op, asker, now);
+    }
+
+    /// Who is taken for the leader, if anyone is.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.asked
+    }
+
+    /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
+    pub fn raise(&self, raise: Raise, effects: &mut Effects) {
+        // Whoever does not lead says nothing to that: who was last asked may be anyone.
+        let leader = self.led_by().or(self.asked);
+        effects.letters.extend(leader.map(|leader| (leader, Letter::Raise(raise))));
+    }
+
+    /// The catalogue here is as of this index.
+    pub fn has_image(&mut self, index: u64) {
+        self.image_index = self.image_index.max(index);
+    }
+
+    /// Takes a question that has come by now.
+    pub fn fetch(
+        &mut self,
+        want: Want,
+        bytes_max: usize,
+        asker: Caller,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        self.wake(now);
+        self.outgoing.fetches.ask(want, bytes_max, asker, now, effects);
+    }
+
+    /// Takes a step of a transaction.
+    pub fn errand(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
+        self.wake(now);
+        self.outgoing.errands.ask(step, asker, now, effects);
+    }
+
+    /// Silence counts from when there is something to be heard.
+    fn wake(&mut self, now: BootNanos) {
+        if self.is_idle() {
+            self.heard_at = now;
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.outgoing.forward.is_idle()
+            && self.outgoing.fetches.is_idle()
+            && self.outgoing.errands.is_idle()
+    }
+
+    /// Bytes of batches that a replica would propose if one came here to lead, and how many these
+    /// are.
+    pub fn held(&self) -> (u64, u64) {
+        self.outgoing.forward.held()
+    }
+
+    /// Session and sequence of the batch that was sent with a waiter's write.
+    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        self.outgoing.forward.batch_of(waiter)
+    }
+
+    /// A letter from another node.
+    pub fn letter(&mut self, from: NodeId, letter: Letter, now: BootNanos, effects: &mut Effects) {
+        if self.asked == Some(from) {
+            self.heard_at = now;
+        }
+        match letter {
+            Letter::Written { session, sequence, verdict, .. } => {
+                self.outgoing.forward.written(self.shard, session, sequence, verdict, effects);
+            }
+            Letter::ReadAt { number, index, now_ms, settled, .. } => {
+                self.outgoing.forward.read_at(number, index, (now_ms, settled), now);
+            }
+            Letter::Fetched { number, at, found, .. } => {
+                self.outgoing.fetches.fetched(self.shard, number, (at, found), now, effects);
+            }
+            Letter::Stepped { number, said, .. } => {
+                self.outgoing.errands.said(number, said, effects)
+            }
+            Letter::CatalogueDone { number, index, result } => {
+                self.outgoing.forward.catalogue_done(number, index, result);
+            }
+            Letter::NotLed { what, known, .. } => {
+                // Whom a hint names is asked at once; else things may change meanwhile.
+                let pause = if self.adjust(from, known.as_deref(), now) { 0 } else { MISLED_NANOS };
+                match what {
+                    Asked::Fetch { number } => {
+                        self.outgoing.fetches.misled(number, known.as_deref(), now + pause);
+                    }
+                    Asked::Step { number } => self.outgoing.errands.misled(number, now + pause),
+                    what => self.outgoing.forward.misled(Some(from), what, now + pause),
+                }
+            }
+            Letter::Unable { what: Asked::Fetch { number }, .. } => {
+                self.outgoing.fetches.unable(number, effects);
+            }
+            Letter::Unable { what, .. } => {
+                self.outgoing.forward.unable(from, what, now + MISLED_NANOS, effects);
+            }
+            Letter::Counted { number, origin, count, .. } => {
+                effects.answers.push(counted(number, origin, count));
+            }
+            Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            // Questions are not for a node without a replica; the lane answers them.
+            _ => {}
+        }
+    }
+
+    /// Somebody who does not lead says who might; whether that is news.
+    fn adjust(&mut self, from: NodeId, known: Option<&Known>, now: BootNanos) -> bool {
+        known.map(|known| self.learn(known));
+        // Whom it names, unless a newer leader is known.
+        let mine = self.known.as_ref().map_or(0, Known::term);
+        let names = known.is_some_and(|known| known.term() > 0 && known.term() >= mine);
+        let leader = if names { self.led_by() } else { None };
+        let leader = leader.filter(|leader| *leader != from && !self.is_avoided(*leader, now));
+        // Two who each name the other are asked in turns, but not without a pause.
+        let is_news = leader.is_some() && leader != self.misled_by;
+        self.misled_by = Some(from);
+        match leader {
+            Some(_) => self.ask(leader, now),
+            None if self.asked == Some(from) => self.ask_next(now),
+            None => {}
+        }
+        is_news
+    }
+
+    fn ask(&mut self, node: Option<NodeId>, now: BootNanos) {
+        if self.asked != node {
+            self.asked = node;
+            self.heard_at = now;
+        }
+    }
+
+    /// The next of the nodes, in their order.
+    fn ask_next(&mut self, now: BootNanos) {
+        let place = self.nodes.iter().position(|node| Some(*node) == self.asked);
+        let next = place.map_or(0, |place| (place + 1) % self.nodes.len().max(1));
+        self.heard_at = now;
+        self.asked = self.nodes.get(next).copied().or(self.asked);
+    }
+
+    /// The link to a node is gone, and what was sent to it with it.
+    pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
+        self.ask_again(node);
+        if self.asked == Some(node) {
+            self.avoided = Some((node, now.saturating_add(AVOID_NANOS)));
+            self.ask_next(now);
+        }
+    }
+
+    /// What was asked of a node may not have arrived.
+    pub fn ask_again(&mut self, node: NodeId) {
+        self.outgoing.forward.link_lost(node);
+        self.outgoing.fetches.link_lost(node);
+        self.outgoing.errands.link_lost(node);
+    }
+
+    /// Sends what is due, and tells who has waited too long.
+    pub fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let Turn { now, clock, seed, patience, .. } = *turn;
+        self.outgoing.forward.expire(now, patience, effects);
+        self.outgoing.fetches.expire(now, patience, effects);
+        self.outgoing.errands.expire(now, patience, effects);
+        if self.is_idle() {
+            return;
+        }
+        if self.heard_at.saturating_add(SILENCE_NANOS) <= now {
+            self.avoided = self.asked.map(|node| (node, now.saturating_add(AVOID_NANOS)));
+            self.ask_next(now);
+        }
+        let (shard, leader) = (self.shard, self.asked);
+        self.outgoing.forward.send(&Post { shard, leader, now, clock, seed }, effects);
+        self.outgoing.fetches.send(shard, leader, now, effects);
+        self.outgoing.errands.send(shard, leader, now, effects);
+        self.outgoing.forward.applied(self.image_index, effects);
+    }
+
+    /// There is no replica here any more: what it was to ask of others is asked from here, with
+    /// its numbers.
+    pub fn succeed(&mut self, outgoing: Outgoing, now: BootNanos) {
+        self.outgoing = outgoing;
+        self.heard_at = now;
+    }
+
+    /// There is a replica here from now on: it goes on with the writes. Readers look again.
+    pub fn replaced(&mut self, effects: &mut Effects) -> Outgoing {
+        self.outgoing.take(effects)
+    }
+
+    /// Another has taken the shard in. Readers look again.
+    pub fn bequeath(&mut self, effects: &mut Effects) -> Legacy {
+        self.outgoing.fetches.let_go(effects);
+        self.outgoing.errands.let_go(effects);
+        self.outgoing.forward.bequeath()
+    }
+
+    /// Goes on with what was sent to a neighbour that the shard has taken in.
+    pub fn inherit(&mut self, heir: Heir) {
+        self.outgoing.forward.inherit(heir);
+    }
+
+    /// The shard is gone.
+    pub fn abandon(&mut self, effects: &mut Effects) {
+        self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
+        self.outgoing.fetches.abandon(effects);
+        self.outgoing.errands.let_go(effects);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Times that who leads elsewhere tells of, and what readers here may conclude from them.
+
+use super::*;
+
+/// SAFETY G12, G13: the leader of the system shard is an hour ahead, and names a safe point.
+#[test]
+fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
+    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    two.run();
+    let before = two.clock_there.now();
+    let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
+    two.there.accept(Input::RaiseShard { shard: two.shard, to });
+    two.run();
+    let view = two.there.view(two.shard).expect("it is there");
+    let state = view.read();
+    let point = state.keys().expect("it has keys").safe_point();
+    assert!(before <= point && point < state.last, "{point:?} of {:?}", state.last);
+}
+
+/// A leader without room for what it would write down is not asked again at once, and again.
+#[test]
+fn a_full_disk_elsewhere_is_given_time() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut batch = Batch::default();
+    batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
+    two.here.accept(Input::Propose { shard: two.shard, origin: ME, batch });
+    let mut effects = Effects::default();
+    two.here.turn(&mut effects);
+    let asked = effects.letters.iter().find_map(|(_, letter)| letter.asks()).expect("its clock");
+    let letter = Letter::Unable { shard: two.shard, what: asked };
+    two.here.accept(Input::Letter { from: THERE, letter });
+    effects.clear();
+    two.here.turn(&mut effects);
+    assert!(effects.letters.is_empty(), "{:?}", effects.letters);
+    two.pass(crate::replica::forward::MISLED_NANOS);
+    assert!(matches!(two.answers.pop(), Some(Answer::Applied { .. })));
+}
+
+/// What a leader says to readers at followers holds up to its own time, which they judge by: what
+/// is under way below it is waited for.
+#[test]
+fn nothing_is_under_way_below_the_time_that_readers_are_told() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    // So that the horizon is there.
+    let at = keyspace::Timestamp::from_millis(1_000_000);
+    two.fetch(Want::At { key: FIRST_KEY.as_bytes().into(), at });
+    let mut batch = Batch::default();
+    batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
+    two.there.accept(Input::Propose { shard, origin: ME, batch });
+    let mut effects = Effects::default();
+    two.there.turn(&mut effects);
+    let mut tickets = vec![effects.ticket];
+    two.clock_there.observe_millis(1_000_600);
+    let at = keyspace::Timestamp::from_millis(999_000);
+    two.there.accept(Input::Letter { from: HERE, letter: Letter::Read { shard, number: 5, at } });
+    let mut told = None;
+    for _ in 0..10 {
+        effects.clear();
+        two.there.turn(&mut effects);
+        if !effects.records.is_empty() {
+            tickets.push(effects.ticket);
+        }
+        told = told.or(effects.letters.pop());
+        let applied = two.there.shard(shard).expect("it is there").applied_index();
+        let Some((_, Letter::ReadAt { index, now_ms, .. })) = told else {
+            let ticket = tickets.remove(0);
+            two.there.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
+            two.there.accept(Input::Durable { ticket });
+            tickets.push(ticket);
+            continue;
+        };
+        assert_eq!((index, now_ms), (applied, 1_000_600));
+        let view = two.there.view(shard).expect("it is there");
+        let state = view.read();
+        let now = keyspace::Timestamp::from_millis(now_ms);
+        assert!(state.unsettled.from() > now && state.horizon >= now);
+        return;
+    }
+    panic!("never told");
+}
+
+/// … and is settled as far where they read.
+#[test]
+fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
+    let mut forward = Forward::default();
+    let (clock, mut effects) = (Clock::default(), Effects::default());
+    forward.read(keyspace::Timestamp(1), ME, Waiter(1), 5);
+    let (shard, now, seed) = (ShardId(1), 5, 1);
+    let post = Post { shard, leader: Some(THERE), now, clock: &clock, seed };
+    forward.send(&post, &mut effects);
+    let Some((_, Letter::Read { number, .. })) = effects.letters.pop() else { panic!("no ask") };
+    let told = keyspace::Timestamp::from_millis(1_000_000);
+    forward.read_at(number, 7, (1_000_000, told), 6);
+    let fit = forward.applied(7, &mut effects).expect("it is applied");
+    assert_eq!(fit.at, keyspace::Timestamp::from_millis(1_000_000));
+}
+
+/// A node whose clock is wrong, or which says so, draws no other along (SAFETY G12).
+#[test]
+fn a_leader_promises_nothing_about_a_time_far_ahead() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    let mut effects = Effects::default();
+    for (number, millis) in [(1, 1_000_400), (2, 1_010_000), (3, u64::MAX >> 20)] {
+        let at = keyspace::Timestamp::from_millis(millis);
+        let from = HERE;
+        two.there.accept(Input::Letter { from, letter: Letter::Read { shard, number, at } });
+        let key = FIRST_KEY.as_bytes().into();
+        let want = Want::At { key, at };
+        two.there.accept(Input::Letter { from, letter: Letter::Fetch { shard, number, want } });
+        let mut letters = Vec::new();
+        for _ in 0..5 {
+            two.there.turn(&mut effects);
+            letters.extend(effects.letters.drain(..).map(|(_, letter)| letter));
+            if !effects.records.is_empty() {
+                let lsn = storage::log::Lsn::default();
+                two.there.accept(Input::Written { ticket: effects.ticket, lsn });
+                two.there.accept(Input::Durable { ticket: effects.ticket });
+            }
+            effects.clear();
+        }
+        letters.sort_by_key(|letter| matches!(letter, Letter::ReadAt { .. }));
+        let is_near = number == 1;
+        let [then, Letter::ReadAt { now_ms, .. }] = &letters[..] else { panic!("{letters:?}") };
+        assert_eq!(matches!(then, Letter::Fetched { .. }), is_near, "{then:?}");
+        assert_eq!(*now_ms, 1_000_400);
+        assert!(two.clock_there.now().millis() <= 1_000_400);
+        let view = two.there.view(shard).expect("it is there");
+        assert!(view.read().horizon.millis() <= 1_000_400 + hlc::HORIZON_AHEAD_MILLIS);
+    }
+}
+
+/// Reads go on while the leader's disk is full: a horizon is needed only for what has expired.
+#[test]
+fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    two.set(FIRST_KEY, "one", Expiry::At(1_700_000));
+    let view = two.there.view(shard).expect("it is there");
+    let horizon = view.read().horizon;
+    two.clock_there.observe_millis(1_600_000);
+    two.there.set_full(true);
+    let applied = view.read().applied_index;
+    assert_eq!(two.get(FIRST_KEY), Some("one".into()));
+    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(1));
+    // Readers at followers are told the time, and how far all is settled.
+    let mut effects = Effects::default();
+    let letter = Letter::Read { shard, number: 1, at: keyspace::Timestamp::ZERO };
+    two.there.accept(Input::Letter { from: HERE, letter });
+    two.there.turn(&mut effects);
+    match effects.letters.pop() {
+        Some((_, Letter::ReadAt { index, now_ms, settled, .. })) => {
+            assert_eq!((index, now_ms, settled), (applied, 1_600_000, horizon));
+        }
+        other => panic!("{other:?}"),
+    }
+    // What has expired is said to be gone only when that is in the log.
+    two.clock_there.observe_millis(1_800_000);
+    let refused = |two: &mut Two, want| {
+        two.ask(want);
+        let answer = two.answers.pop();
+        assert!(
+            matches!(answer, Some(Answer::NotDone { why: NotDone::DiskFull, .. })),
+            "{answer:?}"
+        );
+    };
+    refused(&mut two, Want::keys([FIRST_KEY.as_bytes()]));
+    let size = two.size();
+    refused(&mut two, size);
+    let at = keyspace::Timestamp::from_millis(1_650_000);
+    refused(&mut two, Want::At { key: FIRST_KEY.as_bytes().into(), at });
+    two.there.accept(Input::Await { shard, at, lock: None, origin: ME, waiter: Waiter(1) });
+    two.there.turn(&mut effects);
+    assert!(matches!(effects.answers[..], [Answer::NotDone { why: NotDone::DiskFull, .. }]));
+    assert_eq!(view.read().applied_index, applied, "nothing was logged");
+    two.there.set_full(false);
+    assert_eq!(two.get(FIRST_KEY), None);
+}

@@ -1,0 +1,378 @@
+//! The bytes of letters: tag `u8`, then the fields of [`Letter`] in their order; words as in
+//! [`keyspace::codec`].
+
+use bytes::{Buf, Bytes};
+use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{DecodeError, KeyspaceId, ShardId, Subject, Timestamp};
+use overlay::Known;
+
+use super::{Asked, Letter};
+use crate::locks::Said;
+use crate::replica::{Count, Raise, SYSTEM};
+use crate::reshape::merge::Word;
+use crate::routing::fetch::{Found, Want};
+use crate::routing::session::{BatchId, Verdict};
+use crate::rpc::status::Tiding;
+
+impl Letter {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Letter::Write { shard, id, count, commands } => {
+                begin(1, *shard, out);
+                out.extend_from_slice(&id.to_bytes());
+                put_varint(u64::from(*count), out);
+                out.extend_from_slice(commands);
+            }
+            Letter::Read { shard, number, at } => {
+                begin(2, *shard, out);
+                put_varint(*number, out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            Letter::Catalogue { number, op } => {
+                out.push(3);
+                put_varint(*number, out);
+                put_bytes(op, out);
+            }
+            Letter::Written { shard, session, sequence, verdict } => {
+                begin(4, *shard, out);
+                out.extend_from_slice(&session.to_le_bytes());
+                put_varint(*sequence, out);
+                put_verdict(verdict, out);
+            }
+            Letter::ReadAt { shard, number, index, now_ms, settled } => {
+                begin(5, *shard, out);
+                for word in [number, index, now_ms] {
+                    put_varint(*word, out);
+                }
+                out.extend_from_slice(&settled.0.to_le_bytes());
+            }
+            Letter::CatalogueDone { number, index, result } => {
+                out.push(6);
+                put_varint(*number, out);
+                put_varint(*index, out);
+                Subject::encode_result(result, out);
+            }
+            Letter::NotLed { shard, what, known } => {
+                begin(7, *shard, out);
+                put_asked(*what, out);
+                out.push(u8::from(known.is_some()));
+                known.iter().for_each(|known| known.encode(out));
+            }
+            Letter::Unable { shard, what } => {
+                begin(8, *shard, out);
+                put_asked(*what, out);
+            }
+            Letter::Fetch { shard, number, want } => {
+                begin(9, *shard, out);
+                put_varint(*number, out);
+                want.encode(out);
+            }
+            Letter::Fetched { shard, number, at, found } => {
+                begin(10, *shard, out);
+                put_varint(*number, out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+                found.encode(out);
+            }
+            Letter::Raise(Raise { keyspace, to, is_pressed }) => {
+                put_point(11, *keyspace, *to, out);
+                out.push(u8::from(*is_pressed));
+            }
+            Letter::SafePoint { keyspace, at } => put_point(12, *keyspace, *at, out),
+            Letter::Count { shard, number, origin, index } => {
+                begin(13, *shard, out);
+                for word in [*number, u64::from(*origin), *index] {
+                    put_varint(word, out);
+                }
+            }
+            Letter::Merge { shard, word } => {
+                begin(15, *shard, out);
+                word.encode(out);
+            }
+            Letter::Step { shard, number, step } => {
+                begin(16, *shard, out);
+                put_varint(*number, out);
+                out.extend_from_slice(step);
+            }
+            Letter::Stepped { shard, number, said } => {
+                begin(17, *shard, out);
+                put_varint(*number, out);
+                said.encode(out);
+            }
+            Letter::Counted { shard, number, origin, count } => {
+                begin(14, *shard, out);
+                for word in [*number, u64::from(*origin), count.index, count.others] {
+                    put_varint(word, out);
+                }
+                out.push(u8::from(count.is_here));
+            }
+            Letter::Tiding { shard, tiding } => {
+                begin(20, *shard, out);
+                tiding.encode(out);
+            }
+        }
+    }
+
+    /// Reads one that takes up all the bytes. Commands share their memory.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is something else.
+    pub fn decode(mut bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(&bytes);
+        let tag = reader.u8()?;
+        if tag == 1 {
+            let shard = ShardId(reader.varint()?);
+            let (id, rest) = BatchId::split(reader.rest()).ok_or(DecodeError::Short)?;
+            let mut reader = Reader::new(rest);
+            let count = reader.varint_max(u32::MAX.into(), "count of commands")? as u32;
+            let left = reader.rest().len();
+            bytes.advance(bytes.len() - left);
+            return Ok(Letter::Write { shard, id, count, commands: bytes });
+        }
+        if tag == 16 {
+            let (shard, number) = (ShardId(reader.varint()?), reader.varint()?);
+            let left = reader.rest().len();
+            bytes.advance(bytes.len() - left);
+            return Ok(Letter::Step { shard, number, step: bytes });
+        }
+        let letter = Self::decode_small(tag, &mut reader)?;
+        reader.end()?;
+        Ok(letter)
+    }
+
+    fn decode_small(tag: u8, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let shard = match tag {
+            3 | 6 | 11 | 12 => SYSTEM,
+            _ => ShardId(reader.varint()?),
+        };
+        Ok(match tag {
+            2 => Letter::Read { shard, number: reader.varint()?, at: Timestamp(reader.u64()?) },
+            3 => Letter::Catalogue { number: reader.varint()?, op: reader.bytes()?.into() },
+            4 => Letter::Written {
+                shard,
+                session: reader.u64()?,
+                sequence: reader.varint()?,
+                verdict: read_verdict(reader)?,
+            },
+            5 => Letter::ReadAt {
+                shard,
+                number: reader.varint()?,
+                index: reader.varint()?,
+                now_ms: reader.varint()?,
+                settled: Timestamp(reader.u64()?),
+            },
+            6 => {
+                let (number, index) = (reader.varint()?, reader.varint()?);
+                let result = Subject::decode_result(reader)?;
+                Letter::CatalogueDone { number, index, result }
+            }
+            7 => {
+                let (what, known) = (read_asked(reader)?, read_known(reader)?);
+                if known.as_ref().is_some_and(|known| known.shard() != shard) {
+                    return Err(DecodeError::Field { what: "a shard that is known: another" });
+                }
+                Letter::NotLed { shard, what, known }
+            }
+            8 => Letter::Unable { shard, what: read_asked(reader)? },
+            9 => Letter::Fetch { shard, number: reader.varint()?, want: Want::decode(reader)? },
+            10 => Letter::Fetched {
+                shard,
+                number: reader.varint()?,
+                at: Timestamp(reader.u64()?),
+                found: Found::decode(reader)?,
+            },
+            11 => {
+                let (keyspace, to) = read_point(reader)?;
+                let is_pressed = read_flag(reader, "shortness of memory")?;
+                Letter::Raise(Raise { keyspace, to, is_pressed })
+            }
+            12 => {
+                let (keyspace, at) = read_point(reader)?;
+                Letter::SafePoint { keyspace, at }
+            }
+            13 => {
+                let (number, origin) = read_asker(reader)?;
+                Letter::Count { shard, number, origin, index: reader.varint()? }
+            }
+            14 => {
+                let (number, origin) = read_asker(reader)?;
+                let (index, others) = (reader.varint()?, reader.varint()?);
+                let is_here = read_flag(reader, "replica on disk")?;
+                Letter::Counted { shard, number, origin, count: Count { index, others, is_here } }
+            }
+            15 => Letter::Merge { shard, word: Word::decode(reader)? },
+            17 => Letter::Stepped { shard, number: reader.varint()?, said: Said::decode(reader)? },
+            20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
+            found => return Err(DecodeError::Tag { what: "letter", found }),
+        })
+    }
+}
+
+fn begin(tag: u8, shard: ShardId, out: &mut Vec<u8>) {
+    out.push(tag);
+    put_varint(shard.0, out);
+}
+
+fn read_flag(reader: &mut Reader<'_>, what: &'static str) -> Result<bool, DecodeError> {
+    match reader.u8()? {
+        flag @ (0 | 1) => Ok(flag == 1),
+        found => Err(DecodeError::Tag { what, found }),
+    }
+}
+
+/// Number and origin of who asks.
+fn read_asker(reader: &mut Reader<'_>) -> Result<(u64, u32), DecodeError> {
+    Ok((reader.varint()?, reader.varint_max(u32::MAX.into(), "origin")? as u32))
+}
+
+fn put_point(tag: u8, keyspace: KeyspaceId, point: Timestamp, out: &mut Vec<u8>) {
+    out.push(tag);
+    put_varint(u64::from(keyspace.0), out);
+    out.extend_from_slice(&point.0.to_le_bytes());
+}
+
+fn read_point(reader: &mut Reader<'_>) -> Result<(KeyspaceId, Timestamp), DecodeError> {
+    let keyspace = reader.varint_max(u32::MAX.into(), "keyspace id")? as u32;
+    Ok((KeyspaceId(keyspace), Timestamp(reader.u64()?)))
+}
+
+fn put_asked(what: Asked, out: &mut Vec<u8>) {
+    match what {
+        Asked::Write { session, sequence } => {
+            out.push(0);
+            out.extend_from_slice(&session.to_le_bytes());
+            put_varint(sequence, out);
+        }
+        Asked::Read { number } => {
+            out.push(1);
+            put_varint(number, out);
+        }
+        Asked::Catalogue { number } => {
+            out.push(2);
+            put_varint(number, out);
+        }
+        Asked::Fetch { number } => {
+            out.push(3);
+            put_varint(number, out);
+        }
+        Asked::Count { number } => {
+            out.push(4);
+            put_varint(number, out);
+        }
+        Asked::Step { number } => {
+            out.push(5);
+            put_varint(number, out);
+        }
+    }
+}
+
+fn read_asked(reader: &mut Reader<'_>) -> Result<Asked, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Asked::Write { session: reader.u64()?, sequence: reader.varint()? },
+        1 => Asked::Read { number: reader.varint()? },
+        2 => Asked::Catalogue { number: reader.varint()? },
+        3 => Asked::Fetch { number: reader.varint()? },
+        4 => Asked::Count { number: reader.varint()? },
+        5 => Asked::Step { number: reader.varint()? },
+        found => return Err(DecodeError::Tag { what: "what was asked", found }),
+    })
+}
+
+fn read_known(reader: &mut Reader<'_>) -> Result<Option<Box<Known>>, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => None,
+        1 => Some(Box::new(Known::decode(reader)?)),
+        found => return Err(DecodeError::Tag { what: "a shard that is known", found }),
+    })
+}
+
+fn put_verdict(verdict: &Verdict, out: &mut Vec<u8>) {
+    match verdict {
+        Verdict::Done(Some(replies)) => {
+            out.push(0);
+            put_bytes(replies, out);
+        }
+        Verdict::Done(None) => out.push(1),
+        Verdict::Gap { next } => {
+            out.push(2);
+            put_varint(*next, out);
+        }
+        Verdict::Known => out.push(3),
+        Verdict::TooOld => out.push(4),
+        Verdict::Ahead => out.push(5),
+    }
+}
+
+fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Verdict::Done(Some(reader.bytes()?.into())),
+        1 => Verdict::Done(None),
+        2 => Verdict::Gap { next: reader.varint()? },
+        3 => Verdict::Known,
+        4 => Verdict::TooOld,
+        5 => Verdict::Ahead,
+        found => return Err(DecodeError::Tag { what: "verdict", found }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The fuzzer's seeds: the good ones are letters, the bad ones are refused.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
+    fn the_corpus_is_read_and_written_the_same() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/letter");
+        let mut kinds = [false; Letter::KINDS.len()];
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let path = file.unwrap().path();
+            let found = Bytes::from(std::fs::read(&path).unwrap());
+            let good = path.file_name().unwrap().to_str().unwrap().starts_with("good-");
+            match Letter::decode(found.clone()) {
+                Ok(letter) => {
+                    kinds[letter.kind()] = true;
+                    let mut again = Vec::new();
+                    letter.encode(&mut again);
+                    assert!(good && again == found, "{path:?}");
+                }
+                Err(error) => assert!(!good, "{path:?}: {error}"),
+            }
+        }
+        assert!(kinds.iter().all(|there| *there), "a kind without a seed: {kinds:?}");
+    }
+
+    /// Whoever asks would take one shard's replicas for another's.
+    #[test]
+    fn who_does_not_lead_says_nothing_of_another_shard() {
+        let arc = keyspace::Arc::whole(KeyspaceId(1));
+        let (replicas, leader, generation) = (Vec::new(), None, keyspace::Generation(1));
+        let descriptor =
+            keyspace::Descriptor { shard: ShardId(4), arc, replicas, generation, leader };
+        for shard in [4, 5] {
+            let known = Some(Box::new(Known::new(descriptor.clone(), 0)));
+            let what = Asked::Read { number: 1 };
+            let mut bytes = Vec::new();
+            Letter::NotLed { shard: ShardId(shard), what, known }.encode(&mut bytes);
+            assert_eq!(Letter::decode(bytes.into()).is_ok(), shard == 4);
+        }
+    }
+
+    proptest! {
+        /// Whatever comes is refused, or is what its own bytes say.
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            tag in 0u8..22,
+            rest in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let bytes = Bytes::from([&[tag][..], &rest].concat());
+            if let Ok(letter) = Letter::decode(bytes.clone()) {
+                let mut again = Vec::new();
+                letter.encode(&mut again);
+                prop_assert_eq!(Letter::decode(again.into()), Ok(letter));
+            }
+        }
+    }
+}
