@@ -4,11 +4,11 @@
 use keyspace::{ReplicaId, ShardId};
 
 use super::{Control, Effect, Executors, FirstMessage, Setup};
+use crate::event::Happened;
 use crate::executor::Input;
 use crate::replica::ShardStart;
 use crate::reshape::bootstrap;
 use crate::routing::route::View;
-use crate::event::Happened;
 
 impl Control {
     /// A message for a replica that may not be here: the replica begins before its executor gets

@@ -23,10 +23,10 @@ use keyspace::codec::Reader;
 use keyspace::{Catalogue, NodeId};
 
 use super::{CONTROL, Control, Effect, Executors, SYSTEM};
+use crate::event::Happened;
 use crate::executor::{Answer, Input};
 use crate::replica::entry::Waiter;
 use crate::routing::fetch::{Found, Want};
-use crate::event::Happened;
 
 /// What a node knows of the catalogue that it has no replica of.
 #[derive(Debug, Default)]

@@ -6,10 +6,10 @@ use keyspace::{KeyspaceId, Level, NodeId, ShardId, Standings};
 use overlay::Known;
 
 use super::{Reply, Routes};
+use crate::event::Happened;
 use crate::executor::{Answer, Input};
 use crate::reshape::reroute::SentOn;
 use crate::rpc::request::Letter;
-use crate::event::Happened;
 
 /// What a step wants done, in order, before the next step.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use keyspace::{Descriptor, Position, ShardId};
 use overlay::Point;
 
 use super::{Control, Effect, Executors, SYSTEM};
+use crate::event::Happened;
 use crate::executor::{Absorbing, Bequeathed, Given, Input};
 use crate::replica::Legacy;
 use crate::reshape::merge::{self, Absorb, Word};
 use crate::routing::route::Route;
 use crate::rpc::request::Letter;
-use crate::event::Happened;
 
 impl Control {
     /// Says something to whoever leads a shard, here or elsewhere. It may be lost.

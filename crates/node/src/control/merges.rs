@@ -18,10 +18,10 @@ use super::decisions::What;
 use super::request::{Merged, NoMerge, Reply};
 use super::reshape::bytes_of;
 use super::{Control, Effect, Executors, tables};
+use crate::event::Happened;
 use crate::executor::Input;
 use crate::reshape::merge::Step;
 use crate::routing::route::Route;
-use crate::event::Happened;
 
 /// So many are wanted at one time.
 const AT_ONCE: usize = 2;

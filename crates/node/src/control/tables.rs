@@ -25,10 +25,10 @@ use replication::BootNanos;
 use super::request::{CutAt, NoSplit};
 use super::reshape::{Cutting, Question, bytes_of};
 use super::{CONTROL, Control, Effect, Executors};
+use crate::event::Happened;
 use crate::executor::{Answer, Input};
 use crate::reshape::linear_hash::{self, Task};
 use crate::routing::route::{Route, View};
-use crate::event::Happened;
 
 /// A turn of a table, and whether what it says was done.
 type Turn = (u64, bool);

@@ -8,6 +8,7 @@ use replication::{Message, Refused};
 use storage::log::Group as Records;
 
 use super::{Absorbing, Answer, Bequeathed, Caller, Given};
+use crate::event::Happened;
 use crate::replica::catalogue::Change;
 use crate::replica::digest::Digesting;
 use crate::replica::state::Outcome;
@@ -15,7 +16,6 @@ use crate::replica::{Finding, ShardStart, Stuck, Unfit};
 use crate::reshape::merge::Word;
 use crate::reshape::reroute::Moved;
 use crate::rpc::request::Letter;
-use crate::event::Happened;
 
 /// A message of one replica to another, on its way between nodes.
 #[derive(Debug)]

@@ -25,12 +25,12 @@ use keyspace::{DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
 use storage::log::Group as Records;
 
 use super::{Effects, Given, ShardExecutor, push};
+use crate::event::Happened;
 use crate::replica::Unfit;
 use crate::replica::record;
 use crate::routing::proxy::Proxy;
 use crate::rpc::request::Letter;
 use crate::rpc::status::Tiding;
-use crate::event::Happened;
 
 /// Every so many ticks those are told who can replace a replica.
 pub(super) const TELL_TICKS: u64 = 20;

@@ -21,13 +21,13 @@ use parking_lot::RwLock;
 use replication::BootNanos;
 
 use super::Shard;
+use crate::event::Happened;
 use crate::executor::{Effects, Turn};
 use crate::replica::digest::Digesting;
 use crate::replica::entry::{Kind, operation};
 use crate::replica::state::ShardState;
 use crate::rpc::request::Letter;
 use crate::rpc::status::Tiding;
-use crate::event::Happened;
 
 /// How long replicas have for their digests.
 const PATIENCE_NANOS: u64 = 120_000_000_000;

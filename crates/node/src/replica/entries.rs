@@ -8,13 +8,13 @@ use keyspace::{Durability, NodeId, ReplicaId};
 use replication::{Entry, HardState, Work};
 
 use super::{Append, Asker, InFlight, Queued, Shard};
+use crate::event::Happened;
 use crate::executor::{Caller, Effects, NotDone, Turn, push, report};
 use crate::replica::entry::{Header, Kind, Spent};
 use crate::replica::record;
 use crate::replica::state::{Outcome, ShardState};
 use crate::reshape::reroute::answer_applied;
 use crate::routing::session::BatchId;
-use crate::event::Happened;
 
 impl Shard {
     pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {

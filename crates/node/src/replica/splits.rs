@@ -13,11 +13,11 @@ use keyspace::Durability;
 use replication::BootNanos;
 
 use super::{Asker, HalfOf, InFlight, Shard, ShardStart};
+use crate::event::Happened;
 use crate::executor::{Effects, push};
 use crate::replica::entry::{Kind, operation};
 use crate::replica::record;
 use crate::reshape::split::{Half, Split};
-use crate::event::Happened;
 
 impl Shard {
     /// Has it cut in two, if it leads, and is still as who asks knows it.

@@ -12,15 +12,15 @@ use keyspace::{
     Arc as RingArc, CatalogueOp, Descriptor, Durability, Generation, KeyHasher, KeyspaceId,
     KeyspaceOptions, NodeId, ReplicaId, ShardId,
 };
-use node::reshape::bootstrap;
-use node::replica::catalogue::{Change, System};
-use node::recovery::checkpoint::BLOCK;
 use node::control::snapshots::source;
-use node::replica::entry::Waiter;
-use node::executor::{Effects, Envelope, Input, ShardExecutor, Origin};
+use node::executor::{Effects, Envelope, Input, Origin, ShardExecutor};
 use node::recovery::Recovering;
+use node::recovery::checkpoint::BLOCK;
 use node::replica::ShardStart;
+use node::replica::catalogue::{Change, System};
+use node::replica::entry::Waiter;
 use node::replica::state::{Content, ShardState};
+use node::reshape::bootstrap;
 use storage::log::Lsn;
 
 const SYSTEM: ShardId = ShardId(0);

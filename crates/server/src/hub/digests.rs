@@ -13,11 +13,11 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use keyspace::ShardId;
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
 use node::replica::digest::{Digesting, Step};
 use node::replica::{Finding, Unfit};
-use keyspace::ShardId;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Hub, News};

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
+use node::event::Happened;
 use node::executor::Input;
 use node::replica::Raise;
 use node::routing::route::Route;
-use node::event::Happened;
 use parking_lot::{Condvar, Mutex};
 use storage::Error;
 use storage::engine::{Engine, Usage};

@@ -53,12 +53,12 @@ use arc_swap::ArcSwap;
 use hlc::{Clock, Physical};
 use keyspace::{KeyHasher, NodeId, ShardId, Standings, Timestamp};
 pub use node::control::Input as News;
+use node::control::{CONTROL, Control, Queue, Routes, Views};
+use node::event::Recent;
 use node::executor::{Answer, Input, Origin};
 use node::replica::read::Now;
 use node::routing::route::Route;
 pub use node::routing::route::View;
-use node::control::{CONTROL, Control, Queue, Routes, Views};
-use node::event::Recent;
 use parking_lot::Mutex;
 use replication::BootNanos;
 

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use keyspace::{
     Arc as RingArc, CatalogueOp, Feature, FileAct, FileRecord, FileStep, KeyspaceId, ShardId,
 };
+use node::control::decisions::What;
+use node::event::Happened;
 use node::executor::Input;
 use node::replica::entry::Waiter;
 use node::reshape::linear_hash;
-use node::control::decisions::What;
-use node::event::Happened;
 
 use super::{KEYSPACE, World};
 use crate::check::Violation;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use keyspace::{Keyspace, Level, NodeId, ShardId, Standings};
 use node::control::{CONTROL, Effect, Executors, Input, Members, Planted, Request, TableGuard};
+use node::event::{Event, Happened};
 use node::executor::{self, Answer, ShardExecutor};
 use node::replica::catalogue::Change;
 use node::reshape::reroute::SentOn;
 use node::rpc::request::Letter;
-use node::event::{Event, Happened};
 use overlay::Message;
 
 use super::peers::{Packet, Post};

@@ -8,11 +8,11 @@ use std::time::Duration;
 use node::control::snapshots::Destination;
 use node::control::snapshots::sender::{Ended, Ending, Frame, Next, Request, SnapshotSender};
 use node::control::snapshots::source::{self, Facts};
+use node::event::Happened;
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
 use node::rpc::stream::frame::{begin_of, head_of, tag};
 use node::rpc::stream::pace::Pace;
-use node::event::Happened;
 use replication::BootNanos;
 
 use super::{CHECK_NANOS, IDLE, LIMITS, News, Outbound, SenderState, Snapshots, UNSENT_BYTES_MAX};
