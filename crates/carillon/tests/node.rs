@@ -250,3 +250,31 @@ fn protocol_errors_are_told_whatever_was_muted_before() {
     assert_eq!(said("CLIENT REPLY OFF\r\nSET s 1\r\n*x\r\n"), "");
     assert_eq!(said("CLIENT REPLY SKIP\r\n*x\r\n"), "");
 }
+
+/// What happens to its shards stands in its log, and what was decided is remembered with what came
+/// of it.
+#[test]
+fn what_happens_to_shards_is_told() {
+    let node = Node::start("events", &["--log-level", "debug"]).ready();
+    let http = node.http.to_string();
+    let client = node.client();
+    (0..50).for_each(|key| {
+        client.put("0", format!("key-{key}").as_bytes(), b"v", &Default::default()).unwrap();
+    });
+    let (code, said) = node.carillon(&["split", "1", "--http", &http]);
+    assert_eq!(code, 0, "{said}");
+    let told = [
+        "shard 1: replica 1, here, leads in term",
+        "shard 1 is cut at slot",
+        "it was asked for",
+        "shard 1 was cut in two: its right half is shard",
+        "shard 1: decision 1 is done after",
+    ];
+    harness::until(PATIENCE, "all is told", || {
+        let log = node.log();
+        told.iter().all(|words| log.contains(words)).then_some(())
+    });
+    let (code, said) = node.carillon(&["shards", "--why", "--shard", "1", "--http", &http]);
+    assert!(code == 0 && said.contains("it is cut at slot") && said.contains("done"), "{said}");
+    assert_eq!(node.metric("carillon_events_forgotten_total"), 0.0);
+}

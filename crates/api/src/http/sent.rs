@@ -1,8 +1,8 @@
 //! Values that are being sent: how much memory do they take, of all replies together?
 //!
-//! A client that reads slowly, or not at all, holds a copy of the value that it has asked for, until
-//! it is sent or its connection has stalled for too long. All such copies share one room; a value
-//! for which there is none left is not sent, and its client asks again (503). The first
+//! A client that reads slowly, or not at all, holds a copy of the value that it has asked for,
+//! until it is sent or its connection has stalled for too long. All such copies share one room; a
+//! value for which there is none left is not sent, and its client asks again (503). The first
 //! [`FREE_BYTES`] of each need no room.
 
 use std::sync::Arc;

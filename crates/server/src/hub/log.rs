@@ -180,8 +180,8 @@ impl LogRoom {
     }
 
     /// While the disk is full: whether it has room again for what it refused last, or for a
-    /// segment, if that is less: nobody may come back with so much. Otherwise a node to which nobody
-    /// writes any more would call its disk full for ever.
+    /// segment, if that is less: nobody may come back with so much. Otherwise a node to which
+    /// nobody writes any more would call its disk full for ever.
     ///
     /// # Errors
     /// All are fatal; a full disk is none.

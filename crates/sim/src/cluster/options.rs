@@ -192,8 +192,9 @@ impl Plant {
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
      replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
-     forgetful-prevent, record-dropped, resolve-by-key, early-retry, late-commit, unvalidated, \
-     unranged, single-look, left-record, gone-replica, early-split, old-route and second-turn can be planted"
+     forgetful-prevent, record-dropped, resolve-by-key, early-retry, late-commit, \
+     unvalidated, unranged, single-look, left-record, gone-replica, early-split, old-route and \
+     second-turn can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

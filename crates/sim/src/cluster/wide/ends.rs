@@ -44,8 +44,8 @@ impl Ends {
         late.map(|(witness, end_ms, at)| {
             let at = at.millis();
             format!(
-                "the transaction that wrote {witness} found a value alive that ends at {end_ms} ms, \
-                 and was committed at {at} ms"
+                "the transaction that wrote {witness} found a value alive that ends at {end_ms} \
+                 ms, and was committed at {at} ms"
             )
         })
     }
