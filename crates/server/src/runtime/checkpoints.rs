@@ -13,10 +13,10 @@ use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{self, FileStart, Vote};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::event::Happened;
 use node::executor::Input;
 use node::recovery::Recovering;
 use node::recovery::checkpoint::{BLOCK, Checkpoint};
-use node::replica::state::Content;
 use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
@@ -24,7 +24,7 @@ use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::{ControlInput, NodeRuntime};
+use super::NodeRuntime;
 use crate::process::disk_failed;
 
 /// How long to wait before an executor is asked again.

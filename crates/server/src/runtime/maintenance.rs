@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
+use node::event::Happened;
 use node::executor::Input;
 use node::replica::Raise;
 use node::routing::route::Route;
