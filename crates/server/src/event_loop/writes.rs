@@ -1,7 +1,6 @@
 //! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
 //! become one transaction.
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
 use node::replica::entry::Waiter;
@@ -129,7 +128,7 @@ impl EventLoop {
             let part = Part::Alone(gather, writes.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
-        let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
+        let is_long = |write: &Write<'_>| self.runtime.is_too_long(write.bytes_about());
         if writes.iter().any(is_long) {
             return self.refuse(connection, session, COMMAND_TOO_LONG, muted);
         }
@@ -200,7 +199,7 @@ impl EventLoop {
         waiter: Waiter,
     ) -> Result<(), &'static str> {
         let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
-        if write.bytes_about() > COMMAND_BYTES_MAX {
+        if self.runtime.is_too_long(write.bytes_about()) {
             return Err(COMMAND_TOO_LONG);
         }
         let shard = match write {

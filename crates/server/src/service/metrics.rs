@@ -69,6 +69,10 @@ impl NodeApi {
         traffic(&mut out, counters);
         transactions(&mut out, counters, &self.runtime.open_txns);
         log(&mut out, counters, &self.runtime.log);
+        let help = "What happened here, and is remembered by the log only: the oldest events go.";
+        out.counter("carillon_events_forgotten_total", help, self.runtime.events.forgotten());
+        let help = "What other nodes' lookups said and was dropped, because too much waited.";
+        out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
         memory(&mut out, &self.runtime.memory);
         let now = self.runtime.clock.now();
         let routes = self.runtime.routing.routes();
@@ -99,7 +103,7 @@ fn traffic(out: &mut Metrics, counters: &Counters) {
     let moved = "Commands that came to the wrong half of a shard that was cut, and were sent on.";
     let evicted = "Connections closed because the replies that nobody read were too many in all.";
     let rejected = "Connections refused: too many.";
-    let unread = "Bytes of replies that nobody has read, of connections that have many.";
+    let unread = "Memory of replies that nobody has read, of connections that have many.";
     for (name, help, counter) in [
         ("carillon_commands_total", "Commands done.", &counters.commands),
         ("carillon_writes_total", "Commands that change keys.", &counters.writes),
