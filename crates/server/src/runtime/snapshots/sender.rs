@@ -211,10 +211,10 @@ impl Sender<'_> {
     }
 
     fn count(&self, Ended { to, ending, sent }: &Ended) {
-        let (tallies, shard) = (&self.peers.rpc_counters, to.shard);
+        let (counters, shard) = (&self.peers.rpc_counters, to.shard);
         match ending {
             Ending::Installed => {
-                tallies.snapshots_sent.add(1);
+                counters.snapshots_sent.add(1);
                 let Some((node, bytes, begun)) = sent else { return };
                 let seconds = (boot_nanos() - begun) as f64 / 1e9;
                 let rate = *bytes as f64 / seconds.max(1e-3);
@@ -225,15 +225,15 @@ impl Sender<'_> {
                 );
             }
             Ending::Declined => {
-                tallies.snapshots_unsent.add(1);
+                counters.snapshots_unsent.add(1);
                 tracing::info!("a snapshot of shard {shard} is not taken by its receiver");
             }
             Ending::Contradicted(why) => {
-                tallies.snapshots_unsent.add(1);
+                counters.snapshots_unsent.add(1);
                 tracing::warn!("a snapshot of shard {shard} was not sent: {why}");
             }
             Ending::Broken(why) => {
-                tallies.snapshots_unsent.add(1);
+                counters.snapshots_unsent.add(1);
                 tracing::info!("a snapshot of shard {shard} was not sent: {why}");
             }
         }
