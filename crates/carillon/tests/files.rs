@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use client::http::{Client, PutOptions};
 mod four;
 use four::writers::{KEYS, KEYSPACE, read, write};
 use four::{Cluster, EMPTY, until};
+use harness::command;
 
 /// The keyspace that writers use becomes one of linear hashing; its first shard.
 fn make_linear(cluster: &Cluster) -> u64 {
@@ -216,12 +216,10 @@ fn a_file_grows_and_shrinks_while_clients_write() {
     assert_eq!(resp.call("FLUSHDB"), ["+OK"]);
     assert_eq!((resp.call("DBSIZE"), resp.scan()), (vec![":0".to_owned()], BTreeSet::new()));
     cluster.stop(1);
-    let checked = Command::new(env!("CARGO_BIN_EXE_carillon"))
-        .arg("check")
-        .arg(cluster.dir_of(1))
-        .output()
-        .unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let dir = cluster.dir_of(1);
+    let words = ["check".as_ref(), dir.as_os_str()];
+    let checked = command::run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[]);
+    assert_eq!(checked.code, 0, "{}", checked.text());
 }
 
 fn put(client: &Client, key: &str, value: &[u8]) {

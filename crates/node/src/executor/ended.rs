@@ -203,7 +203,7 @@ mod tests {
         Arc as RingArc, CatalogueOp, Durability, Generation, KeyHasher, KeyspaceId, KeyspaceOptions,
     };
     use overlay::Known;
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{Layout, MemoryEngine};
 
     use super::*;
     use crate::executor::{Answer, Input, NotDone, Origin};
@@ -222,7 +222,9 @@ mod tests {
         let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
         let content = match shard {
             ShardId(0) => Content::System(System::default()),
-            _ => Content::Keys(Box::new(Engine::new(Layout::Ordered, KeyHasher::new([7; 16])))),
+            _ => {
+                Content::Keys(Box::new(MemoryEngine::new(Layout::Ordered, KeyHasher::new([7; 16]))))
+            }
         };
         ShardStart::born(ShardState::new(descriptor, content), HERE, Durability::Sync)
     }

@@ -27,7 +27,7 @@ use std::ops::Bound;
 
 use keyspace::linear_hash::{number_at, turned};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
-use storage::engine::{At, Engine, Range, ScanCursor, Version};
+use storage::engine::{At, MemoryEngine, Range, ScanCursor, Version};
 
 use crate::locks::{Intent, Lock, TxnId};
 use crate::replica::read::Unsure;

@@ -23,7 +23,7 @@ use node::replica::state::{Content, ShardState};
 use node::reshape::bootstrap;
 use node::reshape::reroute::SentOn;
 use overlay::Known;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 use storage::log::Lsn;
 
 use crate::shown;
@@ -148,7 +148,7 @@ impl NodeOfOne {
             ["half", id, keyspace, first, end, generation] => {
                 let (first_slot, end_slot) = (number(first) as u16, number(end) as u16);
                 let layout = Layout::Hashed { first_slot, end_slot };
-                let engine = Engine::new(layout, KeyHasher::new([1; 16]));
+                let engine = MemoryEngine::new(layout, KeyHasher::new([1; 16]));
                 let descriptor = Descriptor {
                     shard: shard(id),
                     arc: RingArc::of_slots(

@@ -11,7 +11,7 @@ use node::replica::entry::{Batch, Header, Kind, Waiter, operation};
 use node::replica::state::{Content, Outcome, ShardState};
 use node::reshape::split::Split;
 use replication::Entry;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 
 use crate::words;
 
@@ -30,7 +30,7 @@ pub fn ordered(shard: u64, arc: Arc) -> ShardState {
     let replicas = vec![(ReplicaId(1), NodeId(1))];
     let (shard, generation) = (ShardId(shard), Generation(1));
     let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
-    ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(Layout::Ordered, HASHER))))
+    ShardState::new(descriptor, Content::Keys(Box::new(MemoryEngine::new(Layout::Ordered, HASHER))))
 }
 
 fn apply(state: &mut ShardState, kind: Kind, at: Timestamp, mut bytes: Vec<u8>) -> Applied {

@@ -12,7 +12,7 @@ use node::replica::Raise;
 use node::routing::route::Route;
 use parking_lot::{Condvar, Mutex};
 use storage::Error;
-use storage::engine::{Engine, Usage};
+use storage::engine::{MemoryEngine, Usage};
 
 use super::checkpoints::Checkpoints;
 use super::memory::sum_bytes;
@@ -268,7 +268,7 @@ fn keep_versions(
 /// Adds a shard's expired keys that left its index to the node's.
 fn count_expired(runtime: &NodeRuntime, view: &View) {
     if view.read().keys().is_some_and(|engine| engine.expired_keys() > 0) {
-        let expired = view.write().keys_mut().map_or(0, Engine::take_expired_keys);
+        let expired = view.write().keys_mut().map_or(0, MemoryEngine::take_expired_keys);
         runtime.counters.expired_keys.add(expired);
     }
 }

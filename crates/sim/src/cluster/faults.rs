@@ -10,7 +10,7 @@ use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
 use crate::machine::open::{self, Start, Started};
-use crate::options::Fault;
+use crate::options::{Fault, Faults};
 
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
@@ -52,6 +52,41 @@ impl World {
                 faults = faults.without(fault);
             }
         }
+        let (only_cuts, weights) = self.weights_of_faults(faults);
+        match self.rng.weighted(&weights) {
+            0 => {}
+            1 => self.crash(at, true),
+            2 => self.crash(at, false),
+            3 => self.blackout(),
+            4 => {
+                let millis = self.rng.between(100, 2_500);
+                self.pause(at, millis);
+            }
+            5 => self.isolate(at),
+            6 => self.cut_one_way(at),
+            7 => self.plan_betrayal(at),
+            8 => self.hand_over(),
+            9 => self.mend(),
+            10..=12 if self.seats[at].armed.is_some() => {}
+            10 => {
+                let writes = self.rng.below(PLANNED_WRITES);
+                self.power_goes_at(at, writes);
+            }
+            11 => self.fail_sync(at),
+            12 => self.fail_write(at),
+            13 => self.fill_or_free(at),
+            14 => self.lose_link(at),
+            15 => self.lose_tail(at),
+            16 => self.move_replicas(),
+            _ if !only_cuts && self.rng.one_in(2) => self.merge(),
+            _ => self.split(),
+        }
+        Ok(())
+    }
+
+    /// Whether shards are to be cut and never merged; and how likely each of what breaks is, in the
+    /// order of [`Self::maybe_break`].
+    fn weights_of_faults(&self, faults: Faults) -> (bool, [u64; 18]) {
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
@@ -83,35 +118,7 @@ impl World {
             // An ordered keyspace begins with one shard.
             on(Fault::Split, if cuts || self.mood.is_ordered { 30 } else { 6 }),
         ];
-        match self.rng.weighted(&weights) {
-            0 => {}
-            1 => self.crash(at, true),
-            2 => self.crash(at, false),
-            3 => self.blackout(),
-            4 => {
-                let millis = self.rng.between(100, 2_500);
-                self.pause(at, millis);
-            }
-            5 => self.isolate(at),
-            6 => self.cut_one_way(at),
-            7 => self.plan_betrayal(at),
-            8 => self.hand_over(),
-            9 => self.mend(),
-            10..=12 if self.seats[at].armed.is_some() => {}
-            10 => {
-                let writes = self.rng.below(PLANNED_WRITES);
-                self.power_goes_at(at, writes);
-            }
-            11 => self.fail_sync(at),
-            12 => self.fail_write(at),
-            13 => self.fill_or_free(at),
-            14 => self.lose_link(at),
-            15 => self.lose_tail(at),
-            16 => self.move_replicas(),
-            _ if !only_cuts && self.rng.one_in(2) => self.merge(),
-            _ => self.split(),
-        }
-        Ok(())
+        (only_cuts, weights)
     }
 
     /// A link is lost with what was on it. Both ends learn of it, one maybe much later; and it is

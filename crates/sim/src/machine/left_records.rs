@@ -108,13 +108,13 @@ mod tests {
     use keyspace::{KeyHasher, Timestamp};
     use node::locks::apply::{Owns, apply};
     use node::locks::{Deadline, Prepare, Role, Step, TxnId};
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{Layout, MemoryEngine};
 
     use super::*;
 
     fn prepared(start: u64) -> Locks {
         let (mut locks, hasher) = (Locks::default(), KeyHasher::new([1; 16]));
-        let mut engine = Engine::new(Layout::Ordered, hasher);
+        let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
         let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
         let write = |key| Command::Write(Write::append(key, b"1 "));
         let commands = vec![write(b"a"), write(b"b")];

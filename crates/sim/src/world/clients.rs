@@ -125,11 +125,26 @@ impl World {
         }
         let route = self.rng.pick(&routes).clone();
         let mut keys = vec![self.key()];
+        let ask = self.some_ask(awake, &route, &mut keys);
+        if let Ask::One(command) = &ask
+            && self.memory_full
+            && command.write(&self.names_of(&keys)).is_some_and(|write| write.may_grow())
+        {
+            // As a gateway does, before anything is proposed.
+            self.trace.event(format_args!("client {client}: no memory for {command:?}"));
+            self.counts.out_of_memory += 1;
+            return;
+        }
+        self.begin(client, Some(route), keys, ask);
+    }
+
+    /// What is asked of a keyspace, and of which keys besides the first.
+    fn some_ask(&mut self, awake: bool, route: &Route, keys: &mut Vec<u64>) -> Ask {
         let writes = |weight: u64| if awake { weight } else { 0 };
         let joint = self.mood.joint_writes;
         let weights =
             [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1), writes(joint), 4, 1, 1];
-        let ask = match self.rng.weighted(&weights) {
+        match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {
                 let reads = [
@@ -162,24 +177,14 @@ impl World {
                 Ask::Scan(0, Scan::begin(there.cloned()))
             }
             7 => Ask::Flush(route.keyspace.shards.len(), false),
-            8 => Ask::One(self.joint_write(&mut keys)),
+            8 => Ask::One(self.joint_write(keys)),
             9 => {
                 keys.extend((0..self.rng.between(1, EACH_MAX)).map(|_| self.key()));
                 Ask::Each(self.rng.between(1, EACH_MAX) as usize)
             }
             10 => Ask::Keys,
             _ => Ask::Random,
-        };
-        if let Ask::One(command) = &ask
-            && self.memory_full
-            && command.write(&self.names_of(&keys)).is_some_and(|write| write.may_grow())
-        {
-            // As a gateway does, before anything is proposed.
-            self.trace.event(format_args!("client {client}: no memory for {command:?}"));
-            self.counts.out_of_memory += 1;
-            return;
         }
-        self.begin(client, Some(route), keys, ask);
     }
 
     /// Reads every key once more, when everything is quiet.

@@ -248,7 +248,7 @@ pub(super) fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
 #[cfg(test)]
 mod tests {
     use keyspace::KeyHasher;
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{Layout, MemoryEngine};
 
     use super::*;
     use crate::locks::apply::{Owns, apply};
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn the_oldest_of_all_locks_in_the_way_says_whether_they_are_kept() {
         let mut locks = Locks::default();
-        let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+        let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
         let mut lock = |start, key| {
             let commands = vec![Command::Write(Write::Delete { key })];
             let part = Transaction { commands, ..Transaction::default() };

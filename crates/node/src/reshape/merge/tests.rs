@@ -5,7 +5,7 @@ use std::ops::Bound;
 use keyspace::codec::put_varint;
 use keyspace::{Arc, Cut, KeyHasher, KeyspaceId, Level, Position, ReplicaId, SLOTS, Slot};
 use replication::Entry;
-use storage::engine::{Engine, Layout, Range};
+use storage::engine::{Layout, MemoryEngine, Range};
 
 use super::*;
 use crate::replica::entry::{once, operation};
@@ -29,7 +29,7 @@ fn state_of(shard: u64, arc: Arc, layout: Layout, generation: u64) -> ShardState
         generation: Generation(generation),
         leader: None,
     };
-    ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, HASHER))))
+    ShardState::new(descriptor, Content::Keys(Box::new(MemoryEngine::new(layout, HASHER))))
 }
 
 /// A part of an ordered keyspace, from one key to another; from or to the origin if it is empty.

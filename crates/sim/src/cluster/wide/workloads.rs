@@ -15,7 +15,6 @@
 //! told which one: then that alone.
 
 use std::ops::Range;
-use std::str::FromStr;
 
 use command::{Reply, Seen};
 use keyspace::random::{Random, mix};
@@ -25,39 +24,27 @@ use super::{KEYS, Part, Wide};
 use crate::check::register::{Access, What, register};
 use crate::check::serial::{self, Outcome, cases};
 use crate::cluster::{Options, World};
+use crate::named::named;
 
-/// What transactions over shards are made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Workload {
-    /// Lists are appended to, and read.
-    ListAppend,
-    /// Several keys are written and read like one.
-    Register,
-    /// Money is moved, and the sum stays.
-    Bank,
-    /// One key is written because of what two have.
-    WriteSkew,
-    /// One key is made because none of several is there.
-    Phantom,
-    /// Keys are written blindly, and readers must see that in one order.
-    LongFork,
-    /// Two who write and one who only reads.
-    ReadOnly,
-}
-
-/// There is no such workload.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no workload '{0}': list-append, register, bank, write-skew, phantom, long-fork, read-only"
-)]
-pub struct NoSuchWorkload(pub String);
-
-impl FromStr for Workload {
-    type Err = NoSuchWorkload;
-
-    fn from_str(text: &str) -> Result<Self, NoSuchWorkload> {
-        let found = Self::ALL.into_iter().find(|workload| workload.name() == text);
-        found.ok_or_else(|| NoSuchWorkload(text.to_owned()))
+named! {
+    #[what = "workload"]
+    /// What transactions over shards are made for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Workload {
+        /// Lists are appended to, and read.
+        ListAppend = "list-append",
+        /// Several keys are written and read like one.
+        Register = "register",
+        /// Money is moved, and the sum stays.
+        Bank = "bank",
+        /// One key is written because of what two have.
+        WriteSkew = "write-skew",
+        /// One key is made because none of several is there.
+        Phantom = "phantom",
+        /// Keys are written blindly, and readers must see that in one order.
+        LongFork = "long-fork",
+        /// Two who write and one who only reads.
+        ReadOnly = "read-only",
     }
 }
 
@@ -84,30 +71,6 @@ pub(super) const KEYS_OF_ALL: usize = STARTS[SIZES.len()];
 const AMOUNT_MAX: u64 = 9;
 
 impl Workload {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::ListAppend,
-        Self::Register,
-        Self::Bank,
-        Self::WriteSkew,
-        Self::Phantom,
-        Self::LongFork,
-        Self::ReadOnly,
-    ];
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ListAppend => "list-append",
-            Self::Register => "register",
-            Self::Bank => "bank",
-            Self::WriteSkew => "write-skew",
-            Self::Phantom => "phantom",
-            Self::LongFork => "long-fork",
-            Self::ReadOnly => "read-only",
-        }
-    }
-
     /// Its keys.
     fn keys(self) -> Range<usize> {
         let place = self as usize;

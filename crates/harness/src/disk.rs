@@ -1,19 +1,19 @@
-//! A small disk: a tmpfs of a few MiB, which can be filled and emptied at will.
+//! A small disk of its own, which can be filled: a tmpfs, for which one must be root.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::net::root_or_skip;
-
-/// Mounted while this lives.
-pub struct SmallDisk {
-    dir: PathBuf,
-}
+use crate::net::root_or_skip;
 
 /// What takes the room.
 const BALLAST: &str = "ballast";
+
+/// The disk; dropping it unmounts it.
+pub struct SmallDisk {
+    dir: PathBuf,
+}
 
 impl SmallDisk {
     /// Mounts one at `dir`, which is made. Nothing without root, if that may be skipped.

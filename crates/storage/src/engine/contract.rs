@@ -1,6 +1,6 @@
 //! What must every engine of versions be able to do? The contract that callers and tests rely on.
 //!
-//! [`Versions`] has the operations that answers depend on, and no others: how an engine lays out,
+//! [`Engine`] has the operations that answers depend on, and no others: how an engine lays out,
 //! writes out, cuts and joins its versions is its own. One set of scripts and one mirror hold
 //! every engine to it (`conformance`, `tests/golden/engine`).
 //!
@@ -16,31 +16,31 @@
 
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
-use super::{At, Engine, Layout, Range, ScanCursor, Version, WrongLayout};
+use super::{At, Layout, MemoryEngine, Range, ScanCursor, Version, WrongLayout};
 
 /// What a walk shows: each key with its version.
 pub type Visit<'v> = dyn FnMut(&[u8], Version<'_>) + 'v;
 
 /// The versions of one shard's keys, whatever keeps them. Each operation is described at
-/// [`Engine`]'s of the same name.
-pub trait Versions {
-    /// As [`Engine::layout`].
+/// [`MemoryEngine`]'s of the same name.
+pub trait Engine {
+    /// As [`MemoryEngine::layout`].
     fn layout(&self) -> Layout;
-    /// As [`Engine::hasher`].
+    /// As [`MemoryEngine::hasher`].
     fn hasher(&self) -> KeyHasher;
-    /// As [`Engine::newest`].
+    /// As [`MemoryEngine::newest`].
     fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>>;
-    /// As [`Engine::at`].
+    /// As [`MemoryEngine::at`].
     fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_>;
-    /// As [`Engine::newest_timestamp`].
+    /// As [`MemoryEngine::newest_timestamp`].
     fn newest_timestamp(&self, key: &HashedKey<'_>) -> Timestamp;
-    /// As [`Engine::len`].
+    /// As [`MemoryEngine::len`].
     fn len(&self, now: Timestamp) -> u64;
-    /// As [`Engine::is_empty`].
+    /// As [`MemoryEngine::is_empty`].
     fn is_empty(&self, now: Timestamp) -> bool {
         self.len(now) == 0
     }
-    /// As [`Engine::scan`].
+    /// As [`MemoryEngine::scan`].
     ///
     /// # Errors
     /// [`WrongLayout`] if the shard has no slots.
@@ -51,7 +51,7 @@ pub trait Versions {
         at: Timestamp,
         visit: &mut Visit<'_>,
     ) -> Result<Option<ScanCursor>, WrongLayout>;
-    /// As [`Engine::scan_numbers`].
+    /// As [`MemoryEngine::scan_numbers`].
     ///
     /// # Errors
     /// [`WrongLayout`] if the shard is of another layout.
@@ -62,7 +62,7 @@ pub trait Versions {
         at: Timestamp,
         visit: &mut Visit<'_>,
     ) -> Result<Option<u64>, WrongLayout>;
-    /// As [`Engine::range`].
+    /// As [`MemoryEngine::range`].
     ///
     /// # Errors
     /// [`WrongLayout`] if the shard is not ordered.
@@ -72,25 +72,25 @@ pub trait Versions {
         at: Timestamp,
         visit: &mut Visit<'_>,
     ) -> Result<Option<&[u8]>, WrongLayout>;
-    /// As [`Engine::put`].
+    /// As [`MemoryEngine::put`].
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
-    /// As [`Engine::delete`].
+    /// As [`MemoryEngine::delete`].
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
-    /// As [`Engine::set_expiry`].
+    /// As [`MemoryEngine::set_expiry`].
     fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool;
-    /// As [`Engine::flush`].
+    /// As [`MemoryEngine::flush`].
     fn flush(&mut self, at: Timestamp);
-    /// As [`Engine::flush_within`].
+    /// As [`MemoryEngine::flush_within`].
     fn flush_within(&mut self, from: &Cut, end: &Cut, at: Timestamp);
-    /// As [`Engine::safe_point`].
+    /// As [`MemoryEngine::safe_point`].
     fn safe_point(&self) -> Timestamp;
-    /// As [`Engine::raise_safe_point`].
+    /// As [`MemoryEngine::raise_safe_point`].
     fn raise_safe_point(&mut self, to: Timestamp);
-    /// As [`Engine::collect`].
+    /// As [`MemoryEngine::collect`].
     fn collect(&mut self, budget_records: usize) -> bool;
 }
 
-impl Versions for Engine {
+impl Engine for MemoryEngine {
     fn layout(&self) -> Layout {
         self.layout()
     }
