@@ -304,8 +304,8 @@ impl EventLoop {
         Now { time: self.now, boot: boot_nanos() }
     }
 
-    /// Adds what this turn has counted to the process's counters: once a turn, since all loops share
-    /// them.
+    /// Adds what this turn has counted to the process's counters: once a turn, since all loops
+    /// share them.
     fn count(&mut self) {
         let counters = &self.runtime.counters;
         let LoopCounters { commands, writes, others, hits, misses, input_bytes, output_bytes } =
