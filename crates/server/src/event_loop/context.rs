@@ -173,7 +173,7 @@ impl Context for CommandContext<'_> {
             checkpoint_failed: counters.checkpoint_failed.get() > 0,
             disk_full: log.full,
             cluster_id: self.runtime.identity.cluster,
-            // As the keeper saw it: a loop waits for no executor but its own.
+            // As maintenance saw it: a loop waits for no executor but its own.
             cluster: facts_of(&self.runtime.overview.load()),
         }
     }

@@ -136,7 +136,7 @@ impl EventLoop {
         connection.takes.lengthens(lengthens_bytes);
         let number = connection.next_number();
         for write in writes {
-            // Not judged by memory again: the keeper may find it full between two of them.
+            // Not judged by memory again: maintenance may find it full between two of them.
             let put = self.put_admitted(connection, write, waiter(at, number));
             put.expect("a single key lies in one shard, and is not too long");
         }
@@ -224,7 +224,7 @@ impl EventLoop {
         waiter: Waiter,
     ) {
         self.batch(shard).push(write, waiter);
-        self.tally.writes += 1;
+        self.counted.writes += 1;
     }
 }
 

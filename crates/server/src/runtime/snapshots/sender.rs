@@ -209,26 +209,26 @@ impl Sender<'_> {
     }
 
     fn count(&self, Ended { to, ending, sent }: &Ended) {
-        let (tallies, shard) = (&self.peers.rpc_counters, to.shard);
+        let (counters, shard) = (&self.peers.rpc_counters, to.shard);
         match ending {
             Ending::Installed => {
-                tallies.snapshots_sent.add(1);
+                counters.snapshots_sent.add(1);
                 let Some((node, bytes, begun)) = sent else { return };
                 let (to, bytes, nanos) = (*node, *bytes, boot_nanos() - begun);
                 self.runtime.happened(Happened::SnapshotSent { shard, to, bytes, nanos });
             }
             Ending::Declined => {
-                tallies.snapshots_unsent.add(1);
+                counters.snapshots_unsent.add(1);
                 let (why, is_wrong) = (None, false);
                 self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
             }
             Ending::Contradicted(why) => {
-                tallies.snapshots_unsent.add(1);
+                counters.snapshots_unsent.add(1);
                 let (why, is_wrong) = (Some(why.to_string()), true);
                 self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
             }
             Ending::Broken(why) => {
-                tallies.snapshots_unsent.add(1);
+                counters.snapshots_unsent.add(1);
                 let (why, is_wrong) = (Some(why.clone()), false);
                 self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
             }
