@@ -53,7 +53,7 @@ use overlay::LookupChoice;
 /// outcome of a write is unknown.
 pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 
-/// A running node, as its side doors see it.
+/// A running node, as the API sees it.
 pub trait NodeService: Send + Sync + 'static {
     /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);

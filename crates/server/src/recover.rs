@@ -20,8 +20,8 @@ use storage::log::{Group, Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest};
 
 use crate::check::{CheckError, ReadOnly};
-use crate::hub::open::{self, Replay};
 use crate::medium::Directory;
+use crate::runtime::open::{self, Replay};
 
 /// Why a directory could not be looked at, or a plan not be carried out in it.
 #[derive(Debug, thiserror::Error)]

@@ -51,7 +51,7 @@ pub mod snapshots;
 mod splits;
 mod table;
 mod tables;
-mod version;
+pub mod version;
 
 use std::sync::Arc;
 

@@ -44,14 +44,14 @@ impl EventLoop {
     /// changed. Others than EXEC with watched keys do not count.
     pub(super) fn tried(&mut self, at: usize, changed: bool) {
         let exec = std::mem::take(&mut self.connection_at(at).watching.exec);
-        if exec != WatchedExec::OverShards || self.hub.peers.is_none() {
+        if exec != WatchedExec::OverShards || self.runtime.peers.is_none() {
             return;
         }
         let heat = &mut self.vain.heat;
         if changed {
             *heat = (*heat + HEAT_OF_ONE).min(HEAT_MAX);
             // No other has this time.
-            let name = self.hub.clock.tick();
+            let name = self.runtime.clock.tick();
             self.connection_at(at).watching.contends_as.get_or_insert(name);
         } else {
             *heat = heat.saturating_sub(1);
@@ -67,7 +67,8 @@ impl EventLoop {
         connection: &mut Connection,
         route: &Route,
         keys: &[&[u8]],
-        (now, fetched): (Now, &Fetched),
+        now: Now,
+        fetched: &Fetched,
     ) -> bool {
         // It may be told to look by itself, as when all is too long for one answer.
         let has_contended = std::mem::take(&mut connection.next.has_contended);
@@ -79,7 +80,7 @@ impl EventLoop {
         let wants = route.wants(keys.iter().copied(), |_| true);
         // What is watched in one shard is mostly changed by one entry, which waits for nobody.
         if connection.watching.contends_as.is_none() && wants.len() > 1 {
-            connection.watching.contends_as = Some(self.hub.clock.tick());
+            connection.watching.contends_as = Some(self.runtime.clock.tick());
         }
         let Some(name) = connection.watching.contends_as else { return false };
         let is_second = connection.next.looked.is_some();
@@ -102,7 +103,8 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         keys: &[Box<[u8]>],
-        (now, fetched): (Now, &Fetched),
+        now: Now,
+        fetched: &Fetched,
     ) -> bool {
         let (Some(name), Some(route)) = (self.kept_as(at), connection.route.clone()) else {
             return false;

@@ -34,7 +34,7 @@ use replication::BootNanos;
 use super::EventLoop;
 use super::coordinates::ended_text;
 use super::serve::go_waiter;
-use crate::hub::boot_nanos;
+use crate::runtime::boot_nanos;
 
 /// The range of the second pause; the first one is none.
 const PAUSE_NANOS: u64 = 1_000_000;
@@ -141,7 +141,8 @@ impl Lines {
         at: usize,
         changed: &[u8],
         now: BootNanos,
-        (patience, random): (u64, u64),
+        patience: u64,
+        random: u64,
     ) -> Option<BootNanos> {
         let one = self.all.get_mut(&at)?;
         let doubled = one.changes.checked_sub(1).map_or(0, |n| PAUSE_NANOS << n.min(16));
@@ -206,7 +207,7 @@ impl Lines {
 impl EventLoop {
     /// Whether a connection's command on these keys may run; if not it is told when it may.
     pub(super) fn may_run_in_line(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
-        self.lines.take(at, keys, boot_nanos(), self.hub.patience_nanos)
+        self.lines.take(at, keys, boot_nanos(), self.runtime.request_timeout_nanos)
     }
 
     /// What has come of a connection's command so far, if others were in its way.
@@ -223,12 +224,12 @@ impl EventLoop {
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
     /// too long.
     pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
-        let drawn = (self.hub.patience_nanos, self.random());
-        let is_again = self.lines.rest(at, changed, boot_nanos(), drawn).is_some();
+        let (patience, random) = (self.runtime.request_timeout_nanos, self.random());
+        let is_again = self.lines.rest(at, changed, boot_nanos(), patience, random).is_some();
         if let Some(one) = self.lines.all.get_mut(&at)
             && one.since.saturating_add(KEPT_AFTER_NANOS) <= boot_nanos()
         {
-            one.kept_as.get_or_insert_with(|| self.hub.clock.tick());
+            one.kept_as.get_or_insert_with(|| self.runtime.clock.tick());
         }
         is_again
     }
@@ -244,7 +245,7 @@ impl EventLoop {
     /// Goes on with those who have rested, and refuses those who have waited too long.
     pub(super) fn tick_lines(&mut self) {
         if !self.lines.times.is_empty() {
-            let next = self.lines.due(boot_nanos(), self.hub.patience_nanos);
+            let next = self.lines.due(boot_nanos(), self.runtime.request_timeout_nanos);
             self.tell_lines(next);
         }
     }
@@ -301,7 +302,7 @@ mod tests {
         assert!(lines.take(1, keys("a"), 0, PATIENCE));
         assert!(!lines.take(2, keys("a"), 7, PATIENCE));
         let (mut now, mut runs) = (0, 0);
-        while let Some(until) = lines.rest(1, b"a", now, (PATIENCE, u64::MAX - 1)) {
+        while let Some(until) = lines.rest(1, b"a", now, PATIENCE, u64::MAX - 1) {
             assert!(until - now <= PAUSE_MAX_NANOS && until < PATIENCE);
             assert!(!lines.take(1, keys("a"), now, PATIENCE), "it rests");
             assert_eq!(lines.due(until, PATIENCE), [Next::Run(1)]);

@@ -67,7 +67,7 @@ impl EventLoop {
             connection.pending.push_back(Slot::waiting(frame()));
             connection.fill(slot, Err(text));
             let errors = connection.write_replies(self.native_reason());
-            self.hub.counters.errors.add(errors);
+            self.runtime.counters.errors.add(errors);
             self.tally.commands += 1;
             return consumed;
         }
@@ -93,7 +93,7 @@ impl EventLoop {
                         connection.pending.push_back(Slot::waiting(frame()));
                         connection.fill(number, Err(text.into()));
                         let errors = connection.write_replies(self.native_reason());
-                        self.hub.counters.errors.add(errors);
+                        self.runtime.counters.errors.add(errors);
                     }
                 }
             }
@@ -126,7 +126,7 @@ impl EventLoop {
                 if capped.overflown {
                     sink.out.truncate(before);
                     sink.refused(Refusal::TooLong);
-                    self.hub.counters.errors.add(1);
+                    self.runtime.counters.errors.add(1);
                 }
                 self.note_read(route, read);
                 true

@@ -1,8 +1,6 @@
 //! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
 //! become one transaction.
 
-use std::sync::atomic::Ordering;
-
 use command::limits::COMMAND_BYTES_MAX;
 use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
@@ -31,7 +29,7 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         };
         if let Write::SetAllIfAbsent { pairs } = write
-            && self.hub.may_use(Feature::Transactions)
+            && self.runtime.version.allows(Feature::Transactions)
             && crosses(route, pairs.iter().map(|(key, _)| *key))
         {
             let transaction = Box::new(all_if_absent(pairs));
@@ -53,7 +51,7 @@ impl EventLoop {
                 .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
             Err(text) => {
                 if takes.adds_bytes > 0 {
-                    self.hub.growth.done(takes.adds_bytes);
+                    self.runtime.memory.growth().done(takes.adds_bytes);
                 }
                 return self.refuse(connection, session, text, muted);
             }
@@ -65,15 +63,20 @@ impl EventLoop {
     /// Whether there is no memory for what may take more.
     #[inline]
     pub(super) fn is_out_of_memory(&self) -> bool {
-        self.hub.out_of_memory.load(Ordering::Relaxed)
+        self.runtime.memory.is_full()
     }
 
     /// Whether memory has room for what a write adds, which is kept for it then.
     #[inline]
     pub(super) fn has_room(&self, takes: &Takes) -> bool {
         let Takes { adds_bytes, .. } = *takes;
-        let used_bytes = || self.hub.memory_used_bytes.load(Ordering::Relaxed);
-        adds_bytes == 0 || self.hub.growth.ask(adds_bytes, used_bytes(), self.hub.memory_bytes_max)
+        let used_bytes = || self.runtime.memory.used_bytes();
+        adds_bytes == 0
+            || self.runtime.memory.growth().ask(
+                adds_bytes,
+                used_bytes(),
+                self.runtime.memory.bytes_max(),
+            )
     }
 
     /// What a write may take of memory beyond what the client sends for it.
@@ -120,7 +123,7 @@ impl EventLoop {
         if self.is_out_of_memory() && writes.iter().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
-        if writes.len() > 1 && self.hub.may_use(Feature::Transactions) {
+        if writes.len() > 1 && self.runtime.version.allows(Feature::Transactions) {
             let commands = writes.iter().cloned().map(Step::Write).collect();
             let transaction = Box::new(Transaction { commands, ..Transaction::default() });
             let part = Part::Alone(gather, writes.len());
@@ -205,9 +208,9 @@ impl EventLoop {
             other => shard_of_all(route, other)?,
         };
         if self.sampler.notes() {
-            self.hub.heat.note_write(route, write);
+            self.runtime.heat.note_write(route, write);
         }
-        if self.hub.peers.is_some() {
+        if self.runtime.peers.is_some() {
             connection.written.add(shard);
         }
         self.put_in_batch(shard, write, waiter);

@@ -14,7 +14,7 @@
 //! | bytes of a body | [`BODY_BYTES_MAX`] | 413 |
 //! | time without a request | [`TIMEOUT_MS`] unless asked for, at most [`TIMEOUT_MS_MAX`] | it ends |
 //!
-//! Others are those of `side_door::txn` and `hub::open_txns`.
+//! Others are those of `service::txn` and `runtime::open_txns`.
 
 mod shown;
 mod words;
