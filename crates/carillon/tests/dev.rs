@@ -168,25 +168,7 @@ fn what_an_operator_sees_follows_what_happens() {
         dev.until(number, "status", well);
     }
 
-    // All agree on who leads, and every leader knows how far the others are.
-    let (shards, _) = dev.command(1, "shards");
-    let shards = shards["shards"].as_array().unwrap().clone();
-    assert_eq!(shards.len(), 9, "the catalogue's and those of keyspace 0");
-    for (place, shard) in shards.iter().enumerate() {
-        let led = |node: &u16| {
-            let (theirs, _) = dev.command(*node, "shards");
-            let theirs = &theirs["shards"][place];
-            assert_eq!(theirs["replicas"].as_array().unwrap().len(), 3);
-            assert_eq!((&theirs["here"], &theirs["replicas_live"]), (&true.into(), &3.into()));
-            let replicas = theirs["replicas"].as_array().unwrap();
-            let name = format!("node-{node}");
-            let own = replicas.iter().find(|replica| replica["name"] == name).unwrap();
-            let known = replicas.iter().filter(|replica| replica["behind"].is_u64()).count();
-            assert_eq!(known, if own["leader"] == true { 3 } else { 0 }, "{theirs}");
-            own["leader"] == true
-        };
-        assert_eq!((1..=3).filter(led).count(), 1, "{shard}");
-    }
+    all_agree_on_leads(&dev);
     let loads = |nodes: &serde_json::Value, _| {
         let nodes = nodes["nodes"].as_array().unwrap();
         let all = nodes
@@ -198,23 +180,7 @@ fn what_an_operator_sees_follows_what_happens() {
     let this = nodes["nodes"].as_array().unwrap().iter().filter(|node| node["this"] == true);
     assert_eq!(this.map(|node| &node["name"]).collect::<Vec<_>>(), ["node-2"]);
 
-    // Writes by way of all nodes: what they hand to each other is counted on both sides.
-    for number in 1..=3 {
-        (0..20)
-            .for_each(|key| assert_eq!(dev.ask(number, &format!("SET {number}-{key} v")), "+OK"));
-    }
-    let sum =
-        |name: &str, labels: &[&str]| (1..=3).map(|n| dev.metric(n, name, labels)).sum::<f64>();
-    assert_eq!(sum("carillon_shards_led", &[]), 9.0);
-    assert_eq!(sum("carillon_shard_leader", &["keyspace=\"0\""]), 8.0);
-    let sent = sum("carillon_forwarded_writes_total", &["direction=\"sent\""]);
-    assert!(sent >= 20.0, "of 60 writes about 40 are led elsewhere, not {sent}");
-    assert!(sum("carillon_messages_total", &["type=\"append\"", "direction=\"sent\""]) > 0.0);
-    assert!(sum("carillon_messages_total", &["type=\"write\"", "direction=\"received\""]) > 0.0);
-    assert!(sum("carillon_peer_bytes_total", &["direction=\"received\""]) > 0.0);
-    assert_eq!(sum("carillon_peer_connected", &[]), 6.0);
-    assert!(sum("carillon_elections_seen_total", &[]) >= 27.0);
-    assert_eq!(sum("carillon_metrics_omitted", &["what=\"shards\""]), 0.0);
+    forwarded_writes_are_counted(&dev);
 
     send_signal(pids[0], Signal::Kill).unwrap();
     // Before it is taken for down, leaders say that it does not answer.
@@ -241,6 +207,48 @@ fn what_an_operator_sees_follows_what_happens() {
     assert_eq!(dev.command(3, "status").0["cluster"]["shards_without_leader"], 9);
     assert!(dev.metric(3, "carillon_shards_leaderless_seconds_total", &[]) > 0.0);
     assert_eq!(dev.metric(3, "carillon_health", &[]), 2.0);
+}
+
+/// All agree on who leads, and every leader knows how far the others are.
+fn all_agree_on_leads(dev: &Dev) {
+    let (shards, _) = dev.command(1, "shards");
+    let shards = shards["shards"].as_array().unwrap().clone();
+    assert_eq!(shards.len(), 9, "the catalogue's and those of keyspace 0");
+    for (place, shard) in shards.iter().enumerate() {
+        let led = |node: &u16| {
+            let (theirs, _) = dev.command(*node, "shards");
+            let theirs = &theirs["shards"][place];
+            assert_eq!(theirs["replicas"].as_array().unwrap().len(), 3);
+            assert_eq!((&theirs["here"], &theirs["replicas_live"]), (&true.into(), &3.into()));
+            let replicas = theirs["replicas"].as_array().unwrap();
+            let name = format!("node-{node}");
+            let own = replicas.iter().find(|replica| replica["name"] == name).unwrap();
+            let known = replicas.iter().filter(|replica| replica["behind"].is_u64()).count();
+            assert_eq!(known, if own["leader"] == true { 3 } else { 0 }, "{theirs}");
+            own["leader"] == true
+        };
+        assert_eq!((1..=3).filter(led).count(), 1, "{shard}");
+    }
+}
+
+/// Writes go by way of all nodes: what they hand to each other is counted on both sides.
+fn forwarded_writes_are_counted(dev: &Dev) {
+    for number in 1..=3 {
+        (0..20)
+            .for_each(|key| assert_eq!(dev.ask(number, &format!("SET {number}-{key} v")), "+OK"));
+    }
+    let sum =
+        |name: &str, labels: &[&str]| (1..=3).map(|n| dev.metric(n, name, labels)).sum::<f64>();
+    assert_eq!(sum("carillon_shards_led", &[]), 9.0);
+    assert_eq!(sum("carillon_shard_leader", &["keyspace=\"0\""]), 8.0);
+    let sent = sum("carillon_forwarded_writes_total", &["direction=\"sent\""]);
+    assert!(sent >= 20.0, "of 60 writes about 40 are led elsewhere, not {sent}");
+    assert!(sum("carillon_messages_total", &["type=\"append\"", "direction=\"sent\""]) > 0.0);
+    assert!(sum("carillon_messages_total", &["type=\"write\"", "direction=\"received\""]) > 0.0);
+    assert!(sum("carillon_peer_bytes_total", &["direction=\"received\""]) > 0.0);
+    assert_eq!(sum("carillon_peer_connected", &[]), 6.0);
+    assert!(sum("carillon_elections_seen_total", &[]) >= 27.0);
+    assert_eq!(sum("carillon_metrics_omitted", &["what=\"shards\""]), 0.0);
 }
 
 /// Even SIGKILL, which nobody can answer, leaves no node behind.

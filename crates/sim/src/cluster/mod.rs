@@ -41,6 +41,7 @@
 
 mod arrange;
 mod begin;
+mod betrayals;
 pub mod catalogue;
 pub mod clients;
 mod collection;
@@ -112,7 +113,7 @@ pub struct World {
     agreement: Agreement,
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
-    betrayal: Option<faults::Betrayal>,
+    betrayal: Option<betrayals::Betrayal>,
     /// Links that are gone, and when who learns of that.
     lost_links: Vec<(u64, usize, NodeId)>,
     /// Links of frames that were lost, and when who has a new one.

@@ -10,6 +10,7 @@
 //! collects, or takes its round of checkpoints further; time passes; something breaks; the node
 //! starts again. The dice choose among those that are possible.
 
+mod answers;
 mod clients;
 mod faults;
 mod models;
