@@ -53,7 +53,7 @@ use overlay::LookupChoice;
 /// outcome of a write is unknown.
 pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 
-/// A running node, as its side doors see it.
+/// A running node, as the API sees it.
 pub trait NodeService: Send + Sync + 'static {
     /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
@@ -117,10 +117,7 @@ pub trait NodeService: Send + Sync + 'static {
     /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
     /// Has a shard take in its right neighbour, if this node leads it.
-    ///
-    /// # Errors
-    /// [`ApiError`]; nothing was done.
-    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError>;
+    fn merge(&self, shard: u64, done: Done<MergeStatus>);
     /// The cluster's feature level, and what its nodes speak.
     fn level(&self) -> LevelStatus;
     /// Raises it: to the next one, unless another is named.

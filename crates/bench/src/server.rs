@@ -1,12 +1,12 @@
 //! Servers under measurement: started on free ports in a directory of their own, stopped by pid.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use harness::ports::unused;
 use harness::process::{Directory, Process};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ pub struct Server {
 impl Server {
     /// Starts a server on an empty directory and waits until it serves, durable as `mode` says.
     pub fn start(kind: &Kind, mode: Mode) -> Outcome<Self> {
-        let [port, native_port, http_port] = free_ports::<3>()?;
+        let [port, native_port, http_port] = [(); 3].map(|()| unused().port());
         let dir = Directory::new(&format!("server-{port}"))?;
         let kind = kind.clone();
         let mut server = Self { kind, mode, port, native_port, http_port, process: None, dir };
@@ -178,17 +178,4 @@ impl Server {
     pub fn kill(&mut self) {
         self.process = None;
     }
-}
-
-/// Ports that nothing listens on now.
-pub fn free_ports<const N: usize>() -> Outcome<[u16; N]> {
-    let mut listeners = Vec::new();
-    for _ in 0..N {
-        listeners.push(TcpListener::bind("127.0.0.1:0")?);
-    }
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
 }

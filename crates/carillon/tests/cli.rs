@@ -4,45 +4,20 @@
 mod fake;
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::http::{Options, Server, start};
+use harness::command::{Ended, run};
 
 struct Node {
     server: Server,
 }
 
-struct Ended {
-    code: i32,
-    out: Vec<u8>,
-    err: String,
-}
-
-impl Ended {
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.out).unwrap()
-    }
-}
-
 fn carillon(arguments: &[&OsStr], input: &[u8], environment: &[(&str, &str)]) -> Ended {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-        .args(arguments)
-        .env_remove("CARILLON_HTTP")
-        .envs(environment.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let err = String::from_utf8(output.stderr).unwrap();
-    Ended { code: output.status.code().unwrap(), out: output.stdout, err }
+    run(env!("CARGO_BIN_EXE_carillon"), arguments, input, environment)
 }
 
 fn alone(line: &str) -> Ended {

@@ -1,108 +1,68 @@
 //! The real program as a node of a cluster: it founds, joins, waits, and is refused.
 
-use std::io::{BufRead, BufReader};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
+use harness::lines::Lines;
 use harness::ports::unused;
+use harness::process::{Directory, Process};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory with a secret, removed when it is dropped.
-struct Place(PathBuf);
+struct Place(Directory);
 
 impl Place {
     fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
-        let secret = dir.join("secret");
-        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
-        assert!(made.success());
+        let dir = Directory::new(name).unwrap();
+        dir.write_secret().unwrap();
         Self(dir)
     }
 
     fn of(&self, node: &str) -> PathBuf {
-        self.0.join(node)
+        self.0.path().join(node)
     }
 
     /// Starts a node that listens for other nodes only.
     fn start(&self, node: &str, peer: &str, more: &[&str]) -> Node {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command
             .args(["start", "--resp", "off", "--native", "off", "--http", "off", "--dir"])
             .arg(self.of(node))
             .args(["--name", node, "--peer", peer, "--peer-secret-file"])
             .arg(self.of("secret"))
             .args(more)
-            .env("NO_COLOR", "1")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (says, lines) = channel();
-        // It ends with the process, or when nobody listens any more.
-        std::thread::spawn(move || {
-            let _heard = stderr.lines().map_while(Result::ok).try_for_each(|line| says.send(line));
-        });
-        Node { child, lines }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _removed = std::fs::remove_dir_all(&self.0);
+            .env("NO_COLOR", "1");
+        let log = self.of(&format!("{node}.log"));
+        // Its log is that of its last life.
+        let _none = fs::remove_file(&log);
+        Node { process: Process::start(command, &log).unwrap(), lines: Lines::of(&log) }
     }
 }
 
 /// A process and what it says; killed when it is dropped.
 struct Node {
-    child: Child,
-    lines: Receiver<String>,
+    process: Process,
+    lines: Lines,
 }
 
 impl Node {
     /// Reads on until a line has these words, for [`PATIENCE`] at most.
+    #[track_caller]
     fn says(&mut self, words: &str) -> String {
-        let begun = Instant::now();
-        let mut said = Vec::new();
-        loop {
-            let left = PATIENCE.saturating_sub(begun.elapsed());
-            let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("it ended, or {PATIENCE:?} went by, without {words:?}:\n{said:#?}");
-            };
-            if line.contains(words) {
-                return line;
-            }
-            said.push(line);
-        }
+        self.lines.until(words, PATIENCE)
     }
 
     fn ends(&mut self) -> ExitStatus {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.process.wait_for(PATIENCE).unwrap()
     }
 
     fn stop(&mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.ends()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
+        self.process.stop(PATIENCE).unwrap()
     }
 }
 
@@ -161,7 +121,7 @@ fn a_node_that_waits_can_be_stopped_and_leaves_its_directory_empty() {
 fn an_open_secret_starts_nothing() {
     let place = Place::new("open-secret");
     let secret = place.of("secret");
-    assert!(Command::new("chmod").arg("644").arg(&secret).status().unwrap().success());
+    fs::set_permissions(&secret, Permissions::from_mode(0o644)).unwrap();
     let mut node = place.start("a", "127.0.0.1:0", &[]);
     node.says("chmod 600");
     assert_eq!(node.ends().code(), Some(1));

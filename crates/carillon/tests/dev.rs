@@ -4,135 +4,61 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::command::run;
+use harness::dev::{self, base_port};
+use harness::process::{Signal, send_signal};
+
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Ports of one run stand within so many of its base.
-const PORTS: u16 = 16;
-
-/// A base whose ports nobody has: below those that the system gives to clients.
-fn base_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 8_000 + (std::process::id() % 700) as u16 * PORTS;
-    loop {
-        let base = first + NEXT.fetch_add(PORTS, Ordering::Relaxed);
-        let offsets = [0, 1_021, 1_101, 1_221].into_iter();
-        let all = offsets.flat_map(|offset| (0..4).map(move |number| base + offset + number));
-        if all.map(|port| TcpListener::bind(("127.0.0.1", port))).all(|bound| bound.is_ok()) {
-            return base;
-        }
-    }
-}
-
 fn dir(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("carillon-dev-{name}-{}", std::process::id()))
 }
 
-/// A run of `carillon dev` and what it has said.
-struct Dev {
-    child: Child,
-    base: u16,
-    dir: PathBuf,
-    out: Receiver<String>,
-    err: Receiver<String>,
+/// A run of `carillon dev`.
+struct Dev(dev::Dev);
+
+impl Deref for Dev {
+    type Target = dev::Dev;
+
+    fn deref(&self) -> &dev::Dev {
+        &self.0
+    }
 }
 
-fn lines(source: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        for line in BufReader::new(source).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+impl DerefMut for Dev {
+    fn deref_mut(&mut self) -> &mut dev::Dev {
+        &mut self.0
+    }
 }
 
 impl Dev {
     fn start(dir: &Path, base: u16, flags: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["dev", "--base-port", &base.to_string(), "--dir"])
-            .arg(dir)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        Self { child, base, dir: dir.to_owned(), out: lines(out), err: lines(err) }
-    }
-
-    /// The process ids of the nodes, from the table that is printed when all are ready.
-    fn ready(&self, nodes: usize) -> Vec<u32> {
-        let mut pids = Vec::new();
-        while pids.len() < nodes {
-            let line = self.out.recv_timeout(PATIENCE).expect("a table of nodes");
-            if line.starts_with("node-") {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                pids.push(words[5].parse().unwrap());
-            }
-        }
-        pids
-    }
-
-    /// The next line on standard error that holds these words.
-    fn says(&self, words: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            let line = self.err.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {words:?}"));
-            if line.contains(words) {
-                return line;
-            }
-            assert!(begun.elapsed() < PATIENCE, "no {words:?}");
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        signal(name, self.child.id());
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it does not end");
-            thread::sleep(Duration::from_millis(5));
-        }
+        Self(dev::Dev::start(env!("CARGO_BIN_EXE_carillon"), dir, base, flags))
     }
 
     /// Sends a line to a node and reads one.
     fn ask(&self, number: u16, line: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.base + number - 1)).unwrap();
+        let mut stream = TcpStream::connect(self.resp(number)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer.trim_end().to_owned()
     }
-}
 
-impl Dev {
     /// What a command says of a node, and its exit code.
     fn command(&self, number: u16, words: &str) -> (serde_json::Value, i32) {
-        let output = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(words.split(' '))
-            .args(["--json", "--http", &format!("127.0.0.1:{}", self.base + 1_100 + number)])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let answer = serde_json::from_str(&text);
-        (answer.unwrap_or_else(|why| panic!("{why}: {output:?}")), output.status.code().unwrap())
+        let http = self.http(number).to_string();
+        let words = words.split(' ').chain(["--json", "--http", &http]);
+        let ended = run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[]);
+        let answer = serde_json::from_slice(&ended.out);
+        (answer.unwrap_or_else(|why| panic!("{why}: {ended:?}")), ended.code)
     }
 
     /// … when it is as wanted.
@@ -155,8 +81,8 @@ impl Dev {
 
     /// The sum of all samples of a metric of a node that have these labels.
     fn metric(&self, number: u16, name: &str, labels: &[&str]) -> f64 {
-        let address = format!("127.0.0.1:{}", self.base + 1_100 + number);
-        let text = client::http::Client::new(&address).unwrap().metrics().unwrap();
+        let text =
+            client::http::Client::new(&self.http(number).to_string()).unwrap().metrics().unwrap();
         let is_meant = |line: &&str| {
             let rest = line.strip_prefix(name).unwrap_or_default();
             rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
@@ -169,20 +95,6 @@ impl Dev {
         assert!(!samples.is_empty(), "no {name} with {labels:?} in\n{text}");
         samples.iter().sum()
     }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
-        let _removed = fs::remove_dir_all(&self.dir);
-    }
-}
-
-fn signal(name: &str, pid: u32) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
-    assert!(status.unwrap().success());
 }
 
 /// Whether a process runs; one that nobody has waited for yet does not.
@@ -214,14 +126,14 @@ fn nodes_start_together_stop_together_and_resume() {
     assert_eq!(mode & 0o777, 0o600, "a secret is its owner's");
     dev.says("node-3 │ ");
 
-    signal("KILL", pids[0]);
+    send_signal(pids[0], Signal::Kill).unwrap();
     let told = dev.says("node-1 ended by SIGKILL");
     assert!(told.contains("carillon start") && told.contains("node-1"), "{told}");
     assert!(runs(pids[1]) && runs(pids[2]), "the others go on");
 
     // One that stands still is woken to be stopped.
-    signal("STOP", pids[1]);
-    dev.signal("TERM");
+    send_signal(pids[1], Signal::Stop).unwrap();
+    dev.signal(Signal::Terminate);
     assert_eq!(dev.wait().code(), Some(0));
     wait_until_gone(&pids);
 
@@ -231,7 +143,7 @@ fn nodes_start_together_stop_together_and_resume() {
     let pids = again.ready(3);
     assert_eq!(again.ask(2, "EXISTS greeting"), ":1");
     assert_eq!(fs::read_to_string(dir.join("secret")).unwrap(), secret);
-    again.signal("INT");
+    again.signal(Signal::Interrupt);
     assert_eq!(again.wait().code(), Some(0));
     wait_until_gone(&pids);
     assert!(dir.join("node-3").is_dir(), "nothing is deleted");
@@ -244,7 +156,7 @@ fn nodes_start_together_stop_together_and_resume() {
 /// Nodes, shards, health and metrics say what has become of a cluster, as each loss is worse.
 #[test]
 fn what_an_operator_sees_follows_what_happens() {
-    let dev = Dev::start(&dir("health"), base_port(), &[]);
+    let mut dev = Dev::start(&dir("health"), base_port(), &[]);
     let pids = dev.ready(3);
     for number in 1..=3 {
         let well = |status: &serde_json::Value, code| {
@@ -256,7 +168,49 @@ fn what_an_operator_sees_follows_what_happens() {
         dev.until(number, "status", well);
     }
 
-    // All agree on who leads, and every leader knows how far the others are.
+    all_agree_on_leads(&dev);
+    let loads = |nodes: &serde_json::Value, _| {
+        let nodes = nodes["nodes"].as_array().unwrap();
+        let all = nodes
+            .iter()
+            .all(|node| node["state"] == "up" && node["linked"] == true && node["shards"] == 9);
+        all && nodes.iter().map(|node| node["leaders"].as_u64().unwrap()).sum::<u64>() == 9
+    };
+    let nodes = dev.until(2, "nodes", loads);
+    let this = nodes["nodes"].as_array().unwrap().iter().filter(|node| node["this"] == true);
+    assert_eq!(this.map(|node| &node["name"]).collect::<Vec<_>>(), ["node-2"]);
+
+    forwarded_writes_are_counted(&dev);
+
+    send_signal(pids[0], Signal::Kill).unwrap();
+    // Before it is taken for down, leaders say that it does not answer.
+    let degraded = dev.until(2, "status", |status, code| {
+        let reasons = status["health"]["reasons"].to_string();
+        code == 0
+            && status["health"]["verdict"] == "degraded"
+            && reasons.contains("2 of 3 replicas")
+            && reasons.contains("missing: node-1")
+            && !reasons.contains("cannot be counted on")
+    });
+    assert_eq!(degraded["cluster"]["shards_below_strength"], 9);
+    dev.until(3, "nodes", |nodes, _| nodes["nodes"][0]["state"] == "down");
+    assert_eq!(dev.ask(3, "SET after kill"), "+OK");
+    assert!(dev.metric(3, "carillon_peer_link_losses_total", &["name=\"node-1\""]) >= 1.0);
+
+    // Without a majority nobody leads for long.
+    send_signal(pids[1], Signal::Kill).unwrap();
+    let failing = dev.until(3, "shards", |shards, code| {
+        code == 1 && shards["shards"].as_array().unwrap().iter().all(|s| s["verdict"] == "failing")
+    });
+    let reasons = failing["health"]["reasons"].to_string();
+    assert!(reasons.contains("nobody has led the catalogue of keyspaces"), "{reasons}");
+    assert_eq!(dev.command(3, "status").0["cluster"]["shards_without_leader"], 9);
+    assert!(dev.metric(3, "carillon_shards_leaderless_seconds_total", &[]) > 0.0);
+    assert_eq!(dev.metric(3, "carillon_health", &[]), 2.0);
+}
+
+/// All agree on who leads, and every leader knows how far the others are.
+fn all_agree_on_leads(dev: &Dev) {
     let (shards, _) = dev.command(1, "shards");
     let shards = shards["shards"].as_array().unwrap().clone();
     assert_eq!(shards.len(), 9, "the catalogue's and those of keyspace 0");
@@ -275,18 +229,10 @@ fn what_an_operator_sees_follows_what_happens() {
         };
         assert_eq!((1..=3).filter(led).count(), 1, "{shard}");
     }
-    let loads = |nodes: &serde_json::Value, _| {
-        let nodes = nodes["nodes"].as_array().unwrap();
-        let all = nodes
-            .iter()
-            .all(|node| node["state"] == "up" && node["linked"] == true && node["shards"] == 9);
-        all && nodes.iter().map(|node| node["leaders"].as_u64().unwrap()).sum::<u64>() == 9
-    };
-    let nodes = dev.until(2, "nodes", loads);
-    let this = nodes["nodes"].as_array().unwrap().iter().filter(|node| node["this"] == true);
-    assert_eq!(this.map(|node| &node["name"]).collect::<Vec<_>>(), ["node-2"]);
+}
 
-    // Writes by way of all nodes: what they hand to each other is counted on both sides.
+/// Writes go by way of all nodes: what they hand to each other is counted on both sides.
+fn forwarded_writes_are_counted(dev: &Dev) {
     for number in 1..=3 {
         (0..20)
             .for_each(|key| assert_eq!(dev.ask(number, &format!("SET {number}-{key} v")), "+OK"));
@@ -303,32 +249,6 @@ fn what_an_operator_sees_follows_what_happens() {
     assert_eq!(sum("carillon_peer_connected", &[]), 6.0);
     assert!(sum("carillon_elections_seen_total", &[]) >= 27.0);
     assert_eq!(sum("carillon_metrics_omitted", &["what=\"shards\""]), 0.0);
-
-    signal("KILL", pids[0]);
-    // Before it is taken for down, leaders say that it does not answer.
-    let degraded = dev.until(2, "status", |status, code| {
-        let reasons = status["health"]["reasons"].to_string();
-        code == 0
-            && status["health"]["verdict"] == "degraded"
-            && reasons.contains("2 of 3 replicas")
-            && reasons.contains("missing: node-1")
-            && !reasons.contains("cannot be counted on")
-    });
-    assert_eq!(degraded["cluster"]["shards_below_strength"], 9);
-    dev.until(3, "nodes", |nodes, _| nodes["nodes"][0]["state"] == "down");
-    assert_eq!(dev.ask(3, "SET after kill"), "+OK");
-    assert!(dev.metric(3, "carillon_peer_link_losses_total", &["name=\"node-1\""]) >= 1.0);
-
-    // Without a majority nobody leads for long.
-    signal("KILL", pids[1]);
-    let failing = dev.until(3, "shards", |shards, code| {
-        code == 1 && shards["shards"].as_array().unwrap().iter().all(|s| s["verdict"] == "failing")
-    });
-    let reasons = failing["health"]["reasons"].to_string();
-    assert!(reasons.contains("nobody has led the catalogue of keyspaces"), "{reasons}");
-    assert_eq!(dev.command(3, "status").0["cluster"]["shards_without_leader"], 9);
-    assert!(dev.metric(3, "carillon_shards_leaderless_seconds_total", &[]) > 0.0);
-    assert_eq!(dev.metric(3, "carillon_health", &[]), 2.0);
 }
 
 /// Even SIGKILL, which nobody can answer, leaves no node behind.
@@ -336,7 +256,7 @@ fn what_an_operator_sees_follows_what_happens() {
 fn nodes_end_with_whoever_started_them() {
     let mut dev = Dev::start(&dir("orphans"), base_port(), &["--nodes", "2"]);
     let pids = dev.ready(2);
-    dev.signal("KILL");
+    dev.signal(Signal::Kill);
     dev.wait();
     wait_until_gone(&pids);
 }
@@ -355,11 +275,11 @@ fn an_impatient_stop_kills() {
         .unwrap();
     client.write_all(&b"GET k\r\n".repeat(8)).unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
-    dev.signal("TERM");
+    dev.signal(Signal::Terminate);
     dev.says("stopping");
     thread::sleep(Duration::from_millis(200));
     assert!(runs(pids[0]), "it waits for its client");
-    dev.signal("TERM");
+    dev.signal(Signal::Terminate);
     dev.wait();
     wait_until_gone(&pids);
 }
@@ -398,7 +318,7 @@ fn command_lines_are_printed_and_nothing_is_started() {
     let flags = ["--print", "--resp-mode", "cluster", "--", "--log-level", "warn"];
     let mut dev = Dev::start(&dir, base, &flags);
     assert_eq!(dev.wait().code(), Some(0));
-    let lines: Vec<String> = dev.out.iter().collect();
+    let lines = dev.printed();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (number, line) in (1..).zip(&lines) {
         let own = format!(" start --dir {}/node-{number} --name node-{number} ", dir.display());

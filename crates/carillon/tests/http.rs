@@ -24,9 +24,7 @@ impl Deref for Node {
 
 impl Node {
     fn start(name: &str) -> Self {
-        let mut node = node::Node::alone(BINARY, name, &["--threads", "2"]);
-        node.wait_until_ready();
-        Self(node)
+        Self(node::Node::alone_and_ready(BINARY, name, &["--threads", "2"]))
     }
 
     fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Reply {

@@ -2,12 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 mod four;
-use four::writers::{KEYS, read, write};
+use four::writers::{KEYS, read, write_meanwhile};
 use four::{Cluster, EMPTY, until};
 
 /// A merge is tried every two seconds.
@@ -53,25 +52,13 @@ fn shards_are_merged_while_clients_write() {
     }
 
     // Halves become whole, and wholes one, asked for at any node; nobody who writes notices.
-    let stop = AtomicBool::new(false);
-    let written = thread::scope(|scope| {
-        let writers: Vec<_> = (0..=EMPTY)
-            .map(|name| (name, cluster.client(name)))
-            .map(|(name, client)| {
-                let stop = &stop;
-                scope.spawn(move || write(&client, name, stop))
-            })
-            .collect();
+    let written = write_meanwhile(&cluster, || {
         let mut left = 12;
         for shard in [1, 2, 3, 4, 1, 5, 7] {
             let asked = shard % (EMPTY + 1);
             left -= 1;
             merge(&cluster, asked, shard, left);
         }
-        thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
-        all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")
     });
     assert_eq!(written.len(), KEYS * (EMPTY + 1));
     for asked in 0..=EMPTY {

@@ -11,13 +11,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use harness::ports::unused;
+use harness::process::{Directory, Process};
 
 /// Whose turn it is.
 static TURN: Mutex<()> = Mutex::new(());
@@ -41,44 +41,29 @@ const DONE: &str = r#"carillon_snapshots_total{direction="sent",result="done"}"#
 
 /// Nodes with a directory, killed and removed when they are dropped.
 struct Nodes {
-    dir: PathBuf,
     founder: SocketAddr,
-    children: Vec<Child>,
+    /// Before their directory: dropped first.
+    processes: Vec<Process>,
+    dir: Directory,
 }
 
 impl Nodes {
     fn new(test: &str) -> Self {
-        let name = format!("carillon-move-rate-{test}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&dir).unwrap();
-        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
-        let secret = dir.join("secret");
-        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
-        assert!(made.success());
-        Self { dir, founder: unused(), children: Vec::new() }
+        let dir = Directory::new(&format!("move-rate-{test}")).unwrap();
+        dir.write_secret().unwrap();
+        Self { founder: unused(), processes: Vec::new(), dir }
     }
 
     fn start(&mut self, name: &str, more: &[&str]) {
-        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command
             .args(["start", "--native", "off", "--log-level", "error", "--name", name, "--dir"])
-            .arg(self.dir.join(name))
+            .arg(self.dir.path().join(name))
             .arg("--peer-secret-file")
-            .arg(self.dir.join("secret"))
-            .args(more)
-            .stderr(Stdio::null())
-            .spawn();
-        self.children.push(child.unwrap());
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have ended by itself.
-            let _ended = child.kill();
-            let _waited = child.wait();
-        }
-        let _removed = std::fs::remove_dir_all(&self.dir);
+            .arg(self.dir.path().join("secret"))
+            .args(more);
+        let log = self.dir.path().join(format!("{name}.log"));
+        self.processes.push(Process::start(command, &log).unwrap());
     }
 }
 
@@ -237,8 +222,7 @@ fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
     for http in https {
         until(http, "all is well", is_well);
     }
-    nodes.children[2].kill().unwrap();
-    nodes.children[2].wait().unwrap();
+    nodes.processes[2].kill().unwrap();
     until(https[0], "c is gone", |status| status.contains("missing: c"));
     // Until it is taken for gone by the shards' leaders as well.
     sleep(Duration::from_secs(2));
@@ -264,9 +248,7 @@ fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
     assert!(told.contains(r#""verdict":"degraded""#) && told.contains("(replica "), "{told}");
 
     let begun = Instant::now();
-    let stopped = Command::new("kill").arg(nodes.children[1].id().to_string()).status();
-    assert!(stopped.unwrap().success());
-    nodes.children[1].wait().unwrap();
+    nodes.processes[1].stop(PATIENCE).unwrap();
     let mut stream = connect(resps[0]);
     let ask = b"SET {k} short\r\n";
     loop {

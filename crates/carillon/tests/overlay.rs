@@ -1,15 +1,12 @@
 //! `carillon sim overlay`, as it is typed: what it prints, writes and refuses.
 
 use std::fs;
-use std::process::{Command, Output};
 
-fn overlay(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-    command.args(["sim", "overlay"]).args(arguments).output().unwrap()
-}
+use harness::command::{Ended, run};
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
+fn overlay(arguments: &[&str]) -> Ended {
+    let words = [&["sim", "overlay"], arguments].concat();
+    run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[])
 }
 
 #[test]
@@ -27,9 +24,9 @@ fn a_table_is_printed_and_files_are_written() {
         "--plots",
         plots,
     ]);
-    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
-    assert!(text(&ran.stdout).starts_with("lookup"), "{}", text(&ran.stdout));
-    assert_eq!(text(&ran.stderr), "", "no bar where there is no terminal");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.text().starts_with("lookup"), "{}", ran.text());
+    assert_eq!(ran.err, "", "no bar where there is no terminal");
 
     let read: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let runs = read["runs"].as_array().unwrap();
@@ -69,8 +66,8 @@ fn what_makes_no_sense_is_refused_in_words() {
         (["--keys", "even"], "uniform or zipf"),
     ] {
         let ran = overlay(&arguments);
-        assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
-        assert!(text(&ran.stderr).contains(why), "{arguments:?}: {}", text(&ran.stderr));
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(ran.err.contains(why), "{arguments:?}: {}", ran.err);
     }
     for (arguments, why) in [
         (&["--study", "churn", "--nodes", "1000,3"][..], "at least 4 nodes"),
@@ -81,18 +78,14 @@ fn what_makes_no_sense_is_refused_in_words() {
         (&["--study", "requests", "--keys", "zipf"], "--keys means nothing"),
     ] {
         let ran = overlay(arguments);
-        assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(2), ""), "{arguments:?}");
-        assert!(text(&ran.stderr).contains(why), "{}", text(&ran.stderr));
+        assert_eq!((ran.code, ran.text()), (2, ""), "{arguments:?}");
+        assert!(ran.err.contains(why), "{}", ran.err);
     }
     // Before anything is measured: this would take hours.
     for file in ["--json", "--plots"] {
         let ran = overlay(&["--lookups", "100000000", file, "/nowhere/at/all"]);
-        assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(1), ""));
-        assert!(
-            text(&ran.stderr).contains("cannot write /nowhere/at/all"),
-            "{}",
-            text(&ran.stderr)
-        );
+        assert_eq!((ran.code, ran.text()), (1, ""));
+        assert!(ran.err.contains("cannot write /nowhere/at/all"), "{}", ran.err);
     }
 }
 
@@ -109,7 +102,7 @@ fn studies_write_what_they_found() {
     ] {
         let file = json.to_str().unwrap();
         let ran = overlay(&["--study", study, "--nodes", nodes, "--json", file, "--plots", plots]);
-        assert_eq!(ran.status.code(), Some(0), "{study}: {}", text(&ran.stderr));
+        assert_eq!(ran.code, 0, "{study}: {}", ran.err);
         let read: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
         let found = read[study].as_array().unwrap();
         assert_eq!(found.len(), rows, "{study}");

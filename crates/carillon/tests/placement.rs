@@ -1,11 +1,14 @@
 //! Replicas leave a node that is drained and one that has died, and spread if they may: real
 //! processes, whose keys are read through all of them meanwhile.
 
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 mod four;
 use four::{Cluster, EMPTY, until};
+use harness::node::PATIENCE;
+use harness::process::Process;
 
 /// Shards of the keyspace 0, and the system shard.
 const SHARDS: u64 = 9;
@@ -118,32 +121,31 @@ fn who_is_started_anew_waits_for_no_replica_that_has_no_room() {
 }
 
 /// A process whose fsyncs stall, until it is dropped: strace holds each of them back.
-struct Stalled(Child);
+struct Stalled(Process);
 
 impl Stalled {
     /// `None` where nobody may be traced, and `NO_STRACE` says that this is known.
-    fn new(pid: u32) -> Option<Self> {
+    fn new(pid: u32, dir: &Path) -> Option<Self> {
         if std::env::var_os("NO_STRACE").is_some() {
             return None;
         }
         let stall = "inject=fdatasync:delay_enter=1500000";
-        let child = Command::new("strace")
+        let mut command = Command::new("strace");
+        command
             .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", stall])
-            .args(["-p", &pid.to_string()])
-            .spawn();
-        let mut child = child.expect("strace, which `make setup` installs");
+            .args(["-p", &pid.to_string()]);
+        let strace = Process::start(command, &dir.with_extension("strace"));
+        let mut strace = strace.expect("strace, which `make setup` installs");
         std::thread::sleep(Duration::from_millis(300));
-        assert!(child.try_wait().unwrap().is_none(), "strace cannot trace: see NO_STRACE");
-        Some(Self(child))
+        assert!(strace.ended().unwrap().is_none(), "strace cannot trace: see NO_STRACE");
+        Some(Self(strace))
     }
 }
 
 impl Drop for Stalled {
     fn drop(&mut self) {
         // It lets the process go on, and ends.
-        let pid = self.0.id().to_string();
-        let _gone = Command::new("kill").args(["-TERM", &pid]).status();
-        let _ended = self.0.wait();
+        let _ended = self.0.stop(PATIENCE);
     }
 }
 
@@ -154,7 +156,7 @@ fn leaders_leave_a_node_whose_disk_stalls() {
     cluster.all_well(0..=EMPTY - 1);
     write(&cluster, 0);
     until("it leads", || (cluster.node(0, 1)?["leads"].as_u64()? > 0).then_some(()));
-    let Some(stalled) = Stalled::new(cluster.pid_of(1)) else { return };
+    let Some(stalled) = Stalled::new(cluster.pid_of(1), &cluster.dir_of(1)) else { return };
     until("it leads nothing", || {
         // Whether this is done in time is not the question.
         cluster.run(0, "put k0 v0");

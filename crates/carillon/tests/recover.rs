@@ -4,24 +4,19 @@
 mod four;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use client::http::{Got, PutOptions};
 use four::{Cluster, EMPTY, until};
+use harness::command;
 use serde_json::Value;
 
 const KEYS: u32 = 60;
 
 /// Runs a command line: exit code, and what it said on standard output and standard error.
 fn run(line: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_carillon"))
-        .arg("recover")
-        .args(line)
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    let words = [&["recover"], line].concat();
+    let ended = command::run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[]);
+    (ended.code, ended.text().to_owned(), ended.err)
 }
 
 /// Runs one that does what it says; what it said.

@@ -1,13 +1,9 @@
 //! Shards are cut in two while clients write to them through every node: real processes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
 use client::http::PutOptions;
 
 mod four;
-use four::writers::{KEYS, KEYSPACE, read, write};
+use four::writers::{KEYS, KEYSPACE, read, write_meanwhile};
 use four::{Cluster, EMPTY, until};
 
 /// How many shards a node knows of the keyspace.
@@ -32,24 +28,12 @@ fn shards_are_cut_while_clients_write() {
     assert_eq!(shards(&cluster, 0), 8);
 
     // Every shard is cut, asked for at any node, and nobody who writes notices.
-    let stop = AtomicBool::new(false);
-    let written = thread::scope(|scope| {
-        let writers: Vec<_> = (0..=EMPTY)
-            .map(|name| (name, cluster.client(name)))
-            .map(|(name, client)| {
-                let stop = &stop;
-                scope.spawn(move || write(&client, name, stop))
-            })
-            .collect();
+    let written = write_meanwhile(&cluster, || {
         for shard in 1..=8 {
             let asked = shard % (EMPTY + 1);
             cluster.done(asked, &format!("split {shard}"), "begins");
             until("both halves are known", || (shards(&cluster, EMPTY) == 8 + shard).then_some(()));
         }
-        thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
-        let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
-        all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")
     });
     assert_eq!(written.len(), KEYS * (EMPTY + 1));
     for asked in 0..=EMPTY {

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use client::http::txn::{bytes_of, word};
 use client::http::{ClientError, Got, KeyspaceSpec, PutOptions, Request};
+use harness::command::run;
 use harness::node;
 use serde_json::{Value, json};
 
+const CARILLON: &str = env!("CARGO_BIN_EXE_carillon");
 /// For open transactions of tests that do not wait for their end.
 const LONG_MS: u64 = 600_000;
 
@@ -29,10 +31,7 @@ impl Deref for Node {
 
 impl Node {
     fn start(name: &str) -> Self {
-        let program = env!("CARGO_BIN_EXE_carillon");
-        let mut node = node::Node::alone(program, name, &["--threads", "2"]);
-        node.wait_until_ready();
-        Self(node)
+        Self(node::Node::alone_and_ready(CARILLON, name, &["--threads", "2"]))
     }
 
     fn put(&self, key: &str, value: &str) {
@@ -74,20 +73,10 @@ impl Node {
 
     /// Runs `carillon txn` with a file as its input: exit code, output, and complaints.
     fn txn(&self, arguments: &[&str], input: &[u8]) -> (i32, String, String) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .arg("txn")
-            .args(arguments)
-            .env("CARILLON_HTTP", self.http.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // It may end without having read it.
-        let _read = child.stdin.take().unwrap().write_all(input);
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+        let http = self.http.to_string();
+        let words = [&["txn"], arguments].concat();
+        let ended = run(CARILLON, words, input, &[("CARILLON_HTTP", &http)]);
+        (ended.code, ended.text().to_owned(), ended.err)
     }
 }
 
@@ -558,7 +547,7 @@ struct Terminal {
 
 impl Terminal {
     fn open(node: &Node) -> Self {
-        let command = format!("{} txn", env!("CARGO_BIN_EXE_carillon"));
+        let command = format!("{CARILLON} txn");
         let child = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
             .env("CARILLON_HTTP", node.http.to_string())

@@ -27,7 +27,7 @@
 //! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
 
 use keyspace::{HashedKey, KeyHasher, Timestamp};
-use storage::engine::{Version, Versions};
+use storage::engine::{Engine, Version};
 
 use super::{Changes, ExpireIf, Observed, Refusal, Reply, Write, strings};
 
@@ -35,40 +35,40 @@ use super::{Changes, ExpireIf, Observed, Refusal, Reply, Write, strings};
 pub trait Values {
     /// Whose hashes keys have here.
     fn hasher(&self) -> KeyHasher;
-    /// As [`Versions::newest`].
+    /// As [`Engine::newest`].
     fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>>;
-    /// As [`Versions::put`].
+    /// As [`Engine::put`].
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
-    /// As [`Versions::delete`].
+    /// As [`Engine::delete`].
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
-    /// As [`Versions::set_expiry`].
+    /// As [`Engine::set_expiry`].
     fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool;
 }
 
-impl<V: Versions> Values for V {
+impl<V: Engine> Values for V {
     #[inline]
     fn hasher(&self) -> KeyHasher {
-        Versions::hasher(self)
+        Engine::hasher(self)
     }
 
     #[inline]
     fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>> {
-        Versions::newest(self, key, at)
+        Engine::newest(self, key, at)
     }
 
     #[inline]
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        Versions::put(self, key, parts, expiry_ms, at);
+        Engine::put(self, key, parts, expiry_ms, at);
     }
 
     #[inline]
     fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {
-        Versions::delete(self, key, at)
+        Engine::delete(self, key, at)
     }
 
     #[inline]
     fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool {
-        Versions::set_expiry(self, key, expiry_ms, at)
+        Engine::set_expiry(self, key, expiry_ms, at)
     }
 }
 
@@ -76,15 +76,15 @@ impl<V: Versions> Values for V {
 ///
 /// # Panics
 /// As the engine does: on a time before the engine's newest, on keys outside its arc.
-pub fn apply(engine: &mut impl Versions, write: &Write<'_>, at: Timestamp) -> Reply {
-    let key = Versions::hasher(engine).key(write.first_key());
+pub fn apply(engine: &mut impl Engine, write: &Write<'_>, at: Timestamp) -> Reply {
+    let key = Engine::hasher(engine).key(write.first_key());
     apply_hashed(engine, write, &key, at)
 }
 
 /// As [`apply`], with the command's first key hashed already.
 #[inline]
 pub fn apply_hashed(
-    engine: &mut impl Versions,
+    engine: &mut impl Engine,
     write: &Write<'_>,
     first: &HashedKey<'_>,
     at: Timestamp,
@@ -95,7 +95,7 @@ pub fn apply_hashed(
 /// As [`apply_hashed`], and names what it changes.
 #[inline]
 pub fn apply_observed(
-    engine: &mut impl Versions,
+    engine: &mut impl Engine,
     write: &Write<'_>,
     first: &HashedKey<'_>,
     at: Timestamp,

@@ -2,7 +2,7 @@
 //!
 //! [`Observed`] stands between commands and their values, and names every change as it is made:
 //! the key, and the time of its new version, by which a store shows what it is now and what it was
-//! before ([`Versions::at`](storage::engine::Versions::at)). Who asks for nothing gives `()`, and
+//! before ([`Engine::at`](storage::engine::Engine::at)). Who asks for nothing gives `()`, and
 //! nothing of it is left in the program.
 //!
 //! # Caveats
@@ -91,7 +91,7 @@ impl<V: Values, C: Changes> Values for Observed<'_, V, C> {
 mod tests {
     use keyspace::SLOTS;
     use proptest::prelude::*;
-    use storage::engine::Engine;
+    use storage::engine::MemoryEngine;
 
     use super::*;
     use crate::samples::{KEYS, writes};
@@ -102,7 +102,7 @@ mod tests {
         matches!(write, Write::Flush { .. })
     }
 
-    fn changed_at(engine: &Engine, at: Timestamp) -> BTreeSet<Box<[u8]>> {
+    fn changed_at(engine: &MemoryEngine, at: Timestamp) -> BTreeSet<Box<[u8]>> {
         let newest = |key: &&&[u8]| engine.newest_timestamp(&engine.hasher().key(key));
         KEYS.iter().filter(|key| newest(key) == at).map(|key| Box::from(*key)).collect()
     }

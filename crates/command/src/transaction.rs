@@ -55,7 +55,7 @@ use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, HashedKey, Timestamp};
-use storage::engine::{Range, Version, Versions};
+use storage::engine::{Engine, Range, Version};
 
 use super::apply::{Values, apply_one};
 use super::{Changes, Collect, Observed, Read, Refusal, Reply, View, Write, answer, codec};
@@ -133,21 +133,21 @@ impl<'a> Transaction<'a> {
     }
 
     /// A watched key that is not as it was seen, at this time.
-    pub fn changed(&self, engine: &impl Versions, at: Timestamp) -> Option<&'a [u8]> {
-        let hasher = Versions::hasher(engine);
+    pub fn changed(&self, engine: &impl Engine, at: Timestamp) -> Option<&'a [u8]> {
+        let hasher = Engine::hasher(engine);
         let changed = |(key, seen): &&(&[u8], Seen)| !seen.is_so(engine, &hasher.key(key), at);
         self.watched.iter().find(changed).map(|(key, _)| *key)
     }
 
     /// A watched key of which something newer is here than what was seen: that stays so.
-    pub fn outdated(&self, engine: &impl Versions) -> Option<&'a [u8]> {
-        let hasher = Versions::hasher(engine);
+    pub fn outdated(&self, engine: &impl Engine) -> Option<&'a [u8]> {
+        let hasher = Engine::hasher(engine);
         let is_newer = |(key, seen): &&(&[u8], Seen)| seen.is_outdated(engine, &hasher.key(key));
         self.watched.iter().find(is_newer).map(|(key, _)| *key)
     }
 
     /// A key that has a value at this time, lies in a range, and is not watched.
-    pub fn came(&self, engine: &impl Versions, at: Timestamp) -> Option<Box<[u8]>> {
+    pub fn came(&self, engine: &impl Engine, at: Timestamp) -> Option<Box<[u8]>> {
         let watched: BTreeSet<&[u8]> = self.watched.iter().map(|(key, _)| *key).collect();
         let mut came = None;
         for (low, high) in &self.ranges {
@@ -177,7 +177,7 @@ impl<'a> Transaction<'a> {
     #[cold]
     pub(super) fn apply(
         &self,
-        engine: &mut impl Versions,
+        engine: &mut impl Engine,
         at: Timestamp,
         changes: &mut impl Changes,
     ) -> Reply {
@@ -333,14 +333,14 @@ impl<'a> Step<'a> {
 
 impl Seen {
     /// Whether something newer is there, by now.
-    pub fn is_outdated(self, engine: &impl Versions, key: &HashedKey<'_>) -> bool {
+    pub fn is_outdated(self, engine: &impl Engine, key: &HashedKey<'_>) -> bool {
         let (Seen::Version(time) | Seen::Nothing(time)) = self;
         engine.newest_timestamp(key) > time
     }
 
     /// Whether a key has at this time what was seen.
-    fn is_so(self, engine: &impl Versions, key: &HashedKey<'_>, at: Timestamp) -> bool {
-        let newest = Versions::newest(engine, key, at);
+    fn is_so(self, engine: &impl Engine, key: &HashedKey<'_>, at: Timestamp) -> bool {
+        let newest = Engine::newest(engine, key, at);
         match self {
             Seen::Version(time) => newest.is_some_and(|version| version.timestamp == time),
             Seen::Nothing(time) => newest.is_none() && engine.newest_timestamp(key) <= time,

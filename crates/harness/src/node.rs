@@ -46,6 +46,14 @@ impl Node {
         node
     }
 
+    /// As [`Self::alone`], and ready.
+    #[track_caller]
+    pub fn alone_and_ready(program: &str, name: &str, flags: &[&str]) -> Self {
+        let mut node = Self::alone(program, name, flags);
+        node.wait_until_ready();
+        node
+    }
+
     /// A node of this program, not started yet. `parent` will hold its data and its log, and holds
     /// the file `secret` if it is to know others.
     pub fn new(program: &str, parent: &Path, name: &str) -> Self {
@@ -124,6 +132,17 @@ impl Node {
         self.process.as_ref().unwrap_or_else(|| panic!("{} is off", self.name)).pid()
     }
 
+    /// Whether it was started, and nobody has seen its end.
+    pub fn is_on(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Sends it a signal.
+    #[track_caller]
+    pub fn signal(&mut self, signal: Signal) {
+        self.running().signal(signal).expect("it runs");
+    }
+
     /// kill -9.
     pub fn kill(&mut self) {
         self.running().kill().expect("it is our child");
@@ -133,7 +152,7 @@ impl Node {
     /// SIGTERM: it ends well.
     #[track_caller]
     pub fn stop(&mut self) {
-        self.running().signal(Signal::Terminate).expect("it runs");
+        self.signal(Signal::Terminate);
         let status = self.wait();
         assert!(status.success(), "{}: {status}\n{}", self.name, self.log());
     }
@@ -144,6 +163,11 @@ impl Node {
         let ended = self.running().wait_for(PATIENCE);
         self.process = None;
         ended.unwrap_or_else(|why| panic!("{}: {why}", self.name))
+    }
+
+    /// Whether it ends by itself within this time.
+    pub fn ended_within(&mut self, most: Duration) -> bool {
+        self.running().wait_for(most).is_ok()
     }
 
     /// What it has said since its last start.

@@ -17,3 +17,18 @@ pub fn unused() -> SocketAddr {
         }
     }
 }
+
+/// A port below those of [`unused`], from which on nobody listens on any of `count` ports at each
+/// of these distances. No two are the same within a process.
+pub fn base(distances: &[u16], count: u16) -> u16 {
+    const APART: u16 = 16;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = 8_000 + (std::process::id() % 700) as u16 * APART;
+    loop {
+        let base = first + NEXT.fetch_add(u32::from(APART), Ordering::Relaxed) as u16;
+        let all = distances.iter().flat_map(|from| (0..count).map(move |port| base + from + port));
+        if all.map(|port| TcpListener::bind(("127.0.0.1", port))).all(|bound| bound.is_ok()) {
+            return base;
+        }
+    }
+}

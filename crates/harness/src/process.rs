@@ -24,6 +24,8 @@ pub enum Signal {
     Kill,
     /// SIGTERM: it ends as it ends by itself.
     Terminate,
+    /// SIGINT: as Ctrl-C.
+    Interrupt,
     /// SIGSTOP: it stands still, and everything it holds stays as it is.
     Stop,
     /// SIGCONT: it goes on.
@@ -41,10 +43,19 @@ impl Process {
     ///
     /// # Errors
     /// There is no such program, or no room for its output.
-    pub fn start(mut command: Command, output: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).append(true).open(output)?;
+    pub fn start(command: Command, output: &Path) -> io::Result<Self> {
+        Self::start_apart(command, output, output)
+    }
+
+    /// As [`Self::start`], with a file for what it prints and one for what it complains. Errors
+    /// repeat the second one's end.
+    ///
+    /// # Errors
+    /// As of [`Self::start`].
+    pub fn start_apart(mut command: Command, out: &Path, output: &Path) -> io::Result<Self> {
+        let append = |path| File::options().create(true).append(true).open(path);
         end_with_thread(&mut command);
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command.stdin(Stdio::null()).stdout(append(out)?).stderr(append(output)?);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start {program}: {error}"))
@@ -63,17 +74,7 @@ impl Process {
     /// # Errors
     /// Its end has been waited for.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        let signal = match signal {
-            Signal::Kill => libc::SIGKILL,
-            Signal::Terminate => libc::SIGTERM,
-            Signal::Stop => libc::SIGSTOP,
-            Signal::Continue => libc::SIGCONT,
-        };
-        // SAFETY: kill takes numbers only.
-        match unsafe { libc::kill(self.child.id().cast_signed(), signal) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        send_signal(self.child.id(), signal)
     }
 
     /// kill -9, and its end.
@@ -158,6 +159,26 @@ impl Drop for Process {
         // It may have ended already.
         let _ended = self.child.kill();
         let _ended = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process that somebody else has started: a node of `carillon dev`, say. The
+/// caller knows that the id is still its own.
+///
+/// # Errors
+/// There is no such process.
+pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
+    let signal = match signal {
+        Signal::Kill => libc::SIGKILL,
+        Signal::Terminate => libc::SIGTERM,
+        Signal::Interrupt => libc::SIGINT,
+        Signal::Stop => libc::SIGSTOP,
+        Signal::Continue => libc::SIGCONT,
+    };
+    // SAFETY: kill takes numbers only.
+    match unsafe { libc::kill(pid.cast_signed(), signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

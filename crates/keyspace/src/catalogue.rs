@@ -49,14 +49,14 @@
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@file`] |
 //! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`); 17 level too low (that there is `u8`, that needed `u8`); 18 no file (name `bytes`); 19 the file is otherwise (name `bytes`, record) |
 
+mod check;
 mod codec;
+mod error;
 pub mod file;
 mod raise;
 mod standings;
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use thiserror::Error;
 
 use crate::arc::Arc;
 use crate::ids::{KeyspaceId, NodeId, ShardId};
@@ -64,8 +64,12 @@ use crate::level::{Feature, Level};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
+pub use check::{check_name, check_new_name, check_options, is_made_on_use};
+pub use error::CatalogueError;
 pub use file::{FileAct, FileRecord, FileStep};
 pub use standings::{AMONG_MAX, STANDINGS_MAX, Standing, Standings};
+
+use check::{check_invariants, check_replicas};
 
 /// The most keyspaces there may be at one time.
 pub const KEYSPACES_MAX: usize = 1024;
@@ -188,144 +192,6 @@ impl Keyspace {
     pub fn tiles(&self) -> impl Iterator<Item = (ShardId, Arc)> + '_ {
         self.shards.iter().enumerate().map(|(index, shard)| (*shard, self.arc(index)))
     }
-}
-
-/// Why the catalogue did not change. It is then as it was.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum CatalogueError {
-    /// Not a name: 1 to 64 of the letters, digits, `_`, `.` and `-` of ASCII, and not `.` or `..`.
-    #[error(
-        "bad keyspace name '{}': 1 to 64 letters, digits, '_', '.' or '-', and not '.' or '..', \
-         which clients remove from paths",
-        name.chars().take(NAME_BYTES_MAX).collect::<String>().escape_debug()
-    )]
-    BadName {
-        /// What was given.
-        name: Box<str>,
-    },
-    /// A number, which Redis clients could not select.
-    #[error(
-        "bad keyspace name '{name}': Redis clients can select the numbers 0 to 15 only. Put a \
-         letter to it"
-    )]
-    NumberedName {
-        /// What was given.
-        name: Box<str>,
-    },
-    /// There is one of that name.
-    #[error("keyspace '{name}' exists")]
-    Exists {
-        /// Its name.
-        name: Box<str>,
-    },
-    /// There is none of that name.
-    #[error("no keyspace '{name}'")]
-    NotFound {
-        /// What was asked for.
-        name: Box<str>,
-    },
-    /// There are as many as there may be.
-    #[error("there are {KEYSPACES_MAX} keyspaces, which is the most there may be")]
-    TooMany,
-    /// No ids are left to give out.
-    #[error("all keyspace ids have been used")]
-    OutOfIds,
-    /// The retention is too long.
-    #[error("retention of {retention_ms} ms is above the limit of {RETENTION_MS_MAX} ms")]
-    RetentionTooLong {
-        /// What was asked for.
-        retention_ms: u64,
-    },
-    /// The number of replicas is 0, even or too large.
-    #[error(
-        "{replicas} replicas: must be 1, 3, 5, 7 or {KEYSPACE_REPLICAS_MAX}. An even number \
-         survives no more failures than one fewer"
-    )]
-    BadReplicas {
-        /// What was asked for.
-        replicas: u8,
-    },
-    /// More than one replica needs durability `sync` (SAFETY G9).
-    #[error(
-        "{replicas} replicas need durability sync: only a keyspace of one replica may have less"
-    )]
-    NeedsSync {
-        /// How many replicas.
-        replicas: u8,
-    },
-    /// The number of replicas was to become smaller.
-    #[error(
-        "{from} replicas cannot become {to}: the number can be raised, lowering it comes later"
-    )]
-    FewerReplicas {
-        /// How many there are.
-        from: u8,
-        /// What was asked for.
-        to: u8,
-    },
-    /// The node is removed, which is for ever.
-    #[error("node {:016x} was removed, which is for good: its id is never used again", .node.0)]
-    NodeRemoved {
-        /// Which.
-        node: NodeId,
-    },
-    /// Only who is draining can be removed: until then replicas may come to it.
-    #[error("node {:016x} is {}: only a draining node can be removed", .node.0, .standing.word())]
-    NotDraining {
-        /// Which.
-        node: NodeId,
-        /// How it stands.
-        standing: Standing,
-    },
-    /// Too few nodes would be left to hold what a keyspace promises.
-    #[error(
-        "keyspace '{keyspace}' keeps {replicas} replicas, and only {left} nodes would be left that \
-         take any"
-    )]
-    TooFewNodes {
-        /// The one that asks for most.
-        keyspace: Box<str>,
-        /// How many replicas it has.
-        replicas: u8,
-        /// Nodes that would still take replicas.
-        left: u64,
-    },
-    /// No node would be left that takes replicas.
-    #[error("no node would be left that takes replicas")]
-    LastNode,
-    /// There are as many standings as there may be.
-    #[error("{STANDINGS_MAX} nodes are cordoned, draining or removed, the most there may be")]
-    TooManyStandings,
-    /// The level was to rise by more than one.
-    #[error("the cluster's level is {from}, and {to} is not the next one")]
-    LevelSkipped {
-        /// The one there is.
-        from: Level,
-        /// What was asked for.
-        to: Level,
-    },
-    /// The cluster's level does not allow it yet.
-    #[error("the cluster's level is {level}, and this needs level {needs}: see `carillon upgrade`")]
-    LevelTooLow {
-        /// The one there is.
-        level: Level,
-        /// The one that is needed.
-        needs: Level,
-    },
-    /// The keyspace is not one of linear hashing.
-    #[error("keyspace '{name}' has no file of linear hashing")]
-    NoFile {
-        /// Its name.
-        name: Box<str>,
-    },
-    /// The file of a keyspace is not as who asked knows it.
-    #[error("the file of keyspace '{name}' has {record}: not so now")]
-    FileIs {
-        /// The keyspace's name.
-        name: Box<str>,
-        /// How it is.
-        record: FileRecord,
-    },
 }
 
 /// A change of the catalogue, as an entry of the system shard's log.
@@ -610,85 +476,6 @@ impl Placement {
             Placement::LinearHash => Feature::LinearHash.since(),
         }
     }
-}
-
-/// Whether a name may be one of a keyspace.
-///
-/// # Errors
-/// [`CatalogueError::BadName`].
-pub fn check_name(name: &str) -> Result<(), CatalogueError> {
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    let good = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(letter);
-    if good { Ok(()) } else { Err(CatalogueError::BadName { name: name.into() }) }
-}
-
-/// Whether a new keyspace may be called that: [`check_name`], and not `.`, `..` or any digits but
-/// those of `0` to `15`. Older versions let such keyspaces be made, so logs and directories may
-/// have them, and apply takes them: this is asked before a proposal, whoever makes it.
-///
-/// # Errors
-/// [`CatalogueError::BadName`], [`CatalogueError::NumberedName`].
-pub fn check_new_name(name: &str) -> Result<(), CatalogueError> {
-    check_name(name)?;
-    if matches!(name, "." | "..") {
-        return Err(CatalogueError::BadName { name: name.into() });
-    }
-    if name.bytes().all(|byte| byte.is_ascii_digit()) && !is_made_on_use(name) {
-        return Err(CatalogueError::NumberedName { name: name.into() });
-    }
-    Ok(())
-}
-
-impl CatalogueOp<'_> {
-    /// Whether it may be proposed: what is wrong whatever the catalogue has need not be in a log.
-    ///
-    /// # Errors
-    /// As [`check_new_name`] and [`check_options`].
-    pub fn check_proposal(&self) -> Result<(), CatalogueError> {
-        match self {
-            CatalogueOp::Create { name, options } => {
-                check_new_name(name)?;
-                check_options(options)
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Whether a keyspace of this name is made on first use, as Redis's databases are: `0` to `15`.
-pub fn is_made_on_use(name: &str) -> bool {
-    name.parse::<u8>().is_ok_and(|number| number < 16 && name == number.to_string())
-}
-
-/// Whether a new keyspace may be so.
-///
-/// # Errors
-/// `RetentionTooLong`, `BadReplicas`, `NeedsSync`.
-pub fn check_options(options: &KeyspaceOptions) -> Result<(), CatalogueError> {
-    check_replicas(options.replicas)?;
-    check_invariants(options)
-}
-
-/// Whether so many replicas may be chosen.
-fn check_replicas(replicas: u8) -> Result<(), CatalogueError> {
-    let good = replicas <= KEYSPACE_REPLICAS_MAX && replicas % 2 == 1;
-    if good { Ok(()) } else { Err(CatalogueError::BadReplicas { replicas }) }
-}
-
-/// Whether a keyspace that is there may be so: other than what can be chosen, its number of
-/// replicas may be even.
-fn check_invariants(options: &KeyspaceOptions) -> Result<(), CatalogueError> {
-    let &KeyspaceOptions { retention_ms, replicas, durability, .. } = options;
-    if retention_ms > RETENTION_MS_MAX {
-        return Err(CatalogueError::RetentionTooLong { retention_ms });
-    }
-    if !(1..=KEYSPACE_REPLICAS_MAX).contains(&replicas) {
-        return Err(CatalogueError::BadReplicas { replicas });
-    }
-    if replicas > 1 && durability != Durability::Sync {
-        return Err(CatalogueError::NeedsSync { replicas });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

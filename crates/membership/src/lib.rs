@@ -58,6 +58,7 @@ mod exchange;
 mod facts;
 mod machine;
 mod rng;
+mod settle;
 mod swim;
 mod view;
 mod wire;

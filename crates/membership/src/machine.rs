@@ -73,7 +73,7 @@ pub struct Membership {
     gossip_at: u64,
     reborn_at: u64,
     /// If we lack a record: the earliest time to ask again.
-    ask_at: u64,
+    pub(crate) ask_at: u64,
     /// If one that is down speaks: the earliest time to tell it so again.
     call_at: u64,
 }
@@ -450,76 +450,6 @@ impl Membership {
         true
     }
 
-    /// Compares what the detector holds with what the driver was told; tells the difference.
-    /// `from` is who sent the input: the one to ask about a node without a record.
-    fn settle(&mut self, from: Option<NodeId>, out: &mut Vec<Effect>) {
-        let impostor = self.detector.impostor().filter(|theirs| *theirs > self.incarnation());
-        if (impostor.is_some() || self.detector.is_defunct())
-            && self.be_reborn(impostor.unwrap_or_default(), out)
-            && let Some(from) = from
-        {
-            self.send_digest(from, out);
-        }
-        let mut lacking = false;
-        let sights = self.detector.sights();
-        for (&node, &sight) in &sights {
-            match self.settle_one(node, sight, out) {
-                Settled::Known => {}
-                Settled::Lacking => lacking |= sight.is_active(),
-                Settled::Refused(sight) => self.refuse(node, sight, sights.len()),
-            }
-        }
-        if let Some(from) = from.filter(|_| lacking && self.now >= self.ask_at) {
-            self.ask_at = self.now + GOSSIP_NANOS;
-            self.send_digest(from, out);
-        }
-        let sends = self.detector.take_sends().into_iter();
-        out.extend(sends.map(|(to, bytes)| Effect::Send { to, bytes }));
-        assert_eq!(self.own().record.stamp.incarnation, self.own().incarnation, "invariant 1");
-    }
-
-    fn settle_one(&mut self, node: NodeId, mut sight: Sight, out: &mut Vec<Effect>) -> Settled {
-        let full = self.table.len() >= NODES_MAX;
-        let Some(row) = self.table.get_mut(&node) else {
-            return if full { Settled::Refused(sight) } else { Settled::Lacking };
-        };
-        let spoken = row.record.stamp.incarnation >= sight.incarnation;
-        let gone = spoken && !matches!(row.record.body, Body::Working(_));
-        if gone && sight.is_active() {
-            sight.liveness = Liveness::Down;
-            self.detector.hear(self.now, node, sight);
-        }
-        let state = match (&row.record.body, sight.liveness) {
-            (Body::Forgotten, _) if spoken => return Settled::Known,
-            (Body::Forgotten, _) => return Settled::Lacking,
-            (_, Liveness::Alive) => State::Alive,
-            (_, Liveness::Suspect) => State::Suspect,
-            (Body::Gone(_), Liveness::Down) if spoken => State::Left,
-            (_, Liveness::Down) => State::Down,
-        };
-        if (row.told, row.incarnation) != (Some(state), sight.incarnation) {
-            row.told = Some(state);
-            row.incarnation = sight.incarnation;
-            row.since = self.now;
-            out.push(Effect::News(match state {
-                State::Alive => News::Up(node),
-                State::Suspect => News::Suspect(node),
-                State::Down => News::Down(node),
-                State::Left => News::Left(node),
-            }));
-        }
-        Settled::Known
-    }
-
-    /// The table is full: the detector must not grow beyond it either.
-    fn refuse(&mut self, node: NodeId, sight: Sight, known: usize) {
-        if known > NODES_MAX {
-            let down = Sight { liveness: Liveness::Down, ..sight };
-            self.detector.hear(self.now, node, down);
-            self.detector.forget(self.now, node, sight.incarnation);
-        }
-    }
-
     fn drop_forgotten(&mut self) {
         let old = self.now.saturating_sub(FORGOTTEN_NANOS);
         let sights = self.detector.sights();
@@ -540,16 +470,6 @@ impl Membership {
     fn own_mut(&mut self) -> &mut Row {
         self.table.get_mut(&self.me).expect("we know ourselves")
     }
-}
-
-/// What became of one sight.
-enum Settled {
-    /// The driver knows.
-    Known,
-    /// There is no record of this life yet, so the driver is not told.
-    Lacking,
-    /// There is no room.
-    Refused(Sight),
 }
 
 impl Row {

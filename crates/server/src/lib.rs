@@ -7,15 +7,15 @@
 //!            accept (loop 0)
 //!                 │ new connections (mailbox)
 //!   ┌─────────────▼────────────┐   batches, awaits    ┌────────────────────┐
-//!   │ loop-0 … loop-n: parse,  ├─────── inbox ───────►│ lane 0 … n         │
+//!   │ loop-0 … loop-n: parse,  ├─────── inbox ───────►│ executor 0 … n     │
 //!   │ read under guards, write │◄────── mailbox ──────┤ stepped by whoever │
 //!   └──────────────────────────┘   answers            │ has work for it    │
 //!   ┌──────────────────────────┐   batches of one     │                    │ append
 //!   │ http: one thread, tokio  ├─────── inbox ───────►│                    ├───────► log
-//!   │ tasks per connection     │◄─── side door ───────┤                    │          │
+//!   │ tasks per connection     │◄── API waiters ──────┤                    │          │
 //!   └──────────────────────────┘   callbacks          └──▲──────────▲──────┘          │
 //!   ┌──────────────────────────┐   safe points           │          │ durable         │
-//!   │ keeper: memory, old      ├─────────────────────────┘   ┌──────┴──────┐          │
+//!   │ maintenance: memory, old ├─────────────────────────┘   ┌──────┴──────┐          │
 //!   │ versions, checkpoints    │                             │ log: fsync  │◄─ wanted ┤
 //!   └──────────────────────────┘                             ├─────────────┤          │
 //!   ┌──────────────────────────┐   frames about              │ segments    │◄─ needed ┘
@@ -28,9 +28,9 @@
 //! | input of a connection | `input_bytes_max` | not read further until commands are done (1) |
 //! | replies owed to one | [`PENDING_MAX`](event_loop::connection::PENDING_MAX) | commands wait |
 //! | output of a connection | `output_bytes_max` | its commands wait (2) |
-//! | a lane's inbox, a mailbox | what askers are owed | cannot be: each asker is bounded |
+//! | an executor's inbox, a mailbox | what askers are owed | cannot be: each asker is bounded |
 //! | proposed, not in the log yet | room reserved in the log | `MISCONF`, nothing is done |
-//! | lanes that wait for an fsync | one place each | a newer ticket replaces the older |
+//! | executors that wait for an fsync | one place each | a newer ticket replaces the older |
 //! | news of catalogue and safe points | one for each change under way | cannot be |
 //! | connections | `connections_max` | refused with an error |
 //! | connections of HTTP | `http_connections_max` | not accepted until one ends |
@@ -67,8 +67,8 @@
 //! 1. Nothing is decided here that a client could see decided otherwise by another driver: what a
 //!    command does, when it may be answered and what a read may see is `node`'s.
 //! 2. No `async` but in [`api::http`]; nothing on the hot path waits for its thread.
-//! 3. No lock is held while a socket is read or written, nor during an fsync. Order of locks: lane,
-//!    shard state, log.
+//! 3. No lock is held while a socket is read or written, nor during an fsync. Order of locks:
+//!    executor, shard state, log.
 //! 4. The first failed write or fsync of the log ends the process; so does a panic on any thread.
 //! 5. Every limit is a setting or a named constant, and has an answer for when it is reached.
 //!
@@ -76,15 +76,14 @@
 //! What the log's records mean, how a shard agrees, how values lie in memory.
 //!
 //! # Where to start
-//! [`run`], then [`event_loop`], then [`hub`] and its `lanes` and `log`. Other nodes: [`cluster`],
-//! then [`peer`].
+//! [`run`], then [`event_loop`], then [`runtime`] and its `executors` and `log`. Other nodes:
+//! [`cluster`], then [`peer`].
 
 pub mod check;
 pub mod cluster;
 pub mod config;
 pub mod counters;
 pub mod event_loop;
-pub mod hub;
 pub mod listeners;
 pub mod logging;
 pub mod medium;
@@ -93,6 +92,8 @@ pub mod process;
 pub mod recover;
 pub mod repair_clock;
 pub mod run;
-pub mod side_door;
+pub mod runtime;
+pub mod service;
 pub mod signals;
+mod threads;
 pub mod utc;

@@ -81,6 +81,7 @@ pub mod cli;
 pub mod cluster;
 pub mod command;
 pub mod machine;
+mod named;
 pub mod options;
 pub mod overlay;
 pub mod rng;

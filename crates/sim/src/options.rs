@@ -6,6 +6,7 @@ use std::str::FromStr;
 use storage::engine::PieceLimits;
 
 use crate::machine::Limits;
+use crate::named::{NoSuchName, named};
 use crate::rng::Rng;
 
 /// Steps of the safety phase unless said otherwise.
@@ -13,132 +14,76 @@ pub const STEPS_DEFAULT: u32 = 2_000;
 /// Virtual clients unless said otherwise.
 pub const CLIENTS_DEFAULT: u8 = 8;
 
-/// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All but
-/// [`Bug::ForgottenShard`] are planted in the simulator's driver: cores have no switch for them.
-/// What it plants in a core, no other driver may (`crates/node/tests/layers.rs`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// INCR and APPEND are evaluated when they are proposed, and the result is logged (G3).
-    EvaluateBeforeLog,
-    /// Writes to `sync` keyspaces are answered when they are written, not when they are durable.
-    UnsyncedAck,
-    /// Reads at a timestamp do not look at the safe point (G14).
-    CollectedRead,
-    /// A read says that a value has expired without a logged horizon (G2, G13).
-    NoHorizon,
-    /// A checkpoint ends before its last block (G16).
-    ShortCheckpoint,
-    /// A round of checkpoints forgets a shard, and cuts the log as if it had not (G16).
-    ForgottenShard,
-}
-
-impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::EvaluateBeforeLog,
-        Self::UnsyncedAck,
-        Self::CollectedRead,
-        Self::NoHorizon,
-        Self::ShortCheckpoint,
-        Self::ForgottenShard,
-    ];
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::EvaluateBeforeLog => "evaluate-before-log",
-            Self::UnsyncedAck => "unsynced-ack",
-            Self::CollectedRead => "collected-read",
-            Self::NoHorizon => "no-horizon",
-            Self::ShortCheckpoint => "short-checkpoint",
-            Self::ForgottenShard => "forgotten-shard",
-        }
+named! {
+    #[what = "bug"]
+    /// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All
+    /// but [`Bug::ForgottenShard`] are planted in the simulator's driver: cores have no switch for
+    /// them. What it plants in a core, no other driver may (`crates/node/tests/layers.rs`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Bug {
+        /// INCR and APPEND are evaluated when they are proposed, and the result is logged (G3).
+        EvaluateBeforeLog = "evaluate-before-log",
+        /// Writes to `sync` keyspaces are answered when they are written, not when they are
+        /// durable.
+        UnsyncedAck = "unsynced-ack",
+        /// Reads at a timestamp do not look at the safe point (G14).
+        CollectedRead = "collected-read",
+        /// A read says that a value has expired without a logged horizon (G2, G13).
+        NoHorizon = "no-horizon",
+        /// A checkpoint ends before its last block (G16).
+        ShortCheckpoint = "short-checkpoint",
+        /// A round of checkpoints forgets a shard, and cuts the log as if it had not (G16).
+        ForgottenShard = "forgotten-shard",
     }
 }
 
-/// There is no planted bug of this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no bug '{0}': evaluate-before-log, unsynced-ack, collected-read, no-horizon, \
-     short-checkpoint and forgotten-shard can be planted"
-)]
-pub struct NoSuchBug(pub String);
-
-impl FromStr for Bug {
-    type Err = NoSuchBug;
-
-    fn from_str(text: &str) -> Result<Self, NoSuchBug> {
-        let found = Self::ALL.into_iter().find(|bug| bug.name() == text);
-        found.ok_or_else(|| NoSuchBug(text.to_owned()))
+named! {
+    #[what = "kind of faults"]
+    /// A kind of fault that a run may hold.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// The process is killed; what was written stays.
+        Kill = "kill",
+        /// The power goes, also in the middle of a write, a start or a checkpoint.
+        Power = "power",
+        /// A sync fails.
+        SyncFails = "sync-fails",
+        /// A write fails half way.
+        WriteFails = "write-fails",
+        /// The disk is full for a while.
+        Full = "full",
+        /// The wall clock has moved when the node starts again; the node sleeps for seconds.
+        Clock = "clock",
+        /// Keyspaces come, change and go.
+        Catalogue = "catalogue",
+        /// Checkpoints are written and the log is cut.
+        Checkpoints = "checkpoints",
+        /// Safe points rise and old versions are collected.
+        Collection = "collection",
+        /// Of clusters: a process stands still.
+        Pause = "pause",
+        /// Of clusters: nodes do not hear each other, or only one of two.
+        Cut = "cut",
+        /// Of clusters: packets are lost, come twice, or late.
+        Loss = "loss",
+        /// Of clusters: a link is lost with what was on it, and comes back.
+        Link = "link",
+        /// Of clusters: leaders are told to hand over.
+        Transfer = "transfer",
+        /// Of clusters: syncs that take long.
+        SlowSync = "slow-sync",
+        /// Of clusters: a disk loses the end of the log, synced or not.
+        Tail = "tail",
+        /// Of clusters: replicas are exchanged for others on other nodes.
+        Move = "move",
+        /// Of clusters: shards are cut in two.
+        Split = "split",
+        /// Of clusters: nodes come back as other versions.
+        Upgrade = "upgrade",
     }
-}
-
-/// A kind of fault that a run may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The process is killed; what was written stays.
-    Kill,
-    /// The power goes, also in the middle of a write, a start or a checkpoint.
-    Power,
-    /// A sync fails.
-    SyncFails,
-    /// A write fails half way.
-    WriteFails,
-    /// The disk is full for a while.
-    Full,
-    /// The wall clock has moved when the node starts again; the node sleeps for seconds.
-    Clock,
-    /// Keyspaces come, change and go.
-    Catalogue,
-    /// Checkpoints are written and the log is cut.
-    Checkpoints,
-    /// Safe points rise and old versions are collected.
-    Collection,
-    /// Of clusters: a process stands still.
-    Pause,
-    /// Of clusters: nodes do not hear each other, or only one of two.
-    Cut,
-    /// Of clusters: packets are lost, come twice, or late.
-    Loss,
-    /// Of clusters: a link is lost with what was on it, and comes back.
-    Link,
-    /// Of clusters: leaders are told to hand over.
-    Transfer,
-    /// Of clusters: syncs that take long.
-    SlowSync,
-    /// Of clusters: a disk loses the end of the log, synced or not.
-    Tail,
-    /// Of clusters: replicas are exchanged for others on other nodes.
-    Move,
-    /// Of clusters: shards are cut in two.
-    Split,
-    /// Of clusters: nodes come back as other versions.
-    Upgrade,
 }
 
 impl Fault {
-    /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 19] = [
-        Self::Kill,
-        Self::Power,
-        Self::SyncFails,
-        Self::WriteFails,
-        Self::Full,
-        Self::Clock,
-        Self::Catalogue,
-        Self::Checkpoints,
-        Self::Collection,
-        Self::Pause,
-        Self::Cut,
-        Self::Loss,
-        Self::Link,
-        Self::Transfer,
-        Self::SlowSync,
-        Self::Tail,
-        Self::Move,
-        Self::Split,
-        Self::Upgrade,
-    ];
     /// Those that mean nothing to a node alone.
     pub const OF_CLUSTERS: [Self; 10] = [
         Self::Pause,
@@ -152,31 +97,6 @@ impl Fault {
         Self::Split,
         Self::Upgrade,
     ];
-
-    /// As it is typed and printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Power => "power",
-            Self::SyncFails => "sync-fails",
-            Self::WriteFails => "write-fails",
-            Self::Full => "full",
-            Self::Clock => "clock",
-            Self::Catalogue => "catalogue",
-            Self::Checkpoints => "checkpoints",
-            Self::Collection => "collection",
-            Self::Pause => "pause",
-            Self::Cut => "cut",
-            Self::Loss => "loss",
-            Self::Link => "link",
-            Self::Transfer => "transfer",
-            Self::SlowSync => "slow-sync",
-            Self::Tail => "tail",
-            Self::Move => "move",
-            Self::Split => "split",
-            Self::Upgrade => "upgrade",
-        }
-    }
 }
 
 /// The kinds of faults that a run may hold.
@@ -221,28 +141,16 @@ impl fmt::Display for Faults {
     }
 }
 
-/// There is no kind of fault of this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
-     catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer, \
-     slow-sync, tail, move, split and upgrade"
-)]
-pub struct NoSuchFault(pub String);
-
 impl FromStr for Faults {
-    type Err = NoSuchFault;
+    type Err = NoSuchName;
 
-    fn from_str(text: &str) -> Result<Self, NoSuchFault> {
+    fn from_str(text: &str) -> Result<Self, NoSuchName> {
         match text {
             "all" => return Ok(Self::ALL),
             "none" => return Ok(Self::NONE),
             _ => {}
         }
-        text.split(',').try_fold(Self::NONE, |faults, name| {
-            let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name);
-            Ok(faults.with(fault.ok_or_else(|| NoSuchFault(name.to_owned()))?))
-        })
+        text.split(',').try_fold(Self::NONE, |faults, name| Ok(faults.with(name.parse()?)))
     }
 }
 

@@ -3,7 +3,7 @@
 use keyspace::codec::Reader;
 use keyspace::{Cut, HashedKey, KeyHasher, SLOTS, Timestamp};
 use storage::engine::{
-    At, DumpCursor, Engine, Layout, PieceLimits, Range, RestoreError, ScanCursor, WrongLayout,
+    At, DumpCursor, Layout, MemoryEngine, PieceLimits, Range, RestoreError, ScanCursor, WrongLayout,
 };
 
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
@@ -13,16 +13,16 @@ fn ts(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-fn put(engine: &mut Engine, key: &str, value: &str, at: u64) {
+fn put(engine: &mut MemoryEngine, key: &str, value: &str, at: u64) {
     engine.put(&HASHER.key(key.as_bytes()), &[value.as_bytes()], 0, ts(at));
 }
 
-fn newest(engine: &Engine, key: &str, now: u64) -> Option<String> {
+fn newest(engine: &MemoryEngine, key: &str, now: u64) -> Option<String> {
     let version = engine.newest(&HASHER.key(key.as_bytes()), ts(now))?;
     Some(String::from_utf8(version.value.to_vec()).expect("tests write text"))
 }
 
-fn at(engine: &Engine, key: &str, at: u64) -> String {
+fn at(engine: &MemoryEngine, key: &str, at: u64) -> String {
     match engine.at(&HASHER.key(key.as_bytes()), ts(at)) {
         At::Value(version) => String::from_utf8(version.value.to_vec()).expect("text"),
         At::Nil => "nil".into(),
@@ -30,17 +30,17 @@ fn at(engine: &Engine, key: &str, at: u64) -> String {
     }
 }
 
-fn both(test: impl Fn(Engine)) {
-    test(Engine::new(HASHED, HASHER));
-    test(Engine::new(Layout::Ordered, HASHER));
-    test(Engine::new(Layout::LinearHash, HASHER));
+fn both(test: impl Fn(MemoryEngine)) {
+    test(MemoryEngine::new(HASHED, HASHER));
+    test(MemoryEngine::new(Layout::Ordered, HASHER));
+    test(MemoryEngine::new(Layout::LinearHash, HASHER));
 }
 
 /// Keys that could be taken for slots, or for numbers, are no places for cuts.
 #[test]
 fn an_ordered_engine_has_its_middle_where_it_can_be_cut() {
     for names in [["1", "10", "11"], ["00000000", "00000001", "00000002"]] {
-        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         names.iter().for_each(|name| put(&mut engine, name, "v", 10));
         let (cut, _) = engine.middle().expect("it has several keys");
         let mut bytes = Vec::new();
@@ -180,7 +180,7 @@ fn a_flush_of_many_keys_hides_them_at_once_and_frees_them_bit_by_bit() {
 
 #[test]
 fn a_scan_visits_every_key_once_in_order() {
-    let mut engine = Engine::new(HASHED, HASHER);
+    let mut engine = MemoryEngine::new(HASHED, HASHER);
     for i in 0..1000 {
         put(&mut engine, &format!("key{i}"), "v", 10 + i);
     }
@@ -207,7 +207,7 @@ fn a_scan_visits_every_key_once_in_order() {
 
 #[test]
 fn keys_of_one_hash_are_never_parted() {
-    let mut engine = Engine::new(HASHED, HASHER);
+    let mut engine = MemoryEngine::new(HASHED, HASHER);
     for bytes in [b"a", b"b", b"c"] {
         engine.put(&HashedKey { bytes, slot: 5, hash: 77 }, &[b"v"], 0, ts(10));
     }
@@ -224,10 +224,10 @@ fn operations_of_the_other_layout_are_refused() {
     use std::ops::Bound::Unbounded;
     let range =
         Range { start: Unbounded, end: Unbounded, reverse: false, visited_max: 1, examined_max: 1 };
-    let hashed = Engine::new(HASHED, HASHER);
+    let hashed = MemoryEngine::new(HASHED, HASHER);
     let refused = hashed.range(&range, ts(1), &mut |_, _| {});
     assert_eq!(refused, Err(WrongLayout { needed: "ordered" }));
-    let ordered = Engine::new(Layout::Ordered, HASHER);
+    let ordered = MemoryEngine::new(Layout::Ordered, HASHER);
     let refused = ordered.scan(ScanCursor::default(), 1, ts(1), &mut |_, _| {});
     assert_eq!(refused, Err(WrongLayout { needed: "hashed" }));
 }
@@ -273,7 +273,7 @@ fn the_point_to_free_frees_about_that_much() {
 #[test]
 fn prefetch_changes_nothing_and_takes_keys_outside_the_arc() {
     for (first_slot, end_slot) in [(0, 1), (SLOTS - 1, SLOTS), (0, SLOTS)] {
-        let mut engine = Engine::new(Layout::Hashed { first_slot, end_slot }, HASHER);
+        let mut engine = MemoryEngine::new(Layout::Hashed { first_slot, end_slot }, HASHER);
         let names = ["", "foo"].map(|name| HASHER.key(name.as_bytes()));
         let is_here = |key: &HashedKey<'_>| (first_slot..end_slot).contains(&key.slot);
         for key in names.iter().filter(|key| is_here(key)) {
@@ -295,7 +295,7 @@ fn prefetch_changes_nothing_and_takes_keys_outside_the_arc() {
 #[test]
 fn garbage_is_refused_by_name() {
     let layout = Layout::Hashed { first_slot: 0, end_slot: 1 };
-    let refused = |block: &[u8]| Engine::new(layout, HASHER).restore(block);
+    let refused = |block: &[u8]| MemoryEngine::new(layout, HASHER).restore(block);
     assert_eq!(refused(&[1, 2]), Err(RestoreError::Short { offset: 0 }));
     assert_eq!(refused(&[255; 30]), Err(RestoreError::Short { offset: 0 }));
     let flush_then = |rest: &[u8]| {
@@ -317,7 +317,7 @@ fn keys_that_end_by_their_expiry_are_counted_once() {
         for (key, expiry_ms) in [("a", 20), ("b", 20), ("c", 0), ("d", 1_000)] {
             engine.put(&HASHER.key(key.as_bytes()), &[b"v"], expiry_ms, ts(10));
         }
-        let usage = |engine: &Engine, now| {
+        let usage = |engine: &MemoryEngine, now| {
             let usage = engine.expiry_usage(ts(now));
             (usage.keys, usage.expired, usage.ttl_sum_ms)
         };

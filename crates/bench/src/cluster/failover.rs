@@ -102,16 +102,16 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Rounds>)
             clients.watch();
             match result.what {
                 Break::Kill => nodes.kill(victim),
-                Break::Pause => nodes.signal(victim, Signal::Stop)?,
-                Break::Leave => nodes.stop(victim)?,
+                Break::Pause => nodes.signal(victim, Signal::Stop),
+                Break::Leave => nodes.stop(victim),
             }
             sleep(Duration::from_millis(options.watch_ms));
             let seen = clients.seen(victim);
             match result.what {
-                Break::Pause => nodes.signal(victim, Signal::Continue)?,
-                Break::Kill | Break::Leave => nodes.launch(victim)?,
+                Break::Pause => nodes.signal(victim, Signal::Continue),
+                Break::Kill | Break::Leave => nodes.launch(victim),
             }
-            nodes.wait_until_ready(victim)?;
+            nodes.wait_until_ready(victim);
             nodes.wait_until_replicated()?;
             let ms = seen.longest.as_secs_f64() * 1e3;
             println!(

@@ -72,7 +72,7 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Idle>)> 
             }
             sleep(Duration::from_millis(200));
         }
-        nodes.wait_until_ready(node)?;
+        nodes.wait_until_ready(node);
     }
     sleep(SETTLE);
     let pids = nodes.pids();

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::nodes::NODES;
 use crate::Outcome;
 use crate::resp::Connection;
-use crate::server::free_ports;
+use harness::ports::unused;
 use harness::process::{Directory, Process, Signal};
 
 /// The driver of etcd, made by `scripts/setup.sh bench`.
@@ -60,12 +60,11 @@ pub fn has_etcd() -> bool {
 
 /// Three etcd members with their defaults; only the quota of their files is raised.
 pub fn etcd() -> Outcome<Rival> {
-    let found = free_ports::<{ 2 * NODES }>()?;
-    let (client_ports, peer_ports) = found.split_at(NODES);
+    let ports = || (0..NODES).map(|_| unused().port()).collect();
     let mut etcd = Rival {
         processes: Vec::new(),
-        ports: client_ports.to_vec(),
-        peer_ports: peer_ports.to_vec(),
+        ports: ports(),
+        peer_ports: ports(),
         dir: Directory::new("etcd")?,
     };
     etcd.launch_members()?;
@@ -129,7 +128,7 @@ pub fn redis(name: &str, files: Files, replicas: usize) -> Outcome<Rival> {
     let mut processes: Vec<Process> = Vec::new();
     let mut ports: Vec<u16> = Vec::new();
     for n in 0..=replicas {
-        let [port] = free_ports::<1>()?;
+        let port = unused().port();
         let data = dir.path().join(format!("data-{n}"));
         std::fs::create_dir_all(&data)?;
         let mut command = Command::new("redis-server");

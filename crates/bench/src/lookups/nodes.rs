@@ -1,17 +1,19 @@
 //! Some nodes that are one cluster, with as many shards as wanted.
 
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::server::free_ports;
 use crate::{Outcome, http};
-use harness::process::{Directory, Process};
+use harness::node::Node;
+use harness::process::Directory;
 
 /// The most nodes.
 pub const NODES_MAX: usize = 16;
+/// What each node is started with.
+const FLAGS: [&str; 8] =
+    ["--memory-max", "1GiB", "--threads", "1", "--merge-bytes", "off", "--split-rate", "off"];
 /// How long the cluster may take to come to rest.
 const REST_MAX: Duration = Duration::from_secs(180);
 
@@ -19,41 +21,28 @@ const REST_MAX: Duration = Duration::from_secs(180);
 pub struct Nodes {
     resp: Vec<u16>,
     http: Vec<u16>,
-    _processes: Vec<Process>,
+    /// Before their directory: dropped first.
+    _nodes: Vec<Node>,
     _dir: Directory,
 }
 
 impl Nodes {
     /// Starts them on empty directories; returns when all serve.
     pub fn start(binary: &str, count: usize) -> Outcome<Self> {
-        let ports = free_ports::<{ 3 * NODES_MAX }>()?;
         let dir = Directory::new("carillon")?;
-        let secret = dir.write_secret()?;
-        let mut processes = Vec::new();
-        for node in 0..count {
-            let mut command = Command::new(binary);
-            command.args(["start", "--native", "off", "--memory-max", "1GiB", "--threads", "1"]);
-            command.args(["--merge-bytes", "off", "--split-rate", "off"]);
-            command.args(["--name", &format!("node-{}", node + 1)]);
-            command.arg("--dir").arg(dir.path().join(format!("data-{}", node + 1)));
-            command.arg("--peer-secret-file").arg(&secret);
-            for (place, name) in ["resp", "http", "peer"].iter().enumerate() {
-                let port = ports[3 * node + place];
-                command.arg(format!("--{name}")).arg(format!("127.0.0.1:{port}"));
-            }
-            if node > 0 {
-                command.arg("--join").arg(format!("127.0.0.1:{}", ports[2]));
-            }
-            let output = dir.path().join(format!("output-{}.txt", node + 1));
-            processes.push(Process::start(command, &output)?);
+        dir.write_secret()?;
+        let name = |number| format!("node-{number}");
+        let mut nodes: Vec<Node> =
+            (1..=count).map(|number| Node::new(binary, dir.path(), &name(number))).collect();
+        let first = nodes[0].peer.to_string();
+        for (place, node) in nodes.iter_mut().enumerate() {
+            let join = if place == 0 { &[][..] } else { &["--join", &first] };
+            node.start(&[&FLAGS, join].concat());
         }
-        for (node, process) in processes.iter_mut().enumerate() {
-            let port = ports[3 * node + 1];
-            let ready = || http::request(port, "GET", "/health/ready", "").is_ok_and(|s| s == 200);
-            process.wait_until(&format!("node {}", node + 1), ready)?;
-        }
-        let of = |place: usize| (0..count).map(|node| ports[3 * node + place]).collect();
-        Ok(Self { resp: of(0), http: of(1), _processes: processes, _dir: dir })
+        nodes.iter_mut().for_each(Node::wait_until_ready);
+        let resp = nodes.iter().map(|node| node.resp.port()).collect();
+        let http = nodes.iter().map(|node| node.http.port()).collect();
+        Ok(Self { resp, http, _nodes: nodes, _dir: dir })
     }
 
     /// Where Redis clients of each node connect.

@@ -223,7 +223,7 @@ impl Figure {
 }
 
 /// A number with as many digits as it is worth.
-pub fn shown(value: f64) -> String {
+fn shown(value: f64) -> String {
     match value.abs() {
         small if small == small.round() && small < 1e9 => format!("{value:.0}"),
         small if small < 10.0 => format!("{value:.2}"),

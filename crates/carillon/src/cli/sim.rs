@@ -38,14 +38,11 @@ pub struct SimArgs {
     #[arg(long, default_value_t = sim::options::CLIENTS_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=32))]
     pub clients: u8,
-    /// Kinds of faults: all, none, or a list of kill, power, sync-fails, write-fails, full, clock,
-    /// catalogue, checkpoints, collection; of clusters also pause, cut, loss, link, transfer,
-    /// slow-sync, tail, move.
-    #[arg(long, value_name = "KINDS", default_value = "all")]
+    /// Kinds of faults.
+    #[arg(long, value_name = "KINDS", default_value = "all", help = help_on_faults())]
     pub faults: sim::Faults,
-    /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon,
-    /// short-checkpoint or forgotten-shard.
-    #[arg(long, value_name = "NAME")]
+    /// The bug that is planted.
+    #[arg(long, value_name = "NAME", help = format!("Plant a bug: {}", sim::Bug::names()))]
     pub bug: Option<sim::Bug>,
     /// Run a whole cluster of so many nodes, on a bad network.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=50))]
@@ -65,16 +62,12 @@ pub struct SimArgs {
     /// Of a cluster: the power of its first node goes when its disk has changed so often.
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
-    /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
-    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
-    /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
-    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look,
-    /// left-record, gone-replica, early-split, old-route or second-turn.
+    /// The bug that is planted in a cluster.
     #[arg(long, value_name = "NAME", requires = "nodes")]
+    #[arg(help = format!("Plant a bug in a cluster: {}", sim::cluster::Plant::names()))]
     pub plant: Option<sim::cluster::Plant>,
-    /// Of a cluster: transactions over shards are of this kind only: list-append, register, bank,
-    /// write-skew, phantom, long-fork or read-only.
-    #[arg(long, value_name = "NAME", requires = "nodes")]
+    /// What transactions over shards are made for.
+    #[arg(long, value_name = "NAME", requires = "nodes", help = help_on_workloads())]
     pub workload: Option<sim::cluster::Workload>,
     /// Run each seed twice, and compare.
     #[arg(long)]
@@ -82,6 +75,21 @@ pub struct SimArgs {
     /// Print every event.
     #[arg(long)]
     pub verbose: bool,
+}
+
+fn help_on_faults() -> String {
+    let is_of_clusters = |fault: &sim::Fault| sim::Fault::OF_CLUSTERS.contains(fault);
+    let names = |faults: Vec<sim::Fault>| {
+        faults.into_iter().map(sim::Fault::name).collect::<Vec<_>>().join(", ")
+    };
+    let (clusters, all) = sim::Fault::ALL.into_iter().partition(is_of_clusters);
+    let (all, clusters) = (names(all), names(clusters));
+    format!("Kinds of faults: all, none, or a list of {all}; of clusters also {clusters}")
+}
+
+fn help_on_workloads() -> String {
+    let names = sim::cluster::Workload::names();
+    format!("Of a cluster: transactions over shards are of this kind only: {names}")
 }
 
 /// What is simulated beside nodes and clusters.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use client::http::{Client, Got, PutOptions};
 
-use super::Cluster;
+use super::{Cluster, EMPTY};
 
 /// Where they write.
 pub const KEYSPACE: &str = "0";
@@ -14,7 +16,7 @@ pub const KEYS: usize = 60;
 
 /// Writes until it is told to stop, and has been round; what was acknowledged last of each key.
 /// Nothing may fail.
-pub fn write(client: &Client, name: usize, stop: &AtomicBool) -> BTreeMap<String, String> {
+fn write(client: &Client, name: usize, stop: &AtomicBool) -> BTreeMap<String, String> {
     let mut written = BTreeMap::new();
     for number in 0.. {
         if number >= KEYS && stop.load(Ordering::Relaxed) {
@@ -40,4 +42,22 @@ pub fn read(cluster: &Cluster, asked: usize, written: &BTreeMap<String, String>)
             _ => panic!("{key} is missing at n{asked}"),
         }
     }
+}
+
+/// Has a client write through each node, with keys of its own, while something happens and a little
+/// longer. Returns all that they have written.
+pub fn write_meanwhile(cluster: &Cluster, happens: impl FnOnce()) -> BTreeMap<String, String> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop = &stop;
+        let spawn = |name| {
+            let client = cluster.client(name);
+            scope.spawn(move || write(&client, name, stop))
+        };
+        let writers: Vec<_> = (0..=EMPTY).map(spawn).collect();
+        happens();
+        thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().flat_map(|writer| writer.join().expect("a writer")).collect()
+    })
 }

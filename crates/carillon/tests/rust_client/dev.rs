@@ -1,16 +1,20 @@
 //! Three real nodes, and what is asked of them around the client.
 
-use std::fs;
 use std::future::Future;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::ops::Deref;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::Store;
+use client::http::Client;
+use harness::command::{self, Ended};
+use harness::dev::{self, base_port};
+use harness::process::{Signal, send_signal};
 use tokio::runtime::Runtime;
+
+const CARILLON: &str = env!("CARGO_BIN_EXE_carillon");
 
 /// Longer than anything here takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,52 +24,33 @@ const REST: Duration = Duration::from_secs(2);
 
 /// Three nodes that end with this value.
 pub struct Dev {
-    child: Child,
-    pub base: u16,
-    pub dir: PathBuf,
+    run: dev::Dev,
     /// Of each node.
     pids: Vec<u32>,
 }
 
-/// A base whose ports nobody has: below those that the system gives to clients.
-fn base_port(number: u16) -> u16 {
-    let mut base = 20_000 + (std::process::id() % 300) as u16 * 16 + number * 4;
-    loop {
-        let ports = [0, 1_021, 1_101, 1_221].into_iter();
-        let mut all = ports.flat_map(|offset| (0..NODES).map(move |node| base + offset + node));
-        if all.all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
-            return base;
-        }
-        base += 16;
+impl Deref for Dev {
+    type Target = dev::Dev;
+
+    fn deref(&self) -> &dev::Dev {
+        &self.run
     }
 }
 
 impl Dev {
     /// Starts them; each test has a number of its own.
     pub fn start(number: u16) -> Self {
-        let base = base_port(number);
         let name = format!("carillon-rust-client-{number}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["dev", "--nodes", &NODES.to_string(), "--base-port", &base.to_string()])
-            .arg("--dir")
-            .arg(&dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut pids = Vec::new();
-        while pids.len() < usize::from(NODES) {
-            let line = lines.next().expect("a table of nodes").unwrap();
-            if line.starts_with("node-") {
-                pids.push(line.split_whitespace().nth(5).unwrap().parse().unwrap());
-            }
-        }
-        // Read on, so that it is not held up.
-        thread::spawn(move || lines.count());
-        Self { child, base, dir, pids }
+        let (dir, nodes) = (std::env::temp_dir().join(name), NODES.to_string());
+        let mut run = dev::Dev::start(CARILLON, &dir, base_port(), &["--nodes", &nodes]);
+        let pids = run.ready(usize::from(NODES));
+        Self { run, pids }
+    }
+
+    /// Runs the program as a command about a node.
+    pub fn carillon(&self, node: u16, words: &[&str]) -> Ended {
+        let http = self.http(node + 1).to_string();
+        command::run(CARILLON, words, b"", &[("CARILLON_HTTP", &http)])
     }
 
     pub fn addresses(&self) -> Vec<String> {
@@ -123,12 +108,8 @@ impl Dev {
 
     /// Makes an ordered keyspace.
     pub fn make_ordered(&self, name: &str) {
-        let made = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["keyspace", "create", name, "--placement", "ordered"])
-            .args(["--http", &format!("127.0.0.1:{}", self.base + 1_101)])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
+        let made = self.carillon(0, &["keyspace", "create", name, "--placement", "ordered"]);
+        assert_eq!(made.code, 0, "{made:?}");
     }
 
     /// How many shards a node leads.
@@ -139,12 +120,7 @@ impl Dev {
     }
 
     fn metrics(&self, node: u16) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.base + 1_101 + node)).unwrap();
-        let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        Client::new(&self.http(node + 1).to_string()).unwrap().metrics().unwrap()
     }
 
     /// How many writes, and questions for reads, were passed on between nodes.
@@ -162,9 +138,8 @@ impl Dev {
         (0..NODES).map(of_node).sum()
     }
 
-    pub fn signal(&self, node: u16, name: &str) {
-        let pid = self.pids[usize::from(node)].to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    pub fn signal(&self, node: u16, signal: Signal) {
+        send_signal(self.pids[usize::from(node)], signal).unwrap();
     }
 }
 
@@ -172,14 +147,8 @@ impl Drop for Dev {
     fn drop(&mut self) {
         // One that stands still cannot end with the others.
         for pid in &self.pids {
-            let _gone = Command::new("kill")
-                .args(["-CONT", &pid.to_string()])
-                .stderr(Stdio::null())
-                .status();
+            let _gone = send_signal(*pid, Signal::Continue);
         }
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
-        let _removed = fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The Rust client with three real nodes: its examples, its routes, its transactions, and what it
 //! says when a node is killed or stands still.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use client::{Error, Reason, Store, Ttl};
 use dev::{Dev, NODES, PATIENCE, open, run};
+use harness::process::Signal;
 use harness::stalls::Witness;
 
 mod dev;
@@ -142,7 +142,7 @@ fn a_killed_leader_loses_no_count_and_none_is_done_twice() {
             })
             .collect();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        dev.signal(victim, "-KILL");
+        dev.signal(victim, Signal::Kill);
         killed.store(true, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(4)).await;
         stop.store(true, Ordering::Relaxed);
@@ -172,7 +172,7 @@ fn a_leader_that_stands_still_holds_up_nobody_else() {
         for key in of_victim.iter().chain(&of_others) {
             store.set(key, "before").await.unwrap();
         }
-        dev.signal(victim, "-STOP");
+        dev.signal(victim, Signal::Stop);
         // What is asked of it is on its way …
         let stuck: Vec<_> = of_victim
             .iter()
@@ -202,7 +202,7 @@ fn a_leader_that_stands_still_holds_up_nobody_else() {
             let (read, _count) = task.await.unwrap();
             assert_eq!(read.unwrap().unwrap(), "before", "by the next leader");
         }
-        dev.signal(victim, "-CONT");
+        dev.signal(victim, Signal::Continue);
         for key in of_victim {
             store.set(&key, "after").await.unwrap();
         }
@@ -249,11 +249,7 @@ fn leaders_part_what_is_asked() {
             let mut why = String::new();
             while begun.elapsed() < 4 * PATIENCE && !why.contains("times a second") {
                 thread::sleep(Duration::from_secs(1));
-                let http = format!("127.0.0.1:{}", dev.base + 1_101);
-                let carillon = Command::new(env!("CARGO_BIN_EXE_carillon"))
-                    .args(["shards", "--why", "--http", &http])
-                    .output();
-                why = String::from_utf8_lossy(&carillon.unwrap().stdout).into();
+                why = dev.carillon(0, &["shards", "--why"]).text().to_owned();
             }
             (dev, why)
         });

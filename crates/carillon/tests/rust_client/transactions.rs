@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Error, Expiry, KeyRange, Reason, SetOptions, Store, Transaction, Ttl, When};
-
+use harness::process::Signal;
 use serde_json::json;
 
 use super::dev::{Dev, open, run};
@@ -134,7 +134,7 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
             }
         });
         tokio::time::sleep(Duration::from_secs(2)).await;
-        dev.signal(victim, "-KILL");
+        dev.signal(victim, Signal::Kill);
         killed.store(true, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(5)).await;
         stop.store(true, Ordering::Relaxed);

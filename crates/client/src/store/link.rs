@@ -32,23 +32,23 @@
 //! Invariants: `pending` has the requests in the order of their bytes. Bounds: `outstanding_max`
 //! requests and `queued_bytes_max` bytes (or one request) wait; who finds no room waits for it.
 
+mod exchange;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use parking_lot::Mutex;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
+
+use exchange::Exchange;
 
 use super::dial::{self, Purpose};
 use super::options::Options;
 use super::pause::Pauses;
-use super::reply::{Decoder, Reply};
+use super::reply::Reply;
 use super::request::Request;
 
 /// How long answers may be due without a byte before the node is asked whether it is there.
@@ -58,8 +58,6 @@ pub const GREETING_MAX: Duration = Duration::from_millis(400);
 /// The longest pause between attempts to connect with a node that is away.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(25);
-/// Read at once.
-const READ_BYTES: usize = 64 << 10;
 /// A buffer longer than this is given back when it is empty.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -252,7 +250,7 @@ impl Link {
             let end = match dialled {
                 Ok(greeted) => {
                     self.up();
-                    self.serve(greeted.stream, written).await
+                    Exchange::new(&self, greeted.stream, written).run().await
                 }
                 Err(why) => {
                     let why = why.to_string();
@@ -295,101 +293,6 @@ impl Link {
         if queue.state == State::Down {
             queue.state = State::Up;
             self.is_up.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Sends and receives until the connection ends.
-    async fn serve(&self, stream: TcpStream, mut written: u64) -> End {
-        let mut decoder = Decoder::new(self.options.reply_bytes_max);
-        let mut input = BytesMut::new();
-        let mut out = Vec::new();
-        let mut at = 0;
-        let mut replies = Vec::new();
-        let mut answered = false;
-        let mut heard = Instant::now();
-        let mut probe: Option<(Instant, JoinHandle<bool>)> = None;
-        // Whether answers are due: then it is looked after them now and then.
-        let mut watching = false;
-        let look = sleep(SILENCE_MAX);
-        tokio::pin!(look);
-        let end = |why: &str, written, answered| End {
-            why: why.to_owned(),
-            unusable: false,
-            written,
-            answered,
-        };
-        loop {
-            let was_empty = at == out.len();
-            if was_empty {
-                at = 0;
-                if self.take(&mut out) {
-                    return end("it was closed", written, answered);
-                }
-                if !watching && !out.is_empty() {
-                    (watching, heard) = (true, Instant::now());
-                    look.as_mut().reset(heard + SILENCE_MAX);
-                }
-            }
-            while at < out.len() {
-                match stream.try_write(&out[at..]) {
-                    Ok(bytes) => {
-                        at += bytes;
-                        written += bytes as u64;
-                    }
-                    Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(why) => return end(&why.to_string(), written, answered),
-                }
-            }
-            loop {
-                input.reserve(READ_BYTES);
-                match stream.try_read_buf(&mut input) {
-                    Ok(0) => return end("it has closed the connection", written, answered),
-                    Ok(_) => heard = Instant::now(),
-                    Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(why) => return end(&why.to_string(), written, answered),
-                }
-                loop {
-                    match decoder.next(&mut input) {
-                        Ok(Some(reply)) => replies.push(reply),
-                        Ok(None) => break,
-                        Err(why) => {
-                            self.answer(&mut replies);
-                            let why = why.to_string();
-                            return End { why, unusable: true, written, answered };
-                        }
-                    }
-                }
-                answered |= !replies.is_empty();
-                if !self.answer(&mut replies) {
-                    return end("it answers what was not asked", written, answered);
-                }
-            }
-            let interest = match at < out.len() {
-                true => Interest::READABLE | Interest::WRITABLE,
-                false => Interest::READABLE,
-            };
-            tokio::select! {
-                biased;
-                ready = stream.ready(interest) => if let Err(why) = ready {
-                    return end(&why.to_string(), written, answered);
-                },
-                () = self.work.notified() => tokio::task::yield_now().await,
-                is_there = ended(&mut probe) => {
-                    let begun = probe.take().map(|(begun, _)| begun);
-                    if !is_there && begun.is_some_and(|begun| heard < begun) {
-                        return end("it stands still", written, answered);
-                    }
-                }
-                () = &mut look, if watching => {
-                    let now = Instant::now();
-                    watching = !self.is_idle();
-                    if watching && heard + SILENCE_MAX <= now && probe.is_none() {
-                        probe = Some((now, tokio::spawn(self.greeting())));
-                    }
-                    let next = heard + SILENCE_MAX;
-                    look.as_mut().reset(if next > now { next } else { now + SILENCE_MAX });
-                }
-            }
         }
     }
 
@@ -445,13 +348,5 @@ impl Link {
             self.room.notify_waiters();
         }
         true
-    }
-}
-
-/// When the greeting has been answered, or not in time. Never if there is none.
-async fn ended(probe: &mut Option<(Instant, JoinHandle<bool>)>) -> bool {
-    match probe {
-        Some((_, greeting)) => greeting.await.unwrap_or(false),
-        None => std::future::pending().await,
     }
 }

@@ -8,16 +8,13 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::commands::{self, Runs, STRANGE, SetOptions, Ttl, strange};
+use super::commands::{Runs, STRANGE, strange};
 use super::error::{Meaning, meaning};
 use super::pool::{Taken, refused};
-use super::range::KeyRange;
 use super::reply::Reply;
 use super::request::Request;
 use super::{Error, Reason, Shared};
@@ -170,119 +167,6 @@ pub struct Transaction {
 impl Transaction {
     pub(super) fn of(open: Arc<Open>) -> Self {
         Self { open }
-    }
-
-    /// The value of a key, if it has one.
-    ///
-    /// # Errors
-    /// It was not read.
-    pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
-        commands::get(self, key.as_ref()).await
-    }
-
-    /// Gives a key a value.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        commands::set(self, key.as_ref(), value.as_ref()).await
-    }
-
-    /// Gives a key a value as `options` say; false if their condition did not hold.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn set_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        options: SetOptions,
-    ) -> Result<bool, Error> {
-        commands::set_with(self, key.as_ref(), value.as_ref(), options).await
-    }
-
-    /// Takes a key's value away; false if it had none.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn del(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        commands::del(self, key.as_ref()).await
-    }
-
-    /// Whether a key has a value.
-    ///
-    /// # Errors
-    /// It was not read.
-    pub async fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        commands::exists(self, key.as_ref()).await
-    }
-
-    /// Adds one to a number, which is 0 if the key has no value; what it is now.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn incr(&self, key: impl AsRef<[u8]>) -> Result<i64, Error> {
-        self.incr_by(key, 1).await
-    }
-
-    /// As [`Self::incr`], by any number.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn incr_by(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64, Error> {
-        commands::incr_by(self, key.as_ref(), by).await
-    }
-
-    /// How long a key's value still lives. Time stands still in a transaction.
-    ///
-    /// # Errors
-    /// It was not read.
-    pub async fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Ttl, Error> {
-        commands::ttl(self, key.as_ref()).await
-    }
-
-    /// Has a key's value end after a time, in whole milliseconds; false if it has none.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn expire(&self, key: impl AsRef<[u8]>, after: Duration) -> Result<bool, Error> {
-        commands::expire(self, key.as_ref(), after).await
-    }
-
-    /// Has a key's value live for ever; false if it has none, or lives for ever already.
-    ///
-    /// # Errors
-    /// It was not done.
-    pub async fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        commands::persist(self, key.as_ref()).await
-    }
-
-    /// The values of several keys, in their order.
-    ///
-    /// # Errors
-    /// They were not read.
-    pub async fn mget<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, Error> {
-        commands::mget(self, keys).await
-    }
-
-    /// Gives several keys values, of the same key the last.
-    ///
-    /// # Errors
-    /// Nothing of it was done.
-    pub async fn mset<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        pairs: &[(K, V)],
-    ) -> Result<(), Error> {
-        commands::mset(self, pairs).await
-    }
-
-    /// Pairs of keys and values of an ordered keyspace, in the order of the keys. If a key comes
-    /// into what was looked at, or goes, before the transaction is committed, nothing is done.
-    ///
-    /// # Errors
-    /// They were not read.
-    pub async fn range(&self, keys: impl Into<KeyRange>) -> Result<Vec<(Bytes, Bytes)>, Error> {
-        commands::range(self, &keys.into()).await
     }
 
     /// Any command of docs/redis.md that is about keys.

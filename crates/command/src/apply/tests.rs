@@ -1,7 +1,7 @@
 //! Promises of [`apply`] that no script shows.
 
 use proptest::prelude::*;
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 
 use super::super::samples::{KEYS, writes};
 use super::super::script::engine;
@@ -9,7 +9,7 @@ use super::*;
 use crate::limits::VALUE_BYTES_MAX;
 
 /// What all keys have.
-fn state(engine: &Engine, at: Timestamp) -> Vec<Option<(Vec<u8>, u64)>> {
+fn state(engine: &MemoryEngine, at: Timestamp) -> Vec<Option<(Vec<u8>, u64)>> {
     let newest = |key: &&[u8]| engine.newest(&engine.hasher().key(key), at);
     let owned = |version: Version<'_>| (version.value.to_vec(), version.expiry_ms);
     KEYS.iter().map(|key| newest(key).map(owned)).collect()

@@ -2,7 +2,7 @@
 
 use keyspace::Cut;
 
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 
 use super::super::script::engine;
 use super::super::{Expiry, SetIf, SetReply, apply};
@@ -16,7 +16,7 @@ fn set(key: &'static [u8], value: &'static [u8], expiry: Expiry) -> Write<'stati
     Write::Set { key, value, when: SetIf::Always, expiry, reply: SetReply::Ok }
 }
 
-fn put(engine: &mut Engine, millis: u64, write: &Write<'_>) -> Reply {
+fn put(engine: &mut MemoryEngine, millis: u64, write: &Write<'_>) -> Reply {
     apply(engine, write, at(millis))
 }
 

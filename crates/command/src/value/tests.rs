@@ -1,13 +1,13 @@
 //! Does every command of strings refuse a value of another type, and every other one take it?
 
 use keyspace::Timestamp;
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 
 use super::*;
 use crate::script::{engine, parse, run};
 
 /// An engine in which `probe` has a value of the tests' type, and what a command answers there.
-fn answer(command: &str) -> (Engine, String) {
+fn answer(command: &str) -> (MemoryEngine, String) {
     let mut engine = engine();
     let at = Timestamp::from_millis(1_700_000_000_000);
     engine.put(&engine.hasher().key(b"probe"), &[PROBE, b"!"], 0, at);
@@ -16,7 +16,7 @@ fn answer(command: &str) -> (Engine, String) {
     (engine, answer)
 }
 
-fn is_still_there(engine: &Engine) -> bool {
+fn is_still_there(engine: &MemoryEngine) -> bool {
     let newest = engine.newest(&engine.hasher().key(b"probe"), Timestamp::MAX);
     newest.is_some_and(|version| version.value.starts_with(PROBE) && version.expiry_ms == 0)
 }

@@ -10,11 +10,11 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{CatalogueOp, Level, Levels, NodeId, Standing};
+use keyspace::{CatalogueOp, Level, Levels, NodeId, ShardId, Standing, Standings};
 use replication::BootNanos;
 
 use super::{Control, Effect, Executors, SYSTEM};
-use crate::event::Event;
+use crate::event::Happened;
 
 /// What a member speaks, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,39 +57,76 @@ impl Control {
         let why = self.objections(to, speakers);
         if !why.is_empty() {
             let why = why.join("; ");
-            return self.effects.push(Effect::Event(Event::VersionWaits { to, why }));
+            return self.effects.push(Effect::Event(Happened::VersionWaits { to, why }));
         }
         let seconds = after / 1_000_000_000;
-        self.effects.push(Effect::Event(Event::VersionRises { to, seconds }));
+        self.effects.push(Effect::Event(Happened::VersionRises { to, seconds }));
         self.ask_catalogue(&CatalogueOp::Level { to }, None);
     }
 
     /// Why the version cannot rise to this one now: nothing if it can.
     fn objections(&self, to: Level, speakers: &[Speaker]) -> Vec<String> {
-        let mut found: BTreeMap<NodeId, Option<&Speaker>> = BTreeMap::new();
-        for known in self.table.look().iter() {
-            found.extend(known.descriptor().replicas.iter().map(|(_, node)| (*node, None)));
-        }
-        let there = speakers.iter().filter(|speaker| !speaker.has_left);
-        found.extend(there.map(|speaker| (speaker.node, Some(speaker))));
-        found.retain(|node, _| self.admin_states.of(*node) != Standing::Removed);
-        let mut why: Vec<String> = Vec::new();
-        for (node, speaker) in found {
-            match speaker {
-                None => why.push(format!("node {:016x} has not been heard of", node.0)),
-                Some(speaker) if speaker.levels.speak(to) => {}
-                Some(Speaker { name, levels, .. }) => why.push(format!("{name} speaks {levels}")),
-            }
-        }
+        let table = self.table.look();
+        let replicas = table.iter().flat_map(|known| &known.descriptor().replicas);
+        let voices = voices(replicas.map(|(_, node)| *node), speakers, &self.admin_states);
+        drop(table);
         let shards = self.routes.iter().flat_map(|route| route.shards());
-        let is_unknown = |shard: &&keyspace::ShardId| {
-            !self.views.contains(**shard) && self.table.shard(**shard).is_none()
-        };
-        let unknown = shards.filter(is_unknown).count();
-        if unknown > 0 {
-            let where_ = "this node does not know yet where all shards are";
-            why.push(format!("{where_} ({unknown} missing)"));
-        }
-        why
+        let is_unknown =
+            |shard: &&ShardId| !self.views.contains(**shard) && self.table.shard(**shard).is_none();
+        objections(&voices, to, shards.filter(is_unknown).count())
     }
+}
+
+/// A node whose consent is needed before the version rises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Voice {
+    /// Which.
+    pub node: NodeId,
+    /// What people call it, or its id.
+    pub name: String,
+    /// The versions that it speaks; none if it was not heard of since this node started.
+    pub levels: Option<Levels>,
+}
+
+impl Voice {
+    /// Why the version cannot become this one because of the node, if it cannot.
+    pub fn objection(&self, to: Level) -> Option<String> {
+        match self.levels {
+            None => Some(format!("{} has not been heard of", self.name)),
+            Some(levels) if levels.speak(to) => None,
+            Some(levels) => Some(format!("{} speaks {levels}", self.name)),
+        }
+    }
+}
+
+/// The nodes whose consent is needed, by their ids: all that hold a replica and all members that
+/// have not left, but for those that were removed.
+pub fn voices(
+    holders: impl IntoIterator<Item = NodeId>,
+    speakers: &[Speaker],
+    states: &Standings,
+) -> Vec<Voice> {
+    let unheard = |node: NodeId| {
+        let known = speakers.iter().find(|speaker| speaker.node == node);
+        let name = known.map_or_else(|| format!("{:016x}", node.0), |known| known.name.clone());
+        Voice { node, name, levels: None }
+    };
+    let mut found: BTreeMap<NodeId, Voice> =
+        holders.into_iter().map(|node| (node, unheard(node))).collect();
+    for speaker in speakers.iter().filter(|speaker| !speaker.has_left) {
+        let Speaker { node, ref name, levels, .. } = *speaker;
+        found.insert(node, Voice { node, name: name.clone(), levels: Some(levels) });
+    }
+    found.retain(|node, _| states.of(*node) != Standing::Removed);
+    found.into_values().collect()
+}
+
+/// Why the version cannot rise to this one now: nothing if it can. This node does not know where
+/// `unknown` shards are: their nodes may not speak it.
+pub fn objections(voices: &[Voice], to: Level, unknown: usize) -> Vec<String> {
+    let mut why: Vec<String> = voices.iter().filter_map(|voice| voice.objection(to)).collect();
+    if unknown > 0 {
+        why.push(format!("this node does not know yet where all shards are ({unknown} missing)"));
+    }
+    why
 }

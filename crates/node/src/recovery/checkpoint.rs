@@ -191,7 +191,7 @@ mod tests {
     use keyspace::Durability;
     use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
     use replication::Boot;
-    use storage::engine::{At, Engine, Layout};
+    use storage::engine::{At, Layout, MemoryEngine};
 
     use super::*;
     use crate::executor::FIRST_REPLICA;
@@ -201,7 +201,7 @@ mod tests {
     const HASHER: KeyHasher = KeyHasher::new([7; 16]);
 
     /// A shard with these keys, whose newest entry was at 30 ms.
-    fn shard_of(engine: Engine) -> Shard {
+    fn shard_of(engine: MemoryEngine) -> Shard {
         let descriptor = Descriptor {
             shard: ShardId(9),
             arc: RingArc::whole(KeyspaceId(1)),
@@ -232,7 +232,7 @@ mod tests {
     /// whoever restores it serves reads from there on.
     #[test]
     fn what_the_head_says_may_be_read_is_there_when_the_safe_point_rises_meanwhile() {
-        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         for (value, at) in [(b"1", 10), (b"2", 20)] {
             engine.put(&HASHER.key(b"a"), &[value], 0, Timestamp::from_millis(at));
             engine.put(&HASHER.key(b"b"), &[value], 0, Timestamp::from_millis(at));
@@ -263,7 +263,7 @@ mod tests {
     /// them stand others, which the checkpoint must hold.
     #[test]
     fn keys_behind_a_stretch_of_expired_ones_are_kept() {
-        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         for number in 0..40_000u32 {
             let key = format!("a{number:06}");
             engine.put(&HASHER.key(key.as_bytes()), &[b"v"], 20, Timestamp::from_millis(10));
@@ -279,7 +279,7 @@ mod tests {
     /// A block of a file has its limit, and all versions of one key may be longer.
     #[test]
     fn a_long_history_of_one_key_is_cut() {
-        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         let version = |number: u8| vec![number; 5 << 20];
         for number in 0..29 {
             let at = Timestamp::from_millis(number.into());

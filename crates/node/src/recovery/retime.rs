@@ -16,7 +16,7 @@
 //! transaction. What is lost: replaced versions, and the memory of requests that were repeated.
 
 use keyspace::{NodeId, ReplicaId, ShardId, Timestamp};
-use storage::engine::{DumpCursor, Engine, retime_dump};
+use storage::engine::{DumpCursor, MemoryEngine, retime_dump};
 
 use crate::recovery::checkpoint::BLOCK;
 use crate::recovery::{Recovering, Replayed, encode_meta};
@@ -150,7 +150,7 @@ impl Retimed {
 
 /// What of a shard is written behind its head.
 enum Rest {
-    Keys(Box<Engine>),
+    Keys(Box<MemoryEngine>),
     System(Vec<u8>),
 }
 
@@ -160,7 +160,7 @@ impl Rest {
     fn take(state: &mut ShardState, now: Timestamp) -> Self {
         match &mut state.content {
             Content::Keys(engine) => {
-                let mut empty = Engine::new(engine.layout(), engine.hasher());
+                let mut empty = MemoryEngine::new(engine.layout(), engine.hasher());
                 empty.raise_safe_point(now);
                 Self::Keys(std::mem::replace(engine, Box::new(empty)))
             }
@@ -186,7 +186,7 @@ fn meta(
 }
 
 fn write_values<S: RetimedSink>(
-    mut engine: Engine,
+    mut engine: MemoryEngine,
     newest: Timestamp,
     now: Timestamp,
     sink: &mut S,

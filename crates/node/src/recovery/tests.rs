@@ -1,7 +1,7 @@
 //! Tests of the module above.
 
 use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn behind_a_checkpoint(
     let replicas = (1..=replicas).map(|number| (ReplicaId(number), NodeId(number))).collect();
     let (shard, generation) = (ShardId(9), Generation(1));
     let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
-    let engine = Engine::new(Layout::Ordered, hasher);
+    let engine = MemoryEngine::new(Layout::Ordered, hasher);
     let mut state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
     (state.applied_index, state.applied_term) = (45, 1);
     let meta = encode_meta(&state, ReplicaId(1), HardState::default());
@@ -57,7 +57,7 @@ fn after_a_vote(term: u64) -> HardState {
         generation: Generation(1),
         leader: None,
     };
-    let engine = Engine::new(Layout::Ordered, hasher);
+    let engine = MemoryEngine::new(Layout::Ordered, hasher);
     let birth = ShardState::new(descriptor, Content::Keys(Box::new(engine))).birth_record();
     let recovering = Recovering::born(shard, NodeId(1), &birth, hasher);
     let mut recovering = recovering.expect("its own birth");
@@ -78,7 +78,7 @@ fn replayed(entries: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, RecoverError> {
     let replicas = vec![(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(2))];
     let (shard, generation) = (ShardId(9), Generation(1));
     let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
-    let engine = Engine::new(Layout::Ordered, hasher);
+    let engine = MemoryEngine::new(Layout::Ordered, hasher);
     let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
     let mut replay = Replay::new(NodeId(1), BTreeMap::new(), hasher);
     let mut record = |kind, payload: &[u8]| {

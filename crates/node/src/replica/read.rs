@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 use keyspace::{HashedKey, Timestamp};
 use parking_lot::RwLockReadGuard;
 use replication::BootNanos;
-use storage::engine::{At, Engine, Version};
+use storage::engine::{At, MemoryEngine, Version};
 
 use crate::replica::state::ShardState;
 use crate::routing::fetch::Fetched;
@@ -414,7 +414,7 @@ fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, Sha
 /// What stands for a key's having no value: as long as it is the same, the key has had none all the
 /// time. When it changed last; or, as that may be forgotten, the safe point, beyond which it is
 /// not.
-pub fn nothing_since(engine: &Engine, key: &HashedKey<'_>) -> Timestamp {
+pub fn nothing_since(engine: &MemoryEngine, key: &HashedKey<'_>) -> Timestamp {
     engine.newest_timestamp(key).max(engine.safe_point())
 }
 

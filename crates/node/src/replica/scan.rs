@@ -18,7 +18,7 @@ use std::ops::Bound;
 
 use command::Stretch;
 use keyspace::{Placement, Slot, Timestamp, slot_of};
-use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
+use storage::engine::{MemoryEngine, Range, ScanCursor, WrongLayout};
 
 use crate::replica::read::{Blocked, Now, judged_at};
 use crate::replica::state::ShardState;
@@ -89,14 +89,14 @@ pub fn stood(route: &Route, asked: &Asked) -> bool {
 /// The time at which a piece of a shard is judged, of a question that has come by `asked`: the
 /// same, unless what was seen then may have been collected since (SAFETY G14). What has ended by
 /// the safe point has ended for good.
-fn piece_time(engine: &Engine, asked: Timestamp) -> Timestamp {
+fn piece_time(engine: &MemoryEngine, asked: Timestamp) -> Timestamp {
     asked.max(engine.safe_point())
 }
 
 /// Whether what has expired in a shard by `now` is gone for good: an entry that is applied is as
 /// late; or the horizon covers it, and nothing is under way that may still find it alive.
 pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
-    let next_expiry = state.keys().and_then(Engine::next_expiry_millis);
+    let next_expiry = state.keys().and_then(MemoryEngine::next_expiry_millis);
     let expired = next_expiry.is_some_and(|expiry| expiry <= now.millis());
     !expired || now <= state.last || (now <= state.horizon && now <= state.unsettled.from())
 }

@@ -8,7 +8,7 @@ use keyspace::linear_hash::turned;
 use keyspace::{Arc as RingArc, Cut, Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
 use replication::Members;
 use smallvec::SmallVec;
-use storage::engine::{Engine, Layout, Settings};
+use storage::engine::{Layout, MemoryEngine, Settings};
 
 use crate::replica::catalogue::{self, System};
 use crate::replica::entry::{self, Header, Kind, UnknownEntry};
@@ -68,7 +68,7 @@ impl std::fmt::Debug for ShardState {
 /// What a shard holds.
 pub enum Content {
     /// Keys and their versions.
-    Keys(Box<Engine>),
+    Keys(Box<MemoryEngine>),
     /// The catalogue of keyspaces: the system shard.
     System(System),
 }
@@ -136,9 +136,11 @@ impl ShardState {
         let descriptor = Descriptor::decode(&mut reader)?;
         reader.end()?;
         let content = match placement {
-            HASHED => Content::Keys(Box::new(Engine::new(hashed_layout(&descriptor)?, settings))),
-            ORDERED => Content::Keys(Box::new(Engine::new(Layout::Ordered, settings))),
-            LINEAR_HASH => Content::Keys(Box::new(Engine::new(Layout::LinearHash, settings))),
+            HASHED => {
+                Content::Keys(Box::new(MemoryEngine::new(hashed_layout(&descriptor)?, settings)))
+            }
+            ORDERED => Content::Keys(Box::new(MemoryEngine::new(Layout::Ordered, settings))),
+            LINEAR_HASH => Content::Keys(Box::new(MemoryEngine::new(Layout::LinearHash, settings))),
             SYSTEM => Content::System(System::default()),
             _ => return Err(DecodeError::Field { what: "placement of a shard" }),
         };
@@ -176,7 +178,7 @@ impl ShardState {
     }
 
     /// The engine of a shard that holds keys.
-    pub fn keys(&self) -> Option<&Engine> {
+    pub fn keys(&self) -> Option<&MemoryEngine> {
         match &self.content {
             Content::Keys(engine) => Some(engine),
             Content::System(_) => None,
@@ -184,7 +186,7 @@ impl ShardState {
     }
 
     /// As [`Self::keys`], to change it.
-    pub fn keys_mut(&mut self) -> Option<&mut Engine> {
+    pub fn keys_mut(&mut self) -> Option<&mut MemoryEngine> {
         match &mut self.content {
             Content::Keys(engine) => Some(engine),
             Content::System(_) => None,
@@ -316,7 +318,7 @@ impl ShardState {
 
     /// Whether this shard owns the key, at its current generation (G1 check 1).
     pub fn owns(&self, key: &HashedKey<'_>) -> bool {
-        match self.keys().map(Engine::layout) {
+        match self.keys().map(MemoryEngine::layout) {
             Some(Layout::Hashed { first_slot, end_slot }) => {
                 (first_slot..end_slot).contains(&key.slot)
             }
@@ -330,7 +332,7 @@ impl ShardState {
 /// Applies the commands of an entry, in order. Their keys are looked up a few at a time ahead of
 /// their use: most of a write's time is waiting for memory.
 fn apply_commands(
-    engine: &mut Engine,
+    engine: &mut MemoryEngine,
     (arc, locks): (&RingArc, &Locks),
     header: Header,
     body: &[u8],
@@ -390,7 +392,7 @@ fn is_locked(locks: &Locks, write: &Write<'_>) -> bool {
 /// Applies the steps of an entry, in order.
 fn apply_steps(
     locks: &mut Locks,
-    engine: &mut Engine,
+    engine: &mut MemoryEngine,
     arc: &RingArc,
     header: Header,
     body: &[u8],
@@ -419,7 +421,7 @@ fn apply_steps(
 }
 
 /// Looks up the first keys that steps read or write ahead of their use, those of the shard.
-fn look_ahead(engine: &Engine, steps: &[TxnStep<'_>], owns: impl Fn(&[u8]) -> bool) {
+fn look_ahead(engine: &MemoryEngine, steps: &[TxnStep<'_>], owns: impl Fn(&[u8]) -> bool) {
     let hasher = engine.hasher();
     let mut ahead = SmallVec::<[_; AHEAD]>::new();
     for step in steps {

@@ -8,7 +8,7 @@ use keyspace::{
     DecodeError, Descriptor, Durability, Generation, Keyspace, KeyspaceId, NodeId, Placement,
     ReplicaId, ShardId,
 };
-use storage::engine::{Engine, Layout, Settings};
+use storage::engine::{Layout, MemoryEngine, Settings};
 
 use crate::executor::FIRST_REPLICA;
 use crate::replica::ShardStart;
@@ -19,7 +19,7 @@ use crate::replica::state::{Content, ShardState};
 pub fn first_state(keyspace: &Keyspace, place: usize, settings: impl Into<Settings>) -> ShardState {
     let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
     let layout = layout_of(keyspace.options.placement, &arc);
-    let content = Content::Keys(Box::new(Engine::new(layout, settings)));
+    let content = Content::Keys(Box::new(MemoryEngine::new(layout, settings)));
     ShardState::new(first_descriptor(shard, arc, first_replicas(keyspace)), content)
 }
 
@@ -47,7 +47,7 @@ pub fn elsewhere(
     let layout = layout_of(keyspace.options.placement, &arc);
     let generation = FIRST_GENERATION;
     let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
-    ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, settings))))
+    ShardState::new(descriptor, Content::Keys(Box::new(MemoryEngine::new(layout, settings))))
 }
 
 /// The replicas with which a keyspace's shards begin.

@@ -109,7 +109,7 @@ pub fn task(state: &ShardState, record: &FileRecord, came: BootNanos) -> Option<
 #[cfg(test)]
 mod tests {
     use keyspace::{Arc, Descriptor, Generation, KeyHasher, KeyspaceId, ShardId};
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{Layout, MemoryEngine};
 
     use super::*;
     use crate::replica::state::Content;
@@ -117,7 +117,7 @@ mod tests {
     fn state(arc: Arc) -> ShardState {
         let (replicas, generation, leader) = (Vec::new(), Generation(1), None);
         let descriptor = Descriptor { shard: ShardId(3), arc, replicas, generation, leader };
-        let engine = Engine::new(Layout::LinearHash, KeyHasher::new([1; 16]));
+        let engine = MemoryEngine::new(Layout::LinearHash, KeyHasher::new([1; 16]));
         ShardState::new(descriptor, Content::Keys(Box::new(engine)))
     }
 

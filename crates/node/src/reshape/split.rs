@@ -133,7 +133,7 @@ impl ShardState {
 mod tests {
     use keyspace::{Arc, KeyHasher, KeyspaceId, NodeId, ReplicaId, SLOTS, Timestamp};
     use replication::Members;
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{Layout, MemoryEngine};
 
     use super::*;
 
@@ -152,7 +152,7 @@ mod tests {
             generation: Generation(4),
             leader: None,
         };
-        ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, HASHER))))
+        ShardState::new(descriptor, Content::Keys(Box::new(MemoryEngine::new(layout, HASHER))))
     }
 
     const SPLIT: Split =
@@ -249,7 +249,7 @@ mod tests {
         }
         let record = right.birth_record();
         let again = ShardState::born(&record, HASHER).expect("it was written");
-        assert_eq!(again.keys().map(Engine::layout), Some(Layout::LinearHash));
+        assert_eq!(again.keys().map(MemoryEngine::layout), Some(Layout::LinearHash));
     }
 
     #[test]

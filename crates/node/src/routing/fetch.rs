@@ -28,7 +28,7 @@ use std::ops::Bound;
 use command::Pair;
 use keyspace::linear_hash::{number_at, turned};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
-use storage::engine::{At, Engine, Range, ScanCursor, Version};
+use storage::engine::{At, MemoryEngine, Range, ScanCursor, Version};
 
 use crate::replica::read::Unsure;
 use crate::replica::scan::{PIECE_KEYS, cursor_of, place_of_cursor};

@@ -6,6 +6,7 @@ mod node_of_one;
 mod places;
 mod shown;
 mod snapshots;
+mod versions;
 
 use std::fmt::Write as _;
 

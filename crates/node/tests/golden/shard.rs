@@ -2,7 +2,7 @@
 
 use keyspace::{Arc, Descriptor, Generation, KeyHasher, NodeId, ReplicaId, ShardId, Timestamp};
 use node::replica::state::{Content, ShardState};
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 
 use crate::words;
 
@@ -13,7 +13,7 @@ pub fn ordered(shard: u64, arc: Arc) -> ShardState {
     let replicas = vec![(ReplicaId(1), NodeId(1))];
     let (shard, generation) = (ShardId(shard), Generation(1));
     let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
-    ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(Layout::Ordered, HASHER))))
+    ShardState::new(descriptor, Content::Keys(Box::new(MemoryEngine::new(Layout::Ordered, HASHER))))
 }
 
 /// The newest value of a key, whatever is locked.

@@ -8,13 +8,13 @@ use node::recovery::{RecoverError, Replay};
 use node::replica::record::{ENTRY, SHARD_CREATED, entry_prefix};
 use node::replica::state::{Content, ShardState};
 use replication::Entry;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 use storage::log::{Lsn, Record};
 
 const SHARD: ShardId = ShardId(9);
 
 fn state() -> ShardState {
-    let engine = Engine::new(Layout::Ordered, KeyHasher::new([7; 16]));
+    let engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([7; 16]));
     let descriptor = Descriptor {
         shard: SHARD,
         arc: Arc::whole(KeyspaceId(1)),

@@ -41,17 +41,18 @@
 //! | answers that a node passes back | [`PASSED_MAX`] | busy |
 
 use std::collections::BTreeMap;
-use std::sync::Arc as Shared;
 
-use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
+use keyspace::{Generation, NodeId, ShardId};
 
 use crate::known::Known;
-use crate::lookup::{Kind, Outbox};
+use crate::lookup::Outbox;
 use crate::message::Message;
 use crate::point::Point;
 
+mod types;
 pub mod word;
 
+pub use types::{Ask, Event, Failure, Next, Request};
 pub use word::{By, Find, Form, Leg, TRAIL_MAX, Word};
 
 /// The most hops of any request: a walk along a ring of so many.
@@ -86,131 +87,6 @@ pub const OPEN_MAX: usize = 64 * 1024;
 
 /// The most answers that one node passes back.
 pub const PASSED_MAX: usize = 1024;
-
-/// What to look for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// By which lookup.
-    pub kind: Kind,
-    /// The shard at whose table it begins; none: the node's.
-    pub at: Option<ShardId>,
-    /// The point's keyspace …
-    pub keyspace: KeyspaceId,
-    /// … and where on its circle.
-    pub tail: Vec<u8>,
-    /// How it goes from hop to hop.
-    pub form: Form,
-    /// Whether nodes may go by whatever they happen to know, and not by that table alone.
-    pub images: bool,
-    /// Whether its way is told.
-    pub is_traced: bool,
-    /// How many hops it may make.
-    pub hops_max: u32,
-}
-
-/// Why nothing was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Too many are open here.
-    Refused,
-    /// No answer came, time and again.
-    Silent,
-    /// Nobody could say, time and again.
-    Busy,
-    /// It made as many hops as it may.
-    Lost,
-}
-
-impl Failure {
-    /// In words.
-    pub fn text(self) -> &'static str {
-        match self {
-            Failure::Refused => "refused: too many are looked up, or not all nodes can",
-            Failure::Silent => "silent: who was asked did not answer, time and again",
-            Failure::Busy => "busy: nobody could say, time and again",
-            Failure::Lost => "lost: it made as many hops as it may",
-        }
-    }
-}
-
-/// What became of a request, or was seen on the way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It was found.
-    Found {
-        /// Which request.
-        id: u64,
-        /// Who owns the point: learn it.
-        owner: Shared<Known>,
-        /// Moves from shard to shard.
-        hops: u32,
-        /// If it is traced: where it was passed on to since the origin has asked last.
-        trail: Vec<Leg>,
-    },
-    /// The origin of a traced request asks this one next; if it is the first, from the beginning.
-    Asked {
-        /// Which request.
-        id: u64,
-        /// Who is asked.
-        leg: Leg,
-        /// Whether it begins with this one.
-        is_first: bool,
-    },
-    /// It was not.
-    Failed {
-        /// Which request.
-        id: u64,
-        /// Why.
-        why: Failure,
-    },
-    /// Who was asked has said nothing: distrust it in the table where the request begins.
-    Silent {
-        /// Where it begins.
-        at: Option<ShardId>,
-        /// Who was asked.
-        shard: ShardId,
-        /// What was remembered of it.
-        generation: Generation,
-    },
-    /// Who was asked could not say: it may be gone, and what is remembered of it old.
-    Unsure {
-        /// Who was asked.
-        shard: ShardId,
-        /// What was remembered of it.
-        generation: Generation,
-    },
-}
-
-/// What is asked of the tables of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    /// By which lookup.
-    pub kind: Kind,
-    /// Of which shard; none: the node's, or any of its shards'.
-    pub at: Option<ShardId>,
-    /// Whether whatever the node happens to know may be used.
-    pub images: bool,
-    /// What is looked for.
-    pub point: Point<'a>,
-}
-
-/// What tables say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A shard that this node leads owns the point.
-    Here(Shared<Known>),
-    /// This shard owns it, or is closer.
-    Member {
-        /// Who.
-        member: Shared<Known>,
-        /// What says so.
-        by: By,
-        /// Whether it is the table of a shard that says so: then to go there is a hop.
-        is_hop: bool,
-    },
-    /// There is no table to go by; any of these nodes may have one.
-    Anybody(Vec<NodeId>),
-}
 
 /// The tables of one node.
 pub trait Tables {
@@ -390,7 +266,8 @@ impl Requests {
             Some(Next::Anybody(peers)) if !peers.is_empty() => {
                 let peer = peers[usize::from(open.attempts) % peers.len()];
                 open.asked = None;
-                self.ask(open, peer, None, By::Anybody, false, out, events);
+                let hop = Hop { node: peer, to: None, by: By::Anybody, is_hop: false };
+                self.ask(open, hop, out, events);
             }
             Some(Next::Anybody(_)) | None => self.wait_doubled(open, events),
         }
@@ -410,20 +287,12 @@ impl Requests {
             return self.wait_doubled(open, events);
         };
         open.asked = Some((to.shard(), to.generation()));
-        self.ask(open, node, Some(to.shard()), by, is_hop, out, events);
+        self.ask(open, Hop { node, to: Some(to.shard()), by, is_hop }, out, events);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all of them are said in the question")]
-    fn ask(
-        &mut self,
-        mut open: Open,
-        node: NodeId,
-        to: Option<ShardId>,
-        by: By,
-        is_hop: bool,
-        out: &mut Outbox,
-        events: &mut Vec<Event>,
-    ) {
+    /// Asks a node, unless the request has gone on for too long.
+    fn ask(&mut self, mut open: Open, hop: Hop, out: &mut Outbox, events: &mut Vec<Event>) {
+        let Hop { node, to, by, is_hop } = hop;
         if open.hops >= open.request.hops_max {
             return events.push(Event::Failed { id: open.id, why: Failure::Lost });
         }
@@ -509,6 +378,16 @@ impl Requests {
         self.passed.insert(mine, Passed { origin, number, ticks_left });
         mine
     }
+}
+
+/// Who is asked next.
+struct Hop {
+    node: NodeId,
+    /// As a replica of which shard.
+    to: Option<ShardId>,
+    /// What named it.
+    by: By,
+    is_hop: bool,
 }
 
 /// The node to be asked for a shard.

@@ -1,9 +1,10 @@
 //! One replica of one group: its verbs over the library's node.
 //!
-//! [`limits`] has what it is configured with, [`types`] what goes in and out of its verbs, [`rest`]
-//! the messages that need no work, [`stand`] when it may be elected. What is here decides three
-//! things by itself: when the replica may stand or vote ([`lease`]), what leaves before and what
-//! after an fsync, and which applied entries stay in memory.
+//! [`limits`] has what it is configured with, [`leading`] what a leader does, [`types`] what goes
+//! in and out of its verbs, [`rest`] the messages that need no work, [`stand`] when it may be
+//! elected. What is here decides three things by itself: when the replica may stand or vote
+//! ([`lease`]), what leaves before and what after an fsync, and which applied entries stay in
+//! memory.
 //!
 //! [`lease`]: crate::lease
 
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use keyspace::ReplicaId;
 use keyspace::random::mix;
 use raft::eraftpb::{self, MessageType};
-use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
+use raft::{Config, RawNode, StateRole};
 
 use crate::BootNanos;
 use crate::check::{self, Refused};
@@ -20,6 +21,7 @@ use crate::entries::{Entries, Entry, all_from_library};
 use crate::lease::{Lease, Word};
 use crate::{Change, Members, Message};
 
+mod leading;
 mod limits;
 mod rest;
 mod stand;
@@ -239,118 +241,9 @@ impl Group {
         Some(ReplicaId(self.raw.raft.leader_id)).filter(|leader| leader.0 != 0)
     }
 
-    /// The newest clock at which a majority followed this leader: a read that came before then, and
-    /// is served from a state that holds all that was committed when it came, is linearizable.
-    pub fn confirmed_at(&self) -> BootNanos {
-        if self.is_leader() { self.lease.confirmed(self.id, self.members()) } else { 0 }
-    }
-
-    /// Until when reads may be served (exclusive), by the clock at which they came: until the lease
-    /// ends, and whoever came before the confirmation even without a lease.
-    pub fn serves_until(&self) -> BootNanos {
-        match self.confirmed_at() {
-            0 => 0,
-            confirmed if self.lease.is_forgone() => confirmed,
-            confirmed => confirmed.saturating_add(self.limits.leads_nanos()),
-        }
-    }
-
-    /// Until when nobody else leads (exclusive): reads need no confirmation before. Zero if it does
-    /// not lead, or has begun to hand leadership over (SAFETY G6).
-    pub fn lease_until(&self) -> BootNanos {
-        if self.lease.is_forgone() { 0 } else { self.serves_until() }
-    }
-
-    /// Tells a follower now what is committed, if it leads and the follower has not been told: its
-    /// readers, or somebody else's, wait to see it there. Others learn it with the next entries or
-    /// the next heartbeat. What is lost is told again only then.
-    pub fn tell_committed(&mut self, to: ReplicaId) {
-        let committed = self.committed();
-        let was_told = self.told.iter().any(|(id, told)| *id == to && *told >= committed);
-        let knows_it = self.raw.raft.prs().get(to.0).is_some();
-        if self.is_leader() && to != self.id && knows_it && !was_told {
-            self.raw.raft.send_append(to.0);
-        }
-    }
-
-    /// As [`Self::tell_committed`], to all.
-    pub fn tell_all_committed(&mut self) {
-        let replicas: Vec<u64> = self.raw.raft.prs().iter().map(|(id, _)| *id).collect();
-        replicas.into_iter().for_each(|replica| self.tell_committed(ReplicaId(replica)));
-    }
-
-    /// Asks all replicas to confirm that it leads, as of now: [`Self::confirmed_at`] will tell.
-    pub fn confirm(&mut self) {
-        if self.is_leader() {
-            self.raw.ping();
-        }
-    }
-
-    /// Hands leadership over, if it leads and `heir` is a voter. The heir stands for election once
-    /// it has the whole log; if that takes longer than an election, leadership stays here. From
-    /// when the heir is told to stand, there is no lease for the rest of the term.
-    pub fn transfer(&mut self, heir: ReplicaId) {
-        if self.is_leader() && heir != self.id && self.members().votes(heir) {
-            self.raw.transfer_leader(heir.0);
-        }
-    }
-
-    /// It leads no more: its group goes on without it.
-    pub fn step_down(&mut self) {
-        if self.is_leader() {
-            let term = self.term();
-            self.raw.raft.become_follower(term, raft::INVALID_ID);
-            self.choose_timeout();
-        }
-    }
-
-    /// Whether it is handing leadership over, and proposes nothing meanwhile.
-    pub fn is_transferring(&self) -> bool {
-        self.raw.raft.lead_transferee.is_some()
-    }
-
-    /// How far each replica's log is known to agree with this leader's: replica, index.
-    pub fn progress(&self) -> Vec<(ReplicaId, u64)> {
-        let progress = self.raw.raft.prs().iter();
-        let mut matched: Vec<_> = progress.map(|(id, pr)| (ReplicaId(*id), pr.matched)).collect();
-        matched.sort_unstable();
-        matched
-    }
-
-    /// Whether a replica has nothing of this leader's log, or was not heard of since a clock.
-    pub fn is_fresh(&self, replica: ReplicaId, since: BootNanos) -> bool {
-        let progress = self.raw.raft.prs().get(replica.0);
-        let has_nothing = progress.is_some_and(|progress| progress.matched == 0);
-        let is_member = progress.is_some() && replica != self.id;
-        has_nothing || (is_member && self.lease.echoed(replica) <= since)
-    }
-
-    /// As [`Self::progress`], with how each follower is getting on, for people. The replica itself
-    /// is among them; empty unless it leads.
-    pub fn followers(&self) -> Vec<Follower> {
-        if !self.is_leader() {
-            return Vec::new();
-        }
-        let progress = self.raw.raft.prs().iter().map(|(id, progress)| Follower {
-            replica: ReplicaId(*id),
-            matched: progress.matched,
-            echoed: self.lease.echoed(ReplicaId(*id)),
-            awaits_snapshot: progress.state == ProgressState::Snapshot,
-        });
-        let mut followers: Vec<_> = progress.collect();
-        followers.sort_unstable_by_key(|follower| follower.replica);
-        followers
-    }
-
     /// How often it has stood for election since it began, by itself or told to.
     pub fn elections(&self) -> u64 {
         self.elections
-    }
-
-    /// A snapshot's state has arrived at a replica, or will not. Until then it gets no entries.
-    pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
-        let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
-        self.raw.report_snapshot(to.0, status);
     }
 
     /// Proposes a change of members; `data` is what will be applied, and describes it.

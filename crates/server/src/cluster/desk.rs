@@ -218,14 +218,22 @@ impl Desk {
         };
         let id = |node: NodeId| format!("{:016x}", node.0);
         match news {
-            News::Up(node) => tracing::info!(node = id(node), "member {} is up", name(node)),
+            News::Up(node) => {
+                tracing::info!(node = id(node), "member {} is up", name(node))
+            }
             News::Suspect(node) => {
                 tracing::debug!(node = id(node), "member {} does not answer", name(node));
             }
-            News::Down(node) => tracing::warn!(node = id(node), "member {} is down", name(node)),
-            News::Left(node) => tracing::info!(node = id(node), "member {} has left", name(node)),
+            News::Down(node) => {
+                tracing::warn!(node = id(node), "member {} is down", name(node))
+            }
+            News::Left(node) => {
+                tracing::info!(node = id(node), "member {} has left", name(node))
+            }
             News::Facts(_) => {}
-            News::Forgotten(node) => tracing::info!(node = id(node), "a member is forgotten"),
+            News::Forgotten(node) => {
+                tracing::info!(node = id(node), "a member is forgotten")
+            }
             News::Reborn(_) => {
                 self.rebirths += 1;
                 tracing::warn!(

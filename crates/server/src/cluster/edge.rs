@@ -1,5 +1,7 @@
 //! Links and membership, put together; and the thread that lets time pass for the latter.
 
+mod handler;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +11,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use keyspace::{Level, Levels, NodeId, Unspoken};
 use membership::{Effect, Load};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -18,10 +19,7 @@ use storage::addresses::NodeAddress;
 use super::desk::Desk;
 use super::members::MemberInfo;
 use super::{ClusterError, Frames, Identity, KIND_MEMBERSHIP, Options};
-use crate::peer::{
-    Attendance, Local, PeerCounters, PeerHandler, PeerHello, PeerNet, Refusal, SendError, VERSIONS,
-    draw,
-};
+use crate::peer::{Attendance, Local, PeerCounters, PeerNet, SendError, VERSIONS, draw};
 
 /// How often a node that waits for a cluster says so.
 const REPORT_PAUSE: Duration = Duration::from_secs(5);
@@ -431,90 +429,5 @@ impl Cluster {
                 }
             }
         }
-    }
-}
-
-impl PeerHandler for Cluster {
-    fn connected(&self, node: NodeId, hello: &PeerHello) {
-        let mut desk = self.desk.lock();
-        let had = desk.identity;
-        desk.linked(self.now(), node, hello);
-        if let (None, Some(identity)) = (had, desk.identity) {
-            self.net.set_cluster(identity.cluster);
-            self.settled.notify_all();
-        }
-        self.take_in(desk);
-        let mut told = self.told.lock();
-        told.insert(node);
-        if let Some(frames) = self.frames.get() {
-            self.turned.store(true, Ordering::Relaxed);
-            frames.link_up(node);
-        }
-    }
-
-    fn disconnected(&self, node: NodeId) {
-        self.desk.lock().unlinked(node);
-        let mut told = self.told.lock();
-        told.remove(&node);
-        if let Some(frames) = self.frames.get() {
-            self.turned.store(true, Ordering::Relaxed);
-            frames.link_down(node);
-        }
-    }
-
-    fn frame(&self, from: NodeId, kind: u8, body: Bytes) {
-        if kind == KIND_MEMBERSHIP {
-            let mut desk = self.desk.lock();
-            desk.frame(self.now(), from, &body);
-            return self.take_in(desk);
-        }
-        match self.frames.get() {
-            Some(frames) => {
-                self.turned.store(true, Ordering::Relaxed);
-                frames.frame(from, kind, body);
-            }
-            None => drop(self.early_frames.fetch_add(1, Ordering::Relaxed)),
-        }
-    }
-
-    fn turn_ended(&self) {
-        // Only this thread sets it.
-        if self.turned.swap(false, Ordering::Relaxed)
-            && let Some(frames) = self.frames.get()
-        {
-            frames.turn_ended();
-        }
-    }
-
-    fn refused(&self, address: &str, refusal: &Refusal) {
-        let fatal = match *refusal {
-            // The handshake has checked that it is this one, and that a member says so.
-            Refusal::Removed { node, .. } if node == self.node => {
-                Some(ClusterError::Removed { node })
-            }
-            // So has it here, if it is of this node.
-            Refusal::Level { level, speaks, .. } if speaks == self.levels => {
-                Unspoken::of(level, speaks)
-                    .into_iter()
-                    .for_each(|unspoken| self.unspoken(unspoken));
-                self.desk.lock().refused(address, refusal)
-            }
-            _ => self.desk.lock().refused(address, refusal),
-        };
-        if let Some(fatal) = fatal {
-            self.end(fatal);
-        }
-    }
-
-    fn unspoken(&self, unspoken: Unspoken) {
-        // Who is too new may have been told by somebody who has slept while the level rose.
-        let is_sure = unspoken.level > self.levels.highest();
-        if is_sure || self.desk.lock().identity.is_none() {
-            self.end(unspoken.into());
-        }
-    }
-
-    fn unreachable(&self, address: &str, why: &str) {
-        self.desk.lock().doors.unreachable(address, why);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   net's turn ───► frame ──┬─ kind 1 ──► desk (one lock): membership ──► frames, dials, news
-//!        ▲                  └─ others ──► Frames (the hub)      ▲            │
+//!        ▲                  └─ others ──► Frames (the runtime)      ▲            │
 //!        │                                                      │            ▼
 //!        └──────────────── send, flush ◄── any thread     "members" thread   list of members
 //!                                                         ticks when due

@@ -35,7 +35,7 @@ use node::routing::route::Route;
 use super::EventLoop;
 use super::connection::Connection;
 use super::resp::CROSS_SLOT;
-use crate::hub::boot_nanos;
+use crate::runtime::boot_nanos;
 use gateway::resp::{Mode, Request, Session};
 
 /// How long a connection is not sent on again for a shard.
@@ -155,7 +155,7 @@ impl EventLoop {
         }
         let is_here = || {
             let state = route.views[blocked.place].read();
-            state.descriptor.replica_on(self.hub.node_id).is_some()
+            state.descriptor.replica_on(self.runtime.identity.node).is_some()
         };
         let now = boot_nanos();
         if (session.is_readonly() || sent_on.reads.has(blocked.place, now)) && is_here() {
@@ -174,12 +174,12 @@ impl EventLoop {
 
     /// The redirection for a slot, if another node leads there and can be reached.
     fn moved(&self, route: &Route, slot: Slot) -> Option<Box<str>> {
-        let peers = self.hub.peers.as_ref()?;
+        let peers = self.runtime.peers.as_ref()?;
         if route.keyspace.options.placement != Placement::Hashed {
             return None;
         }
         let node = self.leader_of(route, route.place_of_slot(slot))?;
-        if node == self.hub.node_id || !peers.cluster.is_connected(node) {
+        if node == self.runtime.identity.node || !peers.cluster.is_connected(node) {
             return None;
         }
         let members = peers.cluster.members();
@@ -193,10 +193,10 @@ impl EventLoop {
     fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
         let state = route.views[place].read();
         let descriptor = &state.descriptor;
-        if descriptor.replica_on(self.hub.node_id).is_some() {
+        if descriptor.replica_on(self.runtime.identity.node).is_some() {
             return state.serving.leader();
         }
-        let known = self.hub.peers.as_ref()?.lookup.shard(descriptor.shard);
+        let known = self.runtime.peers.as_ref()?.lookup.shard(descriptor.shard);
         match known {
             Some(known) => known.leader().or(known.descriptor().node_to_ask()),
             None => descriptor.node_to_ask(),
@@ -209,7 +209,7 @@ impl EventLoop {
         let is_mine = |place: usize| {
             self.config.resp_mode == Mode::Any
                 || route.keyspace.options.placement != Placement::Hashed
-                || self.leader_of(route, place) == Some(self.hub.node_id)
+                || self.leader_of(route, place) == Some(self.runtime.identity.node)
         };
         (0..route.views.len()).map(is_mine).collect()
     }

@@ -14,7 +14,7 @@ use super::takes::TakesOwed;
 use super::transactions::{Part, write_executed};
 use super::transport::Transport;
 use super::waits::Written;
-use crate::hub::lookups::Trace;
+use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
 use gateway::native::{self, FrameSink};
 use gateway::resp::{ArgRanges, RespWriter, Session, Version};
@@ -36,6 +36,13 @@ pub enum Protocol {
     Resp(Box<Session>, ArgRanges),
     /// Native frames.
     Native,
+}
+
+/// Where a reply is to be: behind bytes that are there to be sent, or behind replies owed.
+#[derive(Clone, Copy)]
+pub struct ReplyPlace {
+    bytes: usize,
+    owed: usize,
 }
 
 /// One client.
@@ -233,10 +240,29 @@ impl Connection {
         }
     }
 
-    /// Puts an attribute before the reply of the command that has just been run: the first beyond
-    /// so many bytes, or replies that are owed.
-    pub fn precede(&mut self, attribute: Option<Box<[u8]>>, (bytes, owed): (usize, usize)) {
+    /// Its next reply is this.
+    pub fn reply_with(&mut self, bytes: Vec<u8>) {
+        match self.pending.is_empty() {
+            true => self.output.bytes.extend_from_slice(&bytes),
+            false => self.pending.push_back(Slot::bytes(bytes)),
+        }
+    }
+
+    /// It is owed the reply of a read whose keys a transaction locks.
+    pub fn owe_locked(&mut self, part: Part, frame: Frame) {
+        self.pending.push_back(Slot::executing(vec![part], frame).reading(true));
+    }
+
+    /// Where the next reply will be.
+    pub fn reply_place(&self) -> ReplyPlace {
+        ReplyPlace { bytes: self.output.bytes.len(), owed: self.pending.len() }
+    }
+
+    /// Puts an attribute before the reply of the command that has just been run: the first at this
+    /// place.
+    pub fn precede(&mut self, attribute: Option<Box<[u8]>>, place: ReplyPlace) {
         let Some(attribute) = attribute else { return };
+        let ReplyPlace { bytes, owed } = place;
         if self.output.bytes.len() > bytes {
             self.output.bytes.splice(bytes..bytes, attribute);
         } else if let Some(slot) = self.pending.get_mut(owed) {

@@ -32,13 +32,13 @@ impl EventLoop {
     /// changed. Others than EXEC with watched keys do not count.
     pub(super) fn tried(&mut self, at: usize, changed: bool) {
         let exec = std::mem::take(&mut self.connection_at(at).watching.exec);
-        if exec != WatchedExec::OverShards || self.hub.peers.is_none() {
+        if exec != WatchedExec::OverShards || self.runtime.peers.is_none() {
             return;
         }
         if changed {
             self.conflicts.met();
             // No other has this time.
-            let name = self.hub.clock.tick();
+            let name = self.runtime.clock.tick();
             self.connection_at(at).watching.contends_as.get_or_insert(name);
         } else {
             self.conflicts.done();
@@ -54,7 +54,8 @@ impl EventLoop {
         connection: &mut Connection,
         route: &Route,
         keys: &[&[u8]],
-        (now, fetched): (Now, &Fetched),
+        now: Now,
+        fetched: &Fetched,
     ) -> bool {
         // It may be told to look by itself, as when all is too long for one answer.
         let has_contended = std::mem::take(&mut connection.next.has_contended);
@@ -65,7 +66,7 @@ impl EventLoop {
         let wants = route.wants(keys.iter().copied(), |_| true);
         // What is watched in one shard is mostly changed by one entry, which waits for nobody.
         if connection.watching.contends_as.is_none() && wants.len() > 1 {
-            connection.watching.contends_as = Some(self.hub.clock.tick());
+            connection.watching.contends_as = Some(self.runtime.clock.tick());
         }
         let Some(name) = connection.watching.contends_as else { return false };
         let is_second = connection.next.looked.is_some();
@@ -88,7 +89,8 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         keys: &[Box<[u8]>],
-        (now, fetched): (Now, &Fetched),
+        now: Now,
+        fetched: &Fetched,
     ) -> bool {
         let (Some(name), Some(route)) = (self.retries.reserved_as(at), connection.route.clone())
         else {

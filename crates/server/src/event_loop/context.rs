@@ -10,7 +10,7 @@ use storage::engine::ExpiryUsage;
 use super::topology;
 use super::unread::Unread;
 use crate::config::Config;
-use crate::hub::Hub;
+use crate::runtime::NodeRuntime;
 use api::Overview;
 use gateway::resp::{
     ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology,
@@ -26,7 +26,8 @@ pub struct Clients {
 }
 
 struct Client {
-    event_loop: usize,
+    /// Which loop serves it, and its place there.
+    place: (usize, usize),
     addr: String,
     laddr: String,
     /// As it last described itself.
@@ -39,15 +40,15 @@ impl Clients {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn add(&self, id: u64, event_loop: usize, peer: &Peer) {
+    pub(super) fn add(&self, id: u64, place: (usize, usize), peer: &Peer) {
         let (addr, laddr) = (peer.addr.clone(), peer.laddr.clone());
-        let client = Client { event_loop, addr, laddr, line: String::new() };
+        let client = Client { place, addr, laddr, line: String::new() };
         self.all.lock().insert(id, client);
     }
 
-    /// Which loop serves a client; nothing if it is gone.
-    pub(super) fn event_loop(&self, id: u64) -> Option<usize> {
-        self.all.lock().get(&id).map(|client| client.event_loop)
+    /// Which loop serves a client, and its place there; nothing if it is gone.
+    pub(super) fn place(&self, id: u64) -> Option<(usize, usize)> {
+        self.all.lock().get(&id).map(|client| client.place)
     }
 
     pub(super) fn remove(&self, id: u64) {
@@ -71,10 +72,10 @@ pub struct Texts {
 
 impl Texts {
     /// Of this node.
-    pub fn new(hub: &Hub, config: &Config) -> Self {
+    pub fn new(runtime: &NodeRuntime, config: &Config) -> Self {
         let bind = config.resp.address().map_or_else(String::new, |at| at.ip().to_string());
         Self {
-            node_id: format!("{:040x}", hub.node_id.0),
+            node_id: format!("{:040x}", runtime.identity.node.0),
             bind,
             dir: config.dir.to_string_lossy().into_owned(),
         }
@@ -83,7 +84,7 @@ impl Texts {
 
 /// The server as one command of one connection sees it.
 pub(super) struct CommandContext<'a> {
-    pub hub: &'a Hub,
+    pub runtime: &'a NodeRuntime,
     pub config: &'a Config,
     pub clients: &'a Clients,
     pub texts: &'a Texts,
@@ -95,8 +96,8 @@ pub(super) struct CommandContext<'a> {
 impl CommandContext<'_> {
     /// Those whose memory is free again, and those that only look as if they were gone.
     fn expired_keys(&self) -> u64 {
-        let mut expired = self.hub.counters.expired_keys.get();
-        for route in self.hub.routes().iter() {
+        let mut expired = self.runtime.counters.expired_keys.get();
+        for route in self.runtime.routing.routes().iter() {
             for view in &route.views {
                 if let Some(engine) = view.read().keys() {
                     expired += engine.expired_keys() + engine.expiry_usage(self.now).expired;
@@ -113,21 +114,22 @@ impl Context for CommandContext<'_> {
     }
 
     fn keyspace_exists(&self, name: &[u8]) -> bool {
-        std::str::from_utf8(name).is_ok_and(|name| self.hub.routes().get(name).is_some())
+        std::str::from_utf8(name)
+            .is_ok_and(|name| self.runtime.routing.routes().get(name).is_some())
     }
 
     fn knows_keyspaces(&self) -> bool {
-        self.hub.ready.load(Ordering::Acquire)
+        self.runtime.lifecycle.is_ready()
     }
 
     fn may_limit_appends(&self) -> bool {
-        self.hub.may_use(Feature::AppendLimits)
+        self.runtime.version.allows(Feature::AppendLimits)
     }
 
     fn facts(&self) -> Facts<'_> {
-        let log = self.hub.log.facts();
-        let counters = &self.hub.counters;
-        let routes = self.hub.routes();
+        let log = self.runtime.log.facts();
+        let counters = &self.runtime.counters;
+        let routes = self.runtime.routing.routes();
         let durability =
             routes.get("0").map_or(Durability::Sync, |route| route.keyspace.options.durability);
         let process = crate::process::usage();
@@ -143,16 +145,16 @@ impl Context for CommandContext<'_> {
                 Durability::Interval => "interval",
                 Durability::Memory => "memory",
             },
-            started_millis: self.hub.started_millis(),
+            started_millis: self.runtime.clock.started_millis(),
             clients: counters.connections.get(),
             clients_blocked: counters.connections_blocked.get(),
             clients_evicted: counters.connections_evicted.get(),
             clients_max: self.config.connections_max,
             idle_timeout_secs: self.config.idle_timeout_ms / 1000,
-            memory_used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
+            memory_used_bytes: self.runtime.memory.used_bytes(),
             memory_peak_bytes: counters.memory_peak_bytes.get(),
             memory_rss_bytes: process.rss_bytes,
-            memory_max_bytes: self.hub.memory_bytes_max,
+            memory_max_bytes: self.runtime.memory.bytes_max(),
             connections_received: counters.connections_accepted.get(),
             connections_rejected: counters.connections_rejected.get(),
             commands_processed: counters.commands.get(),
@@ -170,9 +172,9 @@ impl Context for CommandContext<'_> {
             checkpoint_running: counters.checkpoint_running.get() > 0,
             checkpoint_failed: counters.checkpoint_failed.get() > 0,
             disk_full: log.full,
-            cluster_id: self.hub.cluster_id,
-            // As the keeper saw it: a loop waits for no lane but its own.
-            cluster: facts_of(&self.hub.overview.load()),
+            cluster_id: self.runtime.identity.cluster,
+            // As maintenance saw it: a loop waits for no executor but its own.
+            cluster: facts_of(&self.runtime.overview.load()),
         }
     }
 
@@ -181,15 +183,15 @@ impl Context for CommandContext<'_> {
     }
 
     fn has_peers(&self) -> bool {
-        self.hub.peers.is_some()
+        self.runtime.peers.is_some()
     }
 
     fn topology(&self, keyspace: &str) -> Topology {
-        topology::gather(self.hub, self.config, keyspace)
+        topology::gather(self.runtime, self.config, keyspace)
     }
 
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
-        for route in self.hub.routes().iter() {
+        for route in self.runtime.routing.routes().iter() {
             let (mut keys, mut expiring) = (0, ExpiryUsage::default());
             for view in &route.views {
                 if let Some(engine) = view.read().keys() {

@@ -2,7 +2,7 @@
 //! those that leaders here find abandoned, in the first loop.
 //!
 //! ```text
-//!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► lane … Answer::Stepped ──┐
+//!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► executor … Answer::Stepped ──┐
 //!                        ▲   └──End──► the reply owed                              │
 //!                        └─────────────────────────────────────────────────────────┘
 //! ```
@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{NotDone, Reply, Transaction};
 use keyspace::KeyspaceId;
 use node::executor::{Input, Origin};
@@ -30,8 +29,8 @@ use super::connection::Connection;
 use super::executes::Again;
 use super::serve::{not_done_text, place};
 use super::state::WatchedExec;
-use crate::hub::mail::{Fate, Transact};
-use crate::hub::{Hub, boot_nanos};
+use crate::runtime::mailbox::{Fate, Transact};
+use crate::runtime::{NodeRuntime, boot_nanos};
 
 /// The bit of a waiter that is a question of the coordinator.
 const ASK: u64 = 1 << 63;
@@ -42,16 +41,15 @@ const TICK: Duration = Duration::from_millis(2);
 /// … and so often if that is nothing but records to be forgotten.
 const SLOW_TICK: Duration = Duration::from_millis(25);
 
-/// So often lanes here look after those who wait for locks.
+/// So often executors here look after those who wait for locks.
 const LOOK: Duration = Duration::from_millis(4);
 
 /// The coordinator of a loop.
-pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
+pub(super) fn coordinator(runtime: &NodeRuntime, number: usize) -> Coordinator {
     // No two loops have the same.
-    let drawn = (keyspace::random::mix(hub.seed) as u32).wrapping_add(number as u32);
-    let by = TxnId::name(hub.node_id, drawn);
-    // What is sent to nobody may be as long as it likes.
-    Coordinator::new(by, hub.patience_nanos, COMMAND_BYTES_MAX)
+    let drawn = (keyspace::random::mix(runtime.identity.seed) as u32).wrapping_add(number as u32);
+    let by = TxnId::name(runtime.identity.node, drawn);
+    Coordinator::new(by, runtime.request_timeout_nanos, runtime.command_bytes_max())
 }
 
 /// The coordinator's question that this waiter stands for.
@@ -104,7 +102,7 @@ impl EventLoop {
             self.endings.push((waiter, Ended::Changed(key.into())));
             return;
         }
-        if let Some(route) = route.filter(|_| self.hub.peers.is_some()) {
+        if let Some(route) = route.filter(|_| self.runtime.peers.is_some()) {
             transaction.each_key(&mut |key| {
                 connection.written.add(route.shard(route.place_of_key(key)));
             });
@@ -140,8 +138,8 @@ impl EventLoop {
             self.looked_at = Instant::now();
             let origin = Origin(self.number as u32);
             let mut answers = std::mem::take(&mut self.answers);
-            for lane in &self.hub.lanes {
-                lane.submit(&self.hub, [Input::Look], origin, &mut answers);
+            for executor in self.runtime.executors.cells() {
+                executor.submit(&self.runtime, [Input::Look], origin, &mut answers);
             }
             answers.drain(..).for_each(|answer| self.answered(answer));
             self.answers = answers;
@@ -160,9 +158,11 @@ impl EventLoop {
     }
 
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
-        let at = At { now: boot_nanos(), time: self.hub.now() };
-        let hub = &self.hub;
-        let map_of = |id| Some(hub.routes().by_id(id)?.clone() as Arc<dyn ShardMap>);
+        let at = At { now: boot_nanos(), time: self.runtime.clock.now() };
+        let runtime = &self.runtime;
+        self.coordinator.ask_at_most(runtime.command_bytes_max());
+        let routes = runtime.routing.routes();
+        let map_of = |id| Some(routes.by_id(id)?.clone() as Arc<dyn ShardMap>);
         act(&mut self.coordinator, at, &map_of);
         for act in self.coordinator.acts() {
             match act {
@@ -175,7 +175,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether there is something to be told, to a lane or a connection.
+    /// Whether there is something to be told, to an executor or a connection.
     pub(super) fn has_more(&self) -> bool {
         !self.inputs.is_empty() || !self.endings.is_empty()
     }
@@ -188,7 +188,7 @@ impl EventLoop {
     }
 
     fn ended(&mut self, waiter: Waiter, ended: Ended) {
-        let counters = &self.hub.counters;
+        let counters = &self.runtime.counters;
         match &ended {
             Ended::Done(_) => counters.transactions.add(1),
             Ended::Changed(_) => counters.transactions_changed.add(1),

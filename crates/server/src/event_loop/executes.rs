@@ -15,18 +15,17 @@ use std::collections::BTreeSet;
 
 use command::{Reply, Step, Write};
 use node::replica::entry::Waiter;
-use node::replica::read::Now;
-use node::routing::fetch::Fetched;
 use node::routing::route::Route;
 use txn::interactive::Interactive;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::interacts::Got;
+use super::moment::Moment;
 use super::resp::{Done, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::place;
 use super::state::Awaits;
-use super::transactions::{Part, crosses_in, may_grow, write_executed};
+use super::transactions::{Part, Queued, crosses_in, may_grow, write_executed};
 use gateway::resp::{Args, Queue, Session, Watched};
 
 /// Bytes that such a command may read and write: a value that a shard may have locked, twice.
@@ -70,6 +69,19 @@ pub(super) fn moves(write: &Write<'_>, route: &Route) -> bool {
         && crosses_in(&Step::Write(write.clone()), route)
 }
 
+/// A command that moves a value, as it was understood and as it came.
+pub(super) struct Moving<'a> {
+    pub write: Write<'a>,
+    pub args: Args<'a>,
+}
+
+/// EXEC of queued commands, as they were understood.
+pub(super) struct Execution<'a> {
+    pub parts: &'a [Part],
+    pub steps: &'a [Step<'a>],
+    pub queued: Queued<'a>,
+}
+
 impl EventLoop {
     /// Runs a command that moves a value.
     pub(super) fn move_value(
@@ -77,8 +89,8 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &Session,
-        (write, args): (Write<'_>, Args<'_>),
-        moment: (Now, Fetched),
+        Moving { write, args }: Moving<'_>,
+        moment: Moment,
         muted: bool,
     ) -> Done {
         if self.is_out_of_memory() && write.may_grow() {
@@ -105,8 +117,8 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &Session,
-        (parts, steps, queue, watched): (&[Part], &[Step<'_>], &Queue, &Watched),
-        moment: (Now, Fetched),
+        Execution { parts, steps, queued: Queued { queue, watched } }: Execution<'_>,
+        moment: Moment,
         muted: bool,
     ) -> Done {
         if self.is_out_of_memory() && steps.iter().any(may_grow) {
@@ -131,7 +143,7 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         steps: &[Step<'_>],
-        moment: (Now, Fetched),
+        moment: Moment,
     ) -> Got<(Box<Interactive>, Vec<Reply>)> {
         if connection.waits_its_turn() {
             return Got::Later;
@@ -143,7 +155,7 @@ impl EventLoop {
             connection.next.awaits = Awaits::Leave;
             return Got::Later;
         }
-        if self.has_reserved(at, connection, &keys, (moment.0, &moment.1)) {
+        if self.has_reserved(at, connection, &keys, moment.now, &moment.fetched) {
             return Got::Later;
         }
         let begun = connection.next.copy.take();

@@ -10,7 +10,8 @@ use command::Sink as _;
 use super::capped::too_long;
 use super::connection::Connection;
 use super::{EventLoop, OUTPUT_PAUSE_BYTES};
-use gateway::resp::{Args, Session};
+use gateway::resp::{Args, RespWriter, Session};
+use storage::engine::Version;
 
 /// GETs looked up together.
 pub(super) const GETS_MAX: usize = 16;
@@ -37,6 +38,48 @@ impl Get {
         let inside = start.checked_add(key.len()).is_some_and(|end| end <= input.len());
         let fits = inside && key.len() <= key_bytes_max;
         fits.then_some(Self { command, key: start, key_len: key.len() })
+    }
+}
+
+/// How the GETs gathered were answered so far.
+#[derive(Default)]
+struct Answered {
+    hits: u64,
+    misses: u64,
+    /// Redirected to other nodes.
+    moved: u64,
+    /// Of the hits, those whose value was too long for a reply.
+    long: u64,
+    /// What the connection's output takes yet.
+    bytes_left: usize,
+    value_bytes_max: usize,
+}
+
+impl Answered {
+    fn count(&self) -> usize {
+        (self.hits + self.misses + self.moved) as usize
+    }
+
+    /// Writes one more reply. Breaks when the output is full.
+    #[inline]
+    fn write(&mut self, out: &mut RespWriter<'_>, found: Option<Version<'_>>) -> ControlFlow<()> {
+        match found {
+            Some(version) if version.value.len() > self.value_bytes_max => {
+                self.hits += 1;
+                self.long += 1;
+                out.error(too_long(version.value.len(), self.value_bytes_max).as_bytes());
+            }
+            Some(version) => {
+                self.hits += 1;
+                self.bytes_left = self.bytes_left.saturating_sub(version.value.len());
+                out.bulk(version.value);
+            }
+            None => {
+                self.misses += 1;
+                out.nil();
+            }
+        }
+        if self.bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
 
@@ -67,62 +110,44 @@ impl EventLoop {
         for (key, get) in keys.iter_mut().zip(&gets) {
             *key = &input[get.key..get.key + get.key_len];
         }
-        let mut bytes_left = OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent());
-        let value_bytes_max = self.config.output_bytes_max as usize;
-        let (mut hits, mut misses, mut long) = (0, 0, 0);
+        let mut answered = Answered {
+            bytes_left: OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent()),
+            value_bytes_max: self.config.output_bytes_max as usize,
+            ..Answered::default()
+        };
         // All that is in the input now had come when the first of these was put off.
         let now = connection.next.at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.next.fetched);
-        let mut moved = 0;
+        let all = &keys[..gets.len()];
         let blocked = loop {
-            let done = (hits + misses + moved) as usize;
             let mut writer = session.writer(&mut connection.output.bytes);
-            let keys = &keys[done..gets.len()];
-            let answered =
-                node::replica::read::get_each_with(&route, keys, now, &fetched, |version| {
-                    match version {
-                        Some(version) if version.value.len() > value_bytes_max => {
-                            hits += 1;
-                            long += 1;
-                            let text = too_long(version.value.len(), value_bytes_max);
-                            writer.error(text.as_bytes());
-                        }
-                        Some(version) => {
-                            hits += 1;
-                            bytes_left = bytes_left.saturating_sub(version.value.len());
-                            writer.bulk(version.value);
-                        }
-                        None => {
-                            misses += 1;
-                            writer.nil();
-                        }
-                    }
-                    if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                });
-            let Err(blocked) = answered else { break None };
-            let done = (hits + misses + moved) as usize;
-            let key = &input[gets[done].key..gets[done].key + gets[done].key_len];
+            let rest = &all[answered.count()..];
+            let each = |version: Option<Version<'_>>| answered.write(&mut writer, version);
+            let found = node::replica::read::get_each_with(&route, rest, now, &fetched, each);
+            let Err(blocked) = found else { break None };
+            let key = all[answered.count()];
             let sent_on = &mut connection.sent_on;
             let Some(text) = self.moved_read(sent_on, session, &route, blocked, &[key]) else {
                 break Some(blocked);
             };
-            moved += 1;
-            self.hub.counters.errors.add(1);
+            answered.moved += 1;
+            self.runtime.counters.errors.add(1);
             session.writer(&mut connection.output.bytes).error(text.as_bytes());
         };
+        let Answered { hits, misses, long, .. } = answered;
         self.sampler.among((hits + misses) as u32, |which| {
-            self.hub.heat.note_keys(&route, keys.get(which as usize).copied());
+            self.runtime.heat.note_keys(&route, keys.get(which as usize).copied());
         });
-        self.hub.counters.errors.add(long);
-        self.tally.others += 1;
-        self.tally.hits += hits;
-        self.tally.misses += misses;
+        self.runtime.counters.errors.add(long);
+        self.counted.others += 1;
+        self.counted.hits += hits;
+        self.counted.misses += misses;
         if let Some(blocked) = blocked {
-            let done = (hits + misses + moved) as usize;
+            let rest = &all[answered.count()..];
             connection.next.fetched = fetched;
-            self.wait_or_fetch(at, connection, &route, blocked, now, &keys[done..gets.len()]);
+            self.wait_or_fetch(at, connection, &route, blocked, now, rest);
         }
-        let waits = gets.get((hits + misses + moved) as usize).map(|get| get.command);
+        let waits = gets.get(answered.count()).map(|get| get.command);
         self.gets = gets;
         self.gets.clear();
         waits

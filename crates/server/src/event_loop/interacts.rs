@@ -13,12 +13,13 @@ use command::{Read, Reply, Sink as _, Step, Stretch};
 use keyspace::Feature;
 use node::replica::read::Now;
 use node::replica::scan::{self, PIECE_KEYS};
-use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::fetch::{Found, Want};
 use node::routing::route::Route;
 use txn::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
 
 use super::EventLoop;
 use super::connection::Connection;
+use super::moment::Moment;
 use super::resp::Done;
 use super::serve::go_waiter;
 use super::transactions::{LEVEL_TOO_LOW, Part, write_executed};
@@ -58,7 +59,7 @@ impl EventLoop {
         if connection.waits_its_turn() {
             return Done::PutOff;
         }
-        if !self.hub.may_use(Feature::Transactions) {
+        if !self.runtime.version.allows(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
         let Some(route) = &connection.route else {
@@ -80,7 +81,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         request: Request<'_>,
-        moment: (Now, Fetched),
+        moment: Moment,
         muted: bool,
     ) -> Done {
         if connection.waits_its_turn() {
@@ -128,7 +129,7 @@ impl EventLoop {
             Got::Later => return Done::PutOff,
             Got::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
             Got::This(()) if connection.output.bytes.get(before) == Some(&b'-') => {
-                self.hub.counters.errors.add(1);
+                self.runtime.counters.errors.add(1);
             }
             Got::This(()) => {}
         }
@@ -145,7 +146,7 @@ impl EventLoop {
         connection: &mut Connection,
         transaction: &mut Interactive,
         steps: &[Step<'_>],
-        moment: (Now, Fetched),
+        moment: Moment,
     ) -> Got<Vec<Reply>> {
         let mut lacks: Vec<&[u8]> = steps.iter().flat_map(|step| transaction.lacks(step)).collect();
         lacks.sort_unstable();
@@ -168,7 +169,7 @@ impl EventLoop {
         connection: &mut Connection,
         transaction: &mut Interactive,
         keys: &[&[u8]],
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
     ) -> Got<()> {
         if keys.is_empty() {
             return Got::This(());
@@ -202,14 +203,14 @@ impl EventLoop {
         session: &Session,
         transaction: &mut Interactive,
         range: &Range<'_>,
-        (now, mut fetched): (Now, Fetched),
+        Moment { now, mut fetched }: Moment,
     ) -> Got<()> {
         let Some(route) = connection.route.clone() else { return Got::Later };
         let wanted = stretch(range);
         loop {
             let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
             let unread: Vec<&[u8]> = unread.iter().map(|key| &**key).collect();
-            let moment = (now, std::mem::take(&mut fetched));
+            let moment = Moment { now, fetched: std::mem::take(&mut fetched) };
             match self.read_into(at, connection, transaction, &unread, moment) {
                 Got::This(()) => {}
                 other => return other,
@@ -254,7 +255,7 @@ impl EventLoop {
         let keys_max = gap.keys_max.min(txn::interactive::KEYS_MAX);
         let shard = route.shard(place);
         let (mut keys, mut reached) = (Vec::new(), None);
-        if self.hub.must_fetch(route, place) {
+        if self.runtime.routing.must_fetch(route, place) {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
             let want = Want::Range { low, high, reverse, keys_max, with_values };

@@ -11,7 +11,7 @@ use super::resp::Done;
 use super::serve::waiter;
 use super::slot::{Frame, Slot};
 use super::state::Life;
-use crate::hub::mail::{self, Mail};
+use crate::runtime::mailbox::{self, Mail};
 use gateway::resp::{Kill, Session};
 
 impl EventLoop {
@@ -35,11 +35,13 @@ impl EventLoop {
         }
         let answers_to = waiter(at, number);
         for id in kill.others {
-            let ask = mail::Kill { id, asks: self.number, waiter: answers_to };
+            let ask = mailbox::Kill { id, asks: self.number, waiter: answers_to };
             // This connection is not in its place while it is served.
-            let own_loop = &self.hub.mailboxes[self.number];
-            let is_asked = match self.clients.event_loop(id) {
-                Some(event_loop) => self.hub.mailboxes[event_loop].post(Mail::Kill(ask)),
+            let own_loop = &self.runtime.delivery.mailboxes[self.number];
+            let is_asked = match self.clients.place(id) {
+                Some((event_loop, _)) => {
+                    self.runtime.delivery.mailboxes[event_loop].post(Mail::Kill(ask))
+                }
                 None => false,
             };
             if !is_asked {
@@ -47,31 +49,30 @@ impl EventLoop {
             }
         }
         if kill.own {
-            self.hub.mailboxes[self.number].post(Mail::Killed(answers_to, 1));
+            self.runtime.delivery.mailboxes[self.number].post(Mail::Killed(answers_to, 1));
         }
         Done::Yes
     }
 
     /// Closes a connection of this loop, and tells who has asked for it.
-    pub(super) fn kill_for(&mut self, kill: &mail::Kill) {
+    pub(super) fn kill_for(&mut self, kill: &mailbox::Kill) {
         let answer = Mail::Killed(kill.waiter, i64::from(self.kill(kill.id)));
         // A loop that has ended has nobody left who waits.
-        let _nobody_waits = self.hub.mailboxes[kill.asks].post(answer);
+        let _nobody_waits = self.runtime.delivery.mailboxes[kill.asks].post(answer);
     }
 
     /// Closes a connection: it runs no further command, and is in no list. Whether it was there.
     fn kill(&mut self, id: u64) -> bool {
-        let found = self.connections.iter_mut().find_map(|(at, slot)| {
-            let connection = slot.as_mut().filter(|connection| connection.id == id)?;
-            connection.advance(Life::Broken);
-            // Its client sees the end at once, though replies may be on their way to it.
-            connection.transport.shut_down();
-            Some(at)
-        });
+        let at = self.clients.place(id).map(|(_, at)| at);
         self.clients.remove(id);
-        if let Some(at) = found {
-            self.enqueue(at);
-        }
-        found.is_some()
+        let Some(at) = at else { return false };
+        let slot = self.connections.get_mut(at).and_then(Option::as_mut);
+        // Another one may be at its place by now.
+        let Some(connection) = slot.filter(|connection| connection.id == id) else { return false };
+        connection.advance(Life::Broken);
+        // Its client sees the end at once, though replies may be on their way to it.
+        connection.transport.shut_down();
+        self.enqueue(at);
+        true
     }
 }

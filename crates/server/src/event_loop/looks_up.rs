@@ -21,9 +21,10 @@ use super::state::Awaits;
 use gateway::resp::{Explain, Request, RespWriter, Session};
 use overlay::LookupChoice;
 
-use crate::hub::lookups::Trace;
-use crate::hub::mail::Mail;
-use crate::hub::overview::name_of;
+use crate::runtime::lookups;
+use crate::runtime::lookups::Trace;
+use crate::runtime::mailbox::Mail;
+use crate::runtime::survey::name_of;
 
 /// The most ways that are looked for before one command.
 pub const WAYS_MAX: usize = 64;
@@ -63,14 +64,15 @@ impl EventLoop {
         let ways = connection.next.ways.insert(Vec::with_capacity(wanted.len()));
         let mut missing = 0;
         for (way, position) in wanted {
-            let (hub, number) = (Arc::downgrade(&self.hub), self.number);
+            let (runtime, number) = (Arc::downgrade(&self.runtime), self.number);
             let told = Box::new(move |trace| {
-                if let Some(hub) = hub.upgrade() {
-                    let _is_read = hub.mailboxes[number].post(Mail::Traced(at, Box::new(trace)));
+                if let Some(runtime) = runtime.upgrade() {
+                    let _is_read =
+                        runtime.delivery.mailboxes[number].post(Mail::Traced(at, Box::new(trace)));
                 }
             });
-            let place = (position.keyspace(), position.tail());
-            match self.hub.look_up(way, place, is_traced, told) {
+            let point = (&position).into();
+            match lookups::look_up(&self.runtime, way, point, is_traced, told) {
                 Some(trace) => ways.push(trace),
                 None => missing += 1,
             }
@@ -144,7 +146,7 @@ impl EventLoop {
     }
 
     fn write_way(&self, trace: &Trace, writer: &mut RespWriter<'_>) {
-        let members = self.hub.members();
+        let members = self.runtime.members();
         let name = |node| name_of(node, &members);
         let owner = trace.owner.as_ref().map(|owner| owner.shard());
         let leader = trace.owner.as_ref().and_then(|owner| owner.leader());

@@ -9,10 +9,10 @@
 //!
 //! Reads are answered where they are found, from the shards' views. Writes are gathered into one
 //! batch per shard and proposed when all sockets of the turn were read, so that a turn costs one
-//! log entry per shard, one log write per lane and one socket write per connection, however many
-//! commands it brought. A read behind a write of the same connection waits for the write's reply
-//! (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard take
-//! effect in order; to different shards they are on their way together.
+//! log entry per shard, one log write per executor and one socket write per connection, however
+//! many commands it brought. A read behind a write of the same connection waits for the write's
+//! reply (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard
+//! take effect in order; to different shards they are on their way together.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
@@ -37,8 +37,10 @@ mod gets;
 mod interacts;
 mod kills;
 mod looks_up;
+mod moment;
 mod native;
 mod plain;
+mod polling;
 mod reads;
 mod resp;
 mod retries;
@@ -59,9 +61,7 @@ mod writes;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use balancer::hot::Sampler;
@@ -69,22 +69,24 @@ use command::Read;
 use command::Reply;
 use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::{Batch, Waiter};
 use node::replica::read::Now;
 use node::routing::route::Route;
 use slab::Slab;
+use txn::ConflictRate;
 use txn::coordinator::{Coordinator, Ended};
-use txn::{ConflictRate, retry_queue::RetryQueue};
+use txn::retry_queue::RetryQueue;
 
 use crate::config::Config;
-use crate::hub::Hub;
-use crate::hub::boot_nanos;
-use crate::hub::mail::Mail;
 use crate::listeners::{Bound, Listener};
 use crate::peer::Attendance;
+use crate::process::disk_failed;
+use crate::runtime::NodeRuntime;
+use crate::runtime::boot_nanos;
+use crate::runtime::executors;
+use crate::runtime::mailbox::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
 use gateway::resp::Limits;
@@ -109,8 +111,6 @@ const PEERS: Token = Token(usize::MAX - 1);
 const LISTENERS: usize = usize::MAX - 1024;
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How long a loop polls before it sleeps, and how short a sleep must have been for that.
-const LINGER: Duration = Duration::from_micros(50);
 /// After so many turns with nothing but writes, a loop makes the fsyncs they wait for itself …
 const WRITE_TURNS_MIN: u32 = 64;
 /// … in turns of no more writes than this: more are worth another thread, which syncs while the
@@ -125,7 +125,7 @@ pub struct NewConnection {
 }
 
 #[derive(Default)]
-struct Tally {
+struct LoopCounters {
     commands: u64,
     writes: u64,
     /// Commands that were no writes.
@@ -138,7 +138,7 @@ struct Tally {
 
 /// One event loop.
 pub struct EventLoop {
-    hub: Arc<Hub>,
+    runtime: Arc<NodeRuntime>,
     config: Arc<Config>,
     clients: Arc<Clients>,
     texts: Arc<Texts>,
@@ -160,15 +160,15 @@ pub struct EventLoop {
     spare: Vec<Batch>,
     /// GETs of the connection being served that wait to be answered together.
     gets: Vec<Get>,
-    /// What else lanes are to be told in this turn.
+    /// What else executors are to be told in this turn.
     inputs: Vec<(ShardId, Input)>,
     /// What this turn has counted and not yet told the process's counters.
-    tally: Tally,
+    counted: LoopCounters,
     /// Which of the requests are noted, to know how often shards are asked.
     sampler: Sampler,
     random: u64,
     answers: Vec<Answer>,
-    /// Lanes and tickets of a sync that this loop has made.
+    /// Executors and tickets of a sync that this loop has made.
     synced: Vec<(usize, u64)>,
     /// Connections that wait for replicas (WAIT).
     waits: Waits,
@@ -180,7 +180,7 @@ pub struct EventLoop {
     endings: Vec<(Waiter, Ended)>,
     /// Who waits for one outside the loops.
     aside: coordinates::Aside,
-    /// When lanes were last had looked after those who wait for locks.
+    /// When executors were last had looked after those who wait for locks.
     looked_at: Instant,
     /// EXECs that are in vain.
     conflicts: ConflictRate,
@@ -198,7 +198,7 @@ pub struct EventLoop {
 impl EventLoop {
     /// A loop with its poll, whose waker is registered already.
     pub fn new(
-        hub: Arc<Hub>,
+        runtime: Arc<NodeRuntime>,
         config: Arc<Config>,
         clients: Arc<Clients>,
         texts: Arc<Texts>,
@@ -209,13 +209,13 @@ impl EventLoop {
         let listeners = listeners.into_iter();
         let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
         Self {
-            sampler: hub.heat.sampler(number),
-            coordinator: coordinates::coordinator(&hub, number),
+            sampler: runtime.heat.sampler(number),
+            coordinator: coordinates::coordinator(&runtime, number),
             endings: Vec::new(),
             aside: coordinates::Aside::default(),
             looked_at: Instant::now(),
             conflicts: ConflictRate::default(),
-            hub,
+            runtime,
             limits: resp::limits(&config),
             config,
             clients,
@@ -232,7 +232,7 @@ impl EventLoop {
             spare: Vec::new(),
             gets: Vec::with_capacity(gets::GETS_MAX),
             inputs: Vec::new(),
-            tally: Tally::default(),
+            counted: LoopCounters::default(),
             random: number as u64,
             answers: Vec::new(),
             synced: Vec::new(),
@@ -266,7 +266,7 @@ impl EventLoop {
             {
                 attendance.turn();
             }
-            self.now = self.hub.now();
+            self.now = self.runtime.clock.now();
             for event in &events {
                 match event.token() {
                     WAKER | PEERS => {}
@@ -274,14 +274,14 @@ impl EventLoop {
                     Token(at) => self.woken(at, event),
                 }
             }
-            self.hub.mailboxes[self.number].take(&mut mail);
+            self.runtime.delivery.mailboxes[self.number].take(&mut mail);
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
             self.tick_coordinator();
             self.tick_lines();
             self.serve_all();
             self.count();
-            if self.hub.stopping.load(Ordering::Acquire) {
+            if self.runtime.lifecycle.is_stopping() {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
                 let is_idle = self.connections.is_empty() && self.aside.is_empty();
@@ -303,11 +303,12 @@ impl EventLoop {
         Now { time: self.now, boot: boot_nanos() }
     }
 
-    /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.
+    /// Adds what this turn has counted to the process's counters: once a turn, since all loops
+    /// share them.
     fn count(&mut self) {
-        let counters = &self.hub.counters;
-        let Tally { commands, writes, others, hits, misses, input_bytes, output_bytes } =
-            std::mem::take(&mut self.tally);
+        let counters = &self.runtime.counters;
+        let LoopCounters { commands, writes, others, hits, misses, input_bytes, output_bytes } =
+            std::mem::take(&mut self.counted);
         match (writes, others) {
             (0, 0) => {}
             (_, 0) => self.write_turns = self.write_turns.saturating_add(1),
@@ -324,84 +325,11 @@ impl EventLoop {
         sums.into_iter().filter(|(_, n)| *n > 0).for_each(|(counter, n)| counter.add(n));
     }
 
-    fn listen(&mut self) -> io::Result<()> {
-        let registry = self.poll.registry();
-        self.listeners.iter_mut().enumerate().try_for_each(|(place, (_, socket))| {
-            registry.register(socket, Token(LISTENERS + place), Interest::READABLE)
-        })
-    }
-
-    /// A node's only loop reads what other nodes send, too: on the few processors of such a node a
-    /// thread of its own for that would take from the loop what it gives.
-    fn attend(&mut self) -> io::Result<()> {
-        let Some(peers) = self.hub.peers.as_ref().filter(|_| self.hub.mailboxes.len() == 1) else {
-            return Ok(());
-        };
-        self.attendance = peers.cluster.attend();
-        let poll = self.attendance.as_ref().map(AsRawFd::as_raw_fd);
-        poll.map_or(Ok(()), |poll| {
-            self.poll.registry().register(&mut SourceFd(&poll), PEERS, Interest::READABLE)
-        })
-    }
-
-    /// Polls without sleeping for a little while, if the last sleep was short: to be woken costs a
-    /// client more than to find the loop awake. Whether there is something to do.
-    fn linger(&mut self, events: &mut Events) -> io::Result<bool> {
-        if !self.lingers {
-            return Ok(false);
-        }
-        let mailbox = &self.hub.mailboxes[self.number];
-        let mut until = None;
-        loop {
-            match self.poll.poll(events, Some(Duration::ZERO)) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ if !events.is_empty() || mailbox.has_mail() => return Ok(true),
-                _ => {}
-            }
-            // A loop with much to do does not come here, and reads no clock for it.
-            let now = Instant::now();
-            if now >= *until.get_or_insert(now + LINGER) {
-                return Ok(false);
-            }
-            // Whoever is to send may need this processor for it.
-            std::thread::yield_now();
-        }
-    }
-
-    fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
-        if self.queue.is_empty() && self.linger(events)? {
-            return Ok(());
-        }
-        let began = Instant::now();
-        let mailbox = &self.hub.mailboxes[self.number];
-        let busy = !self.queue.is_empty() || self.has_more() || !mailbox.may_sleep();
-        let timeout = match (busy, deadline) {
-            (true, _) => Some(Duration::ZERO),
-            (false, Some(until)) => Some(until.saturating_duration_since(Instant::now())),
-            (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
-            (false, None) => None,
-        };
-        let looks = [timeout, self.waits.next_look(), self.next_retry(), self.next_tick()];
-        let timeout = looks.into_iter().flatten().min();
-        // What others bring who need this processor is of the same turn then; but a transaction's
-        // steps wait for each other, and for this loop between them.
-        if self.hub.peers.is_some() && !self.coordinator.is_busy() {
-            std::thread::yield_now();
-        }
-        let polled = self.poll.poll(events, timeout);
-        mailbox.awake();
-        self.lingers = began.elapsed() < LINGER;
-        match polled {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            polled => polled,
-        }
-    }
-
-    /// Takes the last mail: what lanes are told in it nobody else will tell them.
+    /// Takes the last mail: what executors are told in it nobody else will tell them.
     fn end(&mut self) {
-        for mail in self.hub.mailboxes[self.number].close() {
+        for mail in self.runtime.delivery.mailboxes[self.number].close() {
             match mail {
-                Mail::Durable { lane, ticket } => self.durable(lane, ticket),
+                Mail::Durable { executor, ticket } => self.durable(executor, ticket),
                 // Other loops may go on for a while.
                 Mail::Kill(kill) => self.kill_for(&kill),
                 _ => {}
@@ -412,7 +340,7 @@ impl EventLoop {
     fn read_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Answer(answer) => self.answered(answer),
-            Mail::Durable { lane, ticket } => self.durable(lane, ticket),
+            Mail::Durable { executor, ticket } => self.durable(executor, ticket),
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(kill) => self.kill_for(&kill),
             Mail::Evict(id) => self.evict(id),
@@ -423,11 +351,16 @@ impl EventLoop {
         }
     }
 
-    /// Steps a lane whose groups are fsynced: here, where its shards' memory is at home.
-    fn durable(&mut self, lane: usize, ticket: u64) {
+    /// Steps an executor whose groups are fsynced: here, where its shards' memory is at home.
+    fn durable(&mut self, executor: usize, ticket: u64) {
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        self.hub.lanes[lane].submit(&self.hub, [Input::Durable { ticket }], origin, &mut answers);
+        self.runtime.executors.cells()[executor].submit(
+            &self.runtime,
+            [Input::Durable { ticket }],
+            origin,
+            &mut answers,
+        );
         answers.drain(..).for_each(|answer| self.answered(answer));
         self.answers = answers;
     }
@@ -439,8 +372,8 @@ impl EventLoop {
         // Where all clients wait for the same fsync, handing it to another thread and back costs
         // more than it gives.
         // With other replicas, what they have may be enough to answer before an own sync is done.
-        let is_alone = self.hub.peers.is_none();
-        let claimed = is_alone && self.write_turns >= WRITE_TURNS_MIN && self.hub.log.claim();
+        let is_alone = self.runtime.peers.is_none();
+        let claimed = is_alone && self.write_turns >= WRITE_TURNS_MIN && self.runtime.log.claim();
         self.serve_rounds();
         if claimed {
             self.sync_claimed();
@@ -465,18 +398,18 @@ impl EventLoop {
 
     /// Makes the fsync that this turn's writes wait for, unless they are too many.
     fn sync_claimed(&mut self) {
-        if self.tally.writes > WRITES_SYNCED_MAX {
-            return self.hub.log.disclaim();
+        if self.counted.writes > WRITES_SYNCED_MAX {
+            return self.runtime.log.disclaim();
         }
         let mut synced = std::mem::take(&mut self.synced);
-        if let Err(error) = self.hub.log.sync_claimed(&mut synced) {
-            self.hub.fatal("the log", &error);
+        if let Err(error) = self.runtime.log.sync_claimed(&mut synced) {
+            disk_failed("the log", &error);
         }
-        for (lane, ticket) in synced.drain(..) {
-            if lane == self.number {
-                self.durable(lane, ticket);
+        for (executor, ticket) in synced.drain(..) {
+            if executor == self.number {
+                self.durable(executor, ticket);
             } else {
-                self.hub.durable(lane, ticket);
+                executors::durable(&self.runtime, executor, ticket);
             }
         }
         self.synced = synced;
@@ -488,7 +421,7 @@ impl EventLoop {
         !connection.input.is_empty()
     }
 
-    /// Hands the gathered batches to their lanes; what is answered at once goes to connections.
+    /// Hands the gathered batches to their executors; what is answered at once goes to connections.
     fn propose(&mut self) {
         self.full.append(&mut self.open);
         if self.full.is_empty() && self.inputs.is_empty() {
@@ -496,9 +429,9 @@ impl EventLoop {
         }
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        let Self { hub, full, inputs, .. } = self;
-        for (number, lane) in hub.lanes.iter().enumerate() {
-            let is_its = |shard: &ShardId| hub.lane_of(*shard) == number;
+        let Self { runtime, full, inputs, .. } = self;
+        for (number, executor) in runtime.executors.cells().iter().enumerate() {
+            let is_its = |shard: &ShardId| runtime.executors.number_of(*shard) == number;
             let mut shards = full.iter().map(|(id, _)| id).chain(inputs.iter().map(|(id, _)| id));
             if !shards.any(is_its) {
                 continue;
@@ -506,7 +439,7 @@ impl EventLoop {
             let batches = full.extract_if(.., |(shard, _)| is_its(shard));
             let batches = batches.map(|(shard, batch)| Input::Propose { shard, origin, batch });
             let others = inputs.extract_if(.., |(shard, _)| is_its(shard)).map(|(_, input)| input);
-            lane.submit(hub, batches.chain(others), origin, &mut answers);
+            executor.submit(runtime, batches.chain(others), origin, &mut answers);
         }
         answers.drain(..).for_each(|answer| self.answered(answer));
         self.answers = answers;
@@ -533,7 +466,7 @@ impl EventLoop {
     #[inline]
     fn note_read(&mut self, route: &Route, read: &Read<'_>) {
         if self.sampler.notes() {
-            self.hub.heat.note_keys(route, read.keys().iter().copied());
+            self.runtime.heat.note_keys(route, read.keys().iter().copied());
         }
     }
 

@@ -67,8 +67,8 @@ impl EventLoop {
             connection.pending.push_back(Slot::waiting(frame()));
             connection.fill(slot, Err(text));
             let errors = connection.write_replies(self.native_reason());
-            self.hub.counters.errors.add(errors);
-            self.tally.commands += 1;
+            self.runtime.counters.errors.add(errors);
+            self.counted.commands += 1;
             return consumed;
         }
         let Some(route) = connection.route.clone() else {
@@ -77,7 +77,7 @@ impl EventLoop {
         };
         match request.command() {
             Command::Read(read) => {
-                self.tally.others += 1;
+                self.counted.others += 1;
                 if connection.waits_its_turn() {
                     return 0;
                 }
@@ -93,12 +93,12 @@ impl EventLoop {
                         connection.pending.push_back(Slot::waiting(frame()));
                         connection.fill(number, Err(text.into()));
                         let errors = connection.write_replies(self.native_reason());
-                        self.hub.counters.errors.add(errors);
+                        self.runtime.counters.errors.add(errors);
                     }
                 }
             }
         }
-        self.tally.commands += 1;
+        self.counted.commands += 1;
         consumed
     }
 
@@ -126,7 +126,7 @@ impl EventLoop {
                 if capped.overflown {
                     sink.out.truncate(before);
                     sink.refused(Refusal::TooLong);
-                    self.hub.counters.errors.add(1);
+                    self.runtime.counters.errors.add(1);
                 }
                 self.note_read(route, read);
                 true

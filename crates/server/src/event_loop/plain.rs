@@ -50,7 +50,8 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        (key, value): (&[u8], &[u8]),
+        key: &[u8],
+        value: &[u8],
     ) {
         session.note_command("set");
         connection.watching.is_new = false;

@@ -6,17 +6,18 @@ use keyspace::ShardId;
 use node::executor::{Input, Origin};
 use node::replica::entry::Waiter;
 use node::replica::read::{Blocked, Now};
-use node::routing::fetch::{Fetched, Want};
+use node::routing::fetch::Want;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::Connection;
+use super::moment::Moment;
 use super::resp::Done;
 use super::serve::go_waiter;
 use super::state::Awaits;
 use super::writes::crosses;
-use crate::hub::NOBODY;
+use crate::runtime::NOBODY;
 use gateway::resp::Session;
 
 impl EventLoop {
@@ -26,7 +27,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         read: &Read<'_>,
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
         muted: bool,
     ) -> Done {
         if connection.waits_its_turn() {
@@ -36,10 +37,10 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         };
         let age_max = session.stale_nanos();
-        let is_wide = read.keys().len() > 1 && self.hub.peers.is_some() && age_max == 0;
+        let is_wide = read.keys().len() > 1 && self.runtime.peers.is_some() && age_max == 0;
         let in_pieces = || connection.next.looked.is_some() || !fetched.is_of_one_moment();
         if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
-            return self.read_wide(at, connection, session, read, (now, fetched), muted);
+            return self.read_wide(at, connection, session, read, Moment { now, fetched }, muted);
         }
         let before = connection.output.bytes.len();
         let mut writer = session.writer(&mut connection.output.bytes);
@@ -62,12 +63,12 @@ impl EventLoop {
             Ok(_) => {
                 self.note_read(route, read);
                 if connection.output.bytes.get(before) == Some(&b'-') {
-                    self.hub.counters.errors.add(1);
+                    self.runtime.counters.errors.add(1);
                 }
                 if let Read::Get(_) = read {
                     let found =
                         connection.output.bytes.get(before + 1).is_some_and(|b| b.is_ascii_digit());
-                    if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
+                    if found { self.counted.hits += 1 } else { self.counted.misses += 1 }
                 }
                 if muted {
                     connection.output.bytes.truncate(before);
@@ -100,11 +101,12 @@ impl EventLoop {
         now: Now,
         keys: &[&[u8]],
     ) {
-        if !self.hub.must_fetch(route, blocked.place) {
+        if !self.runtime.routing.must_fetch(route, blocked.place) {
             self.wait_for(connection, route, blocked, now, go_waiter(at));
             return self.prepare(route, blocked, now, keys.iter().copied());
         }
-        let wants = route.wants(keys.iter().copied(), |place| self.hub.must_fetch(route, place));
+        let wants = route
+            .wants(keys.iter().copied(), |place| self.runtime.routing.must_fetch(route, place));
         if wants.is_empty() {
             // It has come here, or has caught up, between two looks.
             return self.wait_for(connection, route, blocked, now, go_waiter(at));
@@ -128,13 +130,13 @@ impl EventLoop {
             let state = route.views[place].read();
             let is_locked = place == blocked.place && blocked.lock.is_some();
             let leader = state.serving.leader();
-            let is_elsewhere = leader.is_some_and(|leader| leader != self.hub.node_id);
+            let is_elsewhere = leader.is_some_and(|leader| leader != self.runtime.identity.node);
             drop(state);
             (is_locked && leader.is_some())
                 || (is_elsewhere && !route.views[place].read().serving.at(now.boot))
-                || self.hub.must_fetch(route, place)
+                || self.runtime.routing.must_fetch(route, place)
         };
-        if self.hub.peers.is_none() || !is_fetched(blocked.place) {
+        if self.runtime.peers.is_none() || !is_fetched(blocked.place) {
             return self.wait_or_fetch(at, connection, route, blocked, now, keys);
         }
         let wants = route.wants(keys.iter().copied(), is_fetched);
@@ -165,8 +167,8 @@ impl EventLoop {
         self.inputs.extend(wants.into_iter().map(fetch));
     }
 
-    /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what
-    /// is found out until then is as of that clock.
+    /// Has the executor of a shard say when a read may be tried again: with the clock it had, for
+    /// what is found out until then is as of that clock.
     pub(super) fn wait_for(
         &mut self,
         connection: &mut Connection,
@@ -187,7 +189,8 @@ impl EventLoop {
         ));
     }
 
-    /// A read that is blocked at one shard may be so at others: has their lanes find out meanwhile.
+    /// A read that is blocked at one shard may be so at others: has their executors find out
+    /// meanwhile.
     pub(super) fn prepare<'k>(
         &mut self,
         route: &Route,
@@ -195,14 +198,14 @@ impl EventLoop {
         now: Now,
         keys: impl Iterator<Item = &'k [u8]>,
     ) {
-        if self.hub.peers.is_none() {
+        if self.runtime.peers.is_none() {
             return;
         }
         let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
         places.sort_unstable();
         places.dedup();
         let serves = |place: usize| route.views[place].read().serving.at(now.boot);
-        let must_fetch = |place: usize| self.hub.must_fetch(route, place);
+        let must_fetch = |place: usize| self.runtime.routing.must_fetch(route, place);
         places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
             let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));

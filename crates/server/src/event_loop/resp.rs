@@ -10,8 +10,9 @@ use node::routing::fetch::Fetched;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::context::CommandContext;
-use super::executes::moves;
+use super::executes::{Moving, moves};
 use super::gets::{GETS_MAX, Get};
+use super::moment::Moment;
 use super::serve::go_waiter;
 use super::slot::Slot;
 use super::state::{Awaits, Life};
@@ -95,10 +96,7 @@ impl EventLoop {
                         done = waits;
                         break;
                     }
-                    // Not a command's reply: what the one before it was has no say.
-                    let muted = session.is_quiet();
-                    self.reply_error(connection, &session, &error.to_string(), muted);
-                    connection.advance(Life::Closing);
+                    self.end_malformed(connection, &session, &error);
                     break;
                 }
             };
@@ -114,23 +112,20 @@ impl EventLoop {
                     done = waits;
                     break;
                 }
+            } else if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+                done = waits;
+                break;
+            } else if plain.sets
+                && let Some((key, value)) = args.plain_set(key_bytes_max)
+            {
+                self.set(at, connection, &mut session, key, value);
+                // Its reply is owed before theirs.
+                plain.gets = false;
             } else {
-                if let Some(waits) = self.answer_gets(at, connection, &session, input) {
-                    done = waits;
+                if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
                     break;
                 }
-                if plain.sets
-                    && let Some(pair) = args.plain_set(key_bytes_max)
-                {
-                    self.set(at, connection, &mut session, pair);
-                    // Its reply is owed before theirs.
-                    plain.gets = false;
-                } else {
-                    if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
-                        break;
-                    }
-                    plain = self.plain(connection, &session);
-                }
+                plain = self.plain(connection, &session);
             }
             done += consumed;
             commands += 1;
@@ -140,9 +135,22 @@ impl EventLoop {
             ranges.begin_again();
             done = waits;
         }
-        self.tally.commands += commands;
+        self.counted.commands += commands;
         connection.protocol = Protocol::Resp(session, ranges);
         done
+    }
+
+    /// Answers input that is no command, and closes the connection.
+    fn end_malformed(
+        &mut self,
+        connection: &mut Connection,
+        session: &Session,
+        error: &dyn std::fmt::Display,
+    ) {
+        // Not a command's reply: what the one before it was has no say.
+        let muted = session.is_quiet();
+        self.reply_error(connection, session, &error.to_string(), muted);
+        connection.advance(Life::Closing);
     }
 
     fn run_command(
@@ -152,7 +160,7 @@ impl EventLoop {
         session: &mut Session,
         args: Args<'_>,
     ) -> Done {
-        let replies = (connection.output.bytes.len(), connection.pending.len());
+        let replies = connection.reply_place();
         let mut later = Vec::new();
         let command = self.translate_command(connection, session, args, &mut later);
         let muted = command.muted;
@@ -185,7 +193,7 @@ impl EventLoop {
         later: &mut Vec<u8>,
     ) -> Command<'a> {
         let context = CommandContext {
-            hub: &self.hub,
+            runtime: &self.runtime,
             config: &self.config,
             clients: &self.clients,
             texts: &self.texts,
@@ -198,7 +206,7 @@ impl EventLoop {
         let request = session.translate(args, &context, out);
         let muted = connection.next.muted.take().unwrap_or(session.is_muted());
         if out.get(before) == Some(&b'-') {
-            self.hub.counters.errors.add(1);
+            self.runtime.counters.errors.add(1);
         }
         // All that a command was put off with is for this one: those put off are tried first.
         let refused = connection.next.refused.take();
@@ -209,7 +217,7 @@ impl EventLoop {
         }
         let fetched = std::mem::take(&mut connection.next.fetched);
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
-            self.tally.others += 1;
+            self.counted.others += 1;
         }
         if !matches!(request, Request::Read(_)) {
             // It stands between WATCH and what reads, even if nobody is told what it says.
@@ -257,7 +265,8 @@ impl EventLoop {
             Request::Commit => self.commit(at, connection, session, muted),
             request if session.is_begun() => {
                 let now = command.put_off_at.unwrap_or_else(|| self.moment());
-                self.interact(at, connection, session, request, (now, command.fetched), muted)
+                let moment = Moment { now, fetched: command.fetched };
+                self.interact(at, connection, session, request, moment, muted)
             }
             ref request if let Some(text) = self.elsewhere(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
@@ -281,14 +290,21 @@ impl EventLoop {
         match request {
             Request::Read(read) => {
                 let now = now(self);
-                self.read(at, connection, session, &read, (now, fetched), muted)
+                self.read(at, connection, session, &read, Moment { now, fetched }, muted)
             }
             Request::Write(write)
                 if connection.route.as_ref().is_some_and(|route| moves(&write, route))
-                    && self.hub.may_use(Feature::Transactions) =>
+                    && self.runtime.version.allows(Feature::Transactions) =>
             {
                 let now = now(self);
-                self.move_value(at, connection, session, (write, args), (now, fetched), muted)
+                self.move_value(
+                    at,
+                    connection,
+                    session,
+                    Moving { write, args },
+                    Moment { now, fetched },
+                    muted,
+                )
             }
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {
@@ -296,15 +312,22 @@ impl EventLoop {
             }
             Request::Watch(keys) => {
                 let now = now(self);
-                self.watch(at, connection, session, &keys, (now, fetched), muted)
+                self.watch(at, connection, session, &keys, Moment { now, fetched }, muted)
             }
             Request::Exec => {
                 let now = now(self);
-                self.exec(at, connection, session, (now, fetched), muted)
+                self.exec(at, connection, session, Moment { now, fetched }, muted)
             }
             Request::Keyspace(request) => {
                 let now = now(self);
-                self.scan_keyspace(at, connection, session, &request, (now, fetched), muted)
+                self.scan_keyspace(
+                    at,
+                    connection,
+                    session,
+                    &request,
+                    Moment { now, fetched },
+                    muted,
+                )
             }
             Request::Wait(wait) => self.wait_for_replicas(at, connection, session, wait, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
@@ -371,7 +394,7 @@ impl EventLoop {
             return Done::PutOff;
         }
         let name = String::from_utf8_lossy(name).into_owned();
-        if self.hub.routes().get(&name).is_none() {
+        if self.runtime.routing.routes().get(&name).is_none() {
             if is_made_on_use(&name) {
                 self.create(at, connection, &name);
                 return Done::PutOff;
@@ -408,7 +431,7 @@ impl EventLoop {
     }
 
     fn route_of(&self, connection: &mut Connection, session: &Session) {
-        connection.route = self.hub.routes().get(session.keyspace()).map(Arc::clone);
+        connection.route = self.runtime.routing.routes().get(session.keyspace()).map(Arc::clone);
     }
 
     /// Has a command done by replying with an error.
@@ -431,7 +454,7 @@ impl EventLoop {
         text: &str,
         muted: bool,
     ) {
-        self.hub.counters.errors.add(1);
+        self.runtime.counters.errors.add(1);
         if muted {
             return;
         }

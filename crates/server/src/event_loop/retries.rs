@@ -10,20 +10,21 @@ use txn::retry_queue::Next;
 use super::EventLoop;
 use super::coordinates::ended_text;
 use super::serve::go_waiter;
-use crate::hub::boot_nanos;
+use crate::runtime::boot_nanos;
 
 impl EventLoop {
     /// Whether a connection's command on these keys may run; if not it is told when it may.
     pub(super) fn may_run_in_line(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
-        self.retries.may_run(at, keys, boot_nanos(), self.hub.patience_nanos)
+        self.retries.may_run(at, keys, boot_nanos(), self.runtime.request_timeout_nanos)
     }
 
     /// Has a connection's command, which has met a change, run again after a pause; not if it has
     /// taken too long.
     pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
-        let (now, timeout, random) = (boot_nanos(), self.hub.patience_nanos, self.random());
+        let (now, timeout, random) =
+            (boot_nanos(), self.runtime.request_timeout_nanos, self.random());
         let is_again = self.retries.rest(at, changed, now, timeout, random).is_some();
-        self.retries.reserve_if_long(at, boot_nanos(), || self.hub.clock.tick());
+        self.retries.reserve_if_long(at, boot_nanos(), || self.runtime.clock.tick());
         is_again
     }
 
@@ -38,7 +39,7 @@ impl EventLoop {
     /// Goes on with those who have rested, and refuses those who have waited too long.
     pub(super) fn tick_lines(&mut self) {
         if self.retries.next_due().is_some() {
-            let next = self.retries.due(boot_nanos(), self.hub.patience_nanos);
+            let next = self.retries.due(boot_nanos(), self.runtime.request_timeout_nanos);
             self.act_on_retries(next);
         }
     }

@@ -145,10 +145,10 @@ impl EventLoop {
 
     fn received(&mut self, connection: &mut Connection, bytes: usize) {
         connection.active_millis = self.now.millis();
-        self.tally.input_bytes += bytes as u64;
+        self.counted.input_bytes += bytes as u64;
         // Another loop may have told the time since this turn began: what it called expired must
         // not be alive here any more.
-        self.now = self.now.max(self.hub.clock.now());
+        self.now = self.now.max(self.runtime.clock.last());
     }
 
     /// Whether to read from the socket: not while earlier commands wait.
@@ -199,7 +199,7 @@ impl EventLoop {
         if connection.output.sent > before {
             connection.active_millis = self.now.millis();
         }
-        self.tally.output_bytes += (connection.output.sent - before) as u64;
+        self.counted.output_bytes += (connection.output.sent - before) as u64;
         if connection.unsent() == 0 {
             connection.output.bytes.clear();
             connection.output.sent = 0;
@@ -214,7 +214,7 @@ impl EventLoop {
 
     /// The connection's keyspace, if the catalogue has changed.
     pub(super) fn refresh_route(&self, connection: &mut Connection) {
-        let version = self.hub.routes_version();
+        let version = self.runtime.routing.version();
         if connection.route_version != version {
             if !connection.pending.is_empty() && self.is_cut_otherwise(connection) {
                 // What is on its way may come back, and go to where the next would go at once:
@@ -226,7 +226,7 @@ impl EventLoop {
                 Protocol::Resp(session, _) => session.keyspace(),
                 Protocol::Native => super::native::KEYSPACE,
             };
-            connection.route = self.hub.routes().get(name).map(Arc::clone);
+            connection.route = self.runtime.routing.routes().get(name).map(Arc::clone);
             connection.route_version = version;
         }
     }
@@ -234,7 +234,7 @@ impl EventLoop {
     /// Whether the shards of a connection's keyspace have other slots by now than it knows.
     fn is_cut_otherwise(&self, connection: &Connection) -> bool {
         connection.route.as_ref().is_some_and(|old| {
-            let routes = self.hub.routes();
+            let routes = self.runtime.routing.routes();
             routes.by_id(old.keyspace.id).is_some_and(|new| !new.has_tiles_of(old))
         })
     }
@@ -266,7 +266,7 @@ impl EventLoop {
                         let refused = match why {
                             NotDone::NoSuchShard => false,
                             // Who has no peers fetches nothing.
-                            NotDone::Lags => self.hub.peers.is_none(),
+                            NotDone::Lags => self.runtime.peers.is_none(),
                             _ => true,
                         };
                         self.go_on(waiter, refused.then(|| not_done_text(why).into()));
@@ -317,10 +317,10 @@ impl EventLoop {
             && !connection.ready.readable
             && connection.life < Life::Ended;
         if added_bytes > 0 {
-            self.hub.growth.done(added_bytes);
+            self.runtime.memory.growth().done(added_bytes);
         }
         if errors > 0 {
-            self.hub.counters.errors.add(errors);
+            self.runtime.counters.errors.add(errors);
         }
         if waits_for_more { self.touch(at) } else { self.enqueue(at) }
     }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -12,8 +11,8 @@ use super::connection::{Connection, Protocol};
 use super::state::{Awaits, Life};
 use super::transport::Transport;
 use super::{EventLoop, LISTENERS, NewConnection};
-use crate::hub::mail::Mail;
 use crate::listeners::{self, Listener};
+use crate::runtime::mailbox::Mail;
 use gateway::access::Principal;
 use gateway::resp::{ArgRanges, Peer, Session};
 
@@ -49,7 +48,7 @@ impl EventLoop {
     }
 
     fn welcome(&mut self, stream: TcpStream, listener: Arc<Listener>) {
-        let counters = &self.hub.counters;
+        let counters = &self.runtime.counters;
         counters.connections_accepted.add(1);
         if counters.connections.get() >= self.config.connections_max {
             counters.connections_rejected.add(1);
@@ -62,11 +61,11 @@ impl EventLoop {
         let id = self.clients.next_id();
         let stream = std::net::TcpStream::from(stream);
         let new = NewConnection { stream, listener, id };
-        let target = self.next_loop % self.hub.mailboxes.len();
+        let target = self.next_loop % self.runtime.delivery.mailboxes.len();
         self.next_loop += 1;
         if target == self.number {
             self.adopt(new);
-        } else if !self.hub.mailboxes[target].post(Mail::Connection(new)) {
+        } else if !self.runtime.delivery.mailboxes[target].post(Mail::Connection(new)) {
             // Its loop has ended already: the node stops.
             counters.connections.sub(1);
         }
@@ -89,7 +88,7 @@ impl EventLoop {
         let entry = self.connections.vacant_entry();
         if let Err(error) = transport.register(self.poll.registry(), Token(entry.key())) {
             tracing::warn!("cannot watch a connection, so it is closed: {error}");
-            self.hub.counters.connections.sub(1);
+            self.runtime.counters.connections.sub(1);
             return;
         }
         let protocol = match listener.protocol {
@@ -98,17 +97,18 @@ impl EventLoop {
                 unreachable!("the loops have no such listeners")
             }
             listeners::Protocol::Resp => {
-                self.clients.add(new.id, self.number, &peer);
-                let now_millis = self.hub.millis();
+                self.clients.add(new.id, (self.number, entry.key()), &peer);
+                let now_millis = self.runtime.clock.millis();
                 let session = Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
-                self.clients.describe(new.id, session.describe(self.hub.millis(), 0, 0, 0));
+                self.clients
+                    .describe(new.id, session.describe(self.runtime.clock.millis(), 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };
         let mut connection =
-            Connection::new(new.id, principal, transport, protocol, self.hub.millis());
+            Connection::new(new.id, principal, transport, protocol, self.runtime.clock.millis());
         // Accepted by another loop when this one had begun to stop already.
-        if self.hub.stopping.load(Ordering::Acquire) {
+        if self.runtime.lifecycle.is_stopping() {
             connection.advance(Life::Ended);
         }
         let at = entry.key();
@@ -122,12 +122,12 @@ impl EventLoop {
         self.leaves_line(at);
         self.forget_output(connection);
         self.clients.remove(connection.id);
-        self.hub.counters.connections.sub(1);
+        self.runtime.counters.connections.sub(1);
     }
 
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
-        let now = self.hub.millis();
+        let now = self.runtime.clock.millis();
         let limit = self.config.idle_timeout_ms;
         let idle = |connection: &Connection| {
             connection.pending.is_empty()
@@ -163,7 +163,7 @@ impl EventLoop {
             }
             self.enqueue(at);
         }
-        self.hub.stopping.store(true, Ordering::Release);
+        self.runtime.lifecycle.begin_stop();
         Instant::now() + Duration::from_millis(self.config.shutdown_timeout_ms)
     }
 }

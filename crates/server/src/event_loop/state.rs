@@ -6,7 +6,7 @@ use node::replica::read::Now;
 use node::routing::fetch::Fetched;
 use txn::interactive::Interactive;
 
-use crate::hub::lookups::Trace;
+use crate::runtime::lookups::Trace;
 
 /// How far a connection has come. It only ever goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

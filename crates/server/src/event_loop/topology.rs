@@ -9,18 +9,18 @@ use keyspace::{NodeId, Placement, Slot};
 
 use crate::cluster::{Cluster, MemberInfo, MemberState};
 use crate::config::Config;
-use crate::hub::{Hub, View};
+use crate::runtime::{NodeRuntime, View};
 use gateway::resp::{Health, Node, Shard, Topology};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
-pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
-    let mut nodes: Vec<(NodeId, Node)> = match &hub.peers {
-        Some(peers) => members(hub, &peers.cluster),
-        None => vec![(hub.node_id, alone(hub, config))],
+pub(super) fn gather(runtime: &NodeRuntime, config: &Config, keyspace: &str) -> Topology {
+    let mut nodes: Vec<(NodeId, Node)> = match &runtime.peers {
+        Some(peers) => members(runtime, &peers.cluster),
+        None => vec![(runtime.identity.node, alone(runtime, config))],
     };
     let mut shards = Vec::new();
     let mut epoch = 0;
-    if let Some(route) = hub.routes().get(keyspace) {
+    if let Some(route) = runtime.routing.routes().get(keyspace) {
         // Other keyspaces have no slots: all of them are said to be the first shard's, and who
         // leads that sends everything on.
         let is_hashed = route.keyspace.options.placement == Placement::Hashed;
@@ -28,10 +28,10 @@ pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
         for (place, view) in route.views.iter().enumerate().take(told) {
             let (first, end) = route.slots(place);
             let slots = (first, last_before(end));
-            shards.push(shard(hub, slots, view, &mut nodes, &mut epoch));
+            shards.push(shard(runtime, slots, view, &mut nodes, &mut epoch));
         }
     }
-    let me = nodes.iter().position(|(node, _)| *node == hub.node_id);
+    let me = nodes.iter().position(|(node, _)| *node == runtime.identity.node);
     let nodes = nodes.into_iter().map(|(_, node)| node).collect();
     Topology { nodes, me: me.unwrap_or(0), shards, epoch }
 }
@@ -40,12 +40,12 @@ fn last_before(end: Slot) -> Slot {
     end.checked_sub(1).unwrap_or(keyspace::SLOTS - 1)
 }
 
-fn members(hub: &Hub, cluster: &Cluster) -> Vec<(NodeId, Node)> {
-    let (now, now_millis) = (Instant::now(), hub.millis());
+fn members(runtime: &NodeRuntime, cluster: &Cluster) -> Vec<(NodeId, Node)> {
+    let (now, now_millis) = (Instant::now(), runtime.clock.millis());
     let members = cluster.members();
     let present = members.iter().filter(|member| member.state != MemberState::Left);
     let node = |member: &MemberInfo| {
-        let is_me = member.node == hub.node_id;
+        let is_me = member.node == runtime.identity.node;
         let since = now.saturating_duration_since(member.since).as_millis() as u64;
         let peer_port = member.peer.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let health = match (member.is_up(), member.suspected) {
@@ -69,30 +69,30 @@ fn members(hub: &Hub, cluster: &Cluster) -> Vec<(NodeId, Node)> {
     present.map(node).collect()
 }
 
-fn alone(hub: &Hub, config: &Config) -> Node {
+fn alone(runtime: &NodeRuntime, config: &Config) -> Node {
     let resp = config.resp.address();
     let bound = resp.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
     let said = config.advertise.as_ref().map(|said| said.host.clone());
     Node {
-        id: hub.node_id.0,
+        id: runtime.identity.node.0,
         host: said.or(bound.map(|ip| ip.to_string())).unwrap_or_default(),
         port: config.resp_port_advertised().unwrap_or(0),
         is_linked: true,
-        since_millis: hub.started_millis(),
+        since_millis: runtime.clock.started_millis(),
         ..Node::default()
     }
 }
 
 fn shard(
-    hub: &Hub,
+    runtime: &NodeRuntime,
     slots: (Slot, Slot),
     view: &View,
     nodes: &mut Vec<(NodeId, Node)>,
     epoch: &mut u64,
 ) -> Shard {
     let state = view.read();
-    let is_here = state.descriptor.replica_on(hub.node_id).is_some();
-    let peers = hub.peers.as_ref().filter(|_| !is_here);
+    let is_here = state.descriptor.replica_on(runtime.identity.node).is_some();
+    let peers = runtime.peers.as_ref().filter(|_| !is_here);
     // Elsewhere it may be otherwise than it began.
     let known = peers.and_then(|peers| peers.lookup.shard(state.descriptor.shard));
     let descriptor = known.as_ref().map_or(&state.descriptor, |known| known.descriptor());

@@ -5,19 +5,18 @@
 //! ([`super::coordinates`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::transaction::WRITTEN_BYTES_MAX;
 use command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use keyspace::Feature;
-use node::replica::read::Now;
-use node::routing::fetch::Fetched;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
 use super::connection::{Connection, OK, QUEUED};
 use super::context::CommandContext;
+use super::executes::Execution;
 use super::executes::Told;
+use super::moment::Moment;
 use super::resp::{COMMAND_TOO_LONG, Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
 use super::serve::waiter;
 use super::slot::{Frame, Slot};
@@ -105,6 +104,25 @@ pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut
     }
 }
 
+/// Why a transaction of the session's keyspace cannot be done, if keys of another are watched.
+fn watches_elsewhere(watched: &Watched, session: &Session) -> Option<String> {
+    let is_elsewhere = !watched.is_empty() && watched.keyspace() != session.keyspace();
+    is_elsewhere.then(|| {
+        format!(
+            "ERR keys of keyspace '{}' are watched, and a transaction is of one keyspace; \
+             nothing was done",
+            watched.keyspace()
+        )
+    })
+}
+
+/// What MULTI has queued, and what was watched before.
+#[derive(Clone, Copy)]
+pub(super) struct Queued<'a> {
+    pub queue: &'a Queue,
+    pub watched: &'a Watched,
+}
+
 impl EventLoop {
     pub(super) fn watch(
         &mut self,
@@ -112,7 +130,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         keys: &[&[u8]],
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
         muted: bool,
     ) -> Done {
         if connection.waits_its_turn() {
@@ -121,7 +139,7 @@ impl EventLoop {
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        if self.contends(at, connection, &route, keys, (now, &fetched)) {
+        if self.contends(at, connection, &route, keys, now, &fetched) {
             return Done::PutOff;
         }
         let mut seen = Vec::with_capacity(keys.len());
@@ -151,7 +169,7 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        moment: (Now, Fetched),
+        moment: Moment,
         muted: bool,
     ) -> Done {
         let Some(queue) = session.take_queue() else {
@@ -159,7 +177,8 @@ impl EventLoop {
         };
         // Before the commands are understood: an UNWATCH among them comes too late.
         let watched = session.take_watched();
-        let done = self.exec_queued(at, connection, session, (&queue, &watched), moment, muted);
+        let queued = Queued { queue: &queue, watched: &watched };
+        let done = self.exec_queued(at, connection, session, queued, moment, muted);
         match done {
             Done::PutOff => session.queue_again(queue, watched),
             Done::Yes => session.end_transaction(),
@@ -172,23 +191,18 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        (queue, watched): (&Queue, &Watched),
-        moment: (Now, Fetched),
+        Queued { queue, watched }: Queued<'_>,
+        moment: Moment,
         muted: bool,
     ) -> Done {
-        if !self.hub.may_use(Feature::Transactions) {
+        if !self.runtime.version.allows(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
         let (parts, commands) = self.understand(connection, session, queue);
-        if !watched.is_empty() && watched.keyspace() != session.keyspace() {
-            let text = format!(
-                "ERR keys of keyspace '{}' are watched, and a transaction is of one keyspace; \
-                 nothing was done",
-                watched.keyspace()
-            );
+        if let Some(text) = watches_elsewhere(watched, session) {
             return self.refuse(connection, session, &text, muted);
         }
         // What was watched is gone with its keyspace, whatever has its name now.
@@ -200,57 +214,32 @@ impl EventLoop {
                 None => Reply::Array(Vec::new()),
             };
             write_executed(&parts, &reply, session.version(), &mut bytes);
-            match (muted, connection.pending.is_empty()) {
-                (true, _) => {}
-                (false, true) => connection.output.bytes.extend_from_slice(&bytes),
-                (false, false) => connection.pending.push_back(Slot::bytes(bytes)),
+            if !muted {
+                connection.reply_with(bytes);
             }
             return Done::Yes;
         }
         if commands.iter().any(|step| crosses_in(step, &route)) {
-            let what = (&parts[..], &commands[..], queue, watched);
+            let queued = Queued { queue, watched };
+            let what = Execution { parts: &parts, steps: &commands, queued };
             return self.exec_on_copy(at, connection, session, what, moment, muted);
         }
-        let takes = self.all_take(connection, &commands);
-        if takes.reply_bytes > self.config.output_bytes_max {
-            return self.refuse(connection, session, TOO_LONG, muted);
-        }
-        if takes.must_wait(connection) {
-            connection.next.barrier = true;
-            return Done::PutOff;
-        }
-        // Before room is asked for, which would be kept for it.
-        let has_none = self.is_out_of_memory() && commands.iter().any(may_grow);
-        if has_none || !self.has_room(&takes) {
-            return self.refuse(connection, session, EXEC_OUT_OF_MEMORY, muted);
-        }
-        let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
-        connection.watching.exec = match watched.is_empty() {
-            true => WatchedExec::None,
-            false => WatchedExec::HandedOver,
+        let takes = match self.make_room(connection, &commands) {
+            Ok(takes) => takes,
+            Err(None) => return Done::PutOff,
+            Err(Some(text)) => return self.refuse(connection, session, text, muted),
         };
+        let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
         let watched = watched.keys().collect();
         let transaction = Box::new(Transaction { watched, commands, ..Transaction::default() });
-        let done = self.put_transaction(at, connection, transaction);
-        let is_over_shards = connection.watching.exec == WatchedExec::OverShards;
-        if !is_over_shards {
-            connection.watching.exec = WatchedExec::None;
-        }
-        if done.is_ok() && !is_over_shards {
-            // One shard does it, or it watches nothing.
-            connection.watching.contends_as = None;
-        }
-        match done {
-            Ok(()) => {}
-            Err(refused) => {
-                if takes.adds_bytes > 0 {
-                    self.hub.growth.done(takes.adds_bytes);
-                }
-                return match refused {
-                    None => Done::PutOff,
-                    Some(text) => self.refuse(connection, session, text, muted),
-                };
+        if let Err(refused) = self.put_exec(at, connection, transaction) {
+            if takes.adds_bytes > 0 {
+                self.runtime.memory.growth().done(takes.adds_bytes);
             }
+            return match refused {
+                None => Done::PutOff,
+                Some(text) => self.refuse(connection, session, text, muted),
+            };
         }
         let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };
@@ -263,6 +252,51 @@ impl EventLoop {
         connection.pending.push_back(slot);
         connection.takes.add(number, &takes);
         Done::Yes
+    }
+
+    /// Asks for the room that the commands of an EXEC take. If there is none, says why not; or
+    /// nothing, if it is to be tried again when replies that are owed are sent.
+    fn make_room(
+        &self,
+        connection: &mut Connection,
+        commands: &[Step<'_>],
+    ) -> Result<Takes, Option<&'static str>> {
+        let takes = self.all_take(connection, commands);
+        if takes.reply_bytes > self.config.output_bytes_max {
+            return Err(Some(TOO_LONG));
+        }
+        if takes.must_wait(connection) {
+            connection.next.barrier = true;
+            return Err(None);
+        }
+        // Before room is asked for, which would be kept for it.
+        let has_none = self.is_out_of_memory() && commands.iter().any(may_grow);
+        if has_none || !self.has_room(&takes) {
+            return Err(Some(EXEC_OUT_OF_MEMORY));
+        }
+        Ok(takes)
+    }
+
+    /// As [`Self::put_transaction`], for an EXEC.
+    fn put_exec(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        transaction: Box<Transaction<'_>>,
+    ) -> Result<(), Option<&'static str>> {
+        connection.watching.exec = match transaction.watched.is_empty() {
+            true => WatchedExec::None,
+            false => WatchedExec::HandedOver,
+        };
+        let done = self.put_transaction(at, connection, transaction);
+        if connection.watching.exec != WatchedExec::OverShards {
+            connection.watching.exec = WatchedExec::None;
+            if done.is_ok() {
+                // One shard does it, or it watches nothing.
+                connection.watching.contends_as = None;
+            }
+        }
+        done
     }
 
     /// Has a transaction done, whose reply is to be the connection's next. If it cannot be, says
@@ -290,7 +324,7 @@ impl EventLoop {
             return Err(None);
         }
         let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
-        if bytes > COMMAND_BYTES_MAX {
+        if self.runtime.is_too_long(bytes) {
             return Err(Some(COMMAND_TOO_LONG));
         }
         if transaction.commands.iter().any(|step| crosses_in(step, &route)) {
@@ -308,7 +342,7 @@ impl EventLoop {
         queue: &'q Queue,
     ) -> (Vec<Part>, Vec<Step<'q>>) {
         let context = CommandContext {
-            hub: &self.hub,
+            runtime: &self.runtime,
             config: &self.config,
             clients: &self.clients,
             texts: &self.texts,

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::connection::{Connection, Protocol};
 use super::state::Life;
 use super::{EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES};
-use crate::hub::mail::Mail;
+use crate::runtime::mailbox::Mail;
 
 /// Long outputs of the process's connections.
 #[derive(Default)]
@@ -99,19 +99,19 @@ impl EventLoop {
         let output = Output { event_loop: self.number, bytes: bytes as u64, is_spared };
         let bytes_max = self.config.unread_bytes_max();
         let (all_bytes, longest) = self.clients.unread.set(connection.id, output, bytes_max);
-        self.hub.counters.unread_bytes.set(all_bytes);
+        self.runtime.counters.unread_bytes.set(all_bytes);
         for (id, event_loop) in longest {
             tracing::warn!(
                 client = id,
                 "closing the connection with the longest output: replies that nobody reads take \
                  more than output_bytes_total_max"
             );
-            self.hub.counters.connections_evicted.add(1);
+            self.runtime.counters.connections_evicted.add(1);
             if id == connection.id {
                 evict(connection);
             } else {
                 // A loop that has ended has closed it already.
-                let _closed = self.hub.mailboxes[event_loop].post(Mail::Evict(id));
+                let _closed = self.runtime.delivery.mailboxes[event_loop].post(Mail::Evict(id));
             }
         }
     }
@@ -126,7 +126,7 @@ impl EventLoop {
         // It may have been counted again since it was chosen.
         let gone = Output { event_loop: self.number, bytes: 0, is_spared: false };
         let (all_bytes, _) = self.clients.unread.set(id, gone, u64::MAX);
-        self.hub.counters.unread_bytes.set(all_bytes);
+        self.runtime.counters.unread_bytes.set(all_bytes);
         if let Some(at) = found {
             self.enqueue(at);
         }
@@ -137,7 +137,7 @@ impl EventLoop {
         if connection.output.unread_bytes > 0 {
             let gone = Output { event_loop: self.number, bytes: 0, is_spared: false };
             let (all_bytes, _) = self.clients.unread.set(connection.id, gone, u64::MAX);
-            self.hub.counters.unread_bytes.set(all_bytes);
+            self.runtime.counters.unread_bytes.set(all_bytes);
         }
     }
 }

@@ -13,8 +13,8 @@
 //!                           └─ asks the leader ──► 2 of 2 ──► look at once
 //! ```
 //!
-//! Looking asks the lane, so it is done by who waits only, some milliseconds apart, or more if many
-//! wait. An answer that comes too late finds nobody; one that is lost is asked for again.
+//! Looking asks the executor, so it is done by who waits only, some milliseconds apart, or more if
+//! many wait. An answer that comes too late finds nobody; one that is lost is asked for again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::resp::Done;
 use super::state::{Awaits, Life};
-use crate::hub::boot_nanos;
+use crate::runtime::boot_nanos;
 use gateway::resp::{Session, Wait};
 
 /// Between the first looks.
@@ -176,7 +176,7 @@ impl EventLoop {
         connection.next.awaits = Awaits::Leave;
         self.ask_leaders(&mut waiting, now);
         self.waits.all.push(waiting);
-        self.hub.counters.connections_blocked.add(1);
+        self.runtime.counters.connections_blocked.add(1);
         self.waits.look_at.get_or_insert(now + LOOK_SOON);
         Done::Yes
     }
@@ -185,7 +185,7 @@ impl EventLoop {
     pub(super) fn look_at_waits(&mut self) {
         let now = Instant::now();
         let is_due = self.waits.look_at.is_some_and(|at| at <= now);
-        let stopping = self.hub.stopping.load(std::sync::atomic::Ordering::Relaxed);
+        let stopping = self.runtime.lifecycle.is_stopping();
         if !is_due && (!stopping || self.waits.all.is_empty()) {
             return;
         }
@@ -204,7 +204,7 @@ impl EventLoop {
             let slot = self.connections[waiting.at].take();
             let mut connection = slot.expect("a connection that waits stays");
             if self.is_enough(&waiting, known, &connection) {
-                self.hub.counters.connections_blocked.sub(1);
+                self.runtime.counters.connections_blocked.sub(1);
                 // Taken out, so that the rest of the connection can be used meanwhile.
                 let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
                 if let Protocol::Resp(session, _) = &protocol {
@@ -240,7 +240,7 @@ impl EventLoop {
             || waiting.until.is_some_and(is_over)
             || (in_vain && is_over(waiting.began + patience) && waiting.until.is_none())
             || connection.life == Life::Broken
-            || self.hub.stopping.load(std::sync::atomic::Ordering::Relaxed)
+            || self.runtime.lifecycle.is_stopping()
     }
 
     /// What is known now of writes to these shards.
@@ -249,9 +249,9 @@ impl EventLoop {
         let patience = Duration::from_millis(self.config.request_timeout_ms);
         for target in shards {
             let index = target.told.map_or(0, |(count, _)| count.index);
-            let lane = &self.hub.lanes[self.hub.lane_of(target.shard)];
-            let found = lane
-                .with(&self.hub, |lane| lane.shard(target.shard)?.count(index, None, boot_nanos()));
+            let found = self.runtime.with_executor(target.shard, |executor| {
+                executor.shard(target.shard)?.count(index, None, boot_nanos())
+            });
             // A shard that is gone has no writes.
             let Some(least) = self.least(target.shard) else { continue };
             if let Some(count) = found {
@@ -273,7 +273,7 @@ impl EventLoop {
 
     /// Asks the leaders of shards led elsewhere, if it is time. Their answers come by mail.
     fn ask_leaders(&self, waiting: &mut Waiting, now: Instant) {
-        if self.hub.peers.is_none() {
+        if self.runtime.peers.is_none() {
             return;
         }
         let is_due = |target: &&mut Target| target.ask_at.is_some_and(|at| at <= now);
@@ -282,14 +282,14 @@ impl EventLoop {
             let index = target.told.map_or(0, |(count, _)| count.index);
             let (shard, origin) = (target.shard, Origin(self.number as u32));
             let waiter = Waiter(target.number);
-            self.hub.submit(shard, Input::Count { shard, index, origin, waiter });
+            self.runtime.submit(shard, Input::Count { shard, index, origin, waiter });
         }
     }
 
     /// How many others have every write of a shard that was answered; none if there is no such
     /// shard.
     fn least(&self, shard: ShardId) -> Option<u64> {
-        let routes = self.hub.routes();
+        let routes = self.runtime.routing.routes();
         let view = routes.iter().find_map(|route| {
             let place = route.place_of(shard)?;
             Some(&route.views[place])
@@ -299,7 +299,7 @@ impl EventLoop {
 
     /// Whether answers of a shard's writes wait for its leader's disk.
     fn is_sync(&self, shard: ShardId) -> bool {
-        let routes = self.hub.routes();
+        let routes = self.runtime.routing.routes();
         let route = routes.of_shard(shard);
         route.is_some_and(|route| route.keyspace.options.durability == Durability::Sync)
     }

@@ -7,19 +7,19 @@
 
 use command::{Stretch, Write};
 use keyspace::Placement;
-use node::replica::read::{Blocked, Now};
+use node::replica::read::Blocked;
 use node::replica::scan::{self, Asked};
-use node::routing::fetch::Fetched;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
 use super::far::{Far, scanned_place, want_of};
+use super::moment::Moment;
 use super::resp::{Done, NO_KEYSPACE};
 use super::scans::{Ends, KeyspaceScan};
 use super::serve::{go_waiter, waiter};
 use super::slot::{Frame, Slot};
-use crate::hub::heat::Heat;
+use crate::runtime::heat::Heat;
 use gateway::resp::{Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session};
 
 /// SCAN of an ordered keyspace.
@@ -53,18 +53,14 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         request: &KeyspaceRequest<'_>,
-        (now, fetched): (Now, Fetched),
+        Moment { now, fetched }: Moment,
         muted: bool,
     ) -> Done {
         if connection.route.is_none() {
             return self.without_keyspace(at, connection, session, muted);
         }
-        let is_flush_of_all = match request {
-            KeyspaceRequest::Flush => Some(false),
-            KeyspaceRequest::FlushAll => Some(true),
-            _ => None,
-        };
-        if let Some(all) = is_flush_of_all {
+        if let KeyspaceRequest::Flush | KeyspaceRequest::FlushAll = request {
+            let all = matches!(request, KeyspaceRequest::FlushAll);
             return self.flush_keys(at, connection, session, all, muted);
         }
         if connection.waits_its_turn() {
@@ -111,7 +107,7 @@ impl EventLoop {
             return Done::PutOff;
         }
         if connection.output.bytes.get(before) == Some(&b'-') {
-            self.hub.counters.errors.add(1);
+            self.runtime.counters.errors.add(1);
         }
         if muted {
             connection.output.bytes.truncate(before);
@@ -124,7 +120,7 @@ impl EventLoop {
     fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route) -> Scope {
         let places = 0..route.views.len();
         let all_away: Vec<bool> =
-            places.clone().map(|place| self.hub.must_fetch(route, place)).collect();
+            places.clone().map(|place| self.runtime.routing.must_fetch(route, place)).collect();
         let only = match request {
             KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
                 Some(route.place_of_slot(*slot))
@@ -167,14 +163,16 @@ impl EventLoop {
             return;
         }
         match request {
-            KeyspaceRequest::Scan { cursor, .. } => note_page(&self.hub.heat, route, *cursor),
+            KeyspaceRequest::Scan { cursor, .. } => note_page(&self.runtime.heat, route, *cursor),
             KeyspaceRequest::Keys { .. } => {
                 let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
-                places.for_each(|place| self.hub.heat.note_stretch(route.shard(place), &[], None));
+                places.for_each(|place| {
+                    self.runtime.heat.note_stretch(route.shard(place), &[], None)
+                });
             }
             _ => {
                 if let Some((one, other)) = ends {
-                    note_range(&self.hub.heat, route, (&one, &other));
+                    note_range(&self.runtime.heat, route, &one, &other);
                 }
             }
         }
@@ -190,9 +188,9 @@ impl EventLoop {
         all: bool,
         muted: bool,
     ) -> Done {
-        let routes = self.hub.routes();
+        let routes = self.runtime.routing.routes();
         let mut shards = Vec::new();
-        let level = self.hub.cluster_level();
+        let level = self.runtime.version.level();
         let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
             // As the commands before it went by.
@@ -223,7 +221,7 @@ impl EventLoop {
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
         for (shard, piece) in shards {
-            if self.hub.peers.is_some() {
+            if self.runtime.peers.is_some() {
                 connection.written.add(shard);
             }
             self.put_in_batch(shard, &piece, waiter(at, number));
@@ -275,7 +273,7 @@ fn note_page(heat: &Heat, route: &Route, cursor: u64) {
 }
 
 /// Notes a RANGE that has shown keys from one to another, in either order.
-fn note_range(heat: &Heat, route: &Route, (one, other): (&[u8], &[u8])) {
+fn note_range(heat: &Heat, route: &Route, one: &[u8], other: &[u8]) {
     let (low, high) = if one <= other { (one, other) } else { (other, one) };
     let (from, to) = (route.place_of_key(low), route.place_of_key(high));
     for place in from..=to {

@@ -15,14 +15,14 @@
 //! at once, and one look is enough.
 
 use command::{Read, Seen, Step, Transaction};
-use node::replica::read::Now;
-use node::routing::fetch::Fetched;
+use node::routing::route::Route;
 
 use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::Connection;
+use super::moment::Moment;
 use super::resp::Done;
-use super::slot::{Frame, Slot};
+use super::slot::Frame;
 use super::transactions::Part;
 use gateway::resp::Session;
 
@@ -42,7 +42,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         read: &Read<'_>,
-        (mut now, mut fetched): (Now, Fetched),
+        mut moment: Moment,
         muted: bool,
     ) -> Done {
         let Some(route) = connection.route.clone() else {
@@ -54,38 +54,24 @@ impl EventLoop {
         {
             // That was a first look. The next is at what is now.
             connection.next.looked = Some((0, seen));
-            (now, fetched) = (self.moment(), Fetched::default());
+            moment = Moment::at(self.moment());
         }
         let are_watched =
             session.watches() && read.keys().iter().all(|key| session.seen(key).is_some());
         loop {
-            if are_watched && self.contends(at, connection, &route, read.keys(), (now, &fetched)) {
+            if are_watched
+                && self.contends(at, connection, &route, read.keys(), moment.now, &moment.fetched)
+            {
                 return Done::PutOff;
             }
-            let mut writer = session.writer(&mut connection.output.bytes);
-            let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
-            let looked = node::replica::read::look(&route, read, now, &fetched, &mut capped);
-            let is_long = capped.overflown;
-            let seen = match looked {
-                Ok(seen) => seen,
-                Err(blocked) => {
-                    connection.output.bytes.truncate(before);
-                    let sent_on = &mut connection.sent_on;
-                    let keys = read.keys();
-                    if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, keys) {
-                        connection.next.looked = None;
-                        return self.refuse(connection, session, &moved, muted);
-                    }
-                    connection.next.fetched = fetched;
-                    self.fetch_or_wait(at, connection, &route, blocked, now, keys);
-                    return Done::PutOff;
+            let seen = match self.look(at, connection, session, &route, read, &mut moment) {
+                Looked::Saw(seen) => seen,
+                Looked::PutOff => return Done::PutOff,
+                Looked::Refused(text) => {
+                    connection.next.looked = None;
+                    return self.refuse(connection, session, &text, muted);
                 }
             };
-            if is_long {
-                connection.output.bytes.truncate(before);
-                connection.next.looked = None;
-                return self.refuse(connection, session, TOO_LONG, muted);
-            }
             let count = match connection.next.looked.take() {
                 Some((_, last)) if last == seen => {
                     self.note_read(&route, read);
@@ -108,8 +94,7 @@ impl EventLoop {
                 if let Err(Some(text)) = done {
                     return self.refuse(connection, session, text, muted);
                 }
-                let frame = Frame::Resp { version: session.version(), muted };
-                connection.pending.push_back(Slot::executing(vec![part], frame).reading(true));
+                connection.owe_locked(part, Frame::Resp { version: session.version(), muted });
                 return Done::Yes;
             }
             if count == LOOKS_UNLOCKED_MAX {
@@ -117,9 +102,54 @@ impl EventLoop {
             }
             connection.next.looked = Some((count, seen));
             // What was fetched was so before: the next look is at what is then.
-            (now, fetched) = (self.moment(), Fetched::default());
+            moment = Moment::at(self.moment());
         }
     }
+
+    /// Looks once at all keys, and writes the reply as it would be. Unless it has seen them all,
+    /// nothing is written.
+    fn look(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        route: &Route,
+        read: &Read<'_>,
+        moment: &mut Moment,
+    ) -> Looked {
+        let before = connection.output.bytes.len();
+        let Moment { now, fetched } = moment;
+        let mut writer = session.writer(&mut connection.output.bytes);
+        let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
+        let looked = node::replica::read::look(route, read, *now, fetched, &mut capped);
+        let is_long = capped.overflown;
+        let blocked = match looked {
+            Ok(seen) if !is_long => return Looked::Saw(seen),
+            Ok(_) => {
+                connection.output.bytes.truncate(before);
+                return Looked::Refused(TOO_LONG.into());
+            }
+            Err(blocked) => blocked,
+        };
+        connection.output.bytes.truncate(before);
+        let (keys, sent_on) = (read.keys(), &mut connection.sent_on);
+        if let Some(moved) = self.moved_read(sent_on, session, route, blocked, keys) {
+            return Looked::Refused(moved);
+        }
+        connection.next.fetched = std::mem::take(fetched);
+        self.fetch_or_wait(at, connection, route, blocked, *now, keys);
+        Looked::PutOff
+    }
+}
+
+/// What one look at all keys of a read has come to.
+enum Looked {
+    /// These versions.
+    Saw(Vec<Seen>),
+    /// It is to be tried again.
+    PutOff,
+    /// It is answered with this error.
+    Refused(Box<str>),
 }
 
 /// The versions of all keys of a read, if they are watched and all had a value: then they were

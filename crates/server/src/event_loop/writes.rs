@@ -1,9 +1,6 @@
 //! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
 //! become one transaction.
 
-use std::sync::atomic::Ordering;
-
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
 use node::replica::entry::Waiter;
@@ -31,7 +28,7 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         };
         if let Write::SetAllIfAbsent { pairs } = write
-            && self.hub.may_use(Feature::Transactions)
+            && self.runtime.version.allows(Feature::Transactions)
             && crosses(route, pairs.iter().map(|(key, _)| *key))
         {
             let transaction = Box::new(all_if_absent(pairs));
@@ -53,7 +50,7 @@ impl EventLoop {
                 .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
             Err(text) => {
                 if takes.adds_bytes > 0 {
-                    self.hub.growth.done(takes.adds_bytes);
+                    self.runtime.memory.growth().done(takes.adds_bytes);
                 }
                 return self.refuse(connection, session, text, muted);
             }
@@ -65,15 +62,20 @@ impl EventLoop {
     /// Whether there is no memory for what may take more.
     #[inline]
     pub(super) fn is_out_of_memory(&self) -> bool {
-        self.hub.out_of_memory.load(Ordering::Relaxed)
+        self.runtime.memory.is_full()
     }
 
     /// Whether memory has room for what a write adds, which is kept for it then.
     #[inline]
     pub(super) fn has_room(&self, takes: &Takes) -> bool {
         let Takes { adds_bytes, .. } = *takes;
-        let used_bytes = || self.hub.memory_used_bytes.load(Ordering::Relaxed);
-        adds_bytes == 0 || self.hub.growth.ask(adds_bytes, used_bytes(), self.hub.memory_bytes_max)
+        let used_bytes = || self.runtime.memory.used_bytes();
+        adds_bytes == 0
+            || self.runtime.memory.growth().ask(
+                adds_bytes,
+                used_bytes(),
+                self.runtime.memory.bytes_max(),
+            )
     }
 
     /// What a write may take of memory beyond what the client sends for it.
@@ -120,13 +122,13 @@ impl EventLoop {
         if self.is_out_of_memory() && writes.iter().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
-        if writes.len() > 1 && self.hub.may_use(Feature::Transactions) {
+        if writes.len() > 1 && self.runtime.version.allows(Feature::Transactions) {
             let commands = writes.iter().cloned().map(Step::Write).collect();
             let transaction = Box::new(Transaction { commands, ..Transaction::default() });
             let part = Part::Alone(gather, writes.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
-        let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
+        let is_long = |write: &Write<'_>| self.runtime.is_too_long(write.bytes_about());
         if writes.iter().any(is_long) {
             return self.refuse(connection, session, COMMAND_TOO_LONG, muted);
         }
@@ -134,7 +136,7 @@ impl EventLoop {
         connection.takes.lengthens(lengthens_bytes);
         let number = connection.next_number();
         for write in writes {
-            // Not judged by memory again: the keeper may find it full between two of them.
+            // Not judged by memory again: maintenance may find it full between two of them.
             let put = self.put_admitted(connection, write, waiter(at, number));
             put.expect("a single key lies in one shard, and is not too long");
         }
@@ -197,7 +199,7 @@ impl EventLoop {
         waiter: Waiter,
     ) -> Result<(), &'static str> {
         let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
-        if write.bytes_about() > COMMAND_BYTES_MAX {
+        if self.runtime.is_too_long(write.bytes_about()) {
             return Err(COMMAND_TOO_LONG);
         }
         let shard = match write {
@@ -205,9 +207,9 @@ impl EventLoop {
             other => shard_of_all(route, other)?,
         };
         if self.sampler.notes() {
-            self.hub.heat.note_write(route, write);
+            self.runtime.heat.note_write(route, write);
         }
-        if self.hub.peers.is_some() {
+        if self.runtime.peers.is_some() {
             connection.written.add(shard);
         }
         self.put_in_batch(shard, write, waiter);
@@ -222,7 +224,7 @@ impl EventLoop {
         waiter: Waiter,
     ) {
         self.batch(shard).push(write, waiter);
-        self.tally.writes += 1;
+        self.counted.writes += 1;
     }
 }
 

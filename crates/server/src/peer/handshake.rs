@@ -45,6 +45,7 @@ use sha2::Sha256;
 
 use super::letter::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
 use super::refusal::{Refusal, Versions, pack_levels};
+use super::secret::Secret;
 
 /// The versions of the protocol that this software speaks: its own and the one before.
 ///
@@ -58,28 +59,6 @@ pub const INPUT_BYTES_MAX: usize = letter::HEAD_BYTES + letter::LETTER_BYTES_MAX
 /// What seals are of.
 const REMOVED: &[u8] = b"carillon peer removed";
 const LEVEL: &[u8] = b"carillon peer level";
-
-/// What all nodes of a cluster know and nobody else.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// The text of a secret file, without white space around it.
-    pub fn new(text: &[u8]) -> Self {
-        Self(text.trim_ascii().to_vec())
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.is_empty() { "no secret" } else { "a secret" })
-    }
-}
 
 /// What makes a cluster one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

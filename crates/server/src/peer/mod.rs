@@ -48,6 +48,7 @@ mod outbox;
 pub mod pieces;
 pub mod refusal;
 mod resolve;
+mod secret;
 mod shaking;
 mod thread;
 
@@ -56,10 +57,11 @@ use std::time::Duration;
 pub use attend::Attendance;
 pub use counters::PeerCounters;
 pub use frame::FRAME_BYTES_MAX;
-pub use handshake::{Cluster, Local, PeerHello, Secret, VERSIONS};
+pub use handshake::{Cluster, Local, PeerHello, VERSIONS};
 pub use links::{PeerHandler, PeerNet, SendError};
 pub use pieces::MESSAGE_BYTES_MAX;
 pub use refusal::{Refusal, Versions};
+pub use secret::Secret;
 
 /// Most bytes on their way to one peer: a longest frame, and as much again. One message that is
 /// longer is taken beside them.

@@ -1,10 +1,12 @@
 //! Nets in processes of their own, which are killed and paused.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use harness::lines::Lines;
+use harness::node::PATIENCE;
+use harness::process::{Directory, Process, Signal};
 use keyspace::NodeId;
 use server::peer::{Local, SendError};
 
@@ -13,6 +15,8 @@ use crate::common::{ECHO, ECHOED, Node, cluster, local, options, start};
 /// Tells this program, when a test starts it, which node to be.
 const NODE: &str = "PEER_TEST_NODE";
 const PORT: &str = "PEER_TEST_PORT";
+/// What it says before its address.
+const LISTENS: &str = "listens at ";
 
 /// Not a test of its own: what the processes of the other tests run.
 #[test]
@@ -21,43 +25,37 @@ fn be_a_node() {
     let address = format!("127.0.0.1:{}", std::env::var(PORT).unwrap());
     let who = Local { incarnation: 7, ..local(node.parse().unwrap()) };
     let node = crate::common::start_at(who, options(), &address);
-    println!("\nlistens at {}", node.address);
+    println!("\n{LISTENS}{}", node.address);
     // Until it is killed.
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).unwrap();
+    loop {
+        std::thread::park();
+    }
 }
 
-struct Process {
-    child: Child,
+/// A process that is a node.
+struct Peer {
+    process: Process,
     address: String,
+    /// Of its output; dropped last.
+    _dir: Directory,
 }
 
-impl Process {
+impl Peer {
     fn start(node: u64, port: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let dir = Directory::new(&format!("peer-{node}-{port}")).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
             .args(["processes::be_a_node", "--exact", "--nocapture"])
-            .envs([(NODE, node.to_string().as_str()), (PORT, port)])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let mut found =
-            lines.filter_map(|line| line.strip_prefix("listens at ").map(str::to_owned));
-        let address = found.next().expect("it says where");
-        Self { child, address }
+            .envs([(NODE, node.to_string().as_str()), (PORT, port)]);
+        let output = dir.path().join("output");
+        let process = Process::start(command, &output).unwrap();
+        let line = Lines::of(&output).until(LISTENS, PATIENCE);
+        let (_, address) = line.split_once(LISTENS).expect("it holds these words");
+        Self { process, address: address.to_owned(), _dir: dir }
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: kill takes numbers only; the child has not been waited for, so the id is its own.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    fn signal(&self, signal: Signal) {
+        self.process.signal(signal).unwrap();
     }
 }
 
@@ -70,17 +68,17 @@ fn echo(node: &Node, of: u64, body: &'static [u8]) {
 #[test]
 fn a_killed_process_is_noticed_at_once_and_linked_when_it_is_back() {
     let one = start(local(1), options());
-    let process = Process::start(2, "0");
+    let process = Peer::start(2, "0");
     one.net.set_peers([(NodeId(2), process.address.clone())].into());
     assert_eq!(one.notes.connected(2).incarnation, 7);
     echo(&one, 2, b"before");
     let port = process.address.rsplit_once(':').unwrap().1.to_owned();
     let killed = Instant::now();
-    process.signal(libc::SIGKILL);
+    process.signal(Signal::Kill);
     one.notes.disconnected(2);
     assert!(killed.elapsed() < Duration::from_millis(500), "{:?}", killed.elapsed());
     drop(process);
-    let _again = Process::start(2, &port);
+    let _again = Peer::start(2, &port);
     one.notes.connected(2);
     echo(&one, 2, b"after");
 }
@@ -88,12 +86,12 @@ fn a_killed_process_is_noticed_at_once_and_linked_when_it_is_back() {
 #[test]
 fn a_paused_process_blocks_nobody_and_is_linked_when_it_goes_on() {
     let nodes = cluster(2, options());
-    let process = Process::start(9, "0");
+    let process = Peer::start(9, "0");
     nodes[0].net.set_peers(
         [(NodeId(2), nodes[1].address.clone()), (NodeId(9), process.address.clone())].into(),
     );
     nodes[0].notes.connected(9);
-    process.signal(libc::SIGSTOP);
+    process.signal(Signal::Stop);
     let paused = Instant::now();
     let mut longest = Duration::ZERO;
     while nodes[0].net.is_connected(NodeId(9)) {
@@ -111,7 +109,7 @@ fn a_paused_process_blocks_nobody_and_is_linked_when_it_goes_on() {
     }
     assert!(longest < Duration::from_millis(500), "a turn took {longest:?}");
     nodes[0].notes.disconnected(9);
-    process.signal(libc::SIGCONT);
+    process.signal(Signal::Continue);
     nodes[0].notes.connected(9);
     echo(&nodes[0], 9, b"again");
     assert_eq!(nodes[0].net.counters()[0].1.links.get(), 1);

@@ -157,37 +157,13 @@ impl Witness for OfNode<'_> {
         if self.agreement.weak.contains(&keyspace) {
             return Ok(());
         }
-        let Agreement {
-            applied,
-            leaders,
-            sessions,
-            batches,
-            nodes,
-            elected,
-            last_ms,
-            compared,
-            forwarded,
-            level,
-            risen,
-            weak: _,
-        } = &mut *self.agreement;
-        if shard.is_elected() {
-            let (term, _) = shard.term_and_commit();
-            let first = *leaders.entry((id, term)).or_insert_with(|| {
-                elected.push((id, term));
-                self.node
-            });
-            if first != self.node {
-                let text = format!("shard {id}, term {term}: nodes {first} and {}", self.node);
-                return Err(Violation::new("R1 one leader a term", text));
-            }
-        }
-        let replica = nodes.entry(self.node).or_default().entry(id).or_default();
+        self.look_who_leads(shard)?;
         let view = shard.view();
         let (index, installed) = {
             let state = view.read();
             (state.applied_index, state.installed)
         };
+        let replica = self.agreement.nodes.entry(self.node).or_default().entry(id).or_default();
         if installed != replica.installed {
             // A snapshot stands in place of these entries, whatever they were.
             replica.installed = installed;
@@ -199,37 +175,69 @@ impl Witness for OfNode<'_> {
             let text = format!("shard {id} went back from {} to {index}", replica.applied);
             return Err(Violation::new("R3 what is applied stays", text));
         }
-        for (at, entry) in replica.entries.range(replica.applied + 1..index + 1) {
-            match applied.get(&(id, *at)) {
-                None => {
-                    applied.insert((id, *at), entry.clone());
-                    let header = Header::decode(&entry.data).map(|(header, _)| header);
-                    if let Some(header) = header.filter(|header| header.term == entry.term) {
-                        last_ms.insert(id, header.timestamp.millis());
-                    }
-                    if let Some(right) = absorbed_by(entry) {
-                        unite(sessions, batches, id, right);
-                    }
-                    if let Some(to) = rise_of(&entry.data).filter(|to| *to > *level) {
-                        (*level, *risen) = (to, *risen + 1);
-                    }
-                    if let Some((batch, now_ms)) = batch_of(&entry.data) {
-                        let table = sessions.entry(id).or_default();
-                        if table.judge(batch, now_ms).is_none() {
-                            table.applied(batch, &[]);
-                            batches.insert((id, batch.session), batch.sequence);
-                            *forwarded += 1;
-                        }
-                    }
-                }
-                Some(first) if first == entry => *compared += 1,
-                Some(first) => {
-                    let text = format!("shard {id}, entry {at}: {entry:?}, elsewhere {first:?}");
-                    return Err(Violation::new("R3 replicas apply the same", text));
-                }
+        let (entries, applied) = (std::mem::take(&mut replica.entries), replica.applied);
+        for (at, entry) in entries.range(applied + 1..index + 1) {
+            self.agreement.is_applied(id, *at, entry)?;
+        }
+        let replica = self.agreement.nodes.entry(self.node).or_default().entry(id).or_default();
+        (replica.entries, replica.applied) = (entries, index);
+        Ok(())
+    }
+}
+
+impl OfNode<'_> {
+    /// In each term of a shard there is one leader.
+    fn look_who_leads(&mut self, shard: &Shard) -> Result<(), Violation> {
+        if !shard.is_elected() {
+            return Ok(());
+        }
+        let (id, (term, _)) = (shard.id(), shard.term_and_commit());
+        let Agreement { leaders, elected, .. } = &mut *self.agreement;
+        let first = *leaders.entry((id, term)).or_insert_with(|| {
+            elected.push((id, term));
+            self.node
+        });
+        if first != self.node {
+            let text = format!("shard {id}, term {term}: nodes {first} and {}", self.node);
+            return Err(Violation::new("R1 one leader a term", text));
+        }
+        Ok(())
+    }
+}
+
+impl Agreement {
+    /// A replica has applied an entry: the first to do so says what all others are to apply.
+    fn is_applied(&mut self, id: ShardId, at: u64, entry: &Entry) -> Result<(), Violation> {
+        match self.applied.get(&(id, at)) {
+            Some(first) if first == entry => {
+                self.compared += 1;
+                return Ok(());
+            }
+            Some(first) => {
+                let text = format!("shard {id}, entry {at}: {entry:?}, elsewhere {first:?}");
+                return Err(Violation::new("R3 replicas apply the same", text));
+            }
+            None => {}
+        }
+        let header = Header::decode(&entry.data).map(|(header, _)| header);
+        if let Some(header) = header.filter(|header| header.term == entry.term) {
+            self.last_ms.insert(id, header.timestamp.millis());
+        }
+        if let Some(right) = absorbed_by(entry) {
+            unite(&mut self.sessions, &mut self.batches, id, right);
+        }
+        if let Some(to) = rise_of(&entry.data).filter(|to| *to > self.level) {
+            (self.level, self.risen) = (to, self.risen + 1);
+        }
+        if let Some((batch, now_ms)) = batch_of(&entry.data) {
+            let table = self.sessions.entry(id).or_default();
+            if table.judge(batch, now_ms).is_none() {
+                table.applied(batch, &[]);
+                self.batches.insert((id, batch.session), batch.sequence);
+                self.forwarded += 1;
             }
         }
-        replica.applied = index;
+        self.applied.insert((id, at), entry.clone());
         Ok(())
     }
 }

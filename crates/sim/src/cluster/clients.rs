@@ -14,33 +14,32 @@
 //! **Keyspaces.** Most is asked of one; some of others that come, change and go meanwhile
 //! ([`super::catalogue`]). A keyspace has ids of its own, and histories of its own.
 
+mod answers;
+mod histories;
 mod lost;
+mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use command::{NotDone, Read, Reply, Write};
-use keyspace::{KeyspaceId, ShardId, Timestamp};
-use node::executor::{Answer, Input};
+use command::Write;
+use keyspace::{KeyspaceId, ShardId};
+use node::executor::Input;
 use node::replica::entry::{Batch, Waiter};
 use node::replica::read::{self, Blocked, Now};
-use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::fetch::Fetched;
 use node::routing::route::Route;
 
 use super::options::Mood;
 use super::whole::OfWhole;
 use super::wide::WIDE;
 use super::{KEYSPACE, Plant, World};
-use crate::check::Violation;
-use crate::check::linear::{self, Linear, Seen};
-use crate::command::{Cell, Collect, Command, Value};
+use crate::check::linear::Seen;
+use crate::command::{Cell, Command, Value};
 use crate::machine::CLIENTS;
 
 /// How long a client waits.
 const PATIENCE_MS: u64 = 2_500;
-
-/// States that the search of a history looks at before it is given up.
-const STATES_MAX: usize = 100_000;
 
 /// What clients do and have seen.
 pub struct Clients {
@@ -231,80 +230,18 @@ impl Clients {
         self.ops.remove(&number)
     }
 
+    /// A command on keys that is under way.
+    fn under_way(&mut self, number: u64) -> &mut OfKeys {
+        let op = self.ops.get_mut(&number).and_then(Op::of_keys_mut);
+        op.expect("it is under way")
+    }
+
     /// A question about all keys, if it is under way.
     pub(super) fn whole_mut(&mut self, number: u64) -> Option<&mut OfWhole> {
         match &mut self.ops.get_mut(&number)?.what {
             What::Whole(of_whole) => Some(of_whole),
             What::Keys(_) | What::Catalogue => None,
         }
-    }
-
-    fn note(&mut self, op: Op, replies: Option<Vec<Reply>>, high_ms: u64) {
-        let Op { client, what: What::Keys(of_keys), call, .. } = op else { return };
-        let OfKeys { route, keys, command, low_ms, in_parts, .. } = of_keys;
-        let (client, high_ms, back) = (client as u8, high_ms.max(low_ms), 0);
-        let places = Vec::new();
-        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
-        match in_parts {
-            true => keys.iter().for_each(|key| self.saw(route.keyspace.id, &[*key], seen.clone())),
-            false => self.saw(route.keyspace.id, &keys, seen),
-        }
-    }
-
-    /// Something was seen of keys just now. Those that FLUSH empties may have several tags.
-    pub(super) fn saw(&mut self, keyspace: KeyspaceId, keys: &[u64], seen: Seen) {
-        self.events += 1;
-        let (back, tagged) = (self.events, self.tagged);
-        let mut of_tags: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-        for key in keys {
-            of_tags.entry(key / tagged).or_default().push((key % tagged) as usize);
-        }
-        for (tag, places) in of_tags {
-            let history = self.histories.entry((keyspace, tag)).or_default();
-            history.push(Seen { places, back, ..seen.clone() });
-        }
-    }
-
-    /// Searches every history for a linear order; how many were too long to judge.
-    ///
-    /// # Errors
-    /// The first history without one.
-    pub fn search(&mut self) -> Result<u64, Violation> {
-        // What a sole replica has applied while it started was seen by nobody.
-        let lost = std::mem::take(&mut self.lost).into_iter().map(|(op, _)| op);
-        for op in std::mem::take(&mut self.endless).into_iter().chain(lost) {
-            self.note(op, None, u64::MAX);
-        }
-        let mut unjudged = 0;
-        let cells = vec![None; self.tagged as usize];
-        for ((keyspace, tag), history) in &mut self.histories {
-            if self.weak.contains(keyspace) {
-                continue;
-            }
-            history.sort_by_key(|seen| seen.call);
-            for (places, cells, seen) in linear::apart(&cells, history) {
-                match linear::is_linear_within(&cells, &seen, STATES_MAX) {
-                    Linear::Yes => continue,
-                    // One command was under way while very many others came and went.
-                    Linear::TooLong => {
-                        unjudged += 1;
-                        continue;
-                    }
-                    Linear::No => {}
-                }
-                let keys: Vec<u64> =
-                    places.iter().map(|place| tag * self.tagged + *place as u64).collect();
-                let end = linear::first_bad_prefix(&cells, &seen);
-                let mut text = format!(
-                    "keyspace {keyspace}, keys {keys:?}: no order of these explains the answers"
-                );
-                for seen in &seen[..end] {
-                    text += &format!("\n    {seen}");
-                }
-                return Err(Violation::new("linearizable per key", text));
-            }
-        }
-        Ok(unjudged)
     }
 }
 
@@ -355,26 +292,6 @@ impl World {
             return routes().nth(number).expect("below their number").clone();
         }
         machine.routes[KEYSPACE].clone()
-    }
-
-    /// The last read of a key.
-    pub(super) fn read_last(&mut self, at: usize, route: Arc<Route>, key: u64) {
-        self.begin_op(0, at, route, vec![key], Command::Get, 0);
-    }
-
-    /// Someone reads every key at a node, at once: before its lanes do anything.
-    pub(super) fn look_at(&mut self, at: usize) {
-        let machine = self.seats[at].machine.as_ref();
-        let route = machine.and_then(|machine| machine.routes.get(KEYSPACE)).cloned();
-        let Some(route) = route else { return };
-        for key in 0..self.mood.keys {
-            self.begin_op(0, at, route.clone(), vec![key], Command::Get, 0);
-            let number = self.clients.made;
-            if let Some(op) = self.clients.ops.get_mut(&number) {
-                op.given_up = true;
-            }
-            self.read(at, number);
-        }
     }
 
     pub(super) fn new_op(&mut self, client: usize, at: usize, what: What) -> (u64, Op) {
@@ -472,84 +389,6 @@ impl World {
         machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
     }
 
-    /// Tries a read.
-    pub(super) fn read(&mut self, at: usize, number: u64) {
-        self.look_again(at, number);
-        let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
-        let names = self.clients.names_of(&op.keys);
-        let (route, shard, plant) = (op.route.clone(), op.shard, self.options.plant);
-        let mut now = op.moment.expect("a read");
-        let machine = self.seats[at].machine.as_mut().expect("it runs");
-        let elected = machine.shard(shard).is_some_and(|shard| shard.is_elected());
-        if plant == Some(Plant::LeaseByRole) && elected {
-            now.boot = 0;
-        }
-        if plant == Some(Plant::FreshLeaderReads)
-            && elected
-            && op.command == Command::Get
-            && let Some(found) = machine.peek(shard, &names[0])
-        {
-            // Planted: nobody looks whether the term has begun.
-            return self.done(number, vec![found], now.time.millis());
-        }
-        let stale_ms = op.stale_ms;
-        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let request = request_of(&self.clients.ops[&number], &names);
-        if stale_ms > 0 {
-            // Planted: what is old passes for a part of that.
-            let less = if plant == Some(Plant::WrongAge) { 10 } else { 1 };
-            let (age_max, mut sink) = (stale_ms * 1_000_000 * less, Collect::default());
-            let old = read::read_stale(&route, &request, now, age_max, Fetched::NONE, &mut sink);
-            if let Ok(age) = old
-                && age > 0
-            {
-                return self.done_stale(number, sink.0, age / less);
-            }
-        }
-        let mut sink = Collect::default();
-        match read::read(&route, &request, now, &mut sink) {
-            Ok(()) => {
-                let view = machine.view(shard);
-                let (judged_at, last) = view.map_or((now.time, now.time), |view| {
-                    let state = view.read();
-                    (state.serving.judged_at(now.time), state.last)
-                });
-                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-                let op = op.expect("it is under way");
-                op.low_ms = judged_at.millis();
-                self.done(number, sink.0, last.millis());
-            }
-            Err(blocked) if route.must_fetch(blocked.place, machine.node()) => {
-                let (want, bytes_max) = (Box::new(Want::keys(names)), usize::MAX);
-                let (origin, waiter) = (CLIENTS, Waiter(number));
-                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
-                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-                op.expect("it is under way").ready = false;
-            }
-            Err(blocked) => {
-                let Blocked { at, lock, .. } = blocked;
-                let (origin, waiter) = (CLIENTS, Waiter(number));
-                let shard = route.shard(blocked.place);
-                machine.submit(shard, Input::Await { shard, at, lock, origin, waiter });
-                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-                op.expect("it is under way").ready = false;
-            }
-        }
-    }
-
-    /// A replica may have come to the node since the read was asked for, or gone from it.
-    fn look_again(&mut self, at: usize, number: u64) {
-        let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-        let Some((op, machine)) = op.zip(self.seats[at].machine.as_ref()) else { return };
-        let keyspace = &op.route.keyspace;
-        let route = machine.routes.get(&*keyspace.name).filter(|r| r.keyspace.id == keyspace.id);
-        if let Some(route) = route {
-            op.route = route.clone();
-            let name = &self.clients.names[op.keys[0] as usize];
-            op.shard = route.shard(route.place_of_key(name));
-        }
-    }
-
     /// A write that a shard had turned away is on its way to another one.
     pub(super) fn sent_on(&mut self, waiter: Waiter, shard: ShardId) {
         let last_ms = self.agreement.last_ms(shard);
@@ -570,159 +409,6 @@ impl World {
         }
     }
 
-    /// What was wanted for a read has come: it is answered from that.
-    fn fetched(&mut self, number: u64, shard: ShardId, at: Timestamp, want: Want, found: Found) {
-        let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
-        let names = self.clients.names_of(&op.keys);
-        let route = op.route.clone();
-        let now = op.moment.expect("a read");
-        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let request = request_of(&self.clients.ops[&number], &names);
-        let (mut fetched, mut sink) = (Fetched::default(), Collect::default());
-        fetched.add(shard, at, want, found);
-        let answered = read::read_with(&route, &request, now, &fetched, &mut sink);
-        // A replica here that has caught up meanwhile may have answered.
-        let (low, high) = {
-            let state = route.views[route.place(&route.key(names[0]))].read();
-            let here = state.serving.at(now.boot);
-            let judged_at = state.serving.judged_at(now.time);
-            if here { (at.min(judged_at), at.max(judged_at)) } else { (at, at) }
-        };
-        let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-        let op = op.expect("it is under way");
-        if answered.is_err() {
-            // Not all of it had come.
-            op.ready = true;
-            return;
-        }
-        self.counts.fetched += 1;
-        // Its leader's clock judged it.
-        op.low_ms = low.millis();
-        let high_ms = high.millis().max(self.agreement.last_ms(shard));
-        self.done(number, sink.0, high_ms);
-    }
-
-    /// An answer that may be old is right if a read could have seen it that had come so much
-    /// earlier.
-    fn done_stale(&mut self, number: u64, replies: Vec<Reply>, age: u64) {
-        let Some(op) = self.clients.ops.get_mut(&number) else { return };
-        // The node's clock may run 2 % fast or slow.
-        let age_ms = age.div_ceil(1_000_000) * 103 / 100 + 1;
-        let then = op.began_ms.saturating_sub(age_ms + 1) as usize;
-        let events = self.clients.events_by.get(then).copied().unwrap_or(0);
-        op.call = op.call.min(events);
-        let high_ms = {
-            let op = op.of_keys_mut().expect("a read");
-            // It was judged at the time up to which the replica's past was closed.
-            op.low_ms = 0;
-            self.agreement.last_ms(op.shard).max(op.moment.expect("a read").time.millis())
-        };
-        self.counts.stale += 1;
-        self.trace.event(format_args!("op {number} may be {age_ms} ms old"));
-        self.done(number, replies, high_ms);
-    }
-
-    fn done(&mut self, number: u64, replies: Vec<Reply>, high_ms: u64) {
-        let Some(op) = self.clients.ops.remove(&number) else { return };
-        self.trace.event(format_args!("op {number}: {replies:?}"));
-        self.counts.answered += 1;
-        let joint = op.of_keys().is_some_and(|of_keys| of_keys.command.is_joint());
-        self.counts.joint += u64::from(joint);
-        self.rest(&op);
-        if let Some(OfKeys { command: Command::Transaction { .. }, .. }) = op.of_keys() {
-            self.counts.transactions += 1;
-            if let [Reply::Changed(_)] = replies[..] {
-                // A watched key may have changed and have the same value again: nothing was done,
-                // and why is not for histories to tell.
-                self.counts.broken += 1;
-                return;
-            }
-        }
-        self.clients.note(op, Some(replies), high_ms);
-    }
-
-    /// Its client has something else to do, sooner or later.
-    pub(super) fn rest(&mut self, op: &Op) {
-        if op.given_up {
-            return;
-        }
-        self.clients.free_at[op.client] = self.now_ms + self.rng.between(0, self.mood.think_ms);
-    }
-
-    /// An answer has come from a node.
-    pub(super) fn answered(&mut self, answer: Answer) {
-        if Self::is_wide(&answer) {
-            return self.answered_wide(answer);
-        }
-        match answer {
-            Answer::Applied { spent, replies, .. } => {
-                for (waiter, reply) in spent.waiters.iter().zip(replies) {
-                    let high_ms = self.high_ms(waiter.0);
-                    self.done(waiter.0, vec![reply], high_ms);
-                }
-            }
-            Answer::NotDone { waiters, why: NotDone::Lags, .. } => {
-                self.counts.lags += waiters.len() as u64;
-                waiters.into_iter().for_each(|waiter| self.go_on(waiter));
-            }
-            Answer::NotDone { waiters, why, .. } => {
-                for waiter in waiters {
-                    self.not_done(waiter.0, why);
-                }
-            }
-            Answer::Go { waiter, .. } => self.go_on(waiter),
-            Answer::Fetched { waiter, at, want, found, shard, .. } => {
-                match self.clients.whole_mut(waiter.0) {
-                    Some(of_whole) => of_whole.go(Some((shard, *want, at, *found))),
-                    None => self.fetched(waiter.0, shard, at, *want, *found),
-                }
-            }
-            Answer::Counted { .. } => unreachable!("no client asks who has its writes"),
-            Answer::Stepped { .. } => unreachable!("coordinators ask for steps"),
-            Answer::Catalogue { waiter, result, .. } => {
-                self.trace.event(format_args!("op {}: {result:?}", waiter.0));
-                let Some(op) = self.clients.ops.remove(&waiter.0) else { return };
-                self.counts.changes += u64::from(result.is_ok());
-                self.rest(&op);
-            }
-        }
-    }
-
-    /// A read that waited may be tried again.
-    fn go_on(&mut self, waiter: Waiter) {
-        match self.clients.ops.get_mut(&waiter.0).map(|op| &mut op.what) {
-            Some(What::Keys(of_keys)) => of_keys.ready = true,
-            Some(What::Whole(of_whole)) => of_whole.go(None),
-            Some(What::Catalogue) | None => {}
-        }
-    }
-
-    fn not_done(&mut self, number: u64, why: NotDone) {
-        let Some(op) = self.clients.ops.remove(&number) else { return };
-        self.trace.event(format_args!("op {number}: {why:?}"));
-        self.rest(&op);
-        if matches!(why, NotDone::Unknown | NotDone::Dropped) && op.is_write() {
-            self.counts.unknown += 1;
-            // It may be applied later than this.
-            match self.place_of(number, &op) {
-                Some(place) => self.clients.lost.push((op, place)),
-                None => self.clients.endless.push(op),
-            }
-        } else {
-            self.counts.refused += 1;
-            self.counts.full += u64::from(why == NotDone::DiskFull);
-            if op.is_in_parts() {
-                self.note_lost(op);
-            }
-        }
-    }
-
-    /// The latest that a write was judged, if it is applied by now.
-    fn high_ms(&self, number: u64) -> u64 {
-        let op = self.clients.ops.get(&number).and_then(Op::of_keys);
-        op.map_or(0, |op| self.agreement.last_ms(op.shard))
-    }
-
     /// Nodes that believe they lead the shard of a key of the keyspace that is always there.
     pub(super) fn leaders_of(&self, key: u64) -> Vec<usize> {
         let name = &self.clients.names[key as usize];
@@ -733,17 +419,5 @@ impl World {
             machine.shard(shard).is_some_and(|shard| shard.is_elected())
         };
         (0..self.seats.len()).filter(leads).collect()
-    }
-}
-
-/// What an operation asks.
-fn request_of<'n>(op: &Op, names: &[&'n [u8]]) -> Read<'n> {
-    match (&op.of_keys().expect("a read").command, names) {
-        (Command::Get, [key]) => Read::Get(key),
-        (Command::GetMany, keys) => Read::GetMany(keys.to_vec()),
-        (Command::Exists, keys) => Read::Exists(keys.to_vec()),
-        (Command::ExpiryTime, [key]) => Read::Ttl { key, millis: true, absolute: true },
-        (Command::Length, [key]) => Read::Length(key),
-        other => unreachable!("{other:?} is no read"),
     }
 }

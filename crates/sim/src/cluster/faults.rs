@@ -10,23 +10,10 @@ use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
 use crate::machine::open::{self, Start, Started};
-use crate::options::Fault;
+use crate::options::{Fault, Faults};
 
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
-
-/// A plan: when followers restart, or stand still, again and again, while a leader and its rival
-/// wait for them.
-#[derive(Clone, Copy, Debug)]
-pub struct Betrayal {
-    leader: usize,
-    rival: usize,
-    begins_ms: u64,
-    restarts_left: u64,
-    restart_ms: u64,
-    /// Whether they stand still only.
-    pauses: bool,
-}
 
 /// How long nodes wait for each other on behalf of a client.
 const PATIENCE_NANOS: u64 = 1_500_000_000;
@@ -52,6 +39,41 @@ impl World {
                 faults = faults.without(fault);
             }
         }
+        let (only_cuts, weights) = self.weights_of_faults(faults);
+        match self.rng.weighted(&weights) {
+            0 => {}
+            1 => self.crash(at, true),
+            2 => self.crash(at, false),
+            3 => self.blackout(),
+            4 => {
+                let millis = self.rng.between(100, 2_500);
+                self.pause(at, millis);
+            }
+            5 => self.isolate(at),
+            6 => self.cut_one_way(at),
+            7 => self.plan_betrayal(at),
+            8 => self.hand_over(),
+            9 => self.mend(),
+            10..=12 if self.seats[at].armed.is_some() => {}
+            10 => {
+                let writes = self.rng.below(PLANNED_WRITES);
+                self.power_goes_at(at, writes);
+            }
+            11 => self.fail_sync(at),
+            12 => self.fail_write(at),
+            13 => self.fill_or_free(at),
+            14 => self.lose_link(at),
+            15 => self.lose_tail(at),
+            16 => self.move_replicas(),
+            _ if !only_cuts && self.rng.one_in(2) => self.merge(),
+            _ => self.split(),
+        }
+        Ok(())
+    }
+
+    /// Whether shards are to be cut and never merged; and how likely each of what breaks is, in the
+    /// order of [`Self::maybe_break`].
+    fn weights_of_faults(&self, faults: Faults) -> (bool, [u64; 18]) {
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
@@ -83,35 +105,7 @@ impl World {
             // An ordered keyspace begins with one shard.
             on(Fault::Split, if cuts || self.mood.is_ordered { 30 } else { 6 }),
         ];
-        match self.rng.weighted(&weights) {
-            0 => {}
-            1 => self.crash(at, true),
-            2 => self.crash(at, false),
-            3 => self.blackout(),
-            4 => {
-                let millis = self.rng.between(100, 2_500);
-                self.pause(at, millis);
-            }
-            5 => self.isolate(at),
-            6 => self.cut_one_way(at),
-            7 => self.plan_betrayal(at),
-            8 => self.hand_over(),
-            9 => self.mend(),
-            10..=12 if self.seats[at].armed.is_some() => {}
-            10 => {
-                let writes = self.rng.below(PLANNED_WRITES);
-                self.power_goes_at(at, writes);
-            }
-            11 => self.fail_sync(at),
-            12 => self.fail_write(at),
-            13 => self.fill_or_free(at),
-            14 => self.lose_link(at),
-            15 => self.lose_tail(at),
-            16 => self.move_replicas(),
-            _ if !only_cuts && self.rng.one_in(2) => self.merge(),
-            _ => self.split(),
-        }
-        Ok(())
+        (only_cuts, weights)
     }
 
     /// A link is lost with what was on it. Both ends learn of it, one maybe much later; and it is
@@ -227,55 +221,6 @@ impl World {
         }
     }
 
-    /// A leader and one of its followers do not hear each other; the other followers restart in no
-    /// time, or stand still, a few times, and must not have forgotten whom they have given their
-    /// word, nor think that it was long ago (SAFETY G4, G5).
-    fn plan_betrayal(&mut self, at: usize) {
-        let leader = match self.led() {
-            led if led.is_empty() => at,
-            led => self.rng.pick(&led).0,
-        };
-        let others: Vec<usize> = (0..self.seats.len()).filter(|other| *other != leader).collect();
-        let rival = *self.rng.pick(&others);
-        let (one, other) = (self.seats[leader].node, self.seats[rival].node);
-        self.trace.event(format_args!("nodes {one} and {other} do not hear each other"));
-        self.counts.cuts += 1;
-        self.network.cut(one, other);
-        self.network.cut(other, one);
-        let begins_ms = self.now_ms + self.rng.between(600, 1_500);
-        let restarts_left = self.rng.between(1, 4);
-        let restart_ms = begins_ms;
-        let pauses = self.options.faults.has(Fault::Pause)
-            && (self.rng.one_in(2) || self.has(Plant::BurstTicks))
-            && !self.has(Plant::ForgetfulVote);
-        let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
-        self.betrayal = Some(plan);
-    }
-
-    fn betray(&mut self) {
-        let Some(mut plan) = self.betrayal else { return };
-        if self.now_ms == plan.restart_ms && plan.restarts_left > 0 {
-            for at in (0..self.seats.len()).filter(|at| *at != plan.leader && *at != plan.rival) {
-                if plan.pauses {
-                    let millis = self.rng.between(550, 1_100);
-                    self.pause(at, millis);
-                } else {
-                    self.crash(at, false);
-                    self.seats[at].awake_at = self.now_ms + 2;
-                }
-            }
-            plan.restarts_left -= 1;
-            let after = if plan.pauses { 1_200 } else { 0 };
-            plan.restart_ms += after + self.rng.between(50, 250);
-        }
-        let begun = self.now_ms > plan.begins_ms;
-        if begun && self.now_ms.is_multiple_of(10) && self.is_awake(plan.leader) {
-            self.look_at(plan.leader);
-        }
-        let ends_ms = plan.begins_ms.max(plan.restart_ms) + 1_000;
-        self.betrayal = (self.now_ms < ends_ms).then_some(plan);
-    }
-
     /// Whether a node runs and does not stand still.
     pub(super) fn is_awake(&self, at: usize) -> bool {
         let seat = &self.seats[at];
@@ -324,7 +269,7 @@ impl World {
     }
 
     /// A process stands still, and its clocks do not.
-    fn pause(&mut self, at: usize, millis: u64) {
+    pub(super) fn pause(&mut self, at: usize, millis: u64) {
         let planted = self.has(Plant::StaleLease);
         let seat = &mut self.seats[at];
         if seat.machine.is_none() || self.now_ms < seat.awake_at {

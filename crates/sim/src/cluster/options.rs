@@ -1,7 +1,6 @@
 //! What a run of a cluster is told, and what its seed chooses.
 
 use std::num::NonZeroU64;
-use std::str::FromStr;
 
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId};
@@ -11,107 +10,83 @@ use super::{Workload, World};
 use crate::check::Violation;
 use crate::cli::{Life, Told};
 use crate::machine::coordinates::Planted;
+use crate::named::named;
 use crate::options::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// A fault planted in the driver, or by it in a core, to see whether the checkers find it (SAFETY,
-/// last paragraph).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
-    /// A node's boot clock does not count pauses, so that a leader trusts its lease after one (G5).
-    StaleLease,
-    /// Who says it leads may read, whatever its lease says (G5).
-    LeaseByRole,
-    /// A restarted replica votes and stands at once (G4).
-    ForgetfulVote,
-    /// Ticks that a pause has swallowed are made up, and each counts as time that has passed since
-    /// (G5).
-    BurstTicks,
-    /// What promises to be on disk leaves before it is (G9, G16).
-    UnsyncedVote,
-    /// A new leader serves reads before its term's first entry (G1).
-    FreshLeaderReads,
-    /// The memory of one replica changes (G13).
-    RottenState,
-    /// Questions about all keys are judged by the clock of the node that is asked (G13).
-    OwnClock,
-    /// A replica that does not lead says that it is less behind than it is (G17).
-    WrongAge,
-    /// A shard that is cut in two forgets what was applied once (G10, G11).
-    NoDedupe,
-    /// The right half of a shard that was cut in two forgets its votes when it is replayed (G11).
-    ReplayedHalf,
-    /// A frozen shard goes on though the log of its left neighbour does not say so (G11).
-    Thaw,
-    /// Lanes are not told what tables know: a replica that its group has gone on without stays
-    /// (R12).
-    ForgottenReplica,
-    /// The cluster's level rises although not all nodes speak the next one (G3).
-    EarlyLevel,
-    /// A transaction does not look whether what it watches has changed (G15).
-    Unwatched,
-    /// Reads do not look whether a transaction has locked a key (G8).
-    UnlockedReads,
-    /// PREVENT is not remembered (G8).
-    ForgetfulPrevent,
-    /// Records are forgotten, with what they say, though keys are locked (G8).
-    RecordDropped,
-    /// RESOLVE ends whosever lock a key has (G8).
-    ResolveByKey,
-    /// A coordinator does not wait until a record says ABORTED (G8).
-    EarlyRetry,
-    /// A transaction over shards does not look whether what it watches has changed (G8, G15).
-    Unvalidated,
-    /// … nor whether a key has come into a range of it.
-    Unranged,
-    /// Keys of several shards are looked at once only (G7).
-    SingleLook,
-    /// A shard that is cut keeps the records of keys that go (G8).
-    LeftRecord,
-    /// A snapshot goes on to a replica that its group has removed (R12).
-    GoneReplica,
-    /// Both halves of a shard are published before its log has agreed (G11).
-    EarlySplit,
-    /// Routes stay as they were when shards of a newer generation are known (G11).
-    OldRoute,
-    /// A linear-hash table goes on by two buckets when one was cut (R11).
-    SecondTurn,
+named! {
+    #[what = "bug of clusters"]
+    /// A fault planted in the driver, or by it in a core, to see whether the checkers find it
+    /// (SAFETY, last paragraph).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Plant {
+        /// A node's boot clock does not count pauses, so that a leader trusts its lease after one
+        /// (G5).
+        StaleLease = "stale-lease",
+        /// Who says it leads may read, whatever its lease says (G5).
+        LeaseByRole = "lease-by-role",
+        /// A restarted replica votes and stands at once (G4).
+        ForgetfulVote = "forgetful-vote",
+        /// Ticks that a pause has swallowed are made up, and each counts as time that has passed
+        /// since (G5).
+        BurstTicks = "burst-ticks",
+        /// What promises to be on disk leaves before it is (G9, G16).
+        UnsyncedVote = "unsynced-vote",
+        /// A new leader serves reads before its term's first entry (G1).
+        FreshLeaderReads = "fresh-leader-reads",
+        /// The memory of one replica changes (G13).
+        RottenState = "rotten-state",
+        /// Questions about all keys are judged by the clock of the node that is asked (G13).
+        OwnClock = "own-clock",
+        /// A replica that does not lead says that it is less behind than it is (G17).
+        WrongAge = "wrong-age",
+        /// A shard that is cut in two forgets what was applied once (G10, G11).
+        NoDedupe = "no-dedupe",
+        /// The right half of a shard that was cut in two forgets its votes when it is replayed
+        /// (G11).
+        ReplayedHalf = "replayed-half",
+        /// A frozen shard goes on though the log of its left neighbour does not say so (G11).
+        Thaw = "thaw",
+        /// Lanes are not told what tables know: a replica that its group has gone on without stays
+        /// (R12).
+        ForgottenReplica = "forgotten-replica",
+        /// The cluster's level rises although not all nodes speak the next one (G3).
+        EarlyLevel = "early-level",
+        /// A transaction does not look whether what it watches has changed (G15).
+        Unwatched = "unwatched",
+        /// Reads do not look whether a transaction has locked a key (G8).
+        UnlockedReads = "unlocked-reads",
+        /// PREVENT is not remembered (G8).
+        ForgetfulPrevent = "forgetful-prevent",
+        /// Records are forgotten, with what they say, though keys are locked (G8).
+        RecordDropped = "record-dropped",
+        /// RESOLVE ends whosever lock a key has (G8).
+        ResolveByKey = "resolve-by-key",
+        /// A coordinator does not wait until a record says ABORTED (G8).
+        EarlyRetry = "early-retry",
+        /// A transaction is committed although a value has ended that it found alive (G22).
+        LateCommit = "late-commit",
+        /// A transaction over shards does not look whether what it watches has changed (G8, G15).
+        Unvalidated = "unvalidated",
+        /// … nor whether a key has come into a range of it.
+        Unranged = "unranged",
+        /// Keys of several shards are looked at once only (G7).
+        SingleLook = "single-look",
+        /// A shard that is cut keeps the records of keys that go (G8).
+        LeftRecord = "left-record",
+        /// A snapshot goes on to a replica that its group has removed (R12).
+        GoneReplica = "gone-replica",
+        /// Both halves of a shard are published before its log has agreed (G11).
+        EarlySplit = "early-split",
+        /// Routes stay as they were when shards of a newer generation are known (G11).
+        OldRoute = "old-route",
+        /// A linear-hash table goes on by two buckets when one was cut (R11).
+        SecondTurn = "second-turn",
+    }
 }
 
 impl Plant {
-    /// All of them.
-    pub const ALL: [Self; 28] = [
-        Self::StaleLease,
-        Self::LeaseByRole,
-        Self::ForgetfulVote,
-        Self::BurstTicks,
-        Self::UnsyncedVote,
-        Self::FreshLeaderReads,
-        Self::RottenState,
-        Self::OwnClock,
-        Self::WrongAge,
-        Self::NoDedupe,
-        Self::ReplayedHalf,
-        Self::Thaw,
-        Self::ForgottenReplica,
-        Self::EarlyLevel,
-        Self::Unwatched,
-        Self::UnlockedReads,
-        Self::ForgetfulPrevent,
-        Self::RecordDropped,
-        Self::ResolveByKey,
-        Self::EarlyRetry,
-        Self::Unvalidated,
-        Self::Unranged,
-        Self::SingleLook,
-        Self::LeftRecord,
-        Self::GoneReplica,
-        Self::EarlySplit,
-        Self::OldRoute,
-        Self::SecondTurn,
-    ];
-
     /// Whether it shows in transactions over several shards only.
     pub fn is_wide(self) -> bool {
         let of_world = matches!(
@@ -132,6 +107,7 @@ impl Plant {
             Self::RecordDropped => Some(Planted::RecordDropped),
             Self::ResolveByKey => Some(Planted::ResolveByKey),
             Self::EarlyRetry => Some(Planted::EarlyRetry),
+            Self::LateCommit => Some(Planted::LateCommit),
             _ => None,
         }
     }
@@ -144,60 +120,6 @@ impl Plant {
             Self::SecondTurn => Some(control::Planted::SecondTurn),
             _ => None,
         }
-    }
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::StaleLease => "stale-lease",
-            Self::LeaseByRole => "lease-by-role",
-            Self::ForgetfulVote => "forgetful-vote",
-            Self::BurstTicks => "burst-ticks",
-            Self::UnsyncedVote => "unsynced-vote",
-            Self::FreshLeaderReads => "fresh-leader-reads",
-            Self::RottenState => "rotten-state",
-            Self::OwnClock => "own-clock",
-            Self::WrongAge => "wrong-age",
-            Self::NoDedupe => "no-dedupe",
-            Self::ReplayedHalf => "replayed-half",
-            Self::Thaw => "thaw",
-            Self::ForgottenReplica => "forgotten-replica",
-            Self::EarlyLevel => "early-level",
-            Self::Unwatched => "unwatched",
-            Self::UnlockedReads => "unlocked-reads",
-            Self::ForgetfulPrevent => "forgetful-prevent",
-            Self::RecordDropped => "record-dropped",
-            Self::ResolveByKey => "resolve-by-key",
-            Self::EarlyRetry => "early-retry",
-            Self::Unvalidated => "unvalidated",
-            Self::Unranged => "unranged",
-            Self::SingleLook => "single-look",
-            Self::LeftRecord => "left-record",
-            Self::GoneReplica => "gone-replica",
-            Self::EarlySplit => "early-split",
-            Self::OldRoute => "old-route",
-            Self::SecondTurn => "second-turn",
-        }
-    }
-}
-
-/// There is no planted bug of this name for clusters.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
-     forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, unranged, \
-     single-look, left-record, gone-replica, early-split, old-route and second-turn can be planted"
-)]
-pub struct NoSuchPlant(pub String);
-
-impl FromStr for Plant {
-    type Err = NoSuchPlant;
-
-    fn from_str(text: &str) -> Result<Self, NoSuchPlant> {
-        let found = Self::ALL.into_iter().find(|plant| plant.name() == text);
-        found.ok_or_else(|| NoSuchPlant(text.to_owned()))
     }
 }
 

@@ -13,11 +13,14 @@
 //! them. FLUSH is a write of each shard. The pages of a SCAN are asked for at different nodes: what
 //! no page has shown must have been absent at some moment since the first was asked for (G18).
 
+mod look;
+mod sights;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use command::{Pair, Reply, Stretch};
+use command::Reply;
 use keyspace::{KeyspaceId, Placement, ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::entry::Waiter;
@@ -26,6 +29,8 @@ use node::replica::scan::{self, Asked};
 use node::routing::fetch::{Found, Want};
 use node::routing::route::Route;
 use storage::engine::ScanCursor;
+
+use look::Question;
 
 use super::clients::What;
 use super::{Plant, World};
@@ -124,6 +129,33 @@ impl OfWhole {
         away.contains(&true).then(|| place.expect("cursors come from scans"))
     }
 
+    /// Whether all answers of shards that are away, with their places, have come; fetches those
+    /// that have not.
+    fn has_fetched(
+        &mut self,
+        far: &[(usize, ShardId)],
+        count: u64,
+        machine: &mut Machine,
+        number: u64,
+    ) -> bool {
+        let mut has_all = true;
+        for (place, shard) in far {
+            // What was wanted of a shard that has other slots by now is no answer any more.
+            let want = self.want(*place, count);
+            if self.fetched.get(shard).is_some_and(|(wanted, ..)| *wanted == want) {
+                continue;
+            }
+            has_all = false;
+            self.fetched.remove(shard);
+            if self.fetching.insert(*shard) {
+                let (want, bytes_max) = (Box::new(want), usize::MAX);
+                let (shard, origin, waiter) = (*shard, CLIENTS, Waiter(number));
+                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+            }
+        }
+        has_all
+    }
+
     /// What is wanted of a shard that is away.
     fn want(&self, place: usize, count: u64) -> Want {
         let (first, end) = self.route.slots(place);
@@ -182,16 +214,6 @@ impl World {
         }
     }
 
-    /// The keys in use, by shard.
-    fn keys_of_shards(&self, route: &Route) -> BTreeMap<ShardId, Vec<u64>> {
-        let mut of_shards: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
-        for (key, name) in (0..self.mood.keys).zip(self.clients.names()) {
-            let shard = route.shard(route.place(&route.key(name)));
-            of_shards.entry(shard).or_default().push(key);
-        }
-        of_shards
-    }
-
     fn begin_whole(&mut self, client: usize, at: usize, route: Arc<Route>, ask: Ask) {
         self.tell_time(at);
         let seat = &self.seats[at];
@@ -236,24 +258,7 @@ impl World {
         let count = 1 + number % 3;
         let far = places.clone().filter(|place| wanted(*place) && away[*place]);
         let far: Vec<(usize, ShardId)> = far.map(|place| (place, route.shard(place))).collect();
-        // What was wanted of a shard that has other slots by now is no answer any more.
-        let wants: Vec<Want> = far.iter().map(|(place, _)| of.want(*place, count)).collect();
-        let missing: Vec<_> = far
-            .iter()
-            .zip(&wants)
-            .filter(|((_, shard), want)| {
-                of.fetched.get(shard).is_none_or(|(wanted, ..)| wanted != *want)
-            })
-            .collect();
-        for ((_, shard), want) in &missing {
-            of.fetched.remove(shard);
-            if of.fetching.insert(*shard) {
-                let (want, bytes_max) = (Box::new((*want).clone()), usize::MAX);
-                let (shard, origin, waiter) = (*shard, CLIENTS, Waiter(number));
-                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
-            }
-        }
-        if !missing.is_empty() {
+        if !of.has_fetched(&far, count, machine, number) {
             return Ok(());
         }
         let (ask, moment) = (of.ask.clone(), of.moment);
@@ -263,10 +268,17 @@ impl World {
             let high_ms = at.millis().max(self.agreement.last_ms(shard));
             told.push(Told { shard, low_ms: at.millis(), high_ms, found });
         }
-        // Planted: what has expired is judged by this node's clock, wherever others' stand.
-        let judged = if own_clock { Asked::anyhow(&route, moment.time) } else { asked.clone() };
         let near: Vec<usize> = places.filter(|place| near(*place)).collect();
-        let found = look(&route, &ask, &near, &judged, moment, count as usize)?;
+        let question = Question {
+            route: &route,
+            ask: &ask,
+            near: &near,
+            // Planted: what has expired is judged by this node's clock, wherever others' stand.
+            asked: &if own_clock { Asked::anyhow(&route, moment.time) } else { asked.clone() },
+            moment,
+            count: count as usize,
+        };
+        let found = question.look()?;
         if !scan::stood(&route, &asked) {
             return Err(Violation::new("steps are whole", "a shard was cut within a step"));
         }
@@ -285,122 +297,6 @@ impl World {
         };
         self.answer_whole(number, &route, sights, next);
         Ok(())
-    }
-
-    /// What a shard's answer says of its keys.
-    fn see_shard(
-        &self,
-        route: &Route,
-        ask: &Ask,
-        told: &Told,
-        sights: &mut Vec<Sight>,
-    ) -> Result<(), Violation> {
-        let Told { shard, low_ms, high_ms, .. } = *told;
-        let its = self.keys_of_shards(route).remove(&shard).unwrap_or_default();
-        let mut see = |keys: Vec<u64>, command: Command, reply: Reply| {
-            sights.push(Sight { keys, command, reply, low_ms, high_ms });
-        };
-        let key_of = |name: &[u8]| {
-            let key = its.iter().copied().find(|key| *self.clients.name(*key) == *name);
-            key.ok_or_else(|| invented(format!("shard {shard} shows {}", name.escape_ascii())))
-        };
-        let mut shown: BTreeMap<u64, &[u8]> = BTreeMap::new();
-        match &told.found {
-            Found::Size(size) => {
-                if *size > its.len() as u64 {
-                    return Err(invented(format!("shard {shard} has {size} keys, of {its:?}")));
-                }
-                let tags: BTreeSet<u64> = its.iter().map(|key| key / self.mood.tagged).collect();
-                match its.len() {
-                    1 => see(its, Command::Exists, Reply::Int(*size as i64)),
-                    // Those of several tags have no history together.
-                    _ if tags.len() == 1 => see(its, Command::Count, Reply::Int(*size as i64)),
-                    _ => {}
-                }
-                return Ok(());
-            }
-            Found::Random { key: Some(name), .. } => {
-                see(vec![key_of(name)?], Command::Exists, Reply::Int(1));
-                return Ok(());
-            }
-            Found::Random { key: None, size } if *size > 0 => {
-                // Of another shard a key was shown.
-                return Ok(());
-            }
-            Found::Random { .. } => {}
-            Found::Keys { keys, .. } => {
-                for name in keys {
-                    if shown.insert(key_of(name)?, &[]).is_some() {
-                        return Err(invented(format!("shard {shard} shows a key twice")));
-                    }
-                }
-            }
-            Found::Pairs { pairs, .. } => {
-                let rises = !matches!(ask, Ask::Range { reverse: true });
-                let in_order = |pair: &[Pair]| (pair[0].0 < pair[1].0) == rises;
-                if !pairs.windows(2).all(in_order) {
-                    let text = format!("shard {shard} shows keys in no order: {pairs:?}");
-                    return Err(Violation::new("RANGE is in order", text));
-                }
-                for (name, value) in pairs {
-                    shown.insert(key_of(name)?, value);
-                }
-            }
-            Found::Versions(_) | Found::Then(_) | Found::Catalogue { .. } => {
-                unreachable!("nobody asked for that")
-            }
-        }
-        // What a page of a SCAN does not show may be on another.
-        let is_all = !matches!(ask, Ask::Scan(_));
-        let with_values = matches!(ask, Ask::Range { .. });
-        for key in its.iter().copied().filter(|key| is_all || shown.contains_key(key)) {
-            match (shown.get(&key), with_values) {
-                (Some(value), true) => {
-                    see(vec![key], Command::Get, Reply::Bulk((*value).into()));
-                }
-                (None, true) => see(vec![key], Command::Get, Reply::Nil),
-                (found, false) => {
-                    let there = i64::from(found.is_some());
-                    see(vec![key], Command::Exists, Reply::Int(there));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A page of a SCAN was shown: where it goes on, or what it has never shown.
-    fn see_page(
-        &self,
-        route: &Route,
-        scan: &Scan,
-        told: &[Told],
-        only: Option<usize>,
-        sights: &mut Vec<Sight>,
-    ) -> Option<Scan> {
-        let mut scan = scan.clone();
-        scan.shown.extend(sights.iter().flat_map(|sight| sight.keys.iter().copied()));
-        let mut next = 0;
-        for told in told {
-            scan.low_ms = scan.low_ms.min(told.low_ms);
-            scan.high_ms = scan.high_ms.max(told.high_ms);
-            if let Found::Keys { next: Some(after), .. } = told.found {
-                next = after;
-            }
-        }
-        // The end of one shard is the beginning of the next.
-        if let (0, Some(place)) = (next, only) {
-            next = scan::cursor_behind(route, place);
-        }
-        if next != 0 {
-            scan.cursor = next;
-            return Some(scan);
-        }
-        for key in (0..self.mood.keys).filter(|key| !scan.shown.contains(key)) {
-            let (low_ms, high_ms) = (scan.low_ms, scan.high_ms);
-            let (command, reply) = (Command::Exists, Reply::Int(0));
-            sights.push(Sight { keys: vec![key], command, reply, low_ms, high_ms });
-        }
-        None
     }
 
     /// The client has its answer, and asks for the next page if there is one: at another node.
@@ -435,86 +331,10 @@ impl World {
     }
 }
 
-/// Shows what a node's own shards hold of what is asked: an answer for each of these places.
-fn look(
-    route: &Route,
-    ask: &Ask,
-    near: &[usize],
-    asked: &Asked,
-    moment: Now,
-    count: usize,
-) -> Result<Vec<Found>, Violation> {
-    let mut names: BTreeMap<usize, Vec<Box<[u8]>>> = BTreeMap::new();
-    let mut show = |name: &[u8]| {
-        names.entry(route.place(&route.key(name))).or_default().push(name.into());
-    };
-    let mut next = None;
-    match ask {
-        Ask::Size => {
-            let one = |place| {
-                let one = scan::admit(route, &|other| other == place, moment);
-                one.map_or(0, |one| scan::size(route, &one))
-            };
-            let sizes: Vec<u64> = near.iter().map(|place| one(*place)).collect();
-            let (sum, size) = (sizes.iter().sum::<u64>(), scan::size(route, asked));
-            if sum != size {
-                let text = format!("DBSIZE is {size}, and shards have {sizes:?}");
-                return Err(Violation::new("reads see what the log says", text));
-            }
-            return Ok(sizes.into_iter().map(Found::Size).collect());
-        }
-        Ask::Random(random) => {
-            let key = scan::random_key(route, asked, *random);
-            let size = u64::from(key.is_some());
-            let of = key.as_ref().map(|key| route.place(&route.key(key)));
-            let found = |place: &usize| {
-                let key = key.clone().filter(|_| of == Some(*place));
-                Found::Random { size, key }
-            };
-            return Ok(near.iter().map(found).collect());
-        }
-        Ask::Range { reverse } if !near.is_empty() => {
-            let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-            let stretch = Stretch { low, high, reverse: *reverse, keys_max: usize::MAX };
-            let mut all: Vec<Pair> = Vec::new();
-            let show = &mut |key: &[u8], value: &[u8]| all.push((key.into(), value.into()));
-            scan::range(route, asked, &stretch, count, show).expect("it is ordered");
-            if !all.windows(2).all(|pair| (pair[0].0 < pair[1].0) != *reverse) {
-                let text = format!("a node shows keys in no order: {all:?}");
-                return Err(Violation::new("RANGE is in order", text));
-            }
-            let place = |pair: &Pair| route.place(&route.key(&pair.0));
-            if let Some(pair) = all.iter().find(|pair| !near.contains(&place(pair))) {
-                return Err(invented(format!("{pair:?} is of a shard that was not asked")));
-            }
-            let of = |asked: &usize| {
-                let pairs = all.iter().filter(|pair| place(pair) == *asked).cloned().collect();
-                Found::Pairs { pairs, reached: None }
-            };
-            return Ok(near.iter().map(of).collect());
-        }
-        Ask::Keys if !near.is_empty() => scan::each_key(route, asked, count, &mut show),
-        Ask::Scan(scan) if !near.is_empty() => {
-            let scanned = scan::scan(route, asked, scan.cursor, count, &mut show);
-            next = Some(scanned.expect("it is hashed")).filter(|next| *next != 0);
-        }
-        _ => return Ok(Vec::new()),
-    }
-    let found = |place: &usize| {
-        let keys = names.remove(place).unwrap_or_default();
-        Found::Keys { keys, next }
-    };
-    let found = near.iter().map(found).collect();
-    match names.pop_first() {
-        None => Ok(found),
-        Some((place, _)) => Err(invented(format!("place {place} was not asked, and answers"))),
-    }
+fn route_of(machine: &Machine, keyspace: KeyspaceId) -> Option<Arc<Route>> {
+    machine.routes.values().find(|route| route.keyspace.id == keyspace).cloned()
 }
 
 fn invented(text: String) -> Violation {
     Violation::new("nothing invented", text)
-}
-
-fn route_of(machine: &Machine, keyspace: KeyspaceId) -> Option<Arc<Route>> {
-    machine.routes.values().find(|route| route.keyspace.id == keyspace).cloned()
 }

@@ -106,7 +106,7 @@ fn skip_id(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
 mod tests {
     use command::{Step as Command, Transaction, Write};
     use keyspace::{KeyHasher, Timestamp};
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{Layout, MemoryEngine};
     use txn::locks::apply::{Owns, apply};
     use txn::locks::{Deadline, Prepare, Role, Step, TxnId};
 
@@ -114,7 +114,7 @@ mod tests {
 
     fn prepared(start: u64) -> Locks {
         let (mut locks, hasher) = (Locks::default(), KeyHasher::new([1; 16]));
-        let mut engine = Engine::new(Layout::Ordered, hasher);
+        let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
         let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
         let write = |key| Command::Write(Write::append(key, b"1 "));
         let commands = vec![write(b"a"), write(b"b")];

@@ -109,7 +109,7 @@ pub struct Machine {
     /// All keyspaces, by name.
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
     /// What control is to be told.
-    news: VecDeque<control_plane::Input>,
+    news: control_plane::Queue,
     /// What control has led to.
     pub outcomes: Outcomes,
     round: Option<Round>,
@@ -287,6 +287,7 @@ impl Machine {
         Ok(kept)
     }
 
+    /// Appends what a lane wants to have in the log, and hands on all else that it has led to.
     fn append(
         &mut self,
         lane: usize,
@@ -294,62 +295,13 @@ impl Machine {
         ledger: &mut dyn Witness,
         trace: &mut Trace,
     ) -> Result<(), Failed> {
-        let seat = &mut self.lanes[lane];
-        let effects = &mut seat.effects;
-        seat.again = true;
-        if !effects.records.is_empty() {
-            for record in effects.records.iter() {
-                trace.bytes(record.payload);
-            }
-            let ticket = effects.ticket;
-            trace.event(format_args!(
-                "lane {lane} appends group {ticket} of {} records{}",
-                effects.records.records(),
-                if effects.sync { ", to be synced" } else { "" }
-            ));
-            let group = ledger.hand_out(&effects.records)?;
-            self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
-            let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
-            ledger.written(group, self.log.log.written_end());
-            seat.lane.accept(Input::Written { ticket, lsn });
-            if self.unsynced_ack && effects.sync {
-                seat.lane.accept(Input::Durable { ticket });
-            }
-        }
-        let node = self.manifest.node;
-        let messages = effects.messages.drain(..);
-        self.outgoing.extend(messages.map(|message| Packet::Message(node, Box::new(message))));
-        let letters = effects.letters.drain(..);
-        let letters = letters.map(|(to, letter)| Packet::Letter(Post { from: node, to, letter }));
-        self.outgoing.extend(letters);
-        // What is late may be for a replica that has ended.
-        let may_lose = self.may_lose;
-        let is_expected =
-            |why: &Refused| matches!(why, Refused::LostLog { .. } | Refused::Misled { .. });
-        effects.refused.retain(|(_, why)| !may_lose || !is_expected(why));
-        if let Some((shard, refused)) = effects.refused.pop() {
-            let text = format!("shard {shard}: {refused}");
-            return Err(Violation::new("R3 replicas keep what they promise", text).into());
-        }
-        let mut news: Vec<control_plane::Input> = Vec::new();
-        news.extend(effects.changes.drain(..).map(control_plane::Input::Catalogue));
-        let points = effects.safe_points.drain(..);
-        news.extend(points.map(|(keyspace, to)| control_plane::Input::SafePoint(keyspace, to)));
-        let halves = effects.halves.drain(..);
-        news.extend(halves.map(|half| control_plane::Input::Half(Box::new(half))));
-        news.extend(effects.moved.drain(..).map(control_plane::Input::Rerouted));
-        let words = effects.words.drain(..);
-        news.extend(words.map(|(shard, word)| control_plane::Input::Word(shard, word)));
-        news.extend(effects.absorbing.drain(..).map(control_plane::Input::Absorbing));
-        for given in effects.given.drain(..) {
-            let Given { left, right, .. } = given;
-            trace.event(format_args!("shard {right} is given to {left}"));
-            if given.state.is_some() {
-                self.given_up.push(right);
-                self.digests.retain(|digesting| digesting.shard != right);
-            }
-            news.push(control_plane::Input::Given(given));
-        }
+        self.lanes[lane].again = true;
+        self.append_records(lane, ledger, trace)?;
+        self.put_on_its_way(lane);
+        self.refuse(lane)?;
+        let mut news = news_of(&mut self.lanes[lane].effects);
+        self.hand_over_merged(lane, &mut news, trace);
+        let effects = &mut self.lanes[lane].effects;
         let bequeathed = effects.bequeathed.drain(..).map(Box::new);
         news.extend(bequeathed.map(control_plane::Input::Bequeathed));
         let abandoned = std::mem::take(&mut effects.abandoned);
@@ -363,12 +315,12 @@ impl Machine {
         }
         self.digests.append(&mut effects.digests);
         self.findings.append(&mut effects.findings);
+        let events = std::mem::take(&mut effects.events);
         let ended = std::mem::take(&mut effects.ended);
         let known = std::mem::take(&mut effects.known);
         effects.clear();
-        seat.unappended = false;
-        for (shard, replica, why) in ended {
-            trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
+        self.lanes[lane].unappended = false;
+        for (shard, _, why) in ended {
             self.ended.push((shard, why));
             self.digests.retain(|digesting| digesting.shard != shard);
             news.push(control_plane::Input::Ended(shard));
@@ -376,12 +328,88 @@ impl Machine {
         if !known.is_empty() {
             news.push(control_plane::Input::Learned(known));
         }
+        events.into_iter().for_each(|what| self.happened(what));
         self.post(news);
         for txn in abandoned {
             trace.event(format_args!("{:?} is to be finished", txn.id));
             self.finish(txn);
         }
         Ok(())
+    }
+
+    /// The records of a lane's turn go to the log, as one group.
+    fn append_records(
+        &mut self,
+        lane: usize,
+        ledger: &mut dyn Witness,
+        trace: &mut Trace,
+    ) -> Result<(), Failed> {
+        let seat = &mut self.lanes[lane];
+        let effects = &mut seat.effects;
+        if effects.records.is_empty() {
+            return Ok(());
+        }
+        for record in effects.records.iter() {
+            trace.bytes(record.payload);
+        }
+        let ticket = effects.ticket;
+        trace.event(format_args!(
+            "lane {lane} appends group {ticket} of {} records{}",
+            effects.records.records(),
+            if effects.sync { ", to be synced" } else { "" }
+        ));
+        let group = ledger.hand_out(&effects.records)?;
+        self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
+        let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
+        ledger.written(group, self.log.log.written_end());
+        seat.lane.accept(Input::Written { ticket, lsn });
+        if self.unsynced_ack && effects.sync {
+            seat.lane.accept(Input::Durable { ticket });
+        }
+        Ok(())
+    }
+
+    /// What a lane has to say to other nodes leaves.
+    fn put_on_its_way(&mut self, lane: usize) {
+        let (from, effects) = (self.manifest.node, &mut self.lanes[lane].effects);
+        let messages = effects.messages.drain(..);
+        self.outgoing.extend(messages.map(|message| Packet::Message(from, Box::new(message))));
+        let letters = effects.letters.drain(..);
+        let letters = letters.map(|(to, letter)| Packet::Letter(Post { from, to, letter }));
+        self.outgoing.extend(letters);
+    }
+
+    /// A replica refuses only what may come late for one that has ended.
+    fn refuse(&mut self, lane: usize) -> Result<(), Violation> {
+        let (may_lose, refused) = (self.may_lose, &mut self.lanes[lane].effects.refused);
+        let is_expected =
+            |why: &Refused| matches!(why, Refused::LostLog { .. } | Refused::Misled { .. });
+        refused.retain(|(_, why)| !may_lose || !is_expected(why));
+        match refused.pop() {
+            Some((shard, refused)) => {
+                let text = format!("shard {shard}: {refused}");
+                Err(Violation::new("R3 replicas keep what they promise", text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Shards that have merged into their left neighbours are handed over to these.
+    fn hand_over_merged(
+        &mut self,
+        lane: usize,
+        news: &mut Vec<control_plane::Input>,
+        trace: &mut Trace,
+    ) {
+        for given in self.lanes[lane].effects.given.drain(..) {
+            let Given { left, right, .. } = given;
+            trace.event(format_args!("shard {right} is given to {left}"));
+            if given.state.is_some() {
+                self.given_up.push(right);
+                self.digests.retain(|digesting| digesting.shard != right);
+            }
+            news.push(control_plane::Input::Given(given));
+        }
     }
 
     /// Takes the oldest digest one step further.
@@ -428,4 +456,19 @@ impl Machine {
         self.control.adopt(start.view.clone());
         self.submit(shard, Input::Create(start));
     }
+}
+
+/// What a lane's turn means for control.
+fn news_of(effects: &mut Effects) -> Vec<control_plane::Input> {
+    let mut news: Vec<control_plane::Input> = Vec::new();
+    news.extend(effects.changes.drain(..).map(control_plane::Input::Catalogue));
+    let points = effects.safe_points.drain(..);
+    news.extend(points.map(|(keyspace, to)| control_plane::Input::SafePoint(keyspace, to)));
+    let halves = effects.halves.drain(..);
+    news.extend(halves.map(|half| control_plane::Input::Half(Box::new(half))));
+    news.extend(effects.moved.drain(..).map(control_plane::Input::Rerouted));
+    let words = effects.words.drain(..);
+    news.extend(words.map(|(shard, word)| control_plane::Input::Word(shard, word)));
+    news.extend(effects.absorbing.drain(..).map(control_plane::Input::Absorbing));
+    news
 }

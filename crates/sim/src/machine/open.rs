@@ -7,7 +7,7 @@ use std::time::Duration;
 use balancer::Policy;
 use hlc::{Clock, Physical};
 use keyspace::random::mix;
-use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
+use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId, Timestamp};
 use node::control::{self, Control, Pace, PlacementSetup, Setup};
 use node::executor::{Effects, ShardExecutor};
 use node::recovery::{RecoverError, Recovering, Replay, Replayed};
@@ -142,7 +142,7 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     let behind = shards.iter().map(|(id, shard)| (*id, waiting(shard))).collect();
     let gone = ended.keys().copied().collect();
     let replayed = Replayed { shards, ended, dropped };
-    let machine = build(handle, manifest, hasher, log, replayed, start);
+    let machine = build(Opened { handle, manifest, hasher, log }, replayed, start);
     Ok(Started { machine, recovered, behind, ended: gone })
 }
 
@@ -182,80 +182,19 @@ fn load_checkpoints(
     Ok(shards)
 }
 
-fn build(
+/// What is open when a machine begins.
+struct Opened {
     handle: Arc<dyn Disk>,
     manifest: Manifest,
     hasher: KeyHasher,
     log: Log,
-    replayed: Replayed,
-    start: &Start,
-) -> Machine {
+}
+
+/// The machine, with all shards that it had.
+fn build(opened: Opened, replayed: Replayed, start: &Start) -> Machine {
     let Replayed { mut shards, ended, dropped } = replayed;
     let highest = shards.values().map(Recovering::highest).max();
-    let highest = highest.unwrap_or_default();
-    let clock = Arc::new(Clock::new(highest));
-    let seed = manifest.node.0 ^ start.seed;
-    let coordinates = Coordinates::new(manifest.node, mix(seed));
-    let seat = |_| Seat {
-        lane: ShardExecutor::new(clock.clone(), seed, start.limits.turn_bytes_max),
-        inbox: VecDeque::new(),
-        effects: Effects::default(),
-        unappended: false,
-        again: true,
-        credit_bytes: 0,
-    };
-    let setup = Setup {
-        node: manifest.node,
-        settings: start.limits.settings(hasher),
-        request_timeout: PATIENCE_NANOS,
-        caches_catalogue: false,
-        limits: control::Limits::default(),
-        pace: PACE,
-        placement: PlacementSetup {
-            balances: true,
-            policy: Policy::Balanced,
-            dead_after: DEAD_AFTER,
-            cool_down: 2_000_000_000,
-            system_replicas: Some(start.system_replicas),
-        },
-        raise_version_after: Some(300_000_000),
-        seed,
-    };
-    let mut machine = Machine {
-        handle,
-        manifest,
-        lanes: (0..start.lanes).map(seat).collect(),
-        clock,
-        time: Physical::start(start.wall_ms, highest),
-        elapsed_ms: 0,
-        boot: start.boot,
-        outgoing: Vec::new(),
-        streams: Streams::new(seed),
-        control: Control::new(setup),
-        ticks: 0,
-        hasher,
-        limits: start.limits,
-        log: LogRoom::new(log),
-        routes: BTreeMap::new(),
-        news: VecDeque::new(),
-        outcomes: Outcomes::default(),
-        round: None,
-        installation: None,
-        level: start.level,
-        unsynced_ack: false,
-        is_deaf: false,
-        short_checkpoint: false,
-        forgets_shards: false,
-        leaves_records: false,
-        digests: Vec::new(),
-        findings: Vec::new(),
-        ended: Vec::new(),
-        may_lose: false,
-        sent_on: Vec::new(),
-        inherited: Vec::new(),
-        given_up: Vec::new(),
-        coordinates,
-    };
+    let mut machine = without_shards(opened, highest.unwrap_or_default(), start);
     machine.now();
     for seat in &mut machine.lanes {
         seat.lane.observe(start.boot);
@@ -289,6 +228,77 @@ fn build(
         machine.tell(control::Input::Jumped(Arc::new(catalogue)));
     }
     machine
+}
+
+/// A machine before it has its shards. All times in them lie below `highest`, or are that.
+fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine {
+    let Opened { handle, manifest, hasher, log } = opened;
+    let clock = Arc::new(Clock::new(highest));
+    let seed = manifest.node.0 ^ start.seed;
+    let coordinates = Coordinates::new(manifest.node, mix(seed));
+    let seat = |_| Seat {
+        lane: ShardExecutor::new(clock.clone(), seed, start.limits.turn_bytes_max),
+        inbox: VecDeque::new(),
+        effects: Effects::default(),
+        unappended: false,
+        again: true,
+        credit_bytes: 0,
+    };
+    Machine {
+        control: Control::new(control_setup(manifest.node, hasher, start)),
+        handle,
+        manifest,
+        lanes: (0..start.lanes).map(seat).collect(),
+        clock,
+        time: Physical::start(start.wall_ms, highest),
+        elapsed_ms: 0,
+        boot: start.boot,
+        outgoing: Vec::new(),
+        streams: Streams::new(seed),
+        ticks: 0,
+        hasher,
+        limits: start.limits,
+        log: LogRoom::new(log),
+        routes: BTreeMap::new(),
+        news: control::Queue::default(),
+        outcomes: Outcomes::default(),
+        round: None,
+        installation: None,
+        level: start.level,
+        unsynced_ack: false,
+        is_deaf: false,
+        short_checkpoint: false,
+        forgets_shards: false,
+        leaves_records: false,
+        digests: Vec::new(),
+        findings: Vec::new(),
+        ended: Vec::new(),
+        may_lose: false,
+        sent_on: Vec::new(),
+        inherited: Vec::new(),
+        given_up: Vec::new(),
+        coordinates,
+    }
+}
+
+fn control_setup(node: NodeId, hasher: KeyHasher, start: &Start) -> Setup {
+    Setup {
+        node,
+        settings: start.limits.settings(hasher),
+        request_timeout: PATIENCE_NANOS,
+        caches_catalogue: false,
+        limits: control::Limits::default(),
+        pace: PACE,
+        placement: PlacementSetup {
+            balances: true,
+            policy: Policy::Balanced,
+            dead_after: DEAD_AFTER,
+            cool_down: 2_000_000_000,
+            system_replicas: Some(start.system_replicas),
+        },
+        raise_version_after: Some(300_000_000),
+        seed: node.0 ^ start.seed,
+    }
 }
 
 impl Machine {

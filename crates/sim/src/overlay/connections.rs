@@ -4,14 +4,10 @@
 //! connected with everybody: N·(N − 1) / 2. What a ring's tables come to is counted on a ring that
 //! is right; predecessors, who are somebody's successor's, add nothing.
 
-use std::f64::consts::TAU;
-use std::fmt::Write;
-
 use overlay::chord_sharp::BASE;
 use overlay::ring::place::Members;
 use overlay::{Chord, ChordSharp, Kind, Linear};
 
-use super::chart::{colour, head};
 use super::ring::Ring;
 use super::tables::{Listed, PerMember};
 use super::{Keys, Options};
@@ -88,40 +84,9 @@ fn pairs<L: Listed>(tables: &PerMember<L>) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// A circle of nodes for each of these, beside each other.
-pub fn picture(counts: &[&Count]) -> String {
-    const SIDE: f64 = 360.0;
-    const RADIUS: f64 = 140.0;
-    let nodes = counts.first().map_or(0, |count| count.nodes);
-    let title = format!("Connections between {nodes} nodes");
-    let mut out = head(&title, SIDE * counts.len() as f64, SIDE + 60.0);
-    for (place, count) in counts.iter().enumerate() {
-        let (x, y) = (SIDE * (place as f64 + 0.5), 40.0 + SIDE / 2.0);
-        let at = |node: usize| {
-            let angle = TAU * (node as f64 / nodes as f64 - 0.25);
-            format!("{:.1} {:.1}", x + RADIUS * angle.cos(), y + RADIUS * angle.sin())
-        };
-        let lines: String =
-            count.pairs.iter().map(|(a, b)| format!("M{}L{}", at(*a), at(*b))).collect();
-        let dots: String = (0..nodes).map(|node| format!("M{}h.01", at(node))).collect();
-        let _never = writeln!(
-            out,
-            "<path class=\"thin c{colour}\" d=\"{lines}\"/>\n<path class=\"c{colour}\" \
-             stroke-linecap=\"round\" style=\"stroke-width:6\" d=\"{dots}\"/>\n\
-             <text x=\"{x}\" y=\"{:.1}\" text-anchor=\"middle\">{}: {} connections, {:.1} of each \
-             node</text>",
-            SIDE + 40.0,
-            count.kind.name(),
-            count.connections,
-            count.of_each(),
-            colour = colour(count.kind),
-        );
-    }
-    out + "</svg>\n"
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::plot;
     use super::*;
 
     #[test]
@@ -136,7 +101,11 @@ mod tests {
         assert_eq!(counts(1, &options)[1].connections, 0);
         assert_eq!(counts(100, &options)[0].connections, 4950);
         assert!(counts(100, &options)[1].pairs.is_empty());
-        let picture = picture(&[full, chord]);
-        assert!(picture.contains("496 connections") && picture.matches("M").count() > 600);
+        let [picture] = &plot::connections(&[full.clone(), chord.clone()])[1..] else {
+            panic!("both on one picture")
+        };
+        let lines = picture.1.matches("<polyline").count();
+        assert!(picture.1.contains("496 connections"));
+        assert_eq!(lines, full.pairs.len() + chord.pairs.len());
     }
 }

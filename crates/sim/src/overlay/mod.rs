@@ -36,7 +36,6 @@
 //! 1. Equal options, equal reports, byte for byte, however many processors there are.
 //! 2. Who judges answers does not look into tables.
 
-mod chart;
 pub mod churn;
 pub mod connections;
 pub mod file;

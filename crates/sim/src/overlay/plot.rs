@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use chart::{Line, Ring, lines as draw, log, plain, rings};
 use overlay::request::Form;
 
-use super::chart::{Line, colour, draw, log, plain};
 use super::churn::{self, Event};
 use super::connections::{self, Count};
 use super::join::{Cost, break_even};
@@ -17,6 +17,11 @@ const SPREAD_HOPS_MAX: usize = 100;
 
 /// A picture, and the name of its file.
 pub type Chart = (String, String);
+
+/// The colour of a lookup; 0 is nobody's.
+fn colour(kind: Kind) -> usize {
+    kind as usize + 1
+}
 
 /// Charts of hops.
 pub fn charts(report: &Report) -> Vec<Chart> {
@@ -42,7 +47,7 @@ fn hops(report: &Report) -> String {
         lines.into_iter().map(|(kind, points)| Line::new(kind.name(), colour(kind), points));
     let papers = Line::new("½·log2 N", 0, half).dashed();
     let lines: Vec<Line> = lines.chain([papers]).collect();
-    draw("Hops to the owner, by members", &[log("members"), log("mean hops")], &lines)
+    draw("Hops to the owner, by members", [log("members"), log("mean hops")], &lines)
 }
 
 /// Which part of all lookups took how many hops, on the largest ring; of lookups with more than
@@ -56,7 +61,7 @@ fn spread(report: &Report) -> String {
         Line::new(run.kind.name(), colour(run.kind), points.collect())
     };
     let title = format!("How many lookups take how many hops, {nodes} members");
-    draw(&title, &[plain("hops"), plain("% of lookups")], &here.map(line).collect::<Vec<_>>())
+    draw(&title, [plain("hops"), plain("% of lookups")], &here.map(line).collect::<Vec<_>>())
 }
 
 /// How uneven load is, by shards of a node, on the largest ring.
@@ -77,7 +82,7 @@ pub(super) fn loads(loads: &[Load]) -> Vec<Chart> {
     ];
     let title = format!("How uneven load is on {nodes} nodes");
     let axes = [log("shards of each node, v"), plain("σ/mean")];
-    vec![("load.svg".into(), draw(&title, &axes, &lines))]
+    vec![("load.svg".into(), draw(&title, axes, &lines))]
 }
 
 /// What a join costs, by members.
@@ -94,7 +99,7 @@ pub(super) fn costs(costs: &[Cost]) -> Vec<Chart> {
     let even = break_even(costs, |cost| cost.chord);
     let even = even.map_or(String::new(), |even| format!(", even at about {even:.0} members"));
     let title = format!("Messages of a join{even}");
-    vec![("join.svg".into(), draw(&title, &[log("members"), log("messages")], &lines))]
+    vec![("join.svg".into(), draw(&title, [log("members"), log("messages")], &lines))]
 }
 
 /// Which part of all tables is right after how many rounds: a chart for each event, of the largest
@@ -113,7 +118,7 @@ pub(super) fn churns(outcomes: &[churn::Outcome]) -> Vec<Chart> {
         let title = format!("Tables that are right after {moved} {verb} at once, of {nodes}");
         let axes = [plain("rounds"), plain("% of tables")];
         let name = format!("churn-{}.svg", event.name());
-        (name, draw(&title, &axes, &here.map(line).collect::<Vec<_>>()))
+        (name, draw(&title, axes, &here.map(line).collect::<Vec<_>>()))
     };
     Event::ALL.into_iter().map(of).collect()
 }
@@ -139,7 +144,7 @@ pub(super) fn requests(outcomes: &[requests::Outcome]) -> Vec<Chart> {
     let lines: Vec<Line> = outcomes.iter().filter(failing).map(line).collect();
     let title = format!("Requests that fail, {} of {nodes} members dead from 0 s", nodes / FAILING);
     let axes = [plain("begun at, s"), plain("% failed")];
-    let answered = ("requests.svg".into(), draw(&title, &axes, &lines));
+    let answered = ("requests.svg".into(), draw(&title, axes, &lines));
     let mut times: BTreeMap<(Kind, Form), Line> = BTreeMap::new();
     for one in outcomes.iter().filter(|one| one.network == Network::Calm && one.found > 0) {
         if one.took_ms(50) > 0.0 && one.form != Form::SemiRecursive {
@@ -149,7 +154,7 @@ pub(super) fn requests(outcomes: &[requests::Outcome]) -> Vec<Chart> {
     }
     let times: Vec<Line> = times.into_values().collect();
     let axes = [log("members"), log("ms, p50")];
-    let took = draw("How long requests take, a message 1 ms", &axes, &times);
+    let took = draw("How long requests take, a message 1 ms", axes, &times);
     vec![answered, ("requests-time.svg".into(), took)]
 }
 
@@ -169,13 +174,26 @@ pub(super) fn connections(counts: &[Count]) -> Vec<Chart> {
     };
     let lines: Vec<Line> = connections::KINDS.into_iter().map(line).collect();
     let axes = [log("nodes"), log("connections")];
-    let chart = ("connections.svg".into(), draw("Connections in all, by nodes", &axes, &lines));
+    let chart = ("connections.svg".into(), draw("Connections in all, by nodes", axes, &lines));
     let drawn = counts.iter().filter(|count| !count.pairs.is_empty());
     let drawn = drawn.filter(|count| [Kind::Full, Kind::Chord].contains(&count.kind));
     let mut pictures: BTreeMap<usize, Vec<&Count>> = BTreeMap::new();
     drawn.for_each(|count| pictures.entry(count.nodes).or_default().push(count));
     let picture = |(nodes, counts): (usize, Vec<&Count>)| {
-        (format!("connections-{nodes}.svg"), connections::picture(&counts))
+        let title = format!("Connections between {nodes} nodes");
+        let circles: Vec<Ring> = counts.into_iter().map(ring).collect();
+        (format!("connections-{nodes}.svg"), rings(&title, &circles))
     };
     [chart].into_iter().chain(pictures.into_iter().map(picture)).collect()
+}
+
+/// The nodes on a circle, and who is connected with whom.
+fn ring(count: &Count) -> Ring {
+    let (kind, connections, of_each) = (count.kind, count.connections, count.of_each());
+    Ring {
+        caption: format!("{}: {connections} connections, {of_each:.1} of each node", kind.name()),
+        colour: colour(kind),
+        nodes: count.nodes,
+        pairs: count.pairs.clone(),
+    }
 }

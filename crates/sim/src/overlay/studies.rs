@@ -9,7 +9,7 @@ use super::churn::{self, Event, Outcome};
 use super::join::break_even;
 use super::plot::{self, Chart};
 use super::report::{self, aligned};
-use super::requests::{self, Network};
+use super::requests::{self, Case, Network};
 use super::{Kind, Options, Progress, Report, connections, join, load};
 
 /// What is measured.
@@ -145,13 +145,14 @@ pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> Found {
         Study::Requests => {
             let mut outcomes = Vec::new();
             for (nodes, kind) in pairs(options) {
-                let forms = |network| Form::ALL.map(|form| (kind, form, network));
-                for of in Network::ALL.into_iter().flat_map(forms) {
-                    let (kind, form, network) = (of.0.name(), of.1.name(), of.2.name());
+                let forms = |network| Form::ALL.map(|form| Case { kind, form, network });
+                for case in Network::ALL.into_iter().flat_map(forms) {
+                    let (kind, form, network) =
+                        (kind.name(), case.form.name(), case.network.name());
                     let what = format!("{kind}, {nodes} nodes, {network}, {form}");
                     let told = |done| progress(&what, done, options.requests);
                     let (asked, seed) = (options.requests, options.seed);
-                    outcomes.push(requests::outcome(of, nodes, asked, seed, &told));
+                    outcomes.push(requests::outcome(case, nodes, asked, seed, &told));
                 }
             }
             of_requests(&outcomes)

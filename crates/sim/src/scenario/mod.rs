@@ -32,96 +32,54 @@ mod losses;
 use crate::check::Violation;
 use crate::cli::{Life, Told};
 use crate::cluster::{Counts, World};
+use crate::named::named;
 use crate::trace::Trace;
 
-/// A disaster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scenario {
-    /// A hundred nodes join three at once.
-    JoinsInto3,
-    /// A hundred nodes join a hundred at once.
-    JoinsInto100,
-    /// Nine of twenty nodes leave one by one under load, and come back (FEATURES E35).
-    NineOfTwenty,
-    /// All nodes lose their power at once.
-    AllOff,
-    /// A leader hears nobody, and clients reach it.
-    IsolatedLeader,
-    /// Between a leader and each other node, only one way is open.
-    OneWayLink,
-    /// All nodes of a failure domain lose their power.
-    DomainLost,
-    /// A node was replaced while it was off, and returns.
-    RemovedReturns,
-    /// A node loses its power at every change of its disk while a replica is exchanged.
-    ReplicaChangeCrashes,
-    /// Nodes join, drain and lose their power at the same moment.
-    JoinAndLeave,
-    /// A node loses its power at every change of its disk while a shard is cut in two.
-    SplitCrashes,
-    /// A node loses its power at every change of its disk while a shard takes in its neighbour.
-    MergeCrashes,
-    /// A node loses its power at every change of its disk while a file of linear hashing grows.
-    GrowCrashes,
-    /// … and while it shrinks.
-    ShrinkCrashes,
-    /// A shard is cut in two while its group is parted.
-    SplitInPartition,
-    /// A shard takes in its neighbour while their groups are parted.
-    MergeInPartition,
-    /// The coordinator of a transaction dies at every step of it.
-    CoordinatorCrashes,
-    /// … and so does who finishes what it has left.
-    RecoveryCrashes,
+named! {
+    #[what = "scenario"]
+    /// A disaster.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Scenario {
+        /// A hundred nodes join three at once.
+        JoinsInto3 = "joins-into-3",
+        /// A hundred nodes join a hundred at once.
+        JoinsInto100 = "joins-into-100",
+        /// Nine of twenty nodes leave one by one under load, and come back (FEATURES E35).
+        NineOfTwenty = "nine-of-twenty",
+        /// All nodes lose their power at once.
+        AllOff = "all-off",
+        /// A leader hears nobody, and clients reach it.
+        IsolatedLeader = "isolated-leader",
+        /// Between a leader and each other node, only one way is open.
+        OneWayLink = "one-way-link",
+        /// All nodes of a failure domain lose their power.
+        DomainLost = "domain-lost",
+        /// A node was replaced while it was off, and returns.
+        RemovedReturns = "removed-returns",
+        /// A node loses its power at every change of its disk while a replica is exchanged.
+        ReplicaChangeCrashes = "replica-change-crashes",
+        /// Nodes join, drain and lose their power at the same moment.
+        JoinAndLeave = "join-and-leave",
+        /// A node loses its power at every change of its disk while a shard is cut in two.
+        SplitCrashes = "split-crashes",
+        /// A node loses its power at every change of its disk while a shard takes in its neighbour.
+        MergeCrashes = "merge-crashes",
+        /// A node loses its power at every change of its disk while a file of linear hashing grows.
+        GrowCrashes = "grow-crashes",
+        /// … and while it shrinks.
+        ShrinkCrashes = "shrink-crashes",
+        /// A shard is cut in two while its group is parted.
+        SplitInPartition = "split-in-partition",
+        /// A shard takes in its neighbour while their groups are parted.
+        MergeInPartition = "merge-in-partition",
+        /// The coordinator of a transaction dies at every step of it.
+        CoordinatorCrashes = "coordinator-crashes",
+        /// … and so does who finishes what it has left.
+        RecoveryCrashes = "recovery-crashes",
+    }
 }
 
 impl Scenario {
-    /// All of them.
-    pub const ALL: [Self; 18] = [
-        Self::JoinsInto3,
-        Self::JoinsInto100,
-        Self::NineOfTwenty,
-        Self::AllOff,
-        Self::IsolatedLeader,
-        Self::OneWayLink,
-        Self::DomainLost,
-        Self::RemovedReturns,
-        Self::ReplicaChangeCrashes,
-        Self::JoinAndLeave,
-        Self::SplitCrashes,
-        Self::MergeCrashes,
-        Self::GrowCrashes,
-        Self::ShrinkCrashes,
-        Self::SplitInPartition,
-        Self::MergeInPartition,
-        Self::CoordinatorCrashes,
-        Self::RecoveryCrashes,
-    ];
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::JoinsInto3 => "joins-into-3",
-            Self::JoinsInto100 => "joins-into-100",
-            Self::NineOfTwenty => "nine-of-twenty",
-            Self::AllOff => "all-off",
-            Self::IsolatedLeader => "isolated-leader",
-            Self::OneWayLink => "one-way-link",
-            Self::DomainLost => "domain-lost",
-            Self::RemovedReturns => "removed-returns",
-            Self::ReplicaChangeCrashes => "replica-change-crashes",
-            Self::JoinAndLeave => "join-and-leave",
-            Self::SplitCrashes => "split-crashes",
-            Self::MergeCrashes => "merge-crashes",
-            Self::GrowCrashes => "grow-crashes",
-            Self::ShrinkCrashes => "shrink-crashes",
-            Self::SplitInPartition => "split-in-partition",
-            Self::MergeInPartition => "merge-in-partition",
-            Self::CoordinatorCrashes => "coordinator-crashes",
-            Self::RecoveryCrashes => "recovery-crashes",
-        }
-    }
-
     /// What happens in it, in a line.
     pub fn about(self) -> &'static str {
         match self {

@@ -3,18 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use command::{ExpireIf, Expiry, NotDone, Reply, SetIf, SetReply, Write};
+use command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::executor::{Answer, Input};
+use node::executor::Input;
 use node::replica::entry::Waiter;
 use node::routing::route::Route;
 
 use super::World;
-use crate::check::Violation;
-use crate::check::linear::Seen;
+use super::answers::number_of;
 use crate::check::scan::Scan;
-use crate::command::{Command, Shown, Value};
+use crate::command::{Command, Value};
 use crate::machine::CLIENTS;
 use crate::options::{Bug, Fault};
 
@@ -32,7 +31,7 @@ const COMING_AND_GOING: &str = "guest";
 const EACH_MAX: u64 = 18;
 
 /// Waiters of batches hold the shard above the number of the command.
-const OP_BITS: u32 = 40;
+pub(super) const OP_BITS: u32 = 40;
 
 /// Something a client has asked and not been answered.
 #[derive(Clone)]
@@ -125,11 +124,26 @@ impl World {
         }
         let route = self.rng.pick(&routes).clone();
         let mut keys = vec![self.key()];
+        let ask = self.some_ask(awake, &route, &mut keys);
+        if let Ask::One(command) = &ask
+            && self.memory_full
+            && command.write(&self.names_of(&keys)).is_some_and(|write| write.may_grow())
+        {
+            // As a gateway does, before anything is proposed.
+            self.trace.event(format_args!("client {client}: no memory for {command:?}"));
+            self.counts.out_of_memory += 1;
+            return;
+        }
+        self.begin(client, Some(route), keys, ask);
+    }
+
+    /// What is asked of a keyspace, and of which keys besides the first.
+    fn some_ask(&mut self, awake: bool, route: &Route, keys: &mut Vec<u64>) -> Ask {
         let writes = |weight: u64| if awake { weight } else { 0 };
         let joint = self.mood.joint_writes;
         let weights =
             [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1), writes(joint), 4, 1, 1];
-        let ask = match self.rng.weighted(&weights) {
+        match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {
                 let reads = [
@@ -162,24 +176,14 @@ impl World {
                 Ask::Scan(0, Scan::begin(there.cloned()))
             }
             7 => Ask::Flush(route.keyspace.shards.len(), false),
-            8 => Ask::One(self.joint_write(&mut keys)),
+            8 => Ask::One(self.joint_write(keys)),
             9 => {
                 keys.extend((0..self.rng.between(1, EACH_MAX)).map(|_| self.key()));
                 Ask::Each(self.rng.between(1, EACH_MAX) as usize)
             }
             10 => Ask::Keys,
             _ => Ask::Random,
-        };
-        if let Ask::One(command) = &ask
-            && self.memory_full
-            && command.write(&self.names_of(&keys)).is_some_and(|write| write.may_grow())
-        {
-            // As a gateway does, before anything is proposed.
-            self.trace.event(format_args!("client {client}: no memory for {command:?}"));
-            self.counts.out_of_memory += 1;
-            return;
         }
-        self.begin(client, Some(route), keys, ask);
     }
 
     /// Reads every key once more, when everything is quiet.
@@ -423,129 +427,6 @@ impl World {
         self.machine().submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
     }
 
-    /// An answer has come.
-    pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Violation> {
-        match answer {
-            Answer::Applied { spent, replies, .. } => self.applied(&spent.waiters, replies),
-            Answer::NotDone { waiters, why, .. } => {
-                waiters.iter().for_each(|waiter| self.not_done(number_of(waiter), why));
-                Ok(())
-            }
-            Answer::Go { waiter, .. } => {
-                if let Some(op) = self.ops.get_mut(&waiter.0) {
-                    op.stage = Stage::Ready;
-                }
-                Ok(())
-            }
-            Answer::Fetched { .. } | Answer::Counted { .. } | Answer::Stepped { .. } => {
-                unreachable!("nothing is on other nodes")
-            }
-            Answer::Catalogue { waiter, result, .. } => {
-                self.trace.event(format_args!("op {}: {result:?}", waiter.0));
-                self.ops.remove(&waiter.0);
-                self.counts.answered += 1;
-                Ok(())
-            }
-        }
-    }
-
-    fn applied(&mut self, waiters: &[Waiter], replies: Vec<Reply>) -> Result<(), Violation> {
-        let shard = waiters.first().map(|waiter| ShardId(waiter.0 >> OP_BITS)).unwrap_or_default();
-        let expected = self.ledger.next_replies(shard);
-        if expected.as_ref() != Some(&replies) {
-            let text = format!("shard {shard} answers {replies:?}; its log says {expected:?}");
-            return Err(Violation::new("G3 apply judges", text));
-        }
-        for (number, reply) in waiters.iter().map(number_of).zip(replies) {
-            let Some(op) = self.ops.get_mut(&number) else { continue };
-            match &mut op.ask {
-                Ask::Flush(left, refused) => {
-                    *left -= 1;
-                    if *left == 0 {
-                        let reply = (!*refused).then_some(Reply::Ok);
-                        self.finish_flush(number, reply);
-                    }
-                }
-                Ask::One(command) => {
-                    let reply = op.early.take().unwrap_or(reply);
-                    let command = command.clone();
-                    let op = self.ops.remove(&number).expect("just found");
-                    self.trace.event(format_args!("op {number}: {}", Shown(&reply)));
-                    self.counts.answered += 1;
-                    self.counts.joint_writes += u64::from(command.is_joint());
-                    self.see(&op, &op.keys, command, Some(vec![reply]));
-                }
-                other => unreachable!("{other:?} is no write"),
-            }
-        }
-        Ok(())
-    }
-
-    fn not_done(&mut self, number: u64, why: NotDone) {
-        let Some(op) = self.ops.get_mut(&number) else { return };
-        self.trace.event(format_args!("op {number}: {why:?}"));
-        if let Ask::Flush(left, refused) = &mut op.ask {
-            *left -= 1;
-            *refused = true;
-            if *left == 0 {
-                self.finish_flush(number, None);
-            }
-            return;
-        }
-        let op = self.ops.remove(&number).expect("just found");
-        self.counts.refused += 1;
-        // Only this one may have been done; all others must not have been.
-        if let (NotDone::Dropped, Ask::One(command)) = (why, &op.ask) {
-            self.see(&op, &op.keys, command.clone(), None);
-        }
-    }
-
-    fn finish_flush(&mut self, number: u64, reply: Option<Reply>) {
-        let op = self.ops.remove(&number).expect("it was answered");
-        self.trace.event(format_args!("op {number}: {reply:?}"));
-        self.counts.answered += 1;
-        let keys: Vec<u64> = (0..self.mood.keys).collect();
-        for tagged in keys.chunks(self.mood.tagged as usize) {
-            self.see(&op, tagged, Command::Flush, reply.clone().map(|reply| vec![reply]));
-        }
-    }
-
-    /// Writes into the history of keys of one hash tag what their client saw.
-    pub(super) fn see(
-        &mut self,
-        op: &Op,
-        keys: &[u64],
-        command: Command,
-        replies: Option<Vec<Reply>>,
-    ) {
-        self.events += 1;
-        let high_ms = self.machine().clock.now().millis();
-        let back = self.events;
-        self.note(op, keys, command, replies, back, high_ms);
-    }
-
-    /// As [`Self::see`], for what was never answered as well.
-    pub(super) fn note(
-        &mut self,
-        op: &Op,
-        keys: &[u64],
-        command: Command,
-        replies: Option<Vec<Reply>>,
-        back: u64,
-        high_ms: u64,
-    ) {
-        self.counts.unknown += u64::from(replies.is_none());
-        let Op { client, keyspace, call, low_ms, .. } = *op;
-        let tagged = self.mood.tagged;
-        let tag = keys[0] / tagged;
-        assert!(keys.iter().all(|key| key / tagged == tag), "a history is of one hash tag");
-        let places = keys.iter().map(|key| (key % tagged) as usize).collect();
-        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
-        let history = self.histories.entry((keyspace, tag)).or_default();
-        history.first.resize(tagged as usize, None);
-        history.seen.push(seen);
-    }
-
     /// The catalogue has changed.
     pub(super) fn keyspace_changed(&mut self, keyspace: &Keyspace) {
         self.trace.event(format_args!("catalogue: {keyspace:?}"));
@@ -553,8 +434,4 @@ impl World {
             self.weak.insert(keyspace.id);
         }
     }
-}
-
-fn number_of(waiter: &Waiter) -> u64 {
-    waiter.0 & ((1 << OP_BITS) - 1)
 }

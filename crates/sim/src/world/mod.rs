@@ -10,8 +10,10 @@
 //! collects, or takes its round of checkpoints further; time passes; something breaks; the node
 //! starts again. The dice choose among those that are possible.
 
+mod answers;
 mod clients;
 mod faults;
+mod models;
 mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +25,7 @@ use node::executor::Input;
 use node::replica::Raise;
 use node::replica::entry::Batch;
 use node::routing::route::Route;
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 use storage::faulty::FaultyDisk;
 
 use crate::check::Violation;
@@ -241,8 +243,7 @@ impl World {
     }
 
     fn up_step(&mut self) -> Result<(), Failed> {
-        let asking = self.may_ask();
-        let ready = self.ready_reads();
+        let (asking, ready) = (self.may_ask(), self.ready_reads());
         let batches = !self.batches.is_empty();
         let slowness = self.mood.sync_slowness;
         let checkpoints = self.options.faults.has(Fault::Checkpoints);
@@ -277,29 +278,10 @@ impl World {
                 let op = *self.rng.pick(&ready);
                 self.read(op)?;
             }
-            3 => {
-                let lane = *self.rng.pick(&busy);
-                let inputs_max = self.rng.between(1, 12) as usize;
-                let machine = self.machine.as_mut().expect("it runs");
-                let answers =
-                    machine.step_lane(lane, inputs_max, &mut self.ledger, &mut self.trace)?;
-                for answer in answers {
-                    self.answered(answer)?;
-                }
-            }
-            4 => {
-                self.trace.event(format_args!("sync begins"));
-                let early = self.rng.one_in(2);
-                self.machine().log.begin_sync(early)?;
-            }
-            5 => {
-                self.trace.event(format_args!("sync ends"));
-                self.machine().end_sync()?;
-            }
-            6 => {
-                self.trace.event(format_args!("segment"));
-                self.machine().log.make_segment()?;
-            }
+            3 => self.step_a_lane(&busy)?,
+            4 => self.begin_sync()?,
+            5 => self.end_sync()?,
+            6 => self.make_segment()?,
             7 => {
                 self.machine().spread_news();
                 self.follow_control()?;
@@ -307,16 +289,51 @@ impl World {
             8 => self.tick(),
             9 => self.keep_versions(),
             10 => self.collect(),
-            _ => {
-                // There are many shards, and a round is worth nothing before its end.
-                for _ in 0..self.rng.between(1, 30) {
-                    let progress = self.machine().step_round()?;
-                    self.trace.event(format_args!("checkpoints: {progress:?}"));
-                    self.counts.checkpoints += u64::from(progress == Progress::Done);
-                    if progress != Progress::More {
-                        break;
-                    }
-                }
+            _ => self.step_rounds()?,
+        }
+        Ok(())
+    }
+
+    /// A lane takes some inputs, or appends.
+    fn step_a_lane(&mut self, busy: &[usize]) -> Result<(), Failed> {
+        let lane = *self.rng.pick(busy);
+        let inputs_max = self.rng.between(1, 12) as usize;
+        let machine = self.machine.as_mut().expect("it runs");
+        let answers = machine.step_lane(lane, inputs_max, &mut self.ledger, &mut self.trace)?;
+        for answer in answers {
+            self.answered(answer)?;
+        }
+        Ok(())
+    }
+
+    fn begin_sync(&mut self) -> Result<(), Failed> {
+        self.trace.event(format_args!("sync begins"));
+        let early = self.rng.one_in(2);
+        self.machine().log.begin_sync(early)?;
+        Ok(())
+    }
+
+    fn end_sync(&mut self) -> Result<(), Failed> {
+        self.trace.event(format_args!("sync ends"));
+        self.machine().end_sync()?;
+        Ok(())
+    }
+
+    fn make_segment(&mut self) -> Result<(), Failed> {
+        self.trace.event(format_args!("segment"));
+        self.machine().log.make_segment()?;
+        Ok(())
+    }
+
+    /// A round of checkpoints goes on by several steps: there are many shards, and a round is worth
+    /// nothing before its end.
+    fn step_rounds(&mut self) -> Result<(), Failed> {
+        for _ in 0..self.rng.between(1, 30) {
+            let progress = self.machine().step_round()?;
+            self.trace.event(format_args!("checkpoints: {progress:?}"));
+            self.counts.checkpoints += u64::from(progress == Progress::Done);
+            if progress != Progress::More {
+                break;
             }
         }
         Ok(())
@@ -341,7 +358,7 @@ impl World {
         let machine = self.machine.as_mut().expect("it runs");
         let usage = |route: &Arc<Route>| {
             let engines = route.views.iter().map(|view| {
-                let usage = view.read().keys().map(Engine::usage).unwrap_or_default();
+                let usage = view.read().keys().map(MemoryEngine::usage).unwrap_or_default();
                 (usage.live_bytes + usage.old_bytes, usage.old_bytes)
             });
             engines.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1))
@@ -361,7 +378,8 @@ impl World {
             route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
         let current = safe_points.min().unwrap_or_default();
         let wanted = if pressed {
-            let to_free = |engine: &Engine| engine.point_to_free(engine.usage().old_bytes / 2);
+            let to_free =
+                |engine: &MemoryEngine| engine.point_to_free(engine.usage().old_bytes / 2);
             let points = route.views.iter().filter_map(|v| v.read().keys().and_then(to_free));
             points.max()
         } else {

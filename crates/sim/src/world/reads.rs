@@ -1,10 +1,10 @@
 //! Readers: the pure functions of the node, called between any two steps of its lanes.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use command::{Read, Reply, Stretch};
+use command::{Read, Reply};
 use keyspace::{HashedKey, ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::entry::Waiter;
@@ -15,6 +15,7 @@ use storage::engine::At;
 
 use super::World;
 use super::clients::{Ask, Op, Stage};
+use super::models::Models;
 use crate::check::Violation;
 use crate::check::versions::Versions;
 use crate::command::{Cell, Collect, Command, Shown, Value};
@@ -24,7 +25,7 @@ use crate::options::Bug;
 const R9: &str = "R9 collection is never seen";
 /// Spreads small numbers over all bits.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-const SAME: &str = "reads see what the log says";
+pub(super) const SAME: &str = "reads see what the log says";
 
 impl World {
     /// The reads that may be tried.
@@ -275,7 +276,6 @@ impl World {
     /// DBSIZE, RANGE, one call of SCAN.
     fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let moment = self.machine().moment();
-        let now = moment.time;
         let asked = match scan::admit(route, &scan::everywhere, moment) {
             Ok(asked) => asked,
             Err(blocked) => {
@@ -284,88 +284,17 @@ impl World {
             }
         };
         let shards = route.keyspace.shards.iter();
-        let models: Vec<&Versions> = shards.filter_map(|shard| self.versions(*shard)).collect();
-        // What is applied is seen, also what came after the time of the question.
-        let time = |model: &Versions| now.max(model.last);
-        let differs = |what: &str, found: &dyn std::fmt::Debug| {
-            Err(Violation::new(
-                SAME,
-                format!("{what} of {} at {now:?}: {found:?}", route.keyspace.name),
-            ))
-        };
-        match &op.ask {
-            Ask::Size => {
-                let size = scan::size(route, &asked);
-                let expected: usize = models.iter().map(|m| m.alive(time(m)).count()).sum();
-                if size != expected as u64 {
-                    return differs("DBSIZE", &(size, expected));
-                }
-                self.trace.event(format_args!("op {number}: {size} keys"));
-            }
-            Ask::Range => {
-                let everything = Stretch {
-                    low: Bound::Unbounded,
-                    high: Bound::Unbounded,
-                    reverse: false,
-                    keys_max: usize::MAX,
-                };
-                let mut found = Vec::new();
-                let show = &mut |key: &[u8], value: &[u8]| {
-                    found.push((key.to_vec(), Value(value.to_vec())))
-                };
-                if scan::range(route, &asked, &everything, self.mood.piece_keys, show).is_err() {
-                    return differs("RANGE", &"refused");
-                }
-                let value =
-                    |key: &Vec<u8>| models[0].at(key, time(models[0])).map(|cell| cell.value);
-                let expected =
-                    models[0].alive(time(models[0])).map(|key| (key.clone(), value(key)));
-                let expected: Vec<_> =
-                    expected.filter_map(|(key, value)| Some((key, value?))).collect();
-                if found != expected {
-                    return differs("RANGE", &(found, expected));
-                }
-                self.trace.event(format_args!("op {number}: {} keys in order", found.len()));
-            }
-            Ask::Keys => {
-                let mut found = Vec::new();
-                let show = &mut |key: &[u8]| found.push(key.to_vec());
-                scan::each_key(route, &asked, self.mood.piece_keys, show);
-                found.sort_unstable();
-                let alive = models.iter().flat_map(|model| model.alive(time(model)));
-                let mut expected: Vec<Vec<u8>> = alive.cloned().collect();
-                expected.sort_unstable();
-                if found != expected {
-                    return differs("KEYS", &(found, expected));
-                }
-                self.trace.event(format_args!("op {number}: {} keys", found.len()));
-            }
-            Ask::Random => {
-                let found = scan::random_key(route, &asked, number.wrapping_mul(ODD));
-                let there = match &found {
-                    Some(key) => models.iter().any(|m| m.at(key, time(m)).is_some()),
-                    None => models.iter().all(|m| m.alive(time(m)).next().is_none()),
-                };
-                if !there {
-                    return differs("RANDOMKEY", &found);
-                }
-                self.trace.event(format_args!("op {number}: {found:?}"));
-            }
+        let of_shards = shards.filter_map(|shard| self.versions(*shard)).collect();
+        let models = Models { route, of_shards, now: moment.time };
+        let keys_max = self.mood.piece_keys;
+        let found = match &op.ask {
+            Ask::Size => models.size(&asked)?,
+            Ask::Range => models.range(&asked, keys_max)?,
+            Ask::Keys => models.keys(&asked, keys_max)?,
+            Ask::Random => models.random(&asked, number.wrapping_mul(ODD))?,
             Ask::Scan(cursor, scan) => {
-                let (count, mut scan) = (1 + number as usize % 3, scan.clone());
-                let there = |key: &[u8]| models.iter().any(|m| m.at(key, time(m)).is_some());
-                scan.look(there);
-                let mut wrong = None;
-                let shown = scan::scan(route, &asked, *cursor, count, &mut |key| {
-                    scan.show(key);
-                    if !there(key) {
-                        wrong = Some(key.to_vec());
-                    }
-                });
-                let Ok(next) = shown else { return differs("SCAN", &"refused") };
-                if let Some(key) = wrong {
-                    return differs("SCAN", &key);
-                }
+                let count = 1 + number as usize % 3;
+                let (next, scan) = models.scan(&asked, *cursor, count, scan.clone())?;
                 self.trace.event(format_args!("op {number}: scanned to {next:x}"));
                 if next != 0 {
                     let op = self.ops.get_mut(&number).expect("it is under way");
@@ -373,8 +302,12 @@ impl World {
                     return Ok(());
                 }
                 scan.end()?;
+                String::new()
             }
             other => unreachable!("{other:?} is no read of a whole keyspace"),
+        };
+        if !found.is_empty() {
+            self.trace.event(format_args!("op {number}: {found}"));
         }
         self.ops.remove(&number);
         self.counts.answered += 1;

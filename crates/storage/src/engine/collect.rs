@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 
 use keyspace::Timestamp;
 
-use super::Engine;
+use super::MemoryEngine;
 use super::record::Record;
 
 /// How many records ahead of the one that is popped memory is asked for.
@@ -50,7 +50,7 @@ impl Queue {
             self.unsorted = true;
         }
         self.records.push_back(record);
-        // SAFETY: pushing needs `&mut Engine`.
+        // SAFETY: pushing needs `&mut MemoryEngine`.
         unsafe { record.set_queued(true) };
     }
 
@@ -73,7 +73,7 @@ impl Queue {
             return self.push(record);
         }
         self.records.insert(self.records.len() - newer, record);
-        // SAFETY: pushing needs `&mut Engine`.
+        // SAFETY: pushing needs `&mut MemoryEngine`.
         unsafe { record.set_queued(true) };
     }
 
@@ -81,7 +81,7 @@ impl Queue {
     pub(super) fn replace(&mut self, old: Record, new: Record) {
         let place = self.records.iter_mut().rev().find(|record| **record == old);
         *place.expect("a queued record is in the queue") = new;
-        // SAFETY: replacing needs `&mut Engine`.
+        // SAFETY: replacing needs `&mut MemoryEngine`.
         unsafe {
             old.set_queued(false);
             new.set_queued(true);
@@ -98,7 +98,7 @@ impl Queue {
             older.prefetch();
         }
         let record = self.records.pop_front_if(|record| record.timestamp() <= limit)?;
-        // SAFETY: popping needs `&mut Engine`.
+        // SAFETY: popping needs `&mut MemoryEngine`.
         unsafe { record.set_queued(false) };
         Some(record)
     }
@@ -126,7 +126,7 @@ impl Queue {
     }
 }
 
-impl Engine {
+impl MemoryEngine {
     /// The time below which nobody reads.
     pub fn safe_point(&self) -> Timestamp {
         self.safe_point
@@ -137,8 +137,8 @@ impl Engine {
         self.safe_point = self.safe_point.max(timestamp);
     }
 
-    /// Keeps everything that is seen at `timestamp` or later until [`Engine::unpin`] with the same
-    /// timestamp. There may be several pins.
+    /// Keeps everything that is seen at `timestamp` or later until [`MemoryEngine::unpin`] with the
+    /// same timestamp. There may be several pins.
     ///
     /// Panics on a timestamp below the safe point, where things may be gone already.
     pub fn pin(&mut self, timestamp: Timestamp) {

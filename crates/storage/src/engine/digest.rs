@@ -16,11 +16,11 @@
 //! Ends (tombstones, flushes) are not counted themselves: there are several ways to write them.
 //! What they have ended is missing in `present`.
 //!
-//! It is fed with the pieces of a dump ([`Engine::dump`]), one after the other, so nobody has
+//! It is fed with the pieces of a dump ([`MemoryEngine::dump`]), one after the other, so nobody has
 //! to wait for all of it. It is meant to find faults of memory, disks and programs, not of people:
 //! whoever chooses the values could choose two sets with one digest.
 //!
-//! [`Engine::dump`]: super::Engine::dump
+//! [`MemoryEngine::dump`]: super::MemoryEngine::dump
 
 use std::hash::Hasher;
 
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::{DumpCursor, Engine, Layout, PieceLimits};
+    use crate::engine::{DumpCursor, Layout, MemoryEngine, PieceLimits};
 
     const HASHER: KeyHasher = KeyHasher::new([7; 16]);
 
@@ -125,13 +125,13 @@ mod tests {
     }
 
     /// An engine whose flushes set everything aside, or nothing.
-    fn engine(layout: Layout, in_place_keys_max: u64) -> Engine {
+    fn engine(layout: Layout, in_place_keys_max: u64) -> MemoryEngine {
         let settings =
             crate::engine::Settings { flush_in_place_keys_max: in_place_keys_max, ..HASHER.into() };
-        Engine::new(layout, settings)
+        MemoryEngine::new(layout, settings)
     }
 
-    fn digest(engine: &mut Engine, low: Timestamp, to: Timestamp) -> u128 {
+    fn digest(engine: &mut MemoryEngine, low: Timestamp, to: Timestamp) -> u128 {
         let (mut cursor, mut digest, mut piece) = (DumpCursor::default(), Digest::new(to), vec![]);
         engine.pin(engine.safe_point());
         let limits = PieceLimits { examined_max: 2, bytes_max: 1 << 20 };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     /// Takes steps at 10, 20, 30 … ms.
-    fn take(engine: &mut Engine, steps: &[Step]) {
+    fn take(engine: &mut MemoryEngine, steps: &[Step]) {
         for (number, step) in (1u64..).zip(steps) {
             let now = at(number * 10);
             match *step {

@@ -26,7 +26,7 @@ use keyspace::{Slot, Timestamp};
 
 use super::era::{Era, Index};
 use super::record::{Body, KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
-use super::{Engine, Layout, ScanCursor};
+use super::{Layout, MemoryEngine, ScanCursor};
 
 const KIND_VALUE: u8 = 1;
 const KIND_TOMBSTONE: u8 = 2;
@@ -130,7 +130,7 @@ pub fn cut_dump(piece: &[u8], bytes_max: usize) -> usize {
 /// left out as well, so the dump must be one of a single moment.
 ///
 /// # Errors
-/// [`RestoreError`]: the piece is not one that [`Engine::dump`] made.
+/// [`RestoreError`]: the piece is not one that [`MemoryEngine::dump`] made.
 pub fn retime_dump(
     piece: &[u8],
     out: &mut Vec<u8>,
@@ -149,7 +149,7 @@ pub fn retime_dump(
     }
 }
 
-impl Engine {
+impl MemoryEngine {
     /// Appends to `out` the next piece of a dump of what reads from `low` to `at` need, wherever
     /// the safe point is by now: of one history the same bytes, but for how flushes stand in it.
     /// Returns whether there is more, which an empty piece does not tell: all that it looked at may
@@ -210,7 +210,7 @@ impl Engine {
     /// before it brought.
     ///
     /// # Errors
-    /// [`RestoreError`]: the block is not one that [`Engine::dump`] made for this layout.
+    /// [`RestoreError`]: the block is not one that [`MemoryEngine::dump`] made for this layout.
     pub fn restore(&mut self, block: &[u8]) -> Result<(), RestoreError> {
         let mut parts = parts(block);
         loop {

@@ -24,16 +24,16 @@ use super::collect::Queue;
 use super::era::{Era, Index, Retired};
 use super::record::Record;
 use super::tree::Tree;
-use super::{Engine, Layout};
+use super::{Layout, MemoryEngine};
 
-impl Engine {
+impl MemoryEngine {
     /// Takes in all keys of the engine of the slots, or keys, that follow. There are no pins
     /// afterwards.
     ///
     /// # Panics
     /// If the right engine is of another layout, its slots do not begin where these end, or a key
     /// of it is not above all that are here.
-    pub fn join(&mut self, mut right: Engine) {
+    pub fn join(&mut self, mut right: MemoryEngine) {
         let layout = match (self.layout, right.layout) {
             (
                 Layout::Hashed { first_slot, end_slot: middle },
@@ -72,14 +72,14 @@ impl Engine {
 
     /// Takes all it holds away: what is left is empty, owns no slot, and is to be asked for
     /// nothing.
-    pub fn take(&mut self) -> Engine {
+    pub fn take(&mut self) -> MemoryEngine {
         let layout = match self.layout {
             Layout::Hashed { first_slot, .. } => {
                 Layout::Hashed { first_slot, end_slot: first_slot }
             }
             Layout::Ordered | Layout::LinearHash => self.layout,
         };
-        let nothing = Engine {
+        let nothing = MemoryEngine {
             layout,
             hasher: self.hasher,
             flush_in_place_keys_max: self.flush_in_place_keys_max,

@@ -40,17 +40,18 @@
 //!
 //! # What it does not know
 //! Clocks (every time comes with the call), logs, locks, transactions, who may read when: the
-//! caller refuses reads below [`Engine::safe_point`] and keys outside its arc.
+//! caller refuses reads below [`MemoryEngine::safe_point`] and keys outside its arc.
 //!
 //! # Caveats
-//! Counting keys that have expired but are not yet collected takes a step for each. A piece of
-//! a dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a
-//! restore, [`Engine::point_to_free`] is rough until the next [`Engine::collect`]. Bytes are those
-//! asked of the allocator, which rounds up.
+//! Counting keys that have expired but are not yet collected takes a step for each. A piece of a
+//! dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a
+//! restore, [`MemoryEngine::point_to_free`] is rough until the next [`MemoryEngine::collect`].
+//! Bytes are those asked of the allocator, which rounds up.
 
 mod collect;
 #[cfg(test)]
 mod conformance;
+mod contract;
 pub mod digest;
 mod dump;
 mod era;
@@ -60,128 +61,26 @@ mod scan;
 mod slots;
 mod split;
 mod tree;
-mod versions;
+mod types;
 
 use std::collections::VecDeque;
 
-use keyspace::{Cut, HashedKey, KeyHasher, Placement, Slot, Timestamp};
+use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
+pub use contract::{Engine, Visit};
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use era::ExpiryUsage;
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
-pub use versions::{Versions, Visit};
+pub use types::{At, Layout, Settings, Usage, Version, WrongLayout};
 
 use collect::Queue;
 use era::{Era, Place, Retired};
 use record::{Body, Record};
 use split::is_right;
 
-/// An era with at most this many keys is flushed key by key, so that a program which sets one
-/// key and flushes, over and over, does not fill memory with empty indexes.
-const FLUSH_IN_PLACE_KEYS_MAX: u64 = if cfg!(test) { 2 } else { 1024 };
-
-/// What an engine is told once. A hasher alone stands for itself with the usual rest.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// What hashes the keys.
-    pub hasher: KeyHasher,
-    /// Eras of more keys are set aside by a flush, smaller ones emptied key by key. Says how, not
-    /// what: no answer depends on it.
-    pub flush_in_place_keys_max: u64,
-}
-
-impl From<KeyHasher> for Settings {
-    fn from(hasher: KeyHasher) -> Self {
-        Self { hasher, flush_in_place_keys_max: FLUSH_IN_PLACE_KEYS_MAX }
-    }
-}
-
-/// How a shard's keys are laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// Slot tables for the slots `first_slot..end_slot`.
-    Hashed {
-        /// The first slot of the shard.
-        first_slot: Slot,
-        /// The first slot after the shard.
-        end_slot: Slot,
-    },
-    /// A tree by key bytes; slot and hash of keys are ignored.
-    Ordered,
-    /// A tree by the keys' numbers on the circle of linear hashing, and their bytes.
-    LinearHash,
-}
-
-impl Layout {
-    /// Whether keys lie in slots.
-    pub fn is_hashed(&self) -> bool {
-        matches!(self, Layout::Hashed { .. })
-    }
-
-    /// Of which keyspaces shards are so.
-    pub fn placement(&self) -> Placement {
-        match self {
-            Layout::Hashed { .. } => Placement::Hashed,
-            Layout::Ordered => Placement::Ordered,
-            Layout::LinearHash => Placement::LinearHash,
-        }
-    }
-}
-
-/// The operation needs the other layout. Nothing has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this keyspace is not {needed}")]
-pub struct WrongLayout {
-    /// The layout that has this operation.
-    pub needed: &'static str,
-}
-
-/// A value as it was at some time. Borrowed from the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version<'a> {
-    /// The value.
-    pub value: &'a [u8],
-    /// When it expires, in milliseconds since 1970; 0 for never.
-    pub expiry_ms: u64,
-    /// When it was written.
-    pub timestamp: Timestamp,
-}
-
-impl Version<'_> {
-    fn of(record: Record) -> Self {
-        Self { value: record.value(), expiry_ms: record.expiry_ms(), timestamp: record.timestamp() }
-    }
-}
-
-/// What a read at a time finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At<'a> {
-    /// This value.
-    Value(Version<'a>),
-    /// Nothing, and nothing later either; or there was something, which had ended by then.
-    Nil,
-    /// Nothing yet: the key has versions, all of them later.
-    NilYet,
-}
-
-/// How much there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Bytes of newest versions that are values. Those expired count until they are collected.
-    pub live_bytes: u64,
-    /// Bytes of all other versions: superseded, flushed, tombstones.
-    pub old_bytes: u64,
-    /// Bytes of the indexes.
-    pub index_bytes: u64,
-    /// Keys whose newest version is a value.
-    pub keys: u64,
-    /// Versions of all kinds.
-    pub versions: u64,
-}
-
 /// The versions of one shard's keys.
-pub struct Engine {
+pub struct MemoryEngine {
     layout: Layout,
     hasher: KeyHasher,
     flush_in_place_keys_max: u64,
@@ -197,13 +96,13 @@ pub struct Engine {
     expired_keys: u64,
 }
 
-// SAFETY: records are owned by the engine alone. Under `&Engine` they, and the cells in the tree,
-// are only read; every change needs `&mut Engine`.
-unsafe impl Send for Engine {}
+// SAFETY: records are owned by the engine alone. Under `&MemoryEngine` they, and the cells in the
+// tree, are only read; every change needs `&mut MemoryEngine`.
+unsafe impl Send for MemoryEngine {}
 // SAFETY: as above.
-unsafe impl Sync for Engine {}
+unsafe impl Sync for MemoryEngine {}
 
-impl Engine {
+impl MemoryEngine {
     /// An empty engine. The hasher must be the one that made the keys it will be given.
     ///
     /// Panics if the slots do not rise or are above [`keyspace::SLOTS`].
@@ -340,7 +239,7 @@ impl Engine {
     }
 
     /// Fetches the key's newest version ahead of its use; best some time after
-    /// [`Engine::prefetch`] of the same key.
+    /// [`MemoryEngine::prefetch`] of the same key.
     #[inline]
     pub fn prefetch_record(&self, key: &HashedKey<'_>) {
         if let era::Index::Hashed(tables) = &self.current.index {
@@ -371,7 +270,7 @@ impl Engine {
 
     /// Deletes a key: a tombstone, if it has a value at `timestamp`. Returns whether it had.
     ///
-    /// Panics as [`Engine::put`].
+    /// Panics as [`MemoryEngine::put`].
     pub fn delete(&mut self, key: &HashedKey<'_>, timestamp: Timestamp) -> bool {
         let (place, head) = self.current.index.locate(key);
         let live = head.is_some_and(|head| !head.is_dead(timestamp));
@@ -384,7 +283,7 @@ impl Engine {
     /// Changes when a key expires (0: never), as a version of its own with the same value.
     /// Returns whether there was a value at `timestamp`.
     ///
-    /// Panics as [`Engine::put`].
+    /// Panics as [`MemoryEngine::put`].
     pub fn set_expiry(
         &mut self,
         key: &HashedKey<'_>,
@@ -409,7 +308,7 @@ impl Engine {
 
     /// Hides every key from `timestamp` on. Writes that follow with the same timestamp are seen.
     /// Takes a step for each key that has expired and is not collected, and is constant time else:
-    /// what is hidden goes later, with [`Engine::collect`].
+    /// what is hidden goes later, with [`MemoryEngine::collect`].
     ///
     /// Panics on a timestamp below any write before.
     pub fn flush(&mut self, timestamp: Timestamp) {
@@ -424,16 +323,16 @@ impl Engine {
         self.retired.push_back(Retired { era, end: timestamp });
     }
 
-    /// As [`Engine::flush`], of the keys from `from` on and before `end` alone: slots of a hashed
-    /// engine, keys or numbers of another, or its ends as slots 0 and [`keyspace::SLOTS`]. Takes a
-    /// step for each key that there is.
+    /// As [`MemoryEngine::flush`], of the keys from `from` on and before `end` alone: slots of a
+    /// hashed engine, keys or numbers of another, or its ends as slots 0 and [`keyspace::SLOTS`].
+    /// Takes a step for each key that there is.
     ///
     /// Panics on a timestamp below any write of these keys before.
     pub fn flush_within(&mut self, from: &Cut, end: &Cut, timestamp: Timestamp) {
         self.flush_in_place(timestamp, |head| is_right(from, head) && !is_right(end, head));
     }
 
-    /// As [`Engine::flush`], key by key, of those that are meant.
+    /// As [`MemoryEngine::flush`], key by key, of those that are meant.
     fn flush_in_place(&mut self, timestamp: Timestamp, is_meant: impl Fn(Record) -> bool) {
         let heads = self.current.index.heads_from(None);
         let heads: Vec<Record> = heads.filter(|head| is_meant(*head)).collect();
@@ -506,7 +405,7 @@ impl Engine {
         new
     }
 
-    /// As [`Engine::make`], taking over the place in the queue of the record it replaces.
+    /// As [`MemoryEngine::make`], taking over the place in the queue of the record it replaces.
     fn replace(
         &mut self,
         key: &HashedKey<'_>,
@@ -546,7 +445,7 @@ impl Engine {
         std::mem::take(&mut self.expired_keys)
     }
 
-    /// What [`Engine::take_expired_keys`] would give.
+    /// What [`MemoryEngine::take_expired_keys`] would give.
     pub fn expired_keys(&self) -> u64 {
         self.expired_keys
     }
@@ -569,7 +468,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for MemoryEngine {
     fn drop(&mut self) {
         let retired = self.retired.iter_mut().map(|retired| &mut retired.era);
         for era in retired.chain([&mut self.current]) {

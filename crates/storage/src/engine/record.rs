@@ -11,8 +11,8 @@
 //!
 //! A [`Record`] is a bare handle. Its readers are safe because every duty lies with the few
 //! `unsafe` writers: who frees or changes a record promises that nobody holds what it gave out.
-//! The engine can promise that since references leave it only under `&Engine`, while writers run
-//! under `&mut Engine`, and a freed record is in no index, chain or queue.
+//! The engine can promise that since references leave it only under `&MemoryEngine`, while writers
+//! run under `&mut MemoryEngine`, and a freed record is in no index, chain or queue.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};

@@ -6,7 +6,7 @@ use keyspace::random::finish;
 use keyspace::{Slot, Timestamp};
 
 use super::record::Record;
-use super::{Engine, Version, WrongLayout};
+use super::{MemoryEngine, Version, WrongLayout};
 
 /// Keys that are drawn before a random one is looked for in order.
 const DRAWS_MAX: u64 = 64;
@@ -37,7 +37,7 @@ pub struct Range<'a> {
     pub examined_max: usize,
 }
 
-impl Engine {
+impl MemoryEngine {
     /// Visits the keys with a value at `at` from `cursor` on, in order of slot and hash, and
     /// returns where to go on, or none at the end. Looks at about `count` keys, dead ones
     /// included, and never stops between keys of one hash: a key that is there throughout a scan

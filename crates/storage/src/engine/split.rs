@@ -18,7 +18,7 @@ use keyspace::{Cut, Placement};
 use super::collect::Queue;
 use super::era::{Era, Expiring, ExpiryIndex, Index, Retired};
 use super::record::Record;
-use super::{Engine, Layout, WrongLayout};
+use super::{Layout, MemoryEngine, WrongLayout};
 
 /// How many superseding records ahead of the one that is looked at memory is asked for.
 const AHEAD: usize = 16;
@@ -37,7 +37,7 @@ impl Versions {
     }
 }
 
-impl Engine {
+impl MemoryEngine {
     /// Where it could be cut in two so that both sides have about as many keys, or bytes if it is
     /// ordered, and how many each side has then: exactly of slots, by a sample of the keys else.
     /// None if it has one slot or key, or none, or is of linear hashing.
@@ -62,7 +62,7 @@ impl Engine {
     ///
     /// # Panics
     /// If a slot does not lie within the layout, above its first.
-    pub fn split_off(&mut self, at: &Cut) -> Result<Engine, WrongLayout> {
+    pub fn split_off(&mut self, at: &Cut) -> Result<MemoryEngine, WrongLayout> {
         let [of_left, of_right] = match (self.layout, at) {
             (Layout::Hashed { first_slot, end_slot }, Cut::Slot(at)) => {
                 let at = *at;
@@ -90,7 +90,7 @@ impl Engine {
         self.pins.clear();
         self.versions -= versions.count;
         self.version_bytes -= versions.bytes;
-        Ok(Engine {
+        Ok(MemoryEngine {
             layout: of_right,
             hasher: self.hasher,
             flush_in_place_keys_max: self.flush_in_place_keys_max,

@@ -85,37 +85,13 @@ impl Log {
             nonzero_end: at,
             found: Recovered::default(),
         };
-        let mut segments = vec![first];
-        // Where the groups of each segment end.
-        let mut ends = Vec::new();
-        loop {
-            let segment = segments.last().expect("begins with one");
-            let stop = replay.segment(segment, visit)?;
-            ends.push(replay.at);
-            match stop {
-                Stop::Bad => break,
-                Stop::Sealed => {
-                    let next = next_segment(&*disk, &options, segment.end(), &starts)?;
-                    replay.at = next.first_group();
-                    segments.push(next);
-                }
-            }
-        }
+        let (segments, ends) = replay.all(&*disk, &options, first, &starts, visit)?;
         let last = segments.last().expect("begins with one");
         replay.judge(&*disk, &options, last, &starts)?;
 
         // Decided: from `at` on there is only what a crash left. Nothing was changed before here.
         let kept = segments[0].start..=last.start;
-        zero(last, replay.at, replay.nonzero_end)?;
-        last.file
-            .reserve(last.capacity_bytes)
-            .map_err(|e| Error::io("reserve", &last.name(), e))?;
-        for (segment, end) in segments.iter().zip(ends) {
-            if segment.end() > replay.stated_end {
-                write_again(segment, replay.stated_end.max(segment.first_group()), end)?;
-                segment.file.sync().map_err(|e| Error::io("sync", &segment.name(), e))?;
-            }
-        }
+        replay.make_durable(&segments, &ends)?;
         remove_all(&*disk, starts.iter().filter(|&start| !kept.contains(start)))?;
         replay.found.end = replay.at;
         let log = Self {
@@ -222,6 +198,47 @@ fn open_file(disk: &dyn Disk, start: Lsn) -> Result<Arc<dyn File>, Error> {
 }
 
 impl Replay {
+    /// Visits the valid groups of all segments from the first one on. Returns these segments, and
+    /// where the groups of each end.
+    fn all<E: From<Error>>(
+        &mut self,
+        disk: &dyn Disk,
+        options: &LogOptions,
+        first: Segment,
+        starts: &[Lsn],
+        visit: &mut dyn FnMut(Lsn, Record<'_>) -> Result<(), E>,
+    ) -> Result<(Vec<Segment>, Vec<Lsn>), E> {
+        let (mut segments, mut ends) = (vec![first], Vec::new());
+        loop {
+            let segment = segments.last().expect("begins with one");
+            let stop = self.segment(segment, visit)?;
+            ends.push(self.at);
+            match stop {
+                Stop::Bad => return Ok((segments, ends)),
+                Stop::Sealed => {
+                    let next = next_segment(disk, options, segment.end(), starts)?;
+                    self.at = next.first_group();
+                    segments.push(next);
+                }
+            }
+        }
+    }
+
+    /// Clears the torn tail, and writes and syncs again what was not stated to be durable.
+    fn make_durable(&self, segments: &[Segment], ends: &[Lsn]) -> Result<(), Error> {
+        let last = segments.last().expect("begins with one");
+        zero(last, self.at, self.nonzero_end)?;
+        let reserved = last.file.reserve(last.capacity_bytes);
+        reserved.map_err(|e| Error::io("reserve", &last.name(), e))?;
+        for (segment, end) in segments.iter().zip(ends) {
+            if segment.end() > self.stated_end {
+                write_again(segment, self.stated_end.max(segment.first_group()), *end)?;
+                segment.file.sync().map_err(|e| Error::io("sync", &segment.name(), e))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Visits the valid groups of `segment` from `self.at` on.
     fn segment<E: From<Error>>(
         &mut self,

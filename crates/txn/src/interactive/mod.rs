@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use keyspace::{KeyHasher, KeyspaceId, Timestamp};
-use storage::engine::{Engine, Layout, Range, Version};
+use storage::engine::{Layout, MemoryEngine, Range, Version};
 
 use crate::ShardMap;
 use command::Pair;
@@ -63,7 +63,7 @@ pub struct TooMuch;
 pub struct Interactive {
     /// Of which keyspace, if that may be another one of the same name in the end.
     pub keyspace: Option<KeyspaceId>,
-    copy: Engine,
+    copy: MemoryEngine,
     /// What was read of each key that is known; nothing of one that is only written.
     keys: BTreeMap<Box<[u8]>, Option<Seen>>,
     /// Keys that commands have changed, in the copy.
@@ -92,7 +92,7 @@ impl Interactive {
     /// One that begins now, and may read and write so many bytes.
     pub fn new(now: Timestamp, bytes_max: u64) -> Self {
         // Nobody else chooses keys for it, so they need not be hashed in secret.
-        let copy = Engine::new(Layout::Ordered, KeyHasher::new([0; 16]));
+        let copy = MemoryEngine::new(Layout::Ordered, KeyHasher::new([0; 16]));
         Self {
             keyspace: None,
             copy,

@@ -117,7 +117,7 @@ fn what_was_made_and_deleted_leaves_a_deletion() {
     run(&mut all, &table, set(b"p", b"1"));
     run(&mut all, &table, Step::Write(Write::Delete { key: b"p" }));
     let transaction = all.transaction();
-    let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+    let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
     let at = Timestamp::from_millis(2_000);
     let _: Vec<Reply> = transaction.run(&mut engine, at);
     for key in [b"n", b"o", b"p"] {

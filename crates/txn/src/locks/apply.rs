@@ -19,7 +19,7 @@
 
 use keyspace::Timestamp;
 use smallvec::SmallVec;
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 
 use super::draft::Draft;
 use super::marks::{self, Marks};
@@ -45,7 +45,7 @@ pub struct Owns<'a> {
 /// Does what a step says, at the time of its entry, if all its keys are the shard's.
 pub fn apply(
     locks: &mut Locks,
-    engine: &mut Engine,
+    engine: &mut MemoryEngine,
     step: &Step<'_>,
     at: Timestamp,
     owns: &Owns<'_>,
@@ -127,7 +127,7 @@ impl Locks {
 
     fn prepare(
         &mut self,
-        engine: &mut Engine,
+        engine: &mut MemoryEngine,
         prepare: &Prepare<'_>,
         at: Timestamp,
     ) -> Result<Vote, Why> {
@@ -171,7 +171,7 @@ impl Locks {
     /// Does the commands of a PREPARE that commits, and begins its record as COMMITTED.
     fn commit(
         &mut self,
-        engine: &mut Engine,
+        engine: &mut MemoryEngine,
         prepare: &Prepare<'_>,
         keys: Keys<'_>,
         at: Timestamp,
@@ -190,7 +190,7 @@ impl Locks {
     /// Runs the commands of a PREPARE that votes on a draft, and locks its keys.
     fn lock(
         &mut self,
-        engine: &Engine,
+        engine: &MemoryEngine,
         prepare: &Prepare<'_>,
         keys: Keys<'_>,
         at: Timestamp,
@@ -243,7 +243,7 @@ impl Locks {
     /// here: it would be refused, whenever it came into the log.
     pub fn changed_key<'a>(
         &self,
-        engine: &Engine,
+        engine: &MemoryEngine,
         prepare: &Prepare<'a>,
         keys: &[&[u8]],
     ) -> Option<&'a [u8]> {
@@ -284,7 +284,7 @@ impl Locks {
 
     fn decide(
         &mut self,
-        engine: &mut Engine,
+        engine: &mut MemoryEngine,
         id: TxnId,
         key: &[u8],
         outcome: &Outcome,
@@ -334,7 +334,7 @@ impl Locks {
 
     fn resolve_all(
         &mut self,
-        engine: &mut Engine,
+        engine: &mut MemoryEngine,
         id: TxnId,
         keys: &[&[u8]],
         outcome: &Outcome,
@@ -350,7 +350,7 @@ impl Locks {
     /// Gives up the lock of a key, if this id has it, and says which mark it gets.
     fn resolve(
         &mut self,
-        engine: &mut Engine,
+        engine: &mut MemoryEngine,
         id: TxnId,
         key: &[u8],
         outcome: &Outcome,
@@ -408,7 +408,7 @@ impl Locks {
 }
 
 /// When the first of the watched values expires; all are there.
-fn watched_until(part: &Transaction<'_>, engine: &Engine, at: Timestamp) -> Deadline {
+fn watched_until(part: &Transaction<'_>, engine: &MemoryEngine, at: Timestamp) -> Deadline {
     let hasher = engine.hasher();
     let found = part.watched.iter().filter_map(|(key, _)| engine.newest(&hasher.key(key), at));
     found.map(|version| Deadline::of(version.expiry_ms)).min().unwrap_or(Deadline::NEVER)

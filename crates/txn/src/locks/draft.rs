@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use keyspace::{HashedKey, KeyHasher, Timestamp};
 use smallvec::SmallVec;
-use storage::engine::{Engine, Version};
+use storage::engine::{MemoryEngine, Version};
 
 use super::{Deadline, Intent};
 use command::{Transaction, Values};
@@ -15,7 +15,7 @@ pub(super) type Intents<'k> = SmallVec<[(&'k [u8], Intent); 2]>;
 
 /// See the front page.
 pub(super) struct Draft<'e, 'k> {
-    engine: &'e Engine,
+    engine: &'e MemoryEngine,
     /// All keys that the commands name, in order.
     all: Intents<'k>,
     /// When the first of the values expires that were found alive.
@@ -24,7 +24,7 @@ pub(super) struct Draft<'e, 'k> {
 
 impl<'e, 'k> Draft<'e, 'k> {
     /// One of the keys that a part's commands name.
-    pub fn new(engine: &'e Engine, part: &Transaction<'k>) -> Self {
+    pub fn new(engine: &'e MemoryEngine, part: &Transaction<'k>) -> Self {
         let mut all = Intents::new();
         part.each_named(&mut |key| all.push((key, Intent::Keep)));
         all.sort_unstable_by_key(|(key, _)| *key);

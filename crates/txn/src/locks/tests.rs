@@ -2,7 +2,7 @@
 
 use keyspace::KeyHasher;
 use keyspace::codec::Reader;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 
 use super::apply::{Owns, apply};
 use super::*;
@@ -27,12 +27,12 @@ fn keys<'a>(all: &[&'a [u8]]) -> Keys<'a> {
 /// An ordered shard with all keys.
 struct Shard {
     locks: Locks,
-    engine: Engine,
+    engine: MemoryEngine,
 }
 
 impl Shard {
     fn new() -> Self {
-        Self { locks: Locks::default(), engine: Engine::new(Layout::Ordered, HASHER) }
+        Self { locks: Locks::default(), engine: MemoryEngine::new(Layout::Ordered, HASHER) }
     }
 
     fn step(&mut self, millis: u64, step: &Step<'_>) -> Said {

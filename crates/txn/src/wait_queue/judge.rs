@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use command::Write;
 use command::transaction::Seen;
 use keyspace::{BootNanos, Timestamp};
-use storage::engine::Engine;
+use storage::engine::MemoryEngine;
 
 use super::commands::{Commands, HeldCommands};
 use super::starvation_guard::{STAYS_MILLIS, may_guard};
@@ -30,7 +30,7 @@ pub struct Applied<'s> {
     /// What transactions have locked.
     pub locks: &'s Locks,
     /// Its keys, if it has any.
-    pub engine: Option<&'s Engine>,
+    pub engine: Option<&'s MemoryEngine>,
     /// Whether a key is its own.
     pub owns: &'s dyn Fn(&[u8]) -> bool,
 }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_oldest_of_all_locks_in_the_way_says_whether_one_has_stayed() {
         let mut locks = Locks::default();
-        let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+        let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
         let mut lock = |start, key| {
             let commands = vec![Command::Write(Write::Delete { key })];
             let part = Transaction { commands, ..Transaction::default() };

@@ -2,7 +2,7 @@
 //! them as a map. For scripts, and for the crate's tests of the coordinator.
 
 use keyspace::{Arc, KeyHasher, ShardId, Timestamp, slot_of};
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 use txn::ShardMap;
 use txn::locks::apply::{Owns, apply};
 use txn::locks::{Locks, Said, Step};
@@ -13,7 +13,7 @@ pub const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 pub struct Shard {
     pub id: ShardId,
     pub arc: Arc,
-    pub engine: Engine,
+    pub engine: MemoryEngine,
     pub locks: Locks,
     /// The time of the last entry.
     pub last: Timestamp,
@@ -30,7 +30,7 @@ fn owns(layout: Layout, arc: &Arc, key: &[u8]) -> bool {
 impl Shard {
     /// One with nothing in it.
     pub fn new(id: ShardId, arc: Arc, layout: Layout) -> Self {
-        let (engine, locks) = (Engine::new(layout, HASHER), Locks::default());
+        let (engine, locks) = (MemoryEngine::new(layout, HASHER), Locks::default());
         Self { id, arc, engine, locks, last: Timestamp::ZERO }
     }
 

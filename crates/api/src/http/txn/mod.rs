@@ -14,8 +14,9 @@
 //! | bytes of a body | [`BODY_BYTES_MAX`] | 413 |
 //! | time without a request | [`TIMEOUT_MS`] unless asked for, at most [`TIMEOUT_MS_MAX`] | it ends |
 //!
-//! Others are those of `side_door::txn` and `hub::open_txns`.
+//! Others are those of `service::txn` and `runtime::open_txns`.
 
+mod shown;
 mod words;
 
 use axum::Json;
@@ -30,7 +31,8 @@ use super::keyspaces::json_within;
 use super::problem::Problem;
 use super::uri::parameters;
 use crate::{ApiError, Done, RequestId};
-use words::{BeginBody, DoBody, Judge, Results, TxnBody, TxnShown};
+use shown::{Results, TxnShown};
+use words::{BeginBody, DoBody, Judge, TxnBody};
 
 /// Operations, or conditions, in one list of a request.
 pub const OPS_MAX: usize = 1024;

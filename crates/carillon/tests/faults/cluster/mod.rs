@@ -8,7 +8,6 @@
 //! One cluster lives at a time: tests that measure how long something takes do not share a machine
 //! with each other.
 
-pub mod disk;
 pub mod node;
 pub mod proxy;
 
@@ -24,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use client::http::Client;
 
-use disk::SmallDisk;
+use harness::disk::SmallDisk;
 use harness::net::Net;
 use node::{HTTP, Node, PEER, RESP, flags};
 use proxy::Proxy;

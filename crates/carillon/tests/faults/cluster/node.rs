@@ -1,13 +1,13 @@
 //! One real node: a process that can be started, paused, killed.
 
-use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::net::Site;
+use harness::process::{Process, Signal};
 
 /// The ports are the same everywhere: addresses differ.
 pub const RESP: u16 = 6379;
@@ -16,7 +16,7 @@ pub const HTTP: u16 = 7480;
 /// See [`RESP`].
 pub const PEER: u16 = 7600;
 
-/// A node, running or not.
+/// A node, running or not; killed when it is dropped, also if it is paused.
 pub struct Node {
     /// Counted from 1.
     pub number: usize,
@@ -28,14 +28,14 @@ pub struct Node {
     /// Flags of its next start, besides.
     pub more: Vec<String>,
     log: PathBuf,
-    child: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Node {
     /// A node that does not run yet. Its log grows beside its directory.
     pub fn new(number: usize, dir: PathBuf, site: Site, flags: Vec<String>) -> Self {
         let log = dir.with_extension("log");
-        Self { number, dir, site, flags, more: Vec::new(), log, child: None }
+        Self { number, dir, site, flags, more: Vec::new(), log, process: None }
     }
 
     /// One of its addresses.
@@ -45,41 +45,39 @@ impl Node {
 
     /// Starts it. The kernel kills it when the calling thread ends: call it from the test's own.
     pub fn start(&mut self) {
-        assert!(self.child.is_none(), "node {} runs", self.number);
-        let log = OpenOptions::new().create(true).append(true).open(&self.log);
-        let log: File = log.expect("a log can be made");
+        assert!(self.process.is_none(), "node {} runs", self.number);
         let mut command = self.site.command(env!("CARGO_BIN_EXE_carillon"));
         command.arg("start").args(&self.flags).args(&self.more);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.child = Some(command.spawn().expect("a process"));
+        self.process = Some(Process::start(command, &self.log).expect("a process"));
     }
 
     /// kill -9.
     pub fn kill(&mut self) {
-        self.signal(libc::SIGKILL);
+        self.signal(Signal::Kill);
         self.wait();
     }
 
     /// SIGTERM, and its end.
     pub fn stop(&mut self) -> ExitStatus {
-        self.signal(libc::SIGTERM);
+        self.signal(Signal::Terminate);
         self.wait()
     }
 
     /// SIGSTOP: it stands still, and everything it holds stays as it is.
     pub fn pause(&self) {
-        self.signal(libc::SIGSTOP);
+        self.signal(Signal::Stop);
     }
 
     /// SIGCONT.
     pub fn resume(&self) {
-        self.signal(libc::SIGCONT);
+        self.signal(Signal::Continue);
     }
 
     /// Fails if it has ended by itself.
     pub fn assert_runs(&mut self) {
-        let child = self.child.as_mut().unwrap_or_else(|| panic!("node {} is off", self.number));
-        if let Some(status) = child.try_wait().expect("it is our child") {
+        let process = self.process.as_mut();
+        let process = process.unwrap_or_else(|| panic!("node {} is off", self.number));
+        if let Some(status) = process.ended().expect("it is our child") {
             panic!("node {} ended by itself: {status}\n{}", self.number, self.last_words());
         }
     }
@@ -106,38 +104,17 @@ impl Node {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Its process id, recorded since it was started and not waited for: nobody else has it.
-    fn signal(&self, signal: i32) {
-        let child = self.child.as_ref().unwrap_or_else(|| panic!("node {} is off", self.number));
-        // SAFETY: kill takes numbers only.
-        unsafe { libc::kill(child.id().cast_signed(), signal) };
+    fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref();
+        let process = process.unwrap_or_else(|| panic!("node {} is off", self.number));
+        process.signal(signal).expect("nobody has waited for its end");
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has ended by itself; else kills it.
     pub fn wait(&mut self) -> ExitStatus {
-        let mut child = self.child.take().expect("it was signalled");
-        let begun = Instant::now();
-        loop {
-            match child.try_wait().expect("it is our child") {
-                Some(status) => return status,
-                None if begun.elapsed() > super::PATIENCE => {
-                    let _ended = child.kill();
-                    let _waited = child.wait();
-                    panic!("node {} does not end", self.number);
-                }
-                None => thread::sleep(Duration::from_millis(2)),
-            }
-        }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // SIGKILL ends one that is paused as well.
-            let _ended = child.kill();
-            let _waited = child.wait();
-        }
+        let mut process = self.process.take().expect("it was signalled");
+        let ended = process.wait_for(super::PATIENCE);
+        ended.unwrap_or_else(|why| panic!("node {}: {why}", self.number))
     }
 }
 

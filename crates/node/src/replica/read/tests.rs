@@ -5,7 +5,7 @@ use keyspace::{
     Placement, ShardId,
 };
 use parking_lot::RwLock;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 
 use super::*;
 use crate::replica::catalogue::{Change, System};
@@ -17,7 +17,7 @@ use crate::reshape::bootstrap;
 fn where_others_lead_their_clock_counts() {
     let hasher = KeyHasher::new([7; 16]);
     let key = hasher.key(b"k");
-    let mut engine = Box::new(Engine::new(Layout::Ordered, hasher));
+    let mut engine = Box::new(MemoryEngine::new(Layout::Ordered, hasher));
     engine.put(&key, &[b"v"], 5_000, Timestamp::from_millis(1_000));
     let (arc, generation) = (Arc::whole(KeyspaceId(1)), Generation(1));
     let (shard, replicas) = (ShardId(1), Vec::new());
@@ -41,7 +41,7 @@ fn where_others_lead_their_clock_counts() {
 fn nothing_is_not_the_same_again_when_there_was_something() {
     let hasher = KeyHasher::new([1; 16]);
     let (key, at) = (hasher.key(b"k"), Timestamp::from_millis);
-    let mut engine = Engine::new(Layout::Ordered, hasher);
+    let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
     let never = nothing_since(&engine, &key);
     assert_eq!(nothing_since(&engine, &key), never);
     engine.put(&key, &[b"v"], 0, at(50));

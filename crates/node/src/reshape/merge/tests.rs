@@ -5,7 +5,7 @@ use std::ops::Bound;
 use keyspace::codec::put_varint;
 use keyspace::{Arc, Cut, KeyHasher, KeyspaceId, Level, Position, ReplicaId, SLOTS, Slot};
 use replication::Entry;
-use storage::engine::{Engine, Layout, Range};
+use storage::engine::{Layout, MemoryEngine, Range};
 
 use super::*;
 use crate::replica::entry::{once, operation};
@@ -29,7 +29,7 @@ fn state_of(shard: u64, arc: Arc, layout: Layout, generation: u64) -> ShardState
         generation: Generation(generation),
         leader: None,
     };
-    ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, HASHER))))
+    ShardState::new(descriptor, Content::Keys(Box::new(MemoryEngine::new(layout, HASHER))))
 }
 
 /// A part of an ordered keyspace, from one key to another; from or to the origin if it is empty.
@@ -326,4 +326,22 @@ fn who_is_in_one_merge_enters_no_other_nor_is_it_cut() {
         step(state, 102, Step::Intend { right: ShardId(301), theirs, ours });
         assert_eq!(state.merging, before);
     }
+}
+
+/// The shard that has taken another in is here, too, and has not come so far: it takes over what
+/// that one's replica holds here, whatever was cut off between them meanwhile.
+#[test]
+fn who_is_to_take_it_over_keeps_what_is_left_over() {
+    let described = |shard, slots, generation| state(shard, slots, generation).descriptor;
+    let left_over = described(300, (8000, 9000), 6);
+    let owner = described(9, (0, SLOTS), 12);
+    let superseded = |others: &[Descriptor]| {
+        let all = others.iter().chain([&left_over]);
+        superseded(&left_over, all, Some(&owner))
+    };
+    assert_eq!(superseded(&[]), Some(ShardId(9)));
+    assert_eq!(superseded(&[described(9, (0, 8000), 4)]), None, "it ends where this one begins");
+    assert_eq!(superseded(&[described(9, (0, 7000), 5)]), None, "and here it does not yet");
+    assert_eq!(superseded(&[described(9, (0, SLOTS), 12)]), Some(ShardId(9)), "it has it all");
+    assert_eq!(superseded(&[described(7, (0, 7000), 5)]), Some(ShardId(9)), "that is another");
 }

@@ -68,7 +68,7 @@ pub(crate) fn find(
 
 fn versions(
     state: &ShardState,
-    engine: &Engine,
+    engine: &MemoryEngine,
     keys: &[Box<[u8]>],
     now: Timestamp,
     committed: impl Fn(TxnId) -> Option<Timestamp>,
@@ -102,7 +102,7 @@ fn to_be_written(
     Some(Version { value, expiry_ms: 0, timestamp })
 }
 
-fn then(engine: &Engine, key: &[u8], at: Timestamp) -> Then {
+fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> Then {
     let safe_point = engine.safe_point();
     if at < safe_point {
         return Then::BelowSafePoint(safe_point);
@@ -114,7 +114,7 @@ fn then(engine: &Engine, key: &[u8], at: Timestamp) -> Then {
     }
 }
 
-fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) -> Found {
+fn scan(engine: &MemoryEngine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) -> Found {
     let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
     let mut next = Some(place_of_cursor(cursor));
@@ -134,7 +134,7 @@ fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) 
 }
 
 /// As [`scan`], of linear hashing.
-fn numbers(engine: &Engine, from: u64, end: u64, keys_max: u64, now: Timestamp) -> Found {
+fn numbers(engine: &MemoryEngine, from: u64, end: u64, keys_max: u64, now: Timestamp) -> Found {
     let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
     let is_before_end = |number: u64| end == 0 || number < end;
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
@@ -154,7 +154,7 @@ fn numbers(engine: &Engine, from: u64, end: u64, keys_max: u64, now: Timestamp) 
     Found::Keys { keys, next }
 }
 
-fn pairs(engine: &Engine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {
+fn pairs(engine: &MemoryEngine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {
     let mut pairs: Vec<Pair> = Vec::new();
     let mut bytes = 0;
     let mut is_cut = false;

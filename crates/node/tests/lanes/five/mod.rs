@@ -14,7 +14,7 @@ use node::replica::state::{Content, ShardState};
 use node::reshape::bootstrap;
 use node::rpc::request::Letter;
 use replication::MessageKind;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Layout, MemoryEngine};
 use storage::log::Lsn;
 
 /// The shard.
@@ -47,7 +47,7 @@ impl Five {
             let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(1));
             let replicas = replicas.clone();
             let descriptor = Descriptor { shard: SHARD, arc, replicas, generation, leader: None };
-            let engine = Box::new(Engine::new(Layout::Ordered, hasher));
+            let engine = Box::new(MemoryEngine::new(Layout::Ordered, hasher));
             let state = ShardState::new(descriptor, Content::Keys(engine));
             ShardStart::born(state, replica, Durability::Sync)
         };

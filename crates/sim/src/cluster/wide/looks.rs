@@ -2,7 +2,7 @@
 //! one look at each of those that are watched.
 
 use command::{Read, Reply, Seen};
-use keyspace::{ShardId, Timestamp};
+use keyspace::{NodeId, ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::entry::Waiter;
 use node::replica::read::{self, Blocked, Now};
@@ -17,7 +17,7 @@ use super::{Part, WIDE, Way};
 use crate::check::Violation;
 use crate::check::serial::Outcome;
 use crate::command::Collect;
-use crate::machine::CLIENTS;
+use crate::machine::{CLIENTS, Machine};
 
 /// Looks that may see something else than those before, until the keys are locked for a read.
 const LOOKS_MAX: u32 = 4;
@@ -139,17 +139,10 @@ impl World {
         let Some(route) = machine.routes.get(WIDE).cloned() else { return };
         let names: Vec<&[u8]> =
             asked.parts.iter().map(|part| wide.names[part.key()].as_slice()).collect();
-        // As gateways have it for who has read in vain what others change all the time.
         if looking.watches && number.is_multiple_of(8) && asked.reserved_as.is_none() {
             let name = machine.moment().time;
-            let read = ReservingRead { name, from: ReserveFrom::Everyone };
             (asked.reserved_as, looking.ready) = (Some(name), false);
-            for (shard, want) in route.wants(names.iter().copied(), |_| true) {
-                let want = Box::new(want.by(read));
-                let (bytes_max, origin, waiter) = (usize::MAX, CLIENTS, Waiter(number));
-                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
-            }
-            return;
+            return reserve(machine, &route, &names, Waiter(number), name);
         }
         let mut sink = Collect::default();
         let hidden = if unlocked { hide_locks(&route) } else { Vec::new() };
@@ -169,27 +162,10 @@ impl World {
         }
         let seen = match found {
             Ok(seen) => seen,
-            Err(Blocked { place, at, lock }) => {
+            Err(blocked) => {
                 looking.ready = false;
-                let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
-                let input = if route.must_fetch(place, machine.node()) {
-                    let there = |name: &&&[u8]| route.place_of_key(name) == place;
-                    let want = Want::keys(names.iter().filter(there).copied());
-                    // As gateways have it, if those who watch often do so in vain.
-                    let contends = looking.watches && number.is_multiple_of(2);
-                    let from = match number.is_multiple_of(4) {
-                        true => ReserveFrom::Contenders,
-                        false => ReserveFrom::Nobody,
-                    };
-                    let want = match contends {
-                        true => want.by(ReservingRead { name: now.time, from }),
-                        false => want,
-                    };
-                    let want = Box::new(want);
-                    Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter }
-                } else {
-                    Input::Await { shard, at, lock, origin, waiter }
-                };
+                let (shard, input) =
+                    go_on_after(&blocked, &route, &names, looking, number, machine.node());
                 return machine.submit(shard, input);
             }
         };
@@ -270,4 +246,45 @@ pub(super) fn see(
 /// Planted: nobody sees that keys are locked.
 fn hide_locks(route: &Route) -> Vec<Locks> {
     route.views.iter().map(|view| std::mem::take(&mut view.write().locks)).collect()
+}
+
+/// What is asked of whom when a look was blocked: its keys of the leader elsewhere, or to be told
+/// when nothing blocks any more.
+fn go_on_after(
+    blocked: &Blocked,
+    route: &Route,
+    names: &[&[u8]],
+    looking: &Looking,
+    number: u64,
+    node: NodeId,
+) -> (ShardId, Input) {
+    let Blocked { place, at, lock } = *blocked;
+    let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
+    if !route.must_fetch(place, node) {
+        return (shard, Input::Await { shard, at, lock, origin, waiter });
+    }
+    let there = |name: &&&[u8]| route.place_of_key(name) == place;
+    let want = Want::keys(names.iter().filter(there).copied());
+    // As gateways have it, if those who watch often do so in vain.
+    let contends = looking.watches && number.is_multiple_of(2);
+    let reserves = match number.is_multiple_of(4) {
+        true => ReserveFrom::Contenders,
+        false => ReserveFrom::Nobody,
+    };
+    let want = match contends {
+        true => want.by(ReservingRead { name: looking.now.time, from: reserves }),
+        false => want,
+    };
+    (shard, Input::Fetch { shard, want: Box::new(want), bytes_max: usize::MAX, origin, waiter })
+}
+
+/// Fetches keys and has them reserved, as gateways do for those who have read in vain what others
+/// change all the time.
+fn reserve(machine: &mut Machine, route: &Route, names: &[&[u8]], waiter: Waiter, name: Timestamp) {
+    let contender = ReservingRead { name, from: ReserveFrom::Everyone };
+    for (shard, want) in route.wants(names.iter().copied(), |_| true) {
+        let want = Box::new(want.by(contender));
+        let (bytes_max, origin) = (usize::MAX, CLIENTS);
+        machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+    }
 }

@@ -26,7 +26,7 @@ use std::path::Path;
 use keyspace::{Cut, KeyHasher, SLOTS, Timestamp};
 use test_each_file::test_each_path;
 
-use super::super::{At, Engine, Layout, Range, ScanCursor, Settings, Version, Versions};
+use super::super::{At, Engine, Layout, MemoryEngine, Range, ScanCursor, Settings, Version};
 use super::mirror::Mirror;
 use super::model::Model;
 
@@ -49,7 +49,7 @@ fn ordered(path: &Path) {
 /// The model, the memory engine with either way to flush, and mirrors of them.
 fn on_all_engines(layout: Layout, path: &Path) {
     let memory = |flush_in_place_keys_max| {
-        Engine::new(layout, Settings { hasher: HASHER, flush_in_place_keys_max })
+        MemoryEngine::new(layout, Settings { hasher: HASHER, flush_in_place_keys_max })
     };
     let model = || Model::new(layout, HASHER);
     on(path, model());
@@ -59,7 +59,7 @@ fn on_all_engines(layout: Layout, path: &Path) {
     on(path, Mirror { a: memory(1024), b: memory(0) });
 }
 
-fn on<V: Versions>(path: &Path, engine: V) {
+fn on<V: Engine>(path: &Path, engine: V) {
     let mut script = Script { engine, now: millis(100) };
     goldenscript::run(&mut script, path).expect("the script runs");
 }
@@ -147,7 +147,7 @@ fn was_there(key: &str, was_there: bool) -> String {
     if was_there { String::new() } else { format!("{key}: nothing there") }
 }
 
-impl<V: Versions> Script<V> {
+impl<V: Engine> Script<V> {
     fn scanned(&self, at: Timestamp, page: usize) -> String {
         let mut found: Vec<String> = Vec::new();
         let mut visit = |key: &[u8], seen: Version<'_>| {
@@ -227,7 +227,7 @@ impl<V: Versions> Script<V> {
     }
 }
 
-impl<V: Versions> goldenscript::Runner for Script<V> {
+impl<V: Engine> goldenscript::Runner for Script<V> {
     type Command = Verb;
 
     fn run(&mut self, verb: &Verb, _: &goldenscript::Context) -> Result<String, Box<dyn Error>> {

@@ -4,8 +4,8 @@
 use keyspace::linear_hash::turned;
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
-use super::super::versions::Visit;
-use super::super::{At, Layout, Range, ScanCursor, Version, Versions, WrongLayout};
+use super::super::contract::Visit;
+use super::super::{At, Engine, Layout, Range, ScanCursor, Version, WrongLayout};
 
 /// See the front page.
 pub(super) struct Mirror<A, B> {
@@ -42,7 +42,7 @@ fn same_page<N: Copy>(
     end
 }
 
-impl<A: Versions, B: Versions> Versions for Mirror<A, B> {
+impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
     fn layout(&self) -> Layout {
         assert_eq!(self.a.layout(), self.b.layout());
         self.a.layout()

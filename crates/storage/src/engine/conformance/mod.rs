@@ -1,4 +1,4 @@
-//! Do all engines keep the contract of [`Versions`](super::Versions)?
+//! Do all engines keep the contract of [`Engine`](super::Engine)?
 //!
 //! | module | is |
 //! |---|---|

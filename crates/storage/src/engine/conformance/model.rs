@@ -7,8 +7,8 @@ use std::ops::Bound;
 use keyspace::linear_hash::turned;
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
-use super::super::versions::Visit;
-use super::super::{At, Layout, Range, ScanCursor, Version, Versions, WrongLayout};
+use super::super::contract::Visit;
+use super::super::{At, Engine, Layout, Range, ScanCursor, Version, WrongLayout};
 use super::is_before;
 
 /// A version; no value is a tombstone.
@@ -131,7 +131,7 @@ impl Model {
     }
 }
 
-impl Versions for Model {
+impl Engine for Model {
     fn layout(&self) -> Layout {
         self.layout
     }

@@ -12,7 +12,9 @@ use proptest::prelude::*;
 
 use super::super::era::Era;
 use super::super::record::Record;
-use super::super::{DumpCursor, Engine, Layout, PieceLimits, Range, ScanCursor, Version, Versions};
+use super::super::{
+    DumpCursor, Engine, Layout, MemoryEngine, PieceLimits, Range, ScanCursor, Version,
+};
 use super::is_before;
 use super::mirror::Mirror;
 use super::model::Model;
@@ -100,7 +102,7 @@ fn place(layout: Layout, number: usize) -> Cut {
 }
 
 /// The memory engine, held against the model.
-type Both = Mirror<Engine, Model>;
+type Both = Mirror<MemoryEngine, Model>;
 
 /// All timestamps worth reading at: those of versions and expiries, and just before them.
 fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
@@ -183,7 +185,7 @@ fn compare_walks(both: &Both, at: Timestamp) {
     assert_eq!(found, walked(&both.b, at), "pages have left something out");
 }
 
-impl Engine {
+impl MemoryEngine {
     /// Counts the front page's invariants 1, 2, 3, 5 and 6 through.
     fn check(&self) {
         let (mut versions, mut bytes, mut queued) = (0, 0, 0);
@@ -301,7 +303,7 @@ impl Run {
             return;
         }
         engine.unpin(*low);
-        let mut restored = Engine::new(engine.layout(), HASHER);
+        let mut restored = MemoryEngine::new(engine.layout(), HASHER);
         restored.raise_safe_point(*low);
         for block in blocks {
             restored.restore(block).expect("what was dumped can be restored");
@@ -331,7 +333,7 @@ impl Run {
 }
 
 fn begin(layout: Layout) -> Run {
-    let both = Mirror { a: Engine::new(layout, HASHER), b: Model::new(layout, HASHER) };
+    let both = Mirror { a: MemoryEngine::new(layout, HASHER), b: Model::new(layout, HASHER) };
     Run { both, names: KEYS.to_vec(), now: Timestamp::from_millis(10), dump: None }
 }
 
@@ -503,14 +505,14 @@ proptest! {
         }
         let hashed = Layout::Hashed { first_slot: 0, end_slot: SLOTS };
         for layout in [hashed, Layout::Ordered, Layout::LinearHash] {
-            let mut engine = Engine::new(layout, HASHER);
+            let mut engine = MemoryEngine::new(layout, HASHER);
             let first = engine.restore(&block);
             engine.check();
             if !block.is_empty() && first.is_ok() {
                 let mut block = block.clone();
                 let flipped = flipped.index(block.len());
                 block[flipped] ^= 1;
-                let _ = Engine::new(layout, HASHER).restore(&block);
+                let _ = MemoryEngine::new(layout, HASHER).restore(&block);
             }
         }
     }

@@ -15,7 +15,7 @@ mod samples;
 use super::*;
 use samples::{KEYS, transactions, writes};
 
-fn held(engine: &Engine, key: &[u8], at: Timestamp) -> Option<(Box<[u8]>, u64)> {
+fn held(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> Option<(Box<[u8]>, u64)> {
     let version = engine.newest(&engine.hasher().key(key), at)?;
     Some((version.value.into(), version.expiry_ms))
 }
@@ -29,7 +29,7 @@ proptest! {
         let at = Timestamp::from_millis(1000);
         let hasher = KeyHasher::new([1; 16]);
         let [there, mut done] = [(), ()].map(|()| {
-            let mut engine = Engine::new(Layout::Ordered, hasher);
+            let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
             for (millis, write) in (990..).zip(&before) {
                 let at = Timestamp::from_millis(millis);
                 apply(&mut engine, &write.borrow(), at);

@@ -1,0 +1,121 @@
+//! Errors of the catalogue as bytes.
+
+use super::super::{CatalogueError, FileRecord};
+use super::{put_standing, read_level, read_name, read_standing};
+use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
+use crate::ids::NodeId;
+
+const BAD_NAME: u8 = 1;
+const NUMBERED_NAME: u8 = 2;
+const EXISTS: u8 = 3;
+const NOT_FOUND: u8 = 4;
+const TOO_MANY: u8 = 5;
+const OUT_OF_IDS: u8 = 6;
+const RETENTION_TOO_LONG: u8 = 7;
+const BAD_REPLICAS: u8 = 8;
+const NEEDS_SYNC: u8 = 9;
+const FEWER_REPLICAS: u8 = 10;
+const NODE_REMOVED: u8 = 11;
+const NOT_DRAINING: u8 = 12;
+const TOO_FEW_NODES: u8 = 13;
+const LAST_NODE: u8 = 14;
+const TOO_MANY_STANDINGS: u8 = 15;
+const LEVEL_SKIPPED: u8 = 16;
+const LEVEL_TOO_LOW: u8 = 17;
+const NO_FILE: u8 = 18;
+const FILE_IS: u8 = 19;
+
+impl CatalogueError {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut named = |tag, name: &str| {
+            out.push(tag);
+            put_bytes(name.as_bytes(), out);
+        };
+        match self {
+            Self::BadName { name } => named(BAD_NAME, name),
+            Self::NumberedName { name } => named(NUMBERED_NAME, name),
+            Self::Exists { name } => named(EXISTS, name),
+            Self::NotFound { name } => named(NOT_FOUND, name),
+            Self::TooMany => out.push(TOO_MANY),
+            Self::OutOfIds => out.push(OUT_OF_IDS),
+            Self::RetentionTooLong { retention_ms } => {
+                out.push(RETENTION_TOO_LONG);
+                put_varint(*retention_ms, out);
+            }
+            Self::BadReplicas { replicas } => out.extend([BAD_REPLICAS, *replicas]),
+            Self::NeedsSync { replicas } => out.extend([NEEDS_SYNC, *replicas]),
+            Self::FewerReplicas { from, to } => out.extend([FEWER_REPLICAS, *from, *to]),
+            Self::NodeRemoved { node } => {
+                out.push(NODE_REMOVED);
+                out.extend_from_slice(&node.0.to_le_bytes());
+            }
+            Self::NotDraining { node, standing } => {
+                out.push(NOT_DRAINING);
+                put_standing(*node, *standing, out);
+            }
+            Self::TooFewNodes { keyspace, replicas, left } => {
+                named(TOO_FEW_NODES, keyspace);
+                out.push(*replicas);
+                put_varint(*left, out);
+            }
+            Self::LastNode => out.push(LAST_NODE),
+            Self::TooManyStandings => out.push(TOO_MANY_STANDINGS),
+            Self::LevelSkipped { from, to } => {
+                out.extend([LEVEL_SKIPPED, from.number(), to.number()]);
+            }
+            Self::LevelTooLow { level, needs } => {
+                out.extend([LEVEL_TOO_LOW, level.number(), needs.number()]);
+            }
+            Self::NoFile { name } => named(NO_FILE, name),
+            Self::FileIs { name, record } => {
+                named(FILE_IS, name);
+                record.encode(out);
+            }
+        }
+    }
+
+    /// Reads one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of an error.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag = reader.u8()?;
+        Ok(match tag {
+            BAD_NAME => Self::BadName { name: read_name(reader)?.into() },
+            NUMBERED_NAME => Self::NumberedName { name: read_name(reader)?.into() },
+            EXISTS => Self::Exists { name: read_name(reader)?.into() },
+            NOT_FOUND => Self::NotFound { name: read_name(reader)?.into() },
+            TOO_MANY => Self::TooMany,
+            OUT_OF_IDS => Self::OutOfIds,
+            RETENTION_TOO_LONG => Self::RetentionTooLong { retention_ms: reader.varint()? },
+            BAD_REPLICAS => Self::BadReplicas { replicas: reader.u8()? },
+            NEEDS_SYNC => Self::NeedsSync { replicas: reader.u8()? },
+            FEWER_REPLICAS => Self::FewerReplicas { from: reader.u8()?, to: reader.u8()? },
+            NODE_REMOVED => Self::NodeRemoved { node: NodeId(reader.u64()?) },
+            NOT_DRAINING => {
+                let (node, standing) = read_standing(reader)?;
+                Self::NotDraining { node, standing }
+            }
+            TOO_FEW_NODES => Self::TooFewNodes {
+                keyspace: read_name(reader)?.into(),
+                replicas: reader.u8()?,
+                left: reader.varint()?,
+            },
+            LAST_NODE => Self::LastNode,
+            TOO_MANY_STANDINGS => Self::TooManyStandings,
+            LEVEL_SKIPPED => {
+                Self::LevelSkipped { from: read_level(reader)?, to: read_level(reader)? }
+            }
+            LEVEL_TOO_LOW => {
+                Self::LevelTooLow { level: read_level(reader)?, needs: read_level(reader)? }
+            }
+            NO_FILE => Self::NoFile { name: read_name(reader)?.into() },
+            FILE_IS => {
+                let name = read_name(reader)?.into();
+                Self::FileIs { name, record: FileRecord::decode(reader)? }
+            }
+            found => return Err(DecodeError::Tag { what: "catalogue error", found }),
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Why the catalogue did not change.
+
+use thiserror::Error;
+
+use super::{
+    FileRecord, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, NAME_BYTES_MAX, RETENTION_MS_MAX,
+    STANDINGS_MAX, Standing,
+};
+use crate::ids::NodeId;
+use crate::level::Level;
+
+/// Why the catalogue did not change. It is then as it was.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CatalogueError {
+    /// Not a name: 1 to 64 of the letters, digits, `_`, `.` and `-` of ASCII, and not `.` or `..`.
+    #[error(
+        "bad keyspace name '{}': 1 to 64 letters, digits, '_', '.' or '-', and not '.' or '..', \
+         which clients remove from paths",
+        name.chars().take(NAME_BYTES_MAX).collect::<String>().escape_debug()
+    )]
+    BadName {
+        /// What was given.
+        name: Box<str>,
+    },
+    /// A number, which Redis clients could not select.
+    #[error(
+        "bad keyspace name '{name}': Redis clients can select the numbers 0 to 15 only. Put a \
+         letter to it"
+    )]
+    NumberedName {
+        /// What was given.
+        name: Box<str>,
+    },
+    /// There is one of that name.
+    #[error("keyspace '{name}' exists")]
+    Exists {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// There is none of that name.
+    #[error("no keyspace '{name}'")]
+    NotFound {
+        /// What was asked for.
+        name: Box<str>,
+    },
+    /// There are as many as there may be.
+    #[error("there are {KEYSPACES_MAX} keyspaces, which is the most there may be")]
+    TooMany,
+    /// No ids are left to give out.
+    #[error("all keyspace ids have been used")]
+    OutOfIds,
+    /// The retention is too long.
+    #[error("retention of {retention_ms} ms is above the limit of {RETENTION_MS_MAX} ms")]
+    RetentionTooLong {
+        /// What was asked for.
+        retention_ms: u64,
+    },
+    /// The number of replicas is 0, even or too large.
+    #[error(
+        "{replicas} replicas: must be 1, 3, 5, 7 or {KEYSPACE_REPLICAS_MAX}. An even number \
+         survives no more failures than one fewer"
+    )]
+    BadReplicas {
+        /// What was asked for.
+        replicas: u8,
+    },
+    /// More than one replica needs durability `sync` (SAFETY G9).
+    #[error(
+        "{replicas} replicas need durability sync: only a keyspace of one replica may have less"
+    )]
+    NeedsSync {
+        /// How many replicas.
+        replicas: u8,
+    },
+    /// The number of replicas was to become smaller.
+    #[error(
+        "{from} replicas cannot become {to}: the number can be raised, lowering it comes later"
+    )]
+    FewerReplicas {
+        /// How many there are.
+        from: u8,
+        /// What was asked for.
+        to: u8,
+    },
+    /// The node is removed, which is for ever.
+    #[error("node {:016x} was removed, which is for good: its id is never used again", .node.0)]
+    NodeRemoved {
+        /// Which.
+        node: NodeId,
+    },
+    /// Only who is draining can be removed: until then replicas may come to it.
+    #[error("node {:016x} is {}: only a draining node can be removed", .node.0, .standing.word())]
+    NotDraining {
+        /// Which.
+        node: NodeId,
+        /// How it stands.
+        standing: Standing,
+    },
+    /// Too few nodes would be left to hold what a keyspace promises.
+    #[error(
+        "keyspace '{keyspace}' keeps {replicas} replicas, and only {left} nodes would be left that \
+         take any"
+    )]
+    TooFewNodes {
+        /// The one that asks for most.
+        keyspace: Box<str>,
+        /// How many replicas it has.
+        replicas: u8,
+        /// Nodes that would still take replicas.
+        left: u64,
+    },
+    /// No node would be left that takes replicas.
+    #[error("no node would be left that takes replicas")]
+    LastNode,
+    /// There are as many standings as there may be.
+    #[error("{STANDINGS_MAX} nodes are cordoned, draining or removed, the most there may be")]
+    TooManyStandings,
+    /// The level was to rise by more than one.
+    #[error("the cluster's level is {from}, and {to} is not the next one")]
+    LevelSkipped {
+        /// The one there is.
+        from: Level,
+        /// What was asked for.
+        to: Level,
+    },
+    /// The cluster's level does not allow it yet.
+    #[error("the cluster's level is {level}, and this needs level {needs}: see `carillon upgrade`")]
+    LevelTooLow {
+        /// The one there is.
+        level: Level,
+        /// The one that is needed.
+        needs: Level,
+    },
+    /// The keyspace is not one of linear hashing.
+    #[error("keyspace '{name}' has no file of linear hashing")]
+    NoFile {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The file of a keyspace is not as who asked knows it.
+    #[error("the file of keyspace '{name}' has {record}: not so now")]
+    FileIs {
+        /// The keyspace's name.
+        name: Box<str>,
+        /// How it is.
+        record: FileRecord,
+    },
+}

@@ -1,0 +1,273 @@
+//! What holds of all catalogues, ops and errors.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn options() -> impl Strategy<Value = KeyspaceOptions> {
+    let placement =
+        prop_oneof![Just(Placement::Hashed), Just(Placement::Ordered), Just(Placement::LinearHash)];
+    (placement, durability(), prop_oneof![Just(u64::MAX), 0..100_000u64], 0..11u8).prop_map(
+        |(placement, durability, retention_ms, replicas)| KeyspaceOptions {
+            placement,
+            durability,
+            retention_ms,
+            replicas,
+        },
+    )
+}
+
+fn durability() -> impl Strategy<Value = Durability> {
+    prop_oneof![Just(Durability::Sync), Just(Durability::Interval), Just(Durability::Memory)]
+}
+
+fn errors() -> impl Strategy<Value = CatalogueError> {
+    let named = (0..4u8, any::<String>()).prop_map(|(kind, name)| {
+        let name = name.into();
+        match kind {
+            0 => CatalogueError::BadName { name },
+            1 => CatalogueError::NumberedName { name },
+            2 => CatalogueError::Exists { name },
+            _ => CatalogueError::NotFound { name },
+        }
+    });
+    prop_oneof![
+        4 => named,
+        1 => Just(CatalogueError::TooMany),
+        1 => Just(CatalogueError::OutOfIds),
+        1 => any::<u64>()
+            .prop_map(|retention_ms| CatalogueError::RetentionTooLong { retention_ms }),
+        1 => any::<u8>().prop_map(|replicas| CatalogueError::BadReplicas { replicas }),
+        1 => any::<u8>().prop_map(|replicas| CatalogueError::NeedsSync { replicas }),
+        1 => any::<(u8, u8)>().prop_map(|(from, to)| CatalogueError::FewerReplicas { from, to }),
+        1 => any::<u64>().prop_map(|node| CatalogueError::NodeRemoved { node: NodeId(node) }),
+        1 => (any::<u64>(), standing()).prop_map(|(node, standing)| {
+            CatalogueError::NotDraining { node: NodeId(node), standing }
+        }),
+        1 => any::<(String, u8, u64)>().prop_map(|(keyspace, replicas, left)| {
+            CatalogueError::TooFewNodes { keyspace: keyspace.into(), replicas, left }
+        }),
+        1 => Just(CatalogueError::LastNode),
+        1 => Just(CatalogueError::TooManyStandings),
+        1 => (level(), level()).prop_map(|(from, to)| CatalogueError::LevelSkipped { from, to }),
+        1 => (level(), level())
+            .prop_map(|(level, needs)| CatalogueError::LevelTooLow { level, needs }),
+        1 => any::<String>().prop_map(|name| CatalogueError::NoFile { name: name.into() }),
+        1 => (any::<String>(), record()).prop_map(|(name, record)| {
+            CatalogueError::FileIs { name: name.into(), record }
+        }),
+    ]
+}
+
+fn record() -> impl Strategy<Value = FileRecord> {
+    let step = prop_oneof![Just(None), Just(Some(FileStep::Grow)), Just(Some(FileStep::Shrink))];
+    (2..file::BUCKETS_MAX, any::<u64>(), step).prop_map(|(buckets, turn, step)| FileRecord {
+        buckets,
+        turn,
+        step,
+    })
+}
+
+fn act() -> impl Strategy<Value = FileAct> {
+    prop_oneof![
+        Just(FileAct::Grow),
+        Just(FileAct::Shrink),
+        Just(FileAct::Begin),
+        Just(FileAct::Done)
+    ]
+}
+
+fn level() -> impl Strategy<Value = Level> {
+    (1..=u8::MAX).prop_map(|number| Level::new(number).expect("not 0"))
+}
+
+fn standing() -> impl Strategy<Value = Standing> {
+    prop_oneof![
+        Just(Standing::Member),
+        Just(Standing::Cordoned),
+        Just(Standing::Draining),
+        Just(Standing::Removed)
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create(String, KeyspaceOptions),
+    Alter(String, Alteration),
+    Drop(String),
+    Node(u64, Standing, BTreeSet<u64>),
+    Shard(u32),
+    Level(Level),
+    File(u32, u64, FileAct),
+}
+
+impl Op {
+    fn borrowed(&self) -> CatalogueOp<'_> {
+        match self {
+            Op::Create(name, options) => CatalogueOp::Create { name, options: *options },
+            Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
+            Op::Drop(name) => CatalogueOp::Drop { name },
+            Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
+            Op::Level(to) => CatalogueOp::Level { to: *to },
+            Op::File(keyspace, turn, act) => {
+                CatalogueOp::File { keyspace: KeyspaceId(*keyspace), turn: *turn, act: *act }
+            }
+            Op::Node(node, standing, others) => CatalogueOp::Node {
+                node: NodeId(*node),
+                standing: *standing,
+                among: others.iter().copied().map(NodeId).collect(),
+            },
+        }
+    }
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let name = || "[a-c/]{1,2}";
+    let change = (durability(), 0..9u64, 0..11u8);
+    let change =
+        (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2))
+            .prop_map(|(durability, retention_ms, replicas)| Alteration {
+                durability,
+                retention_ms,
+                replicas,
+            });
+    prop_oneof![
+        3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
+        1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
+        1 => name().prop_map(Op::Drop),
+        1 => (0..9u32).prop_map(Op::Shard),
+        1 => (1..4u8).prop_map(|to| Op::Level(Level::new(to).expect("not 0"))),
+        2 => (0..4u32, 0..4u64, act())
+            .prop_map(|(keyspace, turn, act)| Op::File(keyspace, turn, act)),
+        2 => (0..6u64, standing(), prop::collection::btree_set(0..6u64, 0..6))
+            .prop_map(|(node, standing, among)| Op::Node(node, standing, among)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_the_catalogue_said_comes_back_from_bytes(
+        error in errors(),
+        node: u64,
+        standing in standing(),
+        level in level(),
+        options in options(),
+    ) {
+        let mut catalogue = Catalogue::default();
+        let made = catalogue.create("k", options).cloned();
+        let made = made.map(Subject::Keyspace).map(Box::new);
+        let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
+        let stands = Subject::Node(NodeId(node), standing);
+        let subjects = [stands, drawn, Subject::Level(level)].map(|subject| Ok(Box::new(subject)));
+        for said in [made, Err(error)].into_iter().chain(subjects) {
+            let mut bytes = Vec::new();
+            Subject::encode_result(&said, &mut bytes);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(Subject::decode_result(&mut reader), Ok(said));
+            prop_assert_eq!(reader.end(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn any_ops_keep_the_invariants_and_come_back_from_bytes(
+        ops in prop::collection::vec(ops(), 0..40),
+        key: Vec<u8>,
+    ) {
+        let mut catalogue = Catalogue::default();
+        let mut given = BTreeSet::new();
+        for op in &ops {
+            let mut bytes = Vec::new();
+            op.borrowed().encode(&mut bytes);
+            let mut reader = Reader::new(&bytes);
+            let read = CatalogueOp::decode(&mut reader);
+            prop_assert_eq!(read, Ok(op.borrowed()));
+            prop_assert_eq!(reader.end(), Ok(()));
+            let before = catalogue.clone();
+            match catalogue.apply(&op.borrowed()) {
+                Err(_) => prop_assert_eq!(&catalogue, &before),
+                Ok(Subject::Keyspace(keyspace)) if matches!(op, Op::Create(..)) => {
+                    prop_assert!(keyspace.shards.iter().all(|shard| given.insert(*shard)));
+                }
+                Ok(Subject::Node(node, standing)) => {
+                    prop_assert_eq!(catalogue.standing(node), standing);
+                }
+                Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
+                Ok(Subject::Level(level)) => prop_assert_eq!(catalogue.level(), level),
+                Ok(Subject::Keyspace(keyspace)) => {
+                    let is_one = keyspace.options.placement == Placement::LinearHash;
+                    prop_assert_eq!(keyspace.file.is_some(), is_one);
+                }
+            }
+            let rise = catalogue.level().number() - before.level().number();
+            prop_assert!(rise == 0 || rise == 1 && matches!(op, Op::Level(_)));
+            let stays = before.standings().removed();
+            for node in stays {
+                prop_assert_eq!(catalogue.standing(node), Standing::Removed);
+            }
+        }
+        for keyspace in catalogue.iter() {
+            let mut bytes = Vec::new();
+            keyspace.encode(&mut bytes);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(Keyspace::decode(&mut reader), Ok(keyspace.clone()));
+            prop_assert_eq!(reader.end(), Ok(()));
+            let KeyspaceOptions { replicas, durability, .. } = keyspace.options;
+            prop_assert!([1, 3, 5, 7, 9].contains(&replicas));
+            prop_assert!(replicas == 1 || durability == Durability::Sync);
+            prop_assert_eq!(catalogue.by_id(keyspace.id), Some(keyspace));
+            let position = keyspace.options.placement.position(keyspace.id, &key);
+            let owners: Vec<_> =
+                keyspace.tiles().filter(|(_, arc)| arc.contains(&position)).collect();
+            prop_assert_eq!(owners.len(), 1);
+            prop_assert_eq!(owners[0].0, keyspace.shard_of(&key));
+        }
+        let bytes = encoded(&catalogue);
+        prop_assert_eq!(Catalogue::decode(&mut Reader::new(&bytes)), Ok(catalogue));
+    }
+
+    #[test]
+    fn errors_come_back_from_bytes(error in errors(), at: prop::sample::Index, byte: u8) {
+        let mut bytes = Vec::new();
+        error.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        prop_assert_eq!(CatalogueError::decode(&mut reader), Ok(error));
+        prop_assert_eq!(reader.end(), Ok(()));
+        let index = at.index(bytes.len());
+        bytes[index] = byte;
+        let mut reader = Reader::new(&bytes);
+        if let Ok(read) = CatalogueError::decode(&mut reader) {
+            let mut again = Vec::new();
+            read.encode(&mut again);
+            prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.rest().len()]);
+        }
+    }
+
+    #[test]
+    fn changed_bytes_are_refused_or_read_one_way(
+        ops in prop::collection::vec(ops(), 0..10),
+        at: prop::sample::Index,
+        byte: u8,
+    ) {
+        let mut catalogue = Catalogue::default();
+        for op in &ops {
+            let _ = catalogue.apply(&op.borrowed());
+            let mut bytes = Vec::new();
+            op.borrowed().encode(&mut bytes);
+            let index = at.index(bytes.len());
+            bytes[index] = byte;
+            let mut reader = Reader::new(&bytes);
+            if let Ok(read) = CatalogueOp::decode(&mut reader) {
+                let mut again = Vec::new();
+                read.encode(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.rest().len()]);
+            }
+        }
+        let mut bytes = encoded(&catalogue);
+        let index = at.index(bytes.len());
+        bytes[index] = byte;
+        let mut reader = Reader::new(&bytes);
+        if let Ok(read) = Catalogue::decode(&mut reader) {
+            prop_assert_eq!(&encoded(&read)[..], &bytes[..bytes.len() - reader.rest().len()]);
+        }
+    }
+}

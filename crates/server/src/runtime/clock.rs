@@ -1,0 +1,225 @@
+//! What time is it on this node, and is its clock right, as far as its peers can tell? (SAFETY G12)
+//!
+//! Physical time is the wall clock at the start plus monotonic time, unless the log was far ahead
+//! of that, or the peers' clocks are far away ([`Physical`]). The hybrid clock counts on from it.
+//!
+//! Every answer to a link's ping brings the peer's time; half the round trip is added. Once a
+//! second the median of all, this node's own clock among them, is compared with the own one:
+//!
+//! ```text
+//!   median more than clock_offset_max_ms away ─► physical time goes there (hlc::Physical), health
+//!        └─ and physical time is still that far ─► this node hands its leaderships away
+//!   a peer's time that far from the median     ─► nothing is handed to it
+//!   the wall clock has stepped                 ─► a line in the log; physical time goes on without
+//! ```
+//!
+//! Nothing that clients are promised depends on it: clocks that differ make expiry early or late,
+//! and snapshots differ from real time by as much.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use hlc::{Clock, Physical, median_offset};
+use keyspace::{NodeId, Timestamp};
+use node::replica::read::Now;
+use replication::BootNanos;
+
+use super::peers::Peers;
+use crate::utc::utc;
+
+/// See the front page of this module.
+pub struct NodeClock {
+    hybrid: Arc<Clock>,
+    started: Instant,
+    physical: ArcSwap<Physical>,
+    /// How far clocks may be apart, in ms.
+    offset_max: u64,
+    /// The earliest time in the log that was far ahead of the wall clock at the start.
+    ahead_from: Option<Timestamp>,
+    /// How far the wall clock has been stepped since the start, in ms.
+    stepped: AtomicI64,
+    /// The median, relative to this node's own clock, in ms.
+    median: AtomicI64,
+    /// … and relative to its physical time.
+    away: AtomicI64,
+}
+
+impl NodeClock {
+    /// A clock that starts now and is later than `highest`, the highest timestamp in the data. It
+    /// may be `offset_max` ms away from its peers'.
+    pub fn start(highest: Timestamp, offset_max: u64, ahead_from: Option<Timestamp>) -> Self {
+        let physical = ArcSwap::from_pointee(Physical::start(wall_millis(), highest));
+        let (hybrid, started) = (Arc::new(Clock::new(highest)), Instant::now());
+        let (stepped, median, away) = Default::default();
+        let clock =
+            Self { hybrid, started, physical, offset_max, ahead_from, stepped, median, away };
+        clock.observe();
+        clock
+    }
+
+    /// The hybrid clock, for the executors.
+    pub(super) fn hybrid(&self) -> &Arc<Clock> {
+        &self.hybrid
+    }
+
+    /// Physical time, in milliseconds since 1970.
+    pub fn millis(&self) -> u64 {
+        self.physical.load().millis(self.elapsed_millis())
+    }
+
+    /// Physical time when the process started.
+    pub fn started_millis(&self) -> u64 {
+        self.physical.load().millis(0)
+    }
+
+    /// How long the process runs.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(super) fn elapsed_millis(&self) -> u64 {
+        self.elapsed().as_millis() as u64
+    }
+
+    /// Tells the hybrid clock the time.
+    pub fn observe(&self) {
+        self.hybrid.observe_millis(self.millis());
+    }
+
+    /// Tells the hybrid clock the time, and reads it: the time of reads from here on.
+    pub fn now(&self) -> Timestamp {
+        self.observe();
+        self.hybrid.now()
+    }
+
+    /// Reads the hybrid clock as it stands.
+    pub fn last(&self) -> Timestamp {
+        self.hybrid.now()
+    }
+
+    /// A timestamp that nothing else has.
+    pub fn tick(&self) -> Timestamp {
+        self.hybrid.tick()
+    }
+
+    /// As [`Self::now`], on both clocks: for reads whose requests have come.
+    pub fn moment(&self) -> Now {
+        Now { time: self.now(), boot: boot_nanos() }
+    }
+
+    /// How far this node's own clock is ahead of the median of all, if that is more than it may be.
+    pub fn wrong_millis(&self) -> Option<i64> {
+        self.beyond(self.median.load(Ordering::Relaxed)).map(|median| -median)
+    }
+
+    /// The same of its physical time: that cannot be trusted to lead.
+    pub fn is_far(&self) -> bool {
+        self.beyond(self.away.load(Ordering::Relaxed)).is_some()
+    }
+
+    /// How far the median is ahead of this node's physical time, in ms.
+    pub fn away_millis(&self) -> i64 {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    fn beyond(&self, offset: i64) -> Option<i64> {
+        Some(offset).filter(|offset| offset.unsigned_abs() > self.offset_max)
+    }
+
+    /// What is wrong if time here goes on from data that was far ahead of this node's clock when it
+    /// started, in words; nothing once both agree again. `is_member`: other nodes may have led.
+    pub(super) fn why_ahead(&self, is_member: bool) -> Option<String> {
+        let time = self.physical.load();
+        let elapsed = self.elapsed_millis();
+        let ahead = time.correction(elapsed);
+        if time.ahead_millis() == 0 || ahead <= self.offset_max.cast_signed() {
+            return None;
+        }
+        let start = time.own_millis(0);
+        let from = match self.ahead_from {
+            Some(from) => format!("wrote from {} on, as that clock showed it", utc(from.millis())),
+            None => "wrote what is in its checkpoints".into(),
+        };
+        let whose = match is_member {
+            false => "that of this machine",
+            true => "that of this machine or of another that led its shards",
+        };
+        Some(format!(
+            "time on this node is {} s ahead of this machine's clock. When the node started at {} \
+             by that clock, its data had times up to {}. Either this machine's clock is behind \
+             now, or a clock was ahead, {whose}, when the node {from}. What expires before that \
+             time is gone at once; time goes on from there, slowed by a hundredth until both \
+             agree. If this machine's clock is wrong, set it right and start the node again. If it \
+             is right: carillon repair-clock, see docs/operations.md",
+            ahead / 1000,
+            utc(start),
+            utc(start + time.ahead_millis()),
+        ))
+    }
+
+    /// Compares this node's clock with its peers'. Once a second.
+    pub(super) fn compare(&self, peers: Option<&Peers>) {
+        let elapsed = self.elapsed_millis();
+        let mut time = **self.physical.load();
+        let stepped = wall_millis().wrapping_sub(time.own_millis(elapsed)).cast_signed();
+        let before = self.stepped.load(Ordering::Relaxed);
+        if stepped.abs_diff(before) > self.offset_max {
+            self.stepped.store(stepped, Ordering::Relaxed);
+            let by = stepped - before;
+            tracing::warn!("the wall clock was set by {by} ms: time here goes on without that");
+        }
+        let Some(peers) = peers else { return };
+        let offsets: Vec<i64> = offsets_of(peers, stepped).into_values().collect();
+        let median = median_offset(&offsets);
+        if time.steer(elapsed, median, self.offset_max) {
+            tracing::warn!(
+                "this node's clock is {} ms ahead of the median of {} nodes: its time goes from {} \
+                 to {} ms beside its own clock. Set the clocks right",
+                -median,
+                offsets.len() + 1,
+                self.physical.load().correction(elapsed),
+                time.correction(elapsed),
+            );
+            self.physical.store(Arc::new(time));
+        }
+        self.median.store(median, Ordering::Relaxed);
+        let correction = time.correction(elapsed);
+        self.away.store(median - correction, Ordering::Relaxed);
+        peers.cluster.tell_time(correction - stepped);
+    }
+
+    /// The nodes whose time is too far from the median to be handed anything.
+    pub(super) fn nodes_far_off(&self, peers: &Peers) -> Vec<NodeId> {
+        let elapsed = self.elapsed_millis();
+        let own = self.physical.load().own_millis(elapsed);
+        let clocks = offsets_of(peers, wall_millis().wrapping_sub(own).cast_signed());
+        let median = self.median.load(Ordering::Relaxed);
+        let is_wrong = |offset: i64| self.beyond(offset - median).is_some();
+        clocks.into_iter().filter(|(_, offset)| is_wrong(*offset)).map(|(node, _)| node).collect()
+    }
+}
+
+/// How far the time of each peer that is linked is ahead of this node's own clock, in ms.
+fn offsets_of(peers: &Peers, stepped: i64) -> BTreeMap<NodeId, i64> {
+    let counters = peers.cluster.counters().peers.into_iter();
+    let linked = counters.filter(|(node, _)| peers.cluster.is_connected(*node));
+    let informed = linked.filter(|(_, counters)| counters.times_told.get() > 0);
+    informed.map(|(node, c)| (node, c.ahead_millis.get().cast_signed() + stepped)).collect()
+}
+
+/// The node's boot clock: it never steps, and counts while the machine sleeps (SAFETY G5).
+pub fn boot_nanos() -> BootNanos {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the answer.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    assert_eq!(failed, 0, "Linux has this clock since 2.6.39");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub(super) fn wall_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

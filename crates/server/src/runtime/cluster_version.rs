@@ -1,0 +1,147 @@
+//! Which feature level has the cluster, as far as this node knows, and when does it rise?
+//!
+//! The catalogue says it ([`keyspace::level`]); here all threads can read it. A node with a replica
+//! of the catalogue follows each change, one without takes what its image says. Whoever proposes
+//! something that not every version knows asks [`ClusterVersion::allows`] before.
+//!
+//! ```text
+//!   catalogue: Change::Level ──┐                ┌──► ClusterVersion::allows, executors
+//!   image, snapshot: Jumped ───┼──► known ──────┤
+//!   start: what was recovered ─┘                └──► Cluster::set_level: who does not speak it is
+//!                                                    refused; if that is this node, it ends
+//!   members: what each speaks ──► unready ──► CatalogueOp::Level, by people or by itself
+//! ```
+//!
+//! The level rises to the next one when all nodes speak it: all members that were not removed and
+//! have not left, whether they are up or not, and all nodes that hold a replica of anything.
+//! What a node speaks it tells with its facts; who was never heard of is taken to speak nothing.
+//! With `auto_upgrade` whoever leads the system shard asks for it when all members have been up and
+//! spoken it for `auto_upgrade_after_ms`: time to see that all is well, and to go back.
+//!
+//! What is known here may be older than the catalogue, and so too low: never too high.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use command::limits::{COMMAND_BYTES_MAX, WHOLE_COMMAND_BYTES_MAX};
+use keyspace::{CatalogueOp, Feature, Level, Levels};
+use node::control::version::{self, Speaker, Voice};
+use node::executor::Input;
+
+use super::survey::{Survey, name_of};
+use super::{NodeRuntime, requests};
+use crate::cluster::MemberState;
+use crate::config::Config;
+
+/// What the node knows of levels.
+pub struct ClusterVersion {
+    /// Those that it speaks.
+    ours: Levels,
+    /// The cluster's; 0 before it is known.
+    known: AtomicU8,
+    /// Whether it asks for the next one by itself.
+    is_automatic: bool,
+}
+
+impl ClusterVersion {
+    /// As configured.
+    pub fn new(config: &Config) -> Self {
+        Self { ours: config.levels(), known: AtomicU8::new(0), is_automatic: config.auto_upgrade }
+    }
+
+    /// The levels that this node speaks.
+    pub fn ours(&self) -> Levels {
+        self.ours
+    }
+
+    /// Whether it asks for the next level by itself.
+    pub fn is_automatic(&self) -> bool {
+        self.is_automatic
+    }
+
+    /// The cluster's; the first while it is not known.
+    pub fn level(&self) -> Level {
+        Level::new(self.known.load(Ordering::Acquire)).unwrap_or_default()
+    }
+
+    /// Whether a feature may be used in the cluster: all nodes can read what comes of it.
+    pub fn allows(&self, feature: Feature) -> bool {
+        self.level().allows(feature)
+    }
+}
+
+/// The longest command, where all nodes can or cannot send it in pieces.
+pub(super) fn longest_command(in_pieces: bool) -> usize {
+    if in_pieces { COMMAND_BYTES_MAX } else { WHOLE_COMMAND_BYTES_MAX }
+}
+
+/// The cluster has this version from now on, says control.
+pub(super) fn follow(runtime: &NodeRuntime, level: Level, before: Option<Level>) {
+    runtime.version.known.store(level.number(), Ordering::Release);
+    // What a start finds, or a founder begins with, is no news.
+    if let Some(before) = before.filter(|_| runtime.lifecycle.is_ready()) {
+        tracing::warn!(
+            "the cluster's feature level is {level} from now on, and was {before}. Nodes that do \
+             not speak {level} are refused; there is no way back"
+        );
+    }
+    runtime.submit_to_all(|| Input::Level { level });
+    if let Some(peers) = &runtime.peers {
+        peers.cluster.set_level(level);
+    }
+}
+
+/// A cluster that this node has just founded begins at the highest version that it speaks.
+pub(super) fn found(runtime: &NodeRuntime) {
+    let mut level = Level::FIRST;
+    while let Some(to) = level.next().filter(|to| runtime.version.ours.speak(*to)) {
+        requests::change_catalogue(runtime, &CatalogueOp::Level { to }, None);
+        level = to;
+    }
+}
+
+/// All members and this node, and what they speak, as control wants to know it.
+pub fn speakers(runtime: &NodeRuntime) -> Vec<Speaker> {
+    let (members, own) = (runtime.members(), runtime.identity.node);
+    let others = members.iter().filter(|member| member.node != own);
+    let mut all: Vec<Speaker> = others
+        .map(|member| Speaker {
+            node: member.node,
+            name: name_of(member.node, &members),
+            levels: member.levels,
+            is_up: member.is_up(),
+            has_left: member.state == MemberState::Left,
+        })
+        .collect();
+    all.push(Speaker {
+        node: own,
+        name: name_of(own, &members),
+        levels: runtime.version.ours,
+        is_up: true,
+        has_left: false,
+    });
+    all
+}
+
+/// All nodes whose consent is needed before the version rises, by their ids.
+pub fn voices(runtime: &NodeRuntime, survey: &Survey) -> Vec<Voice> {
+    let holders = survey.held_by_nodes().into_keys();
+    version::voices(holders, &speakers(runtime), &runtime.admin_states.all())
+}
+
+/// Why the version cannot rise to this one now: nothing if it can.
+pub fn objections(runtime: &NodeRuntime, to: Level, survey: &Survey) -> Vec<String> {
+    version::objections(&voices(runtime, survey), to, survey.unknown_count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
+
+    /// Beside a command its frame has the shard, session and header: far less than what is left.
+    #[test]
+    fn the_longest_command_fits_into_what_all_nodes_can_send() {
+        assert!(longest_command(false) + (256 << 10) <= FRAME_BYTES_MAX);
+        assert!(longest_command(true) + (256 << 10) <= MESSAGE_BYTES_MAX);
+    }
+}

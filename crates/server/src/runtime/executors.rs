@@ -1,0 +1,302 @@
+//! Executors that any thread may step.
+//!
+//! An executor is single-threaded, but not tied to a thread: a thread that has work for it puts the
+//! work into its inbox and, if no other thread is stepping it, steps it there and then. If another
+//! is, that one finds the work before it leaves (flat combining, Hendler et al., SPAA 2010). So a
+//! request costs no hand-over between threads unless two of them want the same executor at the same
+//! moment.
+//!
+//! A step's effects concern the log, control, other nodes and the askers, so stepping takes the
+//! whole runtime.
+
+use std::time::Instant;
+
+use keyspace::ShardId;
+use node::control::CONTROL;
+use node::executor::admission::{self, Admission, log_bytes, unneeded};
+use node::executor::{Answer, Effects, Ended, Input, Origin, ShardExecutor};
+use node::replica::ShardStart;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::log::Append;
+use super::mailbox::Mail;
+use super::rpc_frames::FrameBatch;
+use super::{API, ControlInput, NOBODY, NodeRuntime, boot_nanos, peers};
+use crate::process::disk_failed;
+
+/// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
+/// are one group of the log, and a group has its limit.
+const TURN_BYTES_MAX: u64 = 256 << 20;
+
+/// All executors of a node.
+pub struct Executors(Vec<ExecutorCell>);
+
+impl Executors {
+    /// These, in the order of their numbers.
+    pub fn new(cells: Vec<ExecutorCell>) -> Self {
+        Self(cells)
+    }
+
+    /// All, in the order of their numbers.
+    pub fn cells(&self) -> &[ExecutorCell] {
+        &self.0
+    }
+
+    /// The number of a shard's executor: shard `s` is in executor `s mod count`.
+    pub fn number_of(&self, shard: ShardId) -> usize {
+        (shard.0 % self.0.len() as u64) as usize
+    }
+
+    /// The executor of a shard.
+    pub fn of(&self, shard: ShardId) -> &ExecutorCell {
+        &self.0[self.number_of(shard)]
+    }
+}
+
+/// One executor and its inbox.
+pub struct ExecutorCell {
+    number: usize,
+    inbox: Mutex<Vec<Input>>,
+    core: Mutex<Core>,
+}
+
+struct Core {
+    executor: ShardExecutor,
+    effects: Effects,
+    batch: FrameBatch,
+    taken: Vec<Input>,
+    /// Reserved in the log for what the executor has been given and has no records of yet.
+    credit_bytes: u64,
+}
+
+impl ExecutorCell {
+    /// A cell around an executor.
+    pub fn new(number: usize, executor: ShardExecutor) -> Self {
+        let (effects, batch, taken) = Default::default();
+        let core = Core { executor, effects, batch, taken, credit_bytes: 0 };
+        Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
+    }
+
+    /// Hands over inputs, and steps the executor unless another thread does. Answers for `origin`
+    /// that are there at once go to `answers`; all others to their mailboxes.
+    pub fn submit(
+        &self,
+        runtime: &NodeRuntime,
+        inputs: impl IntoIterator<Item = Input>,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        self.inbox.lock().extend(inputs);
+        self.run(runtime, origin, answers);
+    }
+
+    /// Steps the executor until its inbox is empty, or another thread is found to do so.
+    pub fn run(&self, runtime: &NodeRuntime, origin: Origin, answers: &mut Vec<Answer>) {
+        loop {
+            let Some(core) = self.core.try_lock() else { return };
+            self.drain(core, runtime, origin, answers);
+            runtime.control.run(runtime);
+            if self.inbox.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Gives the executor a shard that was recovered. [`Self::run`] it when it has all of them.
+    pub fn adopt(&self, start: ShardStart) {
+        self.core.lock().executor.adopt(start);
+    }
+
+    /// Looks at the executor, between two turns, and steps it: what came meanwhile, whose senders
+    /// found it taken, waits for nobody else; and what the look has left there is in the log.
+    pub fn with<R>(&self, runtime: &NodeRuntime, look: impl FnOnce(&mut ShardExecutor) -> R) -> R {
+        let mut core = self.core.lock();
+        let result = look(&mut core.executor);
+        self.drain(core, runtime, NOBODY, &mut Vec::new());
+        runtime.control.run(runtime);
+        if !self.inbox.lock().is_empty() {
+            self.run(runtime, NOBODY, &mut Vec::new());
+        }
+        result
+    }
+
+    /// Before any shard: what was recovered of replicas that had ended.
+    pub fn adopt_ended(&self, shard: ShardId, ended: Ended) {
+        self.core.lock().executor.adopt_ended(shard, ended);
+    }
+
+    fn drain(
+        &self,
+        mut core: MutexGuard<'_, Core>,
+        runtime: &NodeRuntime,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        loop {
+            self.take(&mut core.taken);
+            let reserved = self.admit(runtime, &mut core.taken, origin, answers);
+            core.executor.set_full(reserved.is_none());
+            core.credit_bytes += reserved.unwrap_or(0);
+            self.turn(&mut core, runtime, origin, answers);
+            // However much comes, news are not held up by it: whoever has called comes back when
+            // they are spread.
+            if self.inbox.lock().is_empty() || runtime.control.has_inputs() {
+                return;
+            }
+        }
+    }
+
+    /// Takes what one turn may do from the front of the inbox.
+    fn take(&self, taken: &mut Vec<Input>) {
+        let mut inbox = self.inbox.lock();
+        std::mem::swap(taken, &mut *inbox);
+        let mut bytes = 0;
+        let end = taken.iter().position(|input| {
+            bytes += log_bytes(input);
+            bytes > TURN_BYTES_MAX
+        });
+        if let Some(end) = end {
+            // Nobody but the one who steps the executor takes from the inbox: the order stays.
+            inbox.extend(taken.drain(end.max(1)..));
+        }
+    }
+
+    /// Reserves room in the log for what is to be proposed, and says how much. Without room,
+    /// refuses what is to be proposed; readers are let in, for most of them need none.
+    fn admit(
+        &self,
+        runtime: &NodeRuntime,
+        inputs: &mut Vec<Input>,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) -> Option<u64> {
+        let bytes: u64 = inputs.iter().map(log_bytes).sum();
+        if bytes == 0 && !runtime.log.facts().full {
+            return Some(0);
+        }
+        match runtime.log.reserve(bytes) {
+            Ok(()) => return Some(bytes),
+            Err(storage::Error::Full { .. }) => {}
+            Err(error) => disk_failed("the log", &error),
+        }
+        for input in std::mem::take(inputs) {
+            match admission::without_room(input) {
+                Admission::Taken(input) => inputs.push(input),
+                Admission::Refused(answer) => {
+                    runtime.delivery.deliver(&runtime.control, answer, origin, answers);
+                }
+                Admission::Unable(node, letter) => {
+                    if let Some(peers) = &runtime.peers {
+                        peers.send_letter(node, &letter);
+                    }
+                }
+                Admission::LeftOut => {}
+            }
+        }
+        None
+    }
+
+    fn turn(
+        &self,
+        core: &mut Core,
+        runtime: &NodeRuntime,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        let Core { executor, effects, batch, taken, credit_bytes } = core;
+        executor.observe(boot_nanos());
+        let mut takes_in = None;
+        for input in taken.drain(..) {
+            if let Input::Absorb { left, state: Some(_) } = &input {
+                takes_in = Some((*left, Instant::now()));
+            }
+            executor.accept(input);
+        }
+        loop {
+            executor.turn(effects);
+            if let Some((left, since)) = takes_in.take() {
+                let ms = since.elapsed().as_secs_f64() * 1e3;
+                tracing::info!("shard {left} has its neighbour's keys, after {ms:.1} ms");
+            }
+            if effects.is_empty() {
+                break;
+            }
+            if !effects.records.is_empty() {
+                let credit_bytes = unneeded(executor, credit_bytes);
+                let append = Append {
+                    executor: self.number,
+                    ticket: effects.ticket,
+                    sync: effects.sync,
+                    interval: runtime.routing.has_interval_keyspaces(),
+                    credit_bytes,
+                };
+                match runtime.log.append(&mut effects.records, &append) {
+                    Ok(lsn) => executor.accept(Input::Written { ticket: append.ticket, lsn }),
+                    Err(error) => disk_failed("the log", &error),
+                }
+            }
+            self.publish(effects, runtime, origin, answers);
+            peers::send_effects(runtime, effects, batch);
+            effects.clear();
+        }
+        if *credit_bytes > 0 {
+            let unneeded = unneeded(executor, credit_bytes);
+            if unneeded > 0 {
+                runtime.log.release(unneeded);
+            }
+        }
+    }
+
+    fn publish(
+        &self,
+        effects: &mut Effects,
+        runtime: &NodeRuntime,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        effects.events.drain(..).for_each(|what| runtime.happened(what));
+        let news = effects.changes.drain(..).map(ControlInput::Catalogue);
+        let news =
+            news.chain(effects.safe_points.drain(..).map(|(k, t)| ControlInput::SafePoint(k, t)));
+        runtime.control.post(news);
+        let halves = effects.halves.drain(..).map(|half| ControlInput::Half(Box::new(half)));
+        runtime.control.post(halves.chain(effects.moved.drain(..).map(ControlInput::Rerouted)));
+        post_merges(effects, runtime);
+        for abandoned in effects.abandoned.drain(..) {
+            // Found again as long as it is there.
+            let _is_read = runtime.delivery.mailboxes[0].post(Mail::Abandoned(abandoned));
+        }
+        for answer in effects.answers.drain(..) {
+            // Whoever changed the catalogue is told when the change can be used. And who is called
+            // back may ask executors at once: not while this one is held.
+            let is_call = answer.origin() == API || answer.origin() == CONTROL;
+            if is_call || matches!(answer, Answer::Catalogue { .. }) {
+                runtime.control.post([ControlInput::Answer(answer)]);
+            } else {
+                runtime.delivery.deliver(&runtime.control, answer, origin, answers);
+            }
+        }
+    }
+}
+
+/// What executors want of each other, and of other nodes, when two shards become one.
+fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
+    runtime
+        .control
+        .post(effects.words.drain(..).map(|(shard, word)| ControlInput::Word(shard, word)));
+    runtime.control.post(effects.absorbing.drain(..).map(ControlInput::Absorbing));
+    runtime.control.post(effects.given.drain(..).map(ControlInput::Given));
+    let left = effects.bequeathed.drain(..).map(|left| ControlInput::Bequeathed(Box::new(left)));
+    runtime.control.post(left);
+}
+
+/// Has an executor know that its groups up to a ticket are fsynced. Its loop steps it; this thread
+/// does if no loop reads its mailbox, before and after the loops' time, and in a cluster, where
+/// other nodes wait to hear of it and the loop has no part in that.
+pub fn durable(runtime: &NodeRuntime, executor: usize, ticket: u64) {
+    let mail = Mail::Durable { executor, ticket };
+    if runtime.peers.is_some() || !runtime.delivery.mailboxes[executor].post(mail) {
+        let durable = Input::Durable { ticket };
+        runtime.executors.cells()[executor].submit(runtime, [durable], NOBODY, &mut Vec::new());
+    }
+}

@@ -1,0 +1,141 @@
+//! The way of one lookup: its moves from shard to shard, as far as they are known here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyspace::NodeId;
+use overlay::request::{Failure, Form, Leg, TRAIL_MAX};
+use overlay::{Known, LookupChoice};
+
+/// One move of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where it went, and by which entry of a table.
+    pub leg: Leg,
+    /// How long that took: known of what this node has asked itself.
+    pub took: Option<Duration>,
+}
+
+/// The way that was found.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Which way was asked for.
+    pub way: LookupChoice,
+    /// Who owns the point; none if nobody was found.
+    pub owner: Option<Arc<Known>>,
+    /// Why nobody was found, in words.
+    pub failure: Option<&'static str>,
+    /// Moves from shard to shard.
+    pub hops: u32,
+    /// Messages between nodes: known of what was traced to its end.
+    pub messages: Option<u32>,
+    /// The moves, if it was traced: the first [`TRAIL_MAX`].
+    pub steps: Vec<Step>,
+    /// From the beginning to the end.
+    pub took: Duration,
+}
+
+/// What is called when a way is found, or is not.
+pub type OnTrace = Box<dyn FnOnce(Trace) + Send>;
+
+/// A request that is looked up.
+pub(super) struct Asked {
+    way: LookupChoice,
+    is_traced: bool,
+    began: Instant,
+    asked_at: Instant,
+    steps: Vec<Step>,
+    /// Whether there were more steps than are remembered.
+    is_cut: bool,
+    done: OnTrace,
+}
+
+impl Asked {
+    /// It has begun, and `done` gets its trace.
+    pub(super) fn new(way: LookupChoice, is_traced: bool, began: Instant, done: OnTrace) -> Self {
+        let (asked_at, steps, is_cut) = (began, Vec::new(), false);
+        Self { way, is_traced, began, asked_at, steps, is_cut, done }
+    }
+
+    /// The way that was asked for.
+    pub(super) fn way(&self) -> LookupChoice {
+        self.way
+    }
+
+    /// It begins anew.
+    pub(super) fn restart(&mut self) {
+        (self.steps, self.is_cut) = (Vec::new(), false);
+    }
+
+    /// The node that was asked last has answered.
+    pub(super) fn answered(&mut self, now: Instant) {
+        if let Some(last) = self.steps.last_mut().filter(|_| !self.is_cut) {
+            last.took = Some(now - self.asked_at);
+        }
+        self.asked_at = now;
+    }
+
+    /// The request moves on.
+    pub(super) fn goes_to(&mut self, leg: Leg) {
+        match self.steps.len() < TRAIL_MAX {
+            true => self.steps.push(Step { leg, took: None }),
+            false => self.is_cut = true,
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn end(
+        self,
+        node: NodeId,
+        found: Result<Arc<Known>, Failure>,
+        hops: u32,
+        now: Instant,
+    ) -> (OnTrace, Trace) {
+        let Self { way, is_traced, began, steps, is_cut, done, .. } = self;
+        let is_known = is_traced && !is_cut;
+        let messages = is_known.then(|| messages(node, way.form, &steps));
+        let (owner, failure) = match found {
+            Ok(owner) => (Some(owner), None),
+            Err(why) => (None, Some(why.text())),
+        };
+        let took = now - began;
+        (done, Trace { way, owner, failure, hops, messages, steps, took })
+    }
+}
+
+/// How many messages between nodes a way took that ended at its last step.
+fn messages(node: NodeId, form: Form, steps: &[Step]) -> u32 {
+    let mut from = node;
+    let mut count = 0;
+    for step in steps {
+        let to = step.leg.node;
+        count += match form {
+            Form::Iterative => 2 * u32::from(to != node),
+            Form::Recursive => u32::from(to != from),
+            Form::SemiRecursive => 2 * u32::from(to != from),
+        };
+        from = to;
+    }
+    count + u32::from(form == Form::Recursive && from != node)
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::ShardId;
+    use overlay::request::By;
+
+    use super::*;
+
+    #[test]
+    fn messages_are_those_between_nodes() {
+        let step = |node| {
+            let leg = Leg { shard: ShardId(node), node: NodeId(node), by: By::Anybody };
+            Step { leg, took: None }
+        };
+        let steps: Vec<_> = [1, 2, 2, 3].map(step).into();
+        // Node 1 asks itself, which costs none.
+        let found = Form::ALL.map(|form| messages(NodeId(1), form, &steps));
+        assert_eq!(found, [6, 3, 4]);
+        assert_eq!(Form::ALL.map(|form| messages(NodeId(1), form, &[])), [0; 3]);
+    }
+}

@@ -1,0 +1,130 @@
+//! What becomes of frames that other nodes send.
+//!
+//! ```text
+//!   links ──► frames of a turn ──► inputs, by executor ──► executors, one step round each
+//! ```
+//!
+//! A message that brings its shard's birth goes by way of control: the replica may have to begin.
+//! The head of a snapshot waits for its state (`snapshots`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keyspace::{NodeId, ShardId};
+use node::control::FirstMessage;
+use node::executor::Input;
+use parking_lot::Mutex;
+
+use super::peers::{self, KIND_LOOKUP, KIND_MAIL, KIND_SNAPSHOT, Peers};
+use super::rpc_counters::RpcCounts;
+use super::rpc_frames::{self, Item};
+use super::{ControlInput, NOBODY, NodeRuntime, lookups};
+use crate::cluster::Frames;
+
+/// See the front page of this module.
+pub struct PeerFrames {
+    runtime: Arc<NodeRuntime>,
+    /// What has come in the links' turn, by executor.
+    queued: Mutex<Vec<Vec<Input>>>,
+}
+
+impl PeerFrames {
+    /// The frames of a node that has peers.
+    pub fn new(runtime: Arc<NodeRuntime>) -> Self {
+        let queued = runtime.executors.cells().iter().map(|_| Vec::new()).collect();
+        Self { runtime, queued: Mutex::new(queued) }
+    }
+
+    fn peers(&self) -> &Peers {
+        self.runtime.peers.as_ref().expect("a runtime that is attached has peers")
+    }
+
+    /// For a shard's executor, when all of this turn's frames are read.
+    fn queue(&self, shard: ShardId, input: Input) {
+        self.queued.lock()[self.runtime.executors.number_of(shard)].push(input);
+    }
+
+    /// Takes the items of a frame to their executors, up to the first item that cannot be read.
+    fn items(&self, from: NodeId, body: &mut Bytes, counts: &mut RpcCounts) {
+        loop {
+            match rpc_frames::take(body) {
+                Ok(None) => return,
+                Ok(Some(Item::Message { shard, birth, message })) => {
+                    counts.message(&message);
+                    let Some(birth) = birth else {
+                        let message = Box::new(message);
+                        self.queue(shard, Input::Message { from, shard, message });
+                        continue;
+                    };
+                    if self.runtime.routing.views().contains(shard) {
+                        // No message to a replica that is here waits for other shards' executors.
+                        // Its group may have gone on without this replica: the table may know.
+                        if let Some(known) = self.peers().lookup.shard(shard) {
+                            self.queue(shard, Input::Known { known });
+                        }
+                        let message = Box::new(message);
+                        self.queue(shard, Input::Message { from, shard, message });
+                        continue;
+                    }
+                    // In its order among what has come: the executor may drop it before.
+                    self.turn_ended();
+                    let first = FirstMessage { from, shard, birth: birth.to_vec(), message };
+                    let runtime = &*self.runtime;
+                    runtime.control.submit(runtime, ControlInput::FirstMessage(Box::new(first)));
+                }
+                Ok(Some(Item::Letter(letter))) => {
+                    counts.letter(&letter);
+                    self.runtime.heat.asked_by_peer(&self.runtime.routing, &letter);
+                    self.queue(letter.shard(), Input::Letter { from, letter });
+                }
+                Err(why) => {
+                    tracing::warn!("mail of node {:016x} cannot be read: {why}", from.0);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Frames for PeerFrames {
+    fn frame(&self, from: NodeId, kind: u8, mut body: Bytes) {
+        match kind {
+            KIND_MAIL => {
+                let mut counts = RpcCounts::default();
+                self.items(from, &mut body, &mut counts);
+                self.peers().rpc_counters.received.add(&counts);
+            }
+            KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
+            KIND_LOOKUP => lookups::take_frame(&self.runtime, self.peers(), from, &body),
+            _ => tracing::warn!("node {:016x} has sent a frame of kind {kind}", from.0),
+        }
+    }
+
+    fn turn_ended(&self) {
+        let mut queued = self.queued.lock();
+        // Executors judge by the clock what other nodes' clients read.
+        self.runtime.clock.observe();
+        let cells = self.runtime.executors.cells().iter().zip(&mut *queued);
+        for (cell, inputs) in cells.filter(|(_, inputs)| !inputs.is_empty()) {
+            cell.submit(&self.runtime, inputs.drain(..), NOBODY, &mut Vec::new());
+        }
+    }
+
+    fn link_up(&self, node: NodeId) {
+        tracing::debug!("linked with node {:016x}", node.0);
+        self.peers().snapshots.linked(node, true);
+        self.runtime.submit_to_all(|| Input::Linked { node });
+    }
+
+    fn link_down(&self, node: NodeId) {
+        tracing::debug!("the link to node {:016x} is gone", node.0);
+        self.peers().snapshots.linked(node, false);
+        // What came before the link's end comes before the word of that.
+        self.turn_ended();
+        self.runtime.submit_to_all(|| Input::LinkLost { node });
+    }
+
+    fn members_changed(&self) {
+        peers::members_changed(&self.runtime, self.peers());
+    }
+}

@@ -1,0 +1,264 @@
+//! Which bytes carry what an executor's turn has for another node?
+//!
+//! All of a turn for one node goes into one frame, in its order; a long turn into several. What a
+//! shard's leader and its followers know each other alive by goes into one of its own, which may
+//! overtake others: a long value on its way must cost no leader its place.
+//!
+//! | field | bytes | |
+//! |---|---|---|
+//! | kind | u8 | 1 a message of a replica, 2 a letter |
+//! | length | u32 | of what follows |
+//! | message | | shard u64, length of the birth u32 and the birth (0: none), the message |
+//! | letter | | the letter |
+//!
+//! Numbers are little-endian.
+
+use bytes::{Buf, Bytes};
+use keyspace::{NodeId, ShardId};
+use node::executor::Envelope;
+use node::rpc::request::Letter;
+use replication::{Message, MessageKind};
+
+const MESSAGE: u8 = 1;
+const LETTER: u8 = 2;
+const HEAD_BYTES: usize = 5;
+
+/// A frame is closed when it is as long as this; one item may be longer.
+pub const FRAME_BYTES: usize = 1 << 20;
+
+/// What has come in a frame.
+#[derive(Debug)]
+pub enum Item {
+    /// What one replica says to another.
+    Message {
+        /// Of this shard.
+        shard: ShardId,
+        /// Its record of birth, if the replica may not be here yet.
+        birth: Option<Bytes>,
+        /// What it says.
+        message: Message,
+    },
+    /// What a node asks, or answers.
+    Letter(Letter),
+}
+
+/// A frame for a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Whether it may overtake others.
+    pub is_urgent: bool,
+}
+
+/// What is to be sent, by node and urgency.
+#[derive(Default)]
+pub struct FrameBatch(Vec<(Place, Vec<u8>)>);
+
+/// To whom, and whether it is urgent.
+type Place = (NodeId, bool);
+
+impl FrameBatch {
+    /// Puts a message in.
+    pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, Frame<'_>)) {
+        let Envelope { shard, node, birth, message } = envelope;
+        self.put((*node, is_urgent(message)), MESSAGE, send, |out| {
+            out.extend_from_slice(&shard.0.to_le_bytes());
+            let birth = birth.as_deref().unwrap_or_default();
+            out.extend_from_slice(&(birth.len() as u32).to_le_bytes());
+            out.extend_from_slice(birth);
+            message.encode(out);
+        });
+    }
+
+    /// Puts a letter in.
+    pub fn letter(
+        &mut self,
+        node: NodeId,
+        letter: &Letter,
+        send: &mut impl FnMut(NodeId, Frame<'_>),
+    ) {
+        self.put((node, false), LETTER, send, |out| letter.encode(out));
+    }
+
+    fn put(
+        &mut self,
+        to: Place,
+        kind: u8,
+        send: &mut impl FnMut(NodeId, Frame<'_>),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let place = self.0.iter().position(|(of, _)| *of == to).unwrap_or_else(|| {
+            self.0.push((to, Vec::new()));
+            self.0.len() - 1
+        });
+        let frame = &mut self.0[place].1;
+        let start = frame.len();
+        frame.extend_from_slice(&[kind, 0, 0, 0, 0]);
+        write(frame);
+        let length = (frame.len() - start - HEAD_BYTES) as u32;
+        frame[start + 1..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+        if frame.len() >= FRAME_BYTES {
+            send(to.0, Frame { bytes: frame, is_urgent: to.1 });
+            *frame = Vec::new();
+        }
+    }
+
+    /// Hands out what is there; whether there was anything.
+    pub fn send(&mut self, send: &mut impl FnMut(NodeId, Frame<'_>)) -> bool {
+        let mut any = false;
+        for ((node, is_urgent), frame) in self.0.iter_mut().filter(|(_, frame)| !frame.is_empty()) {
+            send(*node, Frame { bytes: frame, is_urgent: *is_urgent });
+            frame.clear();
+            any = true;
+        }
+        any
+    }
+}
+
+/// Whether it may overtake others: it carries no entries, and a group takes it in any order.
+fn is_urgent(message: &Message) -> bool {
+    matches!(
+        message.kind(),
+        Some(
+            MessageKind::Heartbeat
+                | MessageKind::HeartbeatAnswer
+                | MessageKind::PreVote
+                | MessageKind::PreVoteAnswer
+                | MessageKind::Vote
+                | MessageKind::VoteAnswer
+        )
+    )
+}
+
+/// Takes the next item off the front of a frame. `None` at its end.
+///
+/// # Errors
+/// What is wrong with it: the rest cannot be read.
+pub fn take(frame: &mut Bytes) -> Result<Option<Item>, String> {
+    if frame.is_empty() {
+        return Ok(None);
+    }
+    let short = || "it ends too early".to_owned();
+    if frame.len() < HEAD_BYTES {
+        return Err(short());
+    }
+    let kind = frame.get_u8();
+    let length = frame.get_u32_le() as usize;
+    if frame.len() < length {
+        return Err(short());
+    }
+    let mut item = frame.split_to(length);
+    match kind {
+        MESSAGE => {
+            let shard = ShardId(item.try_get_u64_le().map_err(|_| short())?);
+            let length = item.try_get_u32_le().map_err(|_| short())? as usize;
+            if item.len() < length {
+                return Err(short());
+            }
+            let birth = Some(item.split_to(length)).filter(|birth| !birth.is_empty());
+            let message = Message::decode(item).map_err(|error| error.to_string())?;
+            Ok(Some(Item::Message { shard, birth, message }))
+        }
+        LETTER => Ok(Some(Item::Letter(Letter::decode(item).map_err(|e| e.to_string())?))),
+        _ => Err(format!("an item of kind {kind}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_comes_out_in_order() {
+        let mut batch = FrameBatch::default();
+        let mut sent: Vec<(NodeId, Vec<u8>)> = Vec::new();
+        let mut send = |node: NodeId, frame: Frame<'_>| sent.push((node, frame.bytes.to_vec()));
+        let letter = |number| Letter::Read { shard: ShardId(7), number, at: Timestamp(number + 1) };
+        for number in 0..3 {
+            batch.letter(NodeId(1 + number % 2), &letter(number), &mut send);
+        }
+        assert!(batch.send(&mut send));
+        assert!(!batch.send(&mut send));
+        let mut found = Vec::new();
+        for (node, frame) in sent {
+            let mut body = Bytes::from(frame);
+            while let Some(Item::Letter(letter)) = take(&mut body).expect("it is whole") {
+                found.push((node.0, letter));
+            }
+        }
+        assert_eq!(found, [(1, letter(0)), (1, letter(2)), (2, letter(1))]);
+        let cut = Bytes::from_static(&[LETTER, 9, 0, 0, 0, 1]);
+        assert!(take(&mut cut.clone()).is_err());
+        assert!(take(&mut Bytes::from_static(&[9, 0, 0, 0, 0])).is_err());
+    }
+
+    /// A heartbeat does not wait behind a letter, however the two were put in.
+    #[test]
+    fn what_leaders_are_known_alive_by_has_a_bag_of_its_own() {
+        let seed =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag/good-heartbeats");
+        let (mut frame, node) = (Bytes::from(std::fs::read(seed).unwrap()), NodeId(2));
+        let (mut batch, mut sent) = (FrameBatch::default(), Vec::new());
+        let mut send =
+            |_: NodeId, frame: Frame<'_>| sent.push((frame.is_urgent, frame.bytes.to_vec()));
+        while let Some(item) = take(&mut frame).unwrap() {
+            let Item::Message { shard, birth, message } = item else { continue };
+            let birth = birth.map(|birth| birth.to_vec());
+            batch.message(&Envelope { shard, node, birth, message }, &mut send);
+        }
+        let letter = Letter::Read { shard: ShardId(7), number: 1, at: Timestamp(1) };
+        batch.letter(node, &letter, &mut send);
+        batch.send(&mut send);
+        let mut heartbeats = 0;
+        for (is_urgent, frame) in sent {
+            let mut body = Bytes::from(frame);
+            while let Some(item) = take(&mut body).unwrap() {
+                let may =
+                    matches!(&item, Item::Message { message, .. } if super::is_urgent(message));
+                assert_eq!(may, is_urgent, "{item:?}");
+                heartbeats += u32::from(may);
+            }
+        }
+        assert!(heartbeats > 0);
+    }
+
+    /// All items of a frame, batched again; whether it is whole.
+    fn again(mut frame: Bytes) -> (Vec<u8>, bool) {
+        let (mut batch, mut sent, node) = (FrameBatch::default(), Vec::new(), NodeId(2));
+        let mut send = |_: NodeId, frame: Frame<'_>| sent.extend_from_slice(frame.bytes);
+        let is_whole = loop {
+            match take(&mut frame) {
+                Ok(Some(Item::Message { shard, birth, message })) => {
+                    let birth = birth.map(|birth| birth.to_vec());
+                    batch.message(&Envelope { shard, node, birth, message }, &mut send);
+                }
+                Ok(Some(Item::Letter(letter))) => batch.letter(node, &letter, &mut send),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+            // Each by itself: what is urgent would go into a frame of its own.
+            batch.send(&mut send);
+        };
+        (sent, is_whole)
+    }
+
+    /// The fuzzer's seeds: the good ones are whole, the bad ones are refused somewhere.
+    #[test]
+    fn the_corpus_is_read_and_written_the_same() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag");
+        let mut count = 0;
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let path = file.unwrap().path();
+            let found = std::fs::read(&path).unwrap();
+            let good = path.file_name().unwrap().to_str().unwrap().starts_with("good-");
+            let (bytes, is_whole) = again(found.clone().into());
+            assert_eq!(is_whole, good, "{path:?}");
+            assert!(found.starts_with(&bytes) && (!good || found == bytes), "{path:?}");
+            count += 1;
+        }
+        assert!(count >= 12, "{count} seeds");
+    }
+}

@@ -1,0 +1,208 @@
+//! How does the state of a shard get to a replica that lags too far behind, or is new?
+//!
+//! ```text
+//!   sender's thread                         receiver's thread
+//!     begin:  head of the message, meta ──►  a checkpoint file is begun
+//!     block, block, …                   ──►  written to the file, and restored in memory
+//!                                       ◄──  has: the blocks below k
+//!         ✂  the link is lost, another comes up
+//!     ask                               ──►
+//!                                       ◄──  has: the blocks below k
+//!     block k, …                        ──►
+//!     end                               ──►  file finished, manifest names it, state installed
+//!                                       ◄──  done
+//! ```
+//!
+//! A stream is of one moment's state. It outlives links: its sender keeps the checkpoint's cursor
+//! and the blocks that are not confirmed, its receiver the half of a file and what is restored.
+//! Where it goes on after a loss is what a question and its answer are for (`outgoing`).
+//!
+//! | limit | bound | when reached |
+//! |---|---|---|
+//! | a block | about 256 KiB, or one version | |
+//! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
+//! | streams to a node at a time | `STREAMS_MAX` | the others wait |
+//! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
+//! | bytes a second, of blocks that are not urgent | `move_rate` | they wait, in turn (`pace`) |
+//! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
+//! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
+//! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
+//!
+//! Streams share the rate a block each, in turn: with few of them each is soon over, and what must
+//! be kept for its sake (old versions here, entries for the replica to catch up with) stays little.
+//! Waiting for the rate counts against nobody's patience (`outgoing`).
+//!
+//! Which streams begin, go on and end is decided by [`node::control::snapshots`]; what one of them
+//! sends when, and the bytes, by [`node::rpc::stream`]. Here are the threads, the links and the
+//! files.
+//!
+//! # Invariants
+//! 1. What is installed are all blocks of one checkpoint, each once, in their order (`coming`).
+//! 2. Whatever becomes of a stream, the shard's leader is told, or there is a newer one to the same
+//!    replica: a group sends nothing to a replica while it takes a snapshot to be on its way.
+//! 3. Memory is bounded by the table, and by the states of shards that come in, of each one.
+//!
+//! # What ends a stream
+//! The sender's core lists that ([`node::control::snapshots::sender`]). Its receiver may also not
+//! be able to write it. A process that starts again knows nothing of its streams: they begin anew.
+//!
+//! # Caveats
+//! While a stream lasts, what its checkpoint may read is not collected. A process that is killed
+//! leaves a temporary file at most, which the next start removes. What replicas send is limited,
+//! not what one receives: from many senders it gets the sum of their rates.
+
+mod receiver;
+mod sender;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keyspace::NodeId;
+pub use node::control::snapshots::sender::Progress;
+use node::control::snapshots::sender::{Limits, Request};
+use node::executor::Envelope;
+use node::rpc::stream::frame::{self, Said};
+use parking_lot::{Condvar, Mutex};
+use replication::BootNanos;
+
+/// Blocks that the receiver has not confirmed, of one stream: beyond, the next waits.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Streams to a node at a time. More would not be sooner over all together, but each would last
+/// longer, and while it lasts writes pile up that its receiver will lack.
+const STREAMS_MAX: usize = 2;
+/// Streams at a time, to all nodes together. Those whose link is lost do not count: until they are
+/// given up, others may begin.
+const STREAMS_OUT_MAX: usize = 4;
+/// Bytes on their way to a node, beyond which the next block waits.
+const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes that have come and are not on disk yet.
+const WAITING_BYTES_MAX: usize = 256 << 20;
+/// What receivers have said and the sender has not seen. What is beyond is lost, and asked for.
+const NEWS_MAX: usize = 4096;
+/// How long the receiver's executor has to install what it was sent, and to say so to its leader.
+const INSTALL_NANOS: BootNanos = 2_000_000_000;
+/// How long a leader waits before it tries again what the receiver does not take.
+const RETRY_NANOS: BootNanos = 1_000_000_000;
+/// How often the sender looks whether this node still leads what it sends, and for which shards
+/// that is urgent, and says how far it is.
+const CHECK_NANOS: BootNanos = 500_000_000;
+/// How long the threads sleep if nobody wakes them.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// What the sender is held to.
+const LIMITS: Limits = Limits {
+    kept_bytes_max: KEPT_BYTES_MAX,
+    streams_to_node_max: STREAMS_MAX,
+    streams_max: STREAMS_OUT_MAX,
+    install_nanos: INSTALL_NANOS,
+    retry_nanos: RETRY_NANOS,
+    check_nanos: CHECK_NANOS,
+};
+
+/// See the front page.
+pub struct Snapshots {
+    /// What the sender has not seen yet.
+    outbound: Mutex<Outbound>,
+    is_outbound: Condvar,
+    /// As of a moment ago.
+    state: Mutex<SenderState>,
+    /// The receiver's.
+    come: Mutex<Come>,
+    has_come: Condvar,
+    stopping: Mutex<bool>,
+    first_stream: u64,
+}
+
+#[derive(Default)]
+struct SenderState {
+    progress: Vec<Progress>,
+    waiting: usize,
+}
+
+#[derive(Default)]
+struct Outbound {
+    requests: Vec<Request>,
+    news: VecDeque<(NodeId, News)>,
+}
+
+/// What the sender hears, of some node.
+enum News {
+    Link { is_up: bool },
+    Said { stream: u64, said: Said },
+}
+
+#[derive(Default)]
+struct Come {
+    frames: VecDeque<(NodeId, Bytes)>,
+    bytes: usize,
+}
+
+impl Snapshots {
+    /// `first_stream` was drawn at random.
+    pub fn new(first_stream: u64) -> Self {
+        let (outbound, is_outbound, state) = Default::default();
+        let (come, has_come, stopping) = Default::default();
+        Self { outbound, is_outbound, state, come, has_come, stopping, first_stream }
+    }
+
+    /// A message heads a snapshot whose state is to be sent beside it.
+    pub fn ask(&self, envelope: Envelope) {
+        self.outbound.lock().requests.push(Request::of(envelope));
+        self.is_outbound.notify_one();
+    }
+
+    /// Streams that wait until others are over, as of half a second ago at most.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting
+    }
+
+    /// Streams on their way from here, as of half a second ago at most.
+    pub fn progress(&self) -> Vec<Progress> {
+        self.state.lock().progress.clone()
+    }
+
+    /// A frame has come.
+    pub fn come(&self, from: NodeId, body: Bytes) {
+        if frame::is_said(&body) {
+            return self.said(from, body);
+        }
+        let mut come = self.come.lock();
+        if come.bytes + body.len() > WAITING_BYTES_MAX && come.bytes > 0 {
+            // The sender asks what is here, and goes on from there.
+            return;
+        }
+        come.bytes += body.len();
+        come.frames.push_back((from, body));
+        self.has_come.notify_one();
+    }
+
+    fn said(&self, from: NodeId, body: Bytes) {
+        let mut outbound = self.outbound.lock();
+        match frame::take_said(body) {
+            Ok((stream, said)) if outbound.news.len() < NEWS_MAX => {
+                outbound.news.push_back((from, News::Said { stream, said }));
+                self.is_outbound.notify_one();
+            }
+            Ok(_) => {}
+            Err(why) => tracing::warn!("node {:016x}, of a snapshot: {why}", from.0),
+        }
+    }
+
+    /// There is a link to a node, or none any more.
+    pub fn linked(&self, node: NodeId, is_up: bool) {
+        self.outbound.lock().news.push_back((node, News::Link { is_up }));
+        self.is_outbound.notify_one();
+    }
+
+    /// Has the threads end.
+    pub fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.is_outbound.notify_all();
+        self.has_come.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stopping.lock()
+    }
+}

@@ -1,0 +1,375 @@
+//! What does this node know of its cluster's shards?
+//!
+//! ```text
+//!   executors (reports) ┐
+//!   views               ┼──► Seen, one a shard ──► Overview ──► once a second: load, INFO
+//!   members             ┘         │      └──► [`super::health`]
+//!                                 └──► GET /v1/shards, metrics
+//! ```
+//!
+//! Each question gathers; nothing here is remembered but maintenance's [`Overview`] of the last
+//! second, for those who must not wait for an executor. An executor is held for `EXECUTOR_SHARDS`
+//! shards at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::{Health, Overview, Verdict};
+use keyspace::{Descriptor, Feature, NodeId, ReplicaId, ShardId, Timestamp};
+use node::replica::state::{Content, ShardState};
+use node::replica::{ShardReport, Tally};
+use node::reshape::bootstrap;
+use overlay::Known;
+use parking_lot::RwLock;
+use replication::{BootNanos, Members};
+
+use super::lagging_replicas::{self, Behind};
+use super::snapshots::Progress;
+use super::{NodeRuntime, View, boot_nanos, health, heat};
+use crate::cluster::{Load, MemberInfo, MemberState};
+
+/// Shards looked at under one hold of an executor.
+const EXECUTOR_SHARDS: usize = 64;
+/// A shard, as this node knows it.
+pub struct Seen {
+    /// Its keyspace's name; none for the system shard.
+    pub keyspace: Option<Box<str>>,
+    /// Whether its keys lie in slots.
+    pub has_slots: bool,
+    /// Its arc and its replicas; if it is not here, as the lookup knows them.
+    pub descriptor: Descriptor,
+    /// Who votes.
+    pub members: Members,
+    /// Replicas that its keyspace asks for.
+    pub wanted: usize,
+    /// Of its voters, those on nodes that are up.
+    pub live: usize,
+    /// What the lookup knows of it, if it is not here.
+    pub known: Option<Arc<Known>>,
+    /// What the replica here says, if there is one.
+    pub report: Option<ShardReport>,
+    /// Whether the newest change of its replicas is over, as applied here.
+    pub is_settled: bool,
+    /// Its keys.
+    pub keys: u64,
+    /// What they take in memory.
+    pub bytes: u64,
+    /// Sessions it remembers.
+    pub sessions: u64,
+    /// Replicas that take no part any more, and are not replaced yet: this node's own, or those
+    /// that it knows of as the leader.
+    pub quarantined: Vec<ReplicaId>,
+    /// Voters that it cannot count on, if it is led from here. Not those on nodes that are down, if
+    /// too few are live anyhow.
+    pub behind: Vec<Behind>,
+}
+
+impl Seen {
+    /// Which shard.
+    pub fn id(&self) -> ShardId {
+        self.descriptor.shard
+    }
+
+    /// The node that leads it, as far as this one knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        let reported = self.report.as_ref().and_then(|report| report.leader_node);
+        reported.or(self.known.as_deref().and_then(Known::leader))
+    }
+
+    /// Whether its replicas are being changed.
+    pub fn is_changing(&self) -> bool {
+        !self.is_settled || self.members.is_joint() || !self.members.learners.is_empty()
+    }
+
+    /// Whether it is well.
+    pub fn verdict(&self) -> Verdict {
+        match &self.report {
+            None => Verdict::Ok,
+            Some(report) if report.unled_nanos() > 0 => Verdict::Failing,
+            Some(_) if self.live < self.wanted || self.disagrees() => Verdict::Degraded,
+            Some(_) if !self.quarantined.is_empty() => Verdict::Degraded,
+            Some(_) if !self.behind.is_empty() => Verdict::Degraded,
+            Some(_) => Verdict::Ok,
+        }
+    }
+
+    /// Whether its replicas hold different things, and nobody knows who is right.
+    pub(super) fn disagrees(&self) -> bool {
+        let finding = self.report.as_ref().and_then(|report| report.finding.as_ref());
+        finding.is_some_and(|f| f.agreeing.is_empty() && !f.differing.is_empty())
+    }
+
+    /// Voters whose node is not up.
+    pub(super) fn missing<'a>(
+        &'a self,
+        up: &'a BTreeSet<NodeId>,
+    ) -> impl Iterator<Item = NodeId> + 'a {
+        let voters = self.members.voters.iter();
+        let nodes = voters.filter_map(|replica| self.descriptor.node_of(*replica));
+        nodes.filter(|node| !up.contains(node))
+    }
+}
+
+/// All that is asked for at once.
+pub struct Survey {
+    /// Shards by id: all, whichever are shown.
+    pub shards: Vec<Seen>,
+    /// Members; none without a peer listener.
+    pub members: Arc<Vec<MemberInfo>>,
+    /// In numbers.
+    pub overview: Overview,
+    /// In words.
+    pub health: Health,
+}
+
+/// What a node has of the cluster's shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Shards that have a replica there.
+    pub replicas: u64,
+    /// Of these, those that it leads.
+    pub leads: u64,
+}
+
+impl Survey {
+    /// What each node has, by the descriptors that this one knows; nodes without anything are not
+    /// listed.
+    pub fn held_by_nodes(&self) -> BTreeMap<NodeId, Held> {
+        let mut held: BTreeMap<NodeId, Held> = BTreeMap::new();
+        for seen in &self.shards {
+            for (_, node) in &seen.descriptor.replicas {
+                held.entry(*node).or_default().replicas += 1;
+            }
+            if let Some(leader) = seen.leader() {
+                held.entry(leader).or_default().leads += 1;
+            }
+        }
+        held
+    }
+
+    /// Shards of which this node does not know who holds them: neither are they here, nor has its
+    /// table of descriptors heard of them.
+    pub fn unknown_count(&self) -> usize {
+        let is_unknown = |seen: &&Seen| seen.report.is_none() && seen.known.is_none();
+        let has_system = self.shards.first().is_some_and(|seen| seen.id() == ShardId(0));
+        self.shards.iter().filter(is_unknown).count() + usize::from(!has_system)
+    }
+}
+
+/// How everything is, as this node sees it now.
+pub fn survey(runtime: &NodeRuntime) -> Survey {
+    let (members, own) = (runtime.members(), runtime.identity.node);
+    let up = nodes_up(own, &members);
+    let shards = shards_seen(runtime, &up);
+    let mut overview = count(&shards, &members);
+    let here = shards.iter().filter(|seen| seen.report.is_some());
+    let holders = here.flat_map(|seen| seen.descriptor.replicas.iter().map(|(_, node)| *node));
+    let others: BTreeSet<NodeId> = holders.filter(|node| *node != own).collect();
+    overview.companions = others.intersection(&up).count() as u64;
+    let health = health::judge(runtime, &shards, &members, &up);
+    overview.verdict = health.verdict;
+    Survey { shards, members, overview, health }
+}
+
+/// Keeps the numbers for those who ask often, and tells the other nodes what this one carries.
+pub fn publish(runtime: &NodeRuntime) {
+    runtime.clock.compare(runtime.peers.as_ref());
+    let Survey { overview, .. } = survey(runtime);
+    runtime.overview.store(Arc::new(overview));
+    let Some(peers) = &runtime.peers else { return };
+    let load = Load {
+        shards: overview.shards as u32,
+        leaders: overview.shards_led as u32,
+        data_bytes: overview.data_bytes,
+        requests: runtime.version.allows(Feature::Rates).then(|| heat::requests_led(runtime)),
+        is_slow: runtime.disk_pace.is_slow(),
+    };
+    let own = peers.cluster.members();
+    let own = own.iter().find(|member| member.node == runtime.identity.node);
+    if own.is_none_or(|own| own.load != load) {
+        peers.cluster.set_load(load);
+    }
+}
+
+/// What has happened in shards here since the start.
+pub fn shard_counts(runtime: &NodeRuntime) -> Tally {
+    let (now, mut sum) = (boot_nanos(), Tally::default());
+    runtime.each_executor(|executor| sum = std::mem::take(&mut sum).and(executor.tally(now)));
+    sum
+}
+
+fn nodes_up(own: NodeId, members: &[MemberInfo]) -> BTreeSet<NodeId> {
+    let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
+    up.chain([own]).collect()
+}
+
+/// Replicas here that take no part any more, and are not replaced yet.
+pub fn quarantined(runtime: &NodeRuntime) -> Vec<(ShardId, ReplicaId)> {
+    let mut found = Vec::new();
+    runtime.each_executor(|executor| found.extend(executor.quarantined()));
+    found
+}
+
+fn reports(runtime: &NodeRuntime) -> BTreeMap<ShardId, ShardReport> {
+    let mut reports = BTreeMap::new();
+    let now = boot_nanos();
+    for cell in runtime.executors.cells() {
+        let mut after = None;
+        loop {
+            let some: Vec<ShardReport> = cell.with(runtime, |executor| {
+                let rest = executor.shards().skip_while(|shard| Some(shard.id()) <= after);
+                rest.take(EXECUTOR_SHARDS).map(|shard| shard.report(now)).collect()
+            });
+            let Some(last) = some.last() else { break };
+            after = Some(last.shard);
+            reports.extend(some.into_iter().map(|report| (report.shard, report)));
+        }
+    }
+    reports
+}
+
+/// All that one survey sees shards by.
+struct Sight<'a> {
+    runtime: &'a NodeRuntime,
+    now: Timestamp,
+    boot: BootNanos,
+    up: &'a BTreeSet<NodeId>,
+    reports: BTreeMap<ShardId, ShardReport>,
+    quarantined: BTreeMap<ShardId, ReplicaId>,
+    streams: Vec<Progress>,
+}
+
+impl<'a> Sight<'a> {
+    fn new(runtime: &'a NodeRuntime, up: &'a BTreeSet<NodeId>) -> Self {
+        let now = runtime.clock.now();
+        let reports = reports(runtime);
+        let quarantined = quarantined(runtime).into_iter().collect();
+        let streams = runtime.peers.as_ref().map(|peers| peers.snapshots.progress());
+        let (streams, boot) = (streams.unwrap_or_default(), boot_nanos());
+        Self { runtime, now, boot, up, reports, quarantined, streams }
+    }
+
+    /// What the table of descriptors knows of a shard.
+    fn known(&self, shard: ShardId) -> Option<Arc<Known>> {
+        self.runtime.peers.as_ref()?.lookup.shard(shard)
+    }
+
+    /// A shard of a keyspace, or the system shard, which has none.
+    fn see(&mut self, keyspace: Option<&str>, view: &View, wanted: u8) -> Seen {
+        let state: &ShardState = &view.read();
+        let report = self.reports.remove(&state.descriptor.shard);
+        let known = match report {
+            None => self.known(state.descriptor.shard),
+            Some(_) => None,
+        };
+        let (descriptor, members) = match &known {
+            Some(known) => as_known(known),
+            None => (state.descriptor.clone(), state.members.clone()),
+        };
+        let is_up = |replica: &&ReplicaId| {
+            descriptor.node_of(**replica).is_some_and(|node| self.up.contains(&node))
+        };
+        let mut quarantined = report.as_ref().map_or_else(Vec::new, |r| r.quarantined.clone());
+        quarantined.extend(self.quarantined.get(&descriptor.shard));
+        let usage = state.keys().map(|engine| engine.usage());
+        let layout = state.keys().map(|engine| engine.layout());
+        let live = members.voters.iter().filter(is_up).count();
+        let mut behind = report.as_ref().map_or_else(Vec::new, |report| {
+            lagging_replicas::of(report, &members, &self.streams, self.boot)
+        });
+        if live < usize::from(wanted) {
+            behind.retain(|behind| is_up(&&behind.laggard.replica));
+        }
+        Seen {
+            has_slots: layout.is_some_and(|layout| layout.is_hashed()),
+            keyspace: keyspace.map(Into::into),
+            live,
+            members,
+            known,
+            is_settled: state.roster.is_settled,
+            wanted: usize::from(wanted),
+            report,
+            keys: state.keys().map_or(0, |engine| engine.len(self.now)),
+            bytes: usage.map_or(0, |u| u.live_bytes + u.old_bytes),
+            sessions: state.sessions.len() as u64,
+            quarantined,
+            behind,
+            descriptor,
+        }
+    }
+}
+
+fn shards_seen(runtime: &NodeRuntime, up: &BTreeSet<NodeId>) -> Vec<Seen> {
+    let mut sight = Sight::new(runtime, up);
+    let mut shards = Vec::new();
+    if let Some(view) = runtime.routing.view(ShardId(0)) {
+        shards.push(sight.see(None, &view, replicas_of_system(&view)));
+    } else if let Some(known) = sight.known(ShardId(0)) {
+        let nothing = Arc::new(RwLock::new(bootstrap::first_system(runtime.identity.node)));
+        shards.push(sight.see(None, &nothing, known.descriptor().replicas.len() as u8));
+    }
+    for route in runtime.routing.routes().iter() {
+        let replicas = route.keyspace.options.replicas;
+        let views = route.views.iter();
+        shards.extend(views.map(|view| sight.see(Some(&route.keyspace.name), view, replicas)));
+    }
+    shards.sort_unstable_by_key(Seen::id);
+    shards
+}
+
+/// A shard of which it is not known who of its replicas votes.
+fn as_known(known: &Known) -> (Descriptor, Members) {
+    let descriptor = known.descriptor().clone();
+    let ids: Vec<ReplicaId> = descriptor.replicas.iter().map(|(replica, _)| *replica).collect();
+    let members = Members::of_voters(&ids);
+    (descriptor, members)
+}
+
+/// The system shard has as many as the keyspace that asks for most.
+fn replicas_of_system(view: &View) -> u8 {
+    match &view.read().content {
+        Content::System(system) => {
+            let replicas = system.catalogue.iter().map(|keyspace| keyspace.options.replicas);
+            replicas.max().unwrap_or(1)
+        }
+        Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+    }
+}
+
+/// The shards and members in numbers.
+pub(super) fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
+    let of = |state| members.iter().filter(|member| member.state == state).count() as u64;
+    let here = || shards.iter().filter_map(|seen| Some((seen, seen.report.as_ref()?)));
+    let with = |what: fn(&Seen, &ShardReport) -> bool| {
+        here().filter(|(seen, report)| what(seen, report)).count() as u64
+    };
+    Overview {
+        members_up: of(MemberState::Up).max(1),
+        members_suspected: members.iter().filter(|m| m.is_up() && m.suspected).count() as u64,
+        members_down: of(MemberState::Down),
+        shards: with(|_, _| true),
+        shards_led: with(|_, report| report.leads),
+        shards_without_leader: with(|_, report| report.unled_nanos() > 0),
+        shards_below_strength: with(|seen, _| seen.live < seen.wanted),
+        companions: 0,
+        data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
+        verdict: Verdict::Ok,
+    }
+}
+
+/// A node as people know it.
+pub fn name_of(node: NodeId, members: &[MemberInfo]) -> String {
+    match members.iter().find(|member| member.node == node) {
+        Some(member) => member.name.clone(),
+        None => format!("{:016x}", node.0),
+    }
+}
+
+/// A node as people call it in a sentence: by its name, with its id if another has the same name.
+pub fn called(node: NodeId, members: &[MemberInfo]) -> String {
+    let name = name_of(node, members);
+    match members.iter().filter(|member| member.name == name).count() {
+        0 | 1 => name,
+        _ => format!("{name} ({:016x})", node.0),
+    }
+}

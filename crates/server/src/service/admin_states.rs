@@ -1,0 +1,260 @@
+//! Nodes that are cordoned, drained and removed, as people ask for it.
+//!
+//! ```text
+//!   "n4" ──► which node? ──► is it empty? ──► draining ──► is it empty still? ──► removed
+//!            404, 409         409: drain first   (catalogue)    409            (catalogue)
+//! ```
+//!
+//! The catalogue judges what it knows: whether enough nodes are left, and that removal is for good.
+//! What it does not know, which node has replicas, is looked at here, by the table of descriptors
+//! and by what the node itself last told. A node is made draining before it is removed, so that no
+//! replica comes to it meanwhile.
+
+use std::collections::BTreeSet;
+
+use keyspace::{CatalogueError, CatalogueOp, NodeId};
+use node::executor;
+
+use super::NodeApi;
+use super::errors::not_done;
+use crate::cluster::MemberInfo;
+use crate::runtime::survey::name_of;
+use crate::runtime::{requests, survey};
+use api::{ApiError, Done, NodeStanding, RequestId, Standing};
+
+impl NodeApi {
+    /// Has the node of this id or name stand so.
+    pub(super) fn ask_standing(
+        &self,
+        id: RequestId,
+        node: &str,
+        to: Standing,
+        unknown_too: bool,
+        done: Done<NodeStanding>,
+    ) {
+        if self.runtime.lifecycle.is_stopping() {
+            return done(Err(ApiError::Stopping));
+        }
+        match (self.node_of(node), id_of(node)) {
+            (Ok(node), _) if to == Standing::Removed => self.remove(id, node, done),
+            (Ok(node), _) => self.stand(id, node, to, done),
+            // Nobody has heard of it since all were started: whoever asks must be sure of the id,
+            // since a mistyped one would be removed for good as readily.
+            (Err(ApiError::NoNode { .. }), Some(node)) if unknown_too => match to {
+                Standing::Removed => self.remove(id, node, done),
+                _ => self.stand(id, node, to, done),
+            },
+            (Err(error), _) => done(Err(error)),
+        }
+    }
+
+    /// Which node is meant: by its id, or by a name that one member alone has.
+    fn node_of(&self, asked: &str) -> Result<NodeId, ApiError> {
+        let members = self.runtime.members();
+        let standings = self.runtime.admin_states.all();
+        let mut known: Vec<(NodeId, &str)> =
+            members.iter().map(|member| (member.node, &*member.name)).collect();
+        if known.is_empty() {
+            known.push((self.runtime.identity.node, &self.config.name));
+        }
+        // Those of whom nobody has heard since all were started, but that have replicas, or of
+        // which the catalogue knows how they stand: draining, removed.
+        let held = survey::survey(&self.runtime).held_by_nodes();
+        let nameless = held.into_keys().chain(standings.iter().map(|(node, _)| node));
+        find(asked, &known, nameless)
+    }
+
+    /// Removes a node that has nothing. If it was not draining, it drains first: for a moment, or,
+    /// if something has come to it meanwhile, until it is empty and asked for again.
+    fn remove(&self, id: RequestId, node: NodeId, done: Done<NodeStanding>) {
+        let standing = Standing::from(self.runtime.admin_states.of(node));
+        if standing == Standing::Removed {
+            return self.stand(id, node, Standing::Removed, done);
+        }
+        if let Err(error) = self.check_empty(node) {
+            return done(Err(error));
+        }
+        if standing == Standing::Draining {
+            return self.stand(id, node, Standing::Removed, done);
+        }
+        let this = self.again();
+        let drained: Done<NodeStanding> = Box::new(move |drains| match drains {
+            Ok(_) => match this.check_empty(node) {
+                Ok(()) => this.stand(id, node, Standing::Removed, done),
+                Err(error) => done(Err(error)),
+            },
+            Err(error) => done(Err(error)),
+        });
+        self.stand(id, node, Standing::Draining, drained);
+    }
+
+    /// Asks the catalogue.
+    fn stand(&self, id: RequestId, node: NodeId, to: Standing, done: Done<NodeStanding>) {
+        let members = self.runtime.members();
+        let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
+        let among: BTreeSet<NodeId> = up.chain([self.runtime.identity.node]).collect();
+        // One that is removed is nobody's member any more.
+        let name = members.iter().find(|member| member.node == node).map(|m| m.name.clone());
+        let this = self.again();
+        let callback = move |answer| match answer {
+            executor::Answer::Catalogue { result: Ok(_), .. } => {
+                done(Ok(this.stands(node, name, to)));
+            }
+            executor::Answer::Catalogue { result: Err(error), .. } => {
+                done(Err(this.refused_standing(error)));
+            }
+            executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        let op = CatalogueOp::Node { node, standing: to.into(), among };
+        requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
+    }
+
+    /// How a node stands now, with the name that it had before.
+    fn stands(&self, node: NodeId, name: Option<String>, standing: Standing) -> NodeStanding {
+        let survey = survey::survey(&self.runtime);
+        let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();
+        let member = survey.members.iter().find(|member| member.node == node);
+        let this = node == self.runtime.identity.node;
+        let told = member.map_or(0, |member| member.load.data_bytes);
+        NodeStanding {
+            id: format!("{:016x}", node.0),
+            name: name.or_else(|| this.then(|| self.config.name.clone())),
+            standing,
+            replicas: held.replicas,
+            leads: held.leads,
+            data_bytes: if this { survey.overview.data_bytes } else { told },
+        }
+    }
+
+    /// Whether nothing is on a node: by the descriptors, and if it is up by its own word too.
+    fn check_empty(&self, node: NodeId) -> Result<(), ApiError> {
+        let survey = survey::survey(&self.runtime);
+        let unknown = survey.unknown_count();
+        if unknown > 0 {
+            let why = format!(
+                "this node does not know yet where all shards are ({unknown} missing): ask again"
+            );
+            return Err(ApiError::NodeInUse { why });
+        }
+        let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();
+        let member = survey.members.iter().find(|member| member.node == node);
+        let told = match member {
+            Some(member) if member.is_up() => member.load.shards.into(),
+            _ => 0,
+        };
+        let own = if node == self.runtime.identity.node { survey.overview.shards } else { told };
+        match held.replicas.max(own) {
+            0 => Ok(()),
+            replicas => Err(ApiError::NodeInUse { why: in_use(node, member, replicas) }),
+        }
+    }
+
+    fn refused_standing(&self, error: CatalogueError) -> ApiError {
+        let members = self.runtime.members();
+        match error {
+            CatalogueError::NodeRemoved { node } => {
+                ApiError::NodeRemoved { node: format!("{:016x}", node.0) }
+            }
+            CatalogueError::TooFewNodes { .. } | CatalogueError::LastNode => {
+                ApiError::TooFewNodes { why: error.to_string() }
+            }
+            CatalogueError::NotDraining { node, standing } => {
+                let (name, word) = (name_of(node, &members), standing.word());
+                let why = format!("{name} is {word} again: somebody else has asked for that");
+                ApiError::NoStanding { why }
+            }
+            other => ApiError::NoStanding { why: other.to_string() },
+        }
+    }
+}
+
+/// What is still on a node, in words.
+fn in_use(node: NodeId, member: Option<&MemberInfo>, replicas: u64) -> String {
+    let name = member.map_or_else(|| format!("{:016x}", node.0), |member| member.name.clone());
+    let plural = if replicas == 1 { "" } else { "s" };
+    let down = match member {
+        Some(member) if member.is_up() => "",
+        _ => " and is down",
+    };
+    format!(
+        "{name} still has {replicas} replica{plural}{down}: their shards would have fewer than \
+         their keyspaces promise"
+    )
+}
+
+/// The id that 16 hexadecimal digits are.
+fn id_of(asked: &str) -> Option<NodeId> {
+    let is_id = asked.len() == 16 && asked.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(asked, 16).ok().filter(|_| is_id).map(NodeId)
+}
+
+/// So many nodes are named to who asks for one that there is not.
+const SHOWN_MAX: usize = 32;
+
+/// Which of these nodes is meant by an id of 16 hexadecimal digits, or by a name, which not all
+/// have.
+fn find(
+    asked: &str,
+    known: &[(NodeId, &str)],
+    nameless: impl Iterator<Item = NodeId>,
+) -> Result<NodeId, ApiError> {
+    let named: BTreeSet<NodeId> = known.iter().map(|(node, _)| *node).collect();
+    let nameless: BTreeSet<NodeId> = nameless.filter(|node| !named.contains(node)).collect();
+    if let Some(id) = id_of(asked)
+        && (named.contains(&id) || nameless.contains(&id))
+    {
+        return Ok(id);
+    }
+    let shown = || {
+        let named = known.iter().map(|(node, name)| format!("{name} ({:016x})", node.0));
+        let all = named.chain(nameless.iter().map(|node| format!("{:016x}", node.0)));
+        let count = known.len() + nameless.len();
+        let more = (count > SHOWN_MAX).then(|| format!("and {} more", count - SHOWN_MAX));
+        all.take(SHOWN_MAX).chain(more).collect()
+    };
+    let named = known.iter().filter(|(_, name)| *name == asked).map(|(node, _)| *node);
+    match named.collect::<Vec<NodeId>>()[..] {
+        [] => Err(ApiError::NoNode { node: asked.to_owned(), known: shown() }),
+        [node] => Ok(node),
+        ref several => {
+            let ids = several.iter().map(|node| format!("{:016x}", node.0)).collect();
+            Err(ApiError::AmbiguousNode { node: asked.to_owned(), ids })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_by_id_or_by_a_name_of_their_own() {
+        let known = [(NodeId(0xa1), "n1"), (NodeId(0xa2), "n2"), (NodeId(0xa3), "n2")];
+        let ask = |asked: &str| find(asked, &known, [NodeId(0xa9)].into_iter());
+        assert_eq!(ask("n1"), Ok(NodeId(0xa1)));
+        assert_eq!(ask("00000000000000a2"), Ok(NodeId(0xa2)));
+        assert_eq!(ask("00000000000000A9"), Ok(NodeId(0xa9)), "a removed one");
+        for none in ["", "n3", "a1", "+0000000000000a1", "00000000000000a4"] {
+            let Err(ApiError::NoNode { node, known }) = ask(none) else { panic!("{none}") };
+            assert_eq!(node, none);
+            let ids = ["n1 (00000000000000a1)", "n2 (00000000000000a2)", "n2 (00000000000000a3)"];
+            assert_eq!(known[..3], ids);
+            assert_eq!(known[3..], ["00000000000000a9"], "a removed one has no name");
+        }
+        let Err(ApiError::AmbiguousNode { ids, .. }) = ask("n2") else { panic!("{:?}", ask("n2")) };
+        assert_eq!(ids, ["00000000000000a2", "00000000000000a3"]);
+        // Whoever is called like another's id is found by his own.
+        let odd = [(NodeId(1), "0000000000000002"), (NodeId(2), "b")];
+        assert_eq!(find("0000000000000002", &odd, [].into_iter()), Ok(NodeId(2)));
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_said() {
+        assert_eq!(
+            in_use(NodeId(7), None, 1),
+            "0000000000000007 still has 1 replica and is down: their shards would have fewer than \
+             their keyspaces promise"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! What has this node decided, and what would it decide? For `/v1/decisions`.
+
+use keyspace::NodeId;
+use node::control::decisions::{Came, Decided, What};
+
+use super::NodeApi;
+use super::splits::shown;
+use crate::cluster::MemberInfo;
+use crate::runtime::boot_nanos;
+use crate::runtime::requests;
+use crate::runtime::survey::name_of;
+use api::{
+    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
+};
+
+impl NodeApi {
+    /// What was decided lately; or, `dry`, what would be with `balance` on.
+    pub(super) fn show_decisions(&self, dry: bool) -> Decisions {
+        let members = self.runtime.members();
+        let decisions = match dry {
+            true => {
+                let would = requests::would_place(&self.runtime).into_iter();
+                would
+                    .map(|would| DecisionStatus {
+                        came: DecisionCame::Dry,
+                        waits: would.waits,
+                        ..self.decision(&would.decided, &members)
+                    })
+                    .collect()
+            }
+            false => {
+                let all = self.runtime.events.decisions();
+                all.iter().map(|decided| self.decision(decided, &members)).collect()
+            }
+        };
+        Decisions {
+            balances: self.runtime.peers.as_ref().is_some_and(|peers| peers.balances),
+            decisions,
+        }
+    }
+
+    fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
+        let Decided { since, shard, what, why, came, .. } = decided;
+        let ago_ms = boot_nanos().saturating_sub(*since) / 1_000_000;
+        let node = |node: NodeId| DecisionNode {
+            id: format!("{:016x}", node.0),
+            name: name_of(node, members),
+        };
+        let (took, achieved) = match came {
+            Came::Done { took, deviation } => (Some(took.as_millis() as u64), *deviation),
+            Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
+        };
+        let status = DecisionStatus {
+            at_ms: self.runtime.clock.millis().saturating_sub(ago_ms),
+            shard: shard.0,
+            keyspace: {
+                let routes = self.runtime.routing.routes();
+                routes.of_shard(*shard).map(|route| route.keyspace.name.to_string())
+            },
+            add: Vec::new(),
+            remove: Vec::new(),
+            leader: None,
+            split: None,
+            merge: None,
+            why: why.clone(),
+            deviation: None,
+            came: match came {
+                Came::UnderWay => DecisionCame::UnderWay,
+                Came::Done { .. } => DecisionCame::Done,
+                Came::NotDone => DecisionCame::NotDone,
+                Came::HandedOn => DecisionCame::HandedOn,
+            },
+            took_ms: took,
+            waits: None,
+        };
+        match what {
+            What::Replicas { add, remove, predicted, .. } => DecisionStatus {
+                add: add.iter().copied().map(node).collect(),
+                remove: remove.iter().map(|replica| replica.0).collect(),
+                deviation: Some(Deviation {
+                    before: predicted.before,
+                    predicted: predicted.after,
+                    achieved,
+                }),
+                ..status
+            },
+            What::Split { right, at, .. } => {
+                let cut = SplitStatus { shard: shard.0, right: right.0, at: shown(at) };
+                DecisionStatus { split: Some(cut), ..status }
+            }
+            What::Merge { right, .. } => {
+                let (shard, right) = (shard.0, right.0);
+                let taken_in = MergeStatus { shard, right, moves: false };
+                DecisionStatus { merge: Some(taken_in), ..status }
+            }
+            What::Leader { node: to, .. } => DecisionStatus { leader: Some(node(*to)), ..status },
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the API says when something was not done.
+
+use api::{ApiError, RequestId};
+use command::NotDone;
+use keyspace::CatalogueError;
+
+/// Why the catalogue did not answer.
+pub(super) fn no_catalogue(why: NotDone) -> ApiError {
+    match why {
+        NotDone::DiskFull => ApiError::DiskFull,
+        _ => ApiError::Busy {
+            why: "no node has answered as the leader of the keyspaces' catalogue; nothing was done",
+        },
+    }
+}
+
+/// Why the catalogue did not change.
+pub(super) fn refused(error: CatalogueError) -> ApiError {
+    match error {
+        CatalogueError::Exists { name } => ApiError::KeyspaceExists { name: name.into() },
+        CatalogueError::NotFound { name } => ApiError::NoKeyspace { name: name.into() },
+        other => ApiError::BadKeyspace { why: other.to_string() },
+    }
+}
+
+/// As `event_loop::serve` tells it to connections.
+pub(super) const NO_LEADER: &str =
+    "no node has answered as the leader of the key's shard; nothing was done";
+pub(super) const LOCKED: &str = "transactions had the key all the time; nothing was done";
+
+/// What is told of what was not done; `id` is of a request that may have changed something.
+pub(super) fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
+    let why = match (why, id) {
+        (NotDone::DiskFull, _) => return ApiError::DiskFull,
+        (NotDone::Dropped | NotDone::Unknown, Some(id)) => return ApiError::Unknown { id },
+        (NotDone::NoSuchShard | NotDone::Dropped, _) => return ApiError::KeyspaceDropped,
+        (NotDone::NotLeader | NotDone::Replaced | NotDone::Unknown, _) => NO_LEADER,
+        (NotDone::Lags, _) => {
+            "the replica of the key's shard here lacks too much; nothing was done"
+        }
+        (NotDone::Busy, _) => {
+            "too much waits for the node that leads the key's shard; nothing was done"
+        }
+        (NotDone::Locked, _) => LOCKED,
+        (NotDone::TooLong, _) => {
+            "what is wanted of a shard elsewhere is too long; nothing was done"
+        }
+        (NotDone::CrossShard, _) => {
+            "the shard was cut between the request's keys meanwhile; nothing was done"
+        }
+    };
+    ApiError::Busy { why }
+}

@@ -1,0 +1,440 @@
+//! What is counted, as Prometheus is told it.
+//!
+//! Labels are bounded: shards and peers beyond [`SHARDS_MAX`] and [`PEERS_MAX`] have no numbers of
+//! their own, and `carillon_metrics_omitted` says how many these are. Sums over all of them are
+//! always there (`carillon_shards…`, `carillon_members`).
+
+use keyspace::NodeId;
+use node::replica::scan;
+
+use super::NodeApi;
+use crate::cluster::{MemberInfo, MemberState};
+use crate::counters::{Counter, Counters};
+use crate::peer::PeerCounters;
+use crate::runtime::clock::NodeClock;
+use crate::runtime::heat::{Heat, NoSplitReason};
+use crate::runtime::log::LogRoom;
+use crate::runtime::lookups::{Counted, Lookups};
+use crate::runtime::memory::Memory;
+use crate::runtime::open_txns::OpenTxns;
+use crate::runtime::peers::Peers;
+use crate::runtime::rpc_counters::DirectionCounters;
+use crate::runtime::survey::{self, Seen, Survey, name_of};
+use api::{Histogram, Kind, Metrics, Overview};
+
+/// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
+pub const SHARDS_MAX: usize = 256;
+/// Peers with numbers of their own, the lowest ids first: ten numbers each.
+pub const PEERS_MAX: usize = 128;
+
+type Labels = Vec<(&'static str, String)>;
+type Sample = (Labels, f64);
+
+impl NodeApi {
+    pub(super) fn show_metrics(&self) -> Metrics {
+        let mut out = self.node_metrics();
+        let survey = survey::survey(&self.runtime);
+        verdicts(&mut out, &survey.overview);
+        self.level_metrics(&mut out);
+        self.leaders(&mut out);
+        let of_one_slot = self.runtime.control.shards_of_one_slot();
+        splits(&mut out, of_one_slot, &self.runtime.heat);
+        shards(&mut out, &survey);
+        if let Some(peers) = &self.runtime.peers {
+            mail(&mut out, peers);
+            lookups(&mut out, &peers.lookups);
+            snapshots(&mut out, peers);
+            digests(&mut out, peers);
+            clocks(&mut out, &self.runtime.clock);
+            disk(&mut out, self.runtime.disk_pace.is_slow());
+            members(&mut out, peers);
+            links(&mut out, peers, &survey);
+        }
+        let omitted = |what: &str, count: usize, max: usize| {
+            (vec![("what", what.to_owned())], count.saturating_sub(max) as f64)
+        };
+        let peers = self.runtime.peers.as_ref().map_or(0, |p| p.cluster.counters().peers.len());
+        let omitted = [
+            omitted("shards", survey.shards.len(), SHARDS_MAX),
+            omitted("peers", peers, PEERS_MAX),
+        ];
+        let help = "Shards and peers that have no numbers of their own here: there are too many.";
+        out.numbers("carillon_metrics_omitted", help, Kind::Gauge, omitted);
+        out
+    }
+
+    fn node_metrics(&self) -> Metrics {
+        let mut out = Metrics::default();
+        let counters = &self.runtime.counters;
+        traffic(&mut out, counters);
+        transactions(&mut out, counters, &self.runtime.open_txns);
+        log(&mut out, counters, &self.runtime.log);
+        let help = "What happened here, and is remembered by the log only: the oldest events go.";
+        out.counter("carillon_events_forgotten_total", help, self.runtime.events.forgotten());
+        let help = "What other nodes' lookups said and was dropped, because too much waited.";
+        out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
+        memory(&mut out, &self.runtime.memory);
+        let now = self.runtime.clock.now();
+        let routes = self.runtime.routing.routes();
+        let keys = routes.iter().map(|route| {
+            let labels = vec![("keyspace", route.keyspace.name.to_string())];
+            (labels, scan::size(route, &scan::Asked::anyhow(route, now)) as f64)
+        });
+        let keys: Vec<_> = keys.collect();
+        out.numbers("carillon_keys", "Keys of a keyspace.", Kind::Gauge, keys);
+        out
+    }
+
+    fn leaders(&self, out: &mut Metrics) {
+        let counts = survey::shard_counts(&self.runtime);
+        let help = "Leaders heard of that were not known before, summed over shards.";
+        out.counter("carillon_elections_seen_total", help, counts.leaders_seen);
+        let help = "Elections in which a replica of this node stood.";
+        out.counter("carillon_elections_stood_total", help, counts.elections_stood);
+        let help = "Time in which no leader was known, summed over the shards of this node.";
+        let seconds = counts.leaderless_nanos as f64 / 1e9;
+        let name = "carillon_shards_leaderless_seconds_total";
+        out.numbers(name, help, Kind::Counter, [(Vec::new(), seconds)]);
+    }
+}
+
+/// What clients ask, and their connections.
+fn traffic(out: &mut Metrics, counters: &Counters) {
+    let moved = "Commands that came to the wrong half of a shard that was cut, and were sent on.";
+    let evicted = "Connections closed because the replies that nobody read were too many in all.";
+    let rejected = "Connections refused: too many.";
+    let unread = "Memory of replies that nobody has read, of connections that have many.";
+    for (name, help, counter) in [
+        ("carillon_commands_total", "Commands done.", &counters.commands),
+        ("carillon_writes_total", "Commands that change keys.", &counters.writes),
+        ("carillon_errors_total", "Error replies to Redis clients.", &counters.errors),
+        ("carillon_commands_moved_total", moved, &counters.moved),
+        ("carillon_connections_evicted_total", evicted, &counters.connections_evicted),
+        ("carillon_get_hits_total", "GETs that found a value.", &counters.hits),
+        ("carillon_get_misses_total", "GETs that found none.", &counters.misses),
+        ("carillon_input_bytes_total", "Bytes received.", &counters.input_bytes),
+        ("carillon_output_bytes_total", "Bytes sent.", &counters.output_bytes),
+        (
+            "carillon_connections_accepted_total",
+            "Connections accepted.",
+            &counters.connections_accepted,
+        ),
+        ("carillon_connections_rejected_total", rejected, &counters.connections_rejected),
+    ] {
+        out.counter(name, help, counter.get());
+    }
+    let connections = counters.connections.get() as f64;
+    out.gauge("carillon_connections", "Connections now.", connections);
+    out.gauge("carillon_unread_reply_bytes", unread, counters.unread_bytes.get() as f64);
+}
+
+fn transactions(out: &mut Metrics, counters: &Counters, open: &OpenTxns) {
+    let help = "Transactions over several shards, or by HTTP, that were done.";
+    out.counter("carillon_transactions_total", help, counters.transactions.get());
+    let help = "Transactions over several shards, or by HTTP, not done: a watched key had changed.";
+    out.counter("carillon_transactions_changed_total", help, counters.transactions_changed.get());
+    let help = "Transactions over several shards, or by HTTP, that were answered with an error.";
+    out.counter("carillon_transactions_refused_total", help, counters.transactions_refused.get());
+    let help = "Transactions by HTTP that are open: begun, and not yet ended.";
+    out.gauge("carillon_transactions_open", help, open.count() as f64);
+    let help = "What transactions by HTTP know, in bytes of keys and values and what they cost.";
+    out.gauge("carillon_transactions_known_bytes", help, open.known_bytes() as f64);
+}
+
+fn log(out: &mut Metrics, counters: &Counters, log: &LogRoom) {
+    let facts = log.facts();
+    let checkpoints = counters.checkpoints.get();
+    out.counter("carillon_checkpoints_total", "Rounds of checkpoints.", checkpoints);
+    out.counter("carillon_log_written_bytes_total", "End of the log.", facts.written_end.0);
+    out.counter("carillon_log_durable_bytes_total", "End of what is fsynced.", facts.durable_end.0);
+    out.counter("carillon_log_syncs_total", "Fsyncs of the log.", facts.syncs);
+    let help = "How long fsyncs of the log took that somebody waited for.";
+    out.histograms("carillon_fsync_seconds", help, vec![log.sync_times().histogram()]);
+    let bytes_on_disk = facts.bytes_on_disk as f64;
+    out.gauge("carillon_log_disk_bytes", "Bytes of all log files.", bytes_on_disk);
+    let is_full = f64::from(u8::from(facts.full));
+    out.gauge("carillon_disk_full", "1 while the log has no room.", is_full);
+}
+
+fn memory(out: &mut Metrics, memory: &Memory) {
+    let retained = "Beside these: entries kept for replicas that lag; at most about an eighth of \
+                    memory_max.";
+    let resident = crate::process::usage().rss_bytes;
+    for (name, help, bytes) in [
+        ("carillon_memory_used_bytes", "Bytes that data takes.", memory.used_bytes()),
+        ("carillon_memory_old_bytes", "Of these, old versions.", memory.old_bytes()),
+        ("carillon_entries_kept_bytes", retained, memory.log_retained.bytes()),
+        ("carillon_memory_max_bytes", "What data may take.", memory.bytes_max()),
+        ("carillon_process_resident_bytes", "Resident memory.", resident),
+    ] {
+        out.gauge(name, help, bytes as f64);
+    }
+}
+
+/// Shards led here that are too large, or asked too often, and stay whole.
+fn splits(out: &mut Metrics, of_one_slot: u64, heat: &Heat) {
+    let help = "Shards led here beyond split_bytes or split_keys that are not cut, by reason.";
+    let reason = |(why, count): (NoSplitReason, u64)| {
+        (vec![("reason", why.name().to_owned())], count as f64)
+    };
+    out.numbers(
+        "carillon_shards_too_large",
+        help,
+        Kind::Gauge,
+        [(NoSplitReason::OneSlot, of_one_slot)].map(reason),
+    );
+    let help =
+        "Shards led here that are asked more often than split_rate and are not cut, by reason.";
+    out.numbers("carillon_shards_too_hot", help, Kind::Gauge, heat.whole().map(reason));
+}
+
+fn verdicts(out: &mut Metrics, overview: &Overview) {
+    let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
+    let verdict = overview.verdict as u64;
+    gauge("carillon_health", "0 ok, 1 degraded, 2 failing, as this node sees it.", verdict);
+    gauge("carillon_shards", "Replicas of shards here.", overview.shards);
+    gauge("carillon_shards_led", "Of these, replicas that lead.", overview.shards_led);
+    let help = "Of these, replicas that know no leader, or are elected and get nothing done.";
+    gauge("carillon_shards_without_leader", help, overview.shards_without_leader);
+    let help = "Of these, replicas of shards with fewer live voters than asked for.";
+    gauge("carillon_shards_below_strength", help, overview.shards_below_strength);
+}
+
+fn shards(out: &mut Metrics, survey: &Survey) {
+    let labels = |seen: &Seen| {
+        let keyspace = seen.keyspace.as_deref().unwrap_or_default().to_owned();
+        vec![("shard", seen.id().to_string()), ("keyspace", keyspace)]
+    };
+    let shards = survey.shards.iter().take(SHARDS_MAX);
+    let here = shards.filter_map(|seen| Some((seen, seen.report.as_ref()?)));
+    let (mut leader, mut term, mut applied, mut committed) =
+        <(Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    let (mut live, mut lag) = <(Vec<Sample>, Vec<Sample>)>::default();
+    for (seen, report) in here {
+        leader.push((labels(seen), f64::from(u8::from(report.leads))));
+        term.push((labels(seen), report.term as f64));
+        applied.push((labels(seen), report.applied as f64));
+        committed.push((labels(seen), report.committed as f64));
+        live.push((labels(seen), seen.live as f64));
+        for follower in report.followers.iter().filter(|f| f.replica != report.replica) {
+            let Some(node) = seen.descriptor.node_of(follower.replica) else { continue };
+            let Some(behind) = follower.behind(report.last_index) else { continue };
+            let mut labels = labels(seen);
+            labels.push(("node", name_of(node, &survey.members)));
+            lag.push((labels, behind as f64));
+        }
+    }
+    let mut each = |name, help, samples| out.numbers(name, help, Kind::Gauge, samples);
+    each("carillon_shard_leader", "1 if the replica here leads the shard.", leader);
+    each("carillon_shard_term", "The shard's term, at the replica here.", term);
+    each("carillon_shard_applied_index", "Up to where entries are applied here.", applied);
+    let help = "Up to where entries are known here to be committed.";
+    each("carillon_shard_committed_index", help, committed);
+    each("carillon_shard_live_replicas", "Voters of the shard on nodes that are up.", live);
+    let help = "Entries of the log that a follower lacks; told by the shard's leader, of those \
+                that it has heard of since it leads.";
+    each("carillon_shard_follower_lag_entries", help, lag);
+}
+
+fn mail(out: &mut Metrics, peers: &Peers) {
+    let both = [("sent", &peers.rpc_counters.sent), ("received", &peers.rpc_counters.received)];
+    let kinds = both.iter().flat_map(|(direction, mail)| {
+        mail.each().map(|(class, kind, count)| {
+            let labels = vec![
+                ("class", class.to_owned()),
+                ("type", kind.to_owned()),
+                ("direction", (*direction).to_owned()),
+            ];
+            (labels, count as f64)
+        })
+    });
+    let help = "Messages of replicas, letters by which nodes ask each other, and what tables of \
+                shards tell each other, by type.";
+    out.numbers("carillon_messages_total", help, Kind::Counter, kinds.collect::<Vec<_>>());
+    let bytes = both.iter().flat_map(|(direction, mail)| {
+        mail.each_bytes().map(|(kind, bytes)| {
+            let labels = vec![("type", kind.to_owned()), ("direction", (*direction).to_owned())];
+            (labels, bytes as f64)
+        })
+    });
+    let help = "Bytes of what tables of shards and requests that are looked up tell each other, by \
+                type.";
+    out.numbers("carillon_lookup_bytes_total", help, Kind::Counter, bytes.collect::<Vec<_>>());
+    let of = |value: fn(&DirectionCounters) -> u64| {
+        both.map(|(direction, mail)| {
+            (vec![("direction", direction.to_owned())], value(mail) as f64)
+        })
+    };
+    let help = "Writes of clients handed to a leader on another node; those sent again as well.";
+    out.numbers("carillon_forwarded_writes_total", help, Kind::Counter, of(|m| m.commands.get()));
+    let help = "Shards of the cluster that this node's table knows.";
+    out.gauge("carillon_lookup_shards", help, peers.lookup.known_count() as f64);
+    let help = "Questions for an index to read at: one for all reads that wait at that moment.";
+    out.numbers(
+        "carillon_forwarded_reads_total",
+        help,
+        Kind::Counter,
+        of(DirectionCounters::reads),
+    );
+}
+
+/// Of lookups that requests have named, and of their tables.
+fn lookups(out: &mut Metrics, lookups: &Lookups) {
+    let counted = lookups.counted();
+    let labels = |counted: &Counted| {
+        vec![("lookup", counted.kind.name().to_owned()), ("form", counted.form.name().to_owned())]
+    };
+    let each = |of: fn(&Counted) -> &Histogram| {
+        let labelled = |counted| Histogram { labels: labels(counted), ..of(counted).clone() };
+        counted.iter().map(labelled).collect::<Vec<_>>()
+    };
+    let help = "Moves from shard to shard of requests that this node has looked up.";
+    out.histograms("carillon_lookup_hops", help, each(|counted| &counted.hops));
+    let help = "How long these took to be looked up.";
+    out.histograms("carillon_lookup_seconds", help, each(|counted| &counted.took));
+    let help = "Requests whose owner was not found; they went by the full table.";
+    let failed = counted.iter().map(|counted| (labels(counted), counted.failed as f64));
+    out.numbers("carillon_lookup_failures_total", help, Kind::Counter, failed.collect::<Vec<_>>());
+    let entries = lookups
+        .entries()
+        .into_iter()
+        .map(|(kind, entries)| (vec![("lookup", kind.name().to_owned())], entries as f64));
+    let help = "Places in the tables of the shards that this node leads; of lh, addresses of \
+                buckets that are remembered. The full table's are carillon_lookup_shards.";
+    out.numbers("carillon_lookup_entries", help, Kind::Gauge, entries.collect::<Vec<_>>());
+}
+
+fn snapshots(out: &mut Metrics, peers: &Peers) {
+    let counters = &peers.rpc_counters;
+    let of = |direction: &str, result: &str, value: u64| {
+        let labels = vec![("direction", direction.to_owned()), ("result", result.to_owned())];
+        (labels, value as f64)
+    };
+    let samples = [
+        of("sent", "done", counters.snapshots_sent.get()),
+        of("sent", "failed", counters.snapshots_unsent.get()),
+        of("received", "done", counters.snapshots_received.get()),
+        of("received", "failed", counters.snapshots_broken.get()),
+    ];
+    let help = "States of shards sent whole to other nodes, or received.";
+    out.numbers("carillon_snapshots_total", help, Kind::Counter, samples);
+    let of =
+        |direction: &str, value: u64| (vec![("direction", direction.to_owned())], value as f64);
+    let samples = [
+        of("sent", counters.snapshot_bytes_sent.get()),
+        of("received", counters.snapshot_bytes_received.get()),
+    ];
+    let help = "Bytes of states sent, repeats among them, or taken.";
+    out.numbers("carillon_snapshot_bytes_total", help, Kind::Counter, samples);
+    let samples = [
+        of("sent", counters.snapshot_blocks_sent.get()),
+        of("received", counters.snapshot_blocks_received.get()),
+    ];
+    let help = "Blocks of states sent, repeats among them, or taken.";
+    out.numbers("carillon_snapshot_blocks_total", help, Kind::Counter, samples);
+    let progress = peers.snapshots.progress();
+    let samples =
+        [of("sent", progress.len() as u64), of("received", counters.snapshots_coming.get())];
+    let help = "States of shards on their way now.";
+    out.numbers("carillon_snapshots_under_way", help, Kind::Gauge, samples);
+    let left: u64 = progress.iter().map(|stream| stream.left_bytes()).sum();
+    let help = "Bytes of states on their way from here that are not sent yet, about.";
+    out.gauge("carillon_snapshot_bytes_left", help, left as f64);
+    let help = "States to be sent that wait until others are over.";
+    out.gauge("carillon_snapshots_waiting", help, peers.snapshots.waiting() as f64);
+    let help = "Times that a state on its way went on after a lost link, or lost blocks.";
+    out.counter("carillon_snapshot_resumes_total", help, counters.snapshot_resumes.get());
+}
+
+fn disk(out: &mut Metrics, is_slow: bool) {
+    let help = "1 if an fsync has stalled lately, so that this node hands its shards over; else 0.";
+    out.gauge("carillon_disk_slow", help, f64::from(u8::from(is_slow)));
+}
+
+fn clocks(out: &mut Metrics, clocks: &NodeClock) {
+    let help = "How far the median of the peers' clocks is ahead of this node's time.";
+    let seconds = clocks.away_millis() as f64 / 1e3;
+    out.gauge("carillon_clock_behind_seconds", help, seconds);
+}
+
+fn digests(out: &mut Metrics, peers: &Peers) {
+    let digests = &peers.digests;
+    let help = "Digests of replicas' states computed here, to be compared by their leaders.";
+    out.counter("carillon_digests_total", help, digests.done.get());
+    let of = |result: &str, value: u64| (vec![("result", result.to_owned())], value as f64);
+    let samples = [of("agreed", digests.agreed.get()), of("differed", digests.differed.get())];
+    let help = "Comparisons of a shard's replicas by this node as its leader. Any that differed \
+                needs your attention.";
+    out.numbers("carillon_comparisons_total", help, Kind::Counter, samples);
+    let help = "Replicas on this node that were found unfit, and end.";
+    out.counter("carillon_quarantines_total", help, digests.quarantined.get());
+    let help = "Replicas that have gone from this node: others have their places.";
+    out.counter("carillon_replicas_removed_total", help, digests.removed.get());
+}
+
+fn members(out: &mut Metrics, peers: &Peers) {
+    let members = peers.cluster.members();
+    let of = |state: &str, is: fn(&MemberInfo) -> bool| {
+        let count = members.iter().filter(|member| is(member)).count();
+        (vec![("state", state.to_owned())], count as f64)
+    };
+    let samples = [
+        of("up", |member| member.is_up() && !member.suspected),
+        of("suspected", |member| member.is_up() && member.suspected),
+        of("down", |member| member.state == MemberState::Down),
+        of("left", |member| member.state == MemberState::Left),
+    ];
+    out.numbers("carillon_members", "Members as this node sees them.", Kind::Gauge, samples);
+    let counters = peers.cluster.counters();
+    let help = "How often others took this node for dead while it lived.";
+    out.counter("carillon_rebirths_total", help, counters.rebirths);
+    let help = "Frames about members that made no sense.";
+    out.counter("carillon_bad_frames_total", help, counters.bad_frames);
+}
+
+fn links(out: &mut Metrics, peers: &Peers, survey: &Survey) {
+    let counters = peers.cluster.counters().peers;
+    let counters: Vec<_> = counters.iter().take(PEERS_MAX).collect();
+    let labels = |node: NodeId| {
+        vec![("peer", format!("{:016x}", node.0)), ("name", name_of(node, &survey.members))]
+    };
+    let one = |value: &dyn Fn(NodeId, &PeerCounters) -> f64| -> Vec<Sample> {
+        counters.iter().map(|(node, counters)| (labels(*node), value(*node, counters))).collect()
+    };
+    let both = |read: fn(&PeerCounters) -> &Counter, sent: fn(&PeerCounters) -> &Counter| {
+        let directions = [("received", read), ("sent", sent)];
+        let each = counters.iter().flat_map(|(node, counters)| {
+            directions.map(|(direction, value)| {
+                let mut labels = labels(*node);
+                labels.push(("direction", direction.to_owned()));
+                (labels, value(counters).get() as f64)
+            })
+        });
+        each.collect::<Vec<Sample>>()
+    };
+    let connected = |node| peers.cluster.is_connected(node);
+    let total = Kind::Counter;
+    let samples = both(|c| &c.bytes_in, |c| &c.bytes_out);
+    out.numbers("carillon_peer_bytes_total", "Bytes on links with a peer.", total, samples);
+    let samples = both(|c| &c.frames_in, |c| &c.frames_out);
+    out.numbers("carillon_peer_frames_total", "Frames on links with a peer.", total, samples);
+    let samples = one(&|node, _| f64::from(u8::from(connected(node))));
+    out.numbers("carillon_peer_connected", "1 if there is a link.", Kind::Gauge, samples);
+    let samples = one(&|_, c| c.too_long.get() as f64);
+    let help = "Messages that a peer does not take, being too long for its version.";
+    out.numbers("carillon_peer_messages_too_long_total", help, total, samples);
+    let samples = one(&|node, _| peers.cluster.unsent_bytes(node) as f64);
+    let help = "Bytes on their way to a peer that the socket has not taken.";
+    out.numbers("carillon_peer_unsent_bytes", help, Kind::Gauge, samples);
+    let losses = |node, c: &PeerCounters| c.links.get().saturating_sub(u64::from(connected(node)));
+    let samples = one(&|node, c| losses(node, c) as f64);
+    out.numbers("carillon_peer_link_losses_total", "Links that were lost.", total, samples);
+    let samples = one(&|_, c| c.drops.get() as f64);
+    let help = "Frames not taken because too much was on its way to the peer.";
+    out.numbers("carillon_peer_dropped_frames_total", help, total, samples);
+    let samples = one(&|_, c| c.dials_failed.get() as f64);
+    out.numbers("carillon_peer_dials_failed_total", "Attempts to dial in vain.", total, samples);
+    let samples = one(&|_, c| c.rtt_nanos.get() as f64 / 1e9);
+    let help = "Time from the last ping to its answer.";
+    out.numbers("carillon_peer_round_trip_seconds", help, Kind::Gauge, samples);
+}

@@ -1,0 +1,411 @@
+//! The implementation of the HTTP API: [`NodeService`] over the node's runtime.
+//!
+//! Writes are batches of one, and their answers call back from whichever thread applied
+//! them.
+//!
+//! | here | what |
+//! |---|---|
+//! | this file | commands and keyspaces |
+//! | `reads` | reads of one key |
+//! | `errors` | what was not done, and why |
+//! | `conditional` | writes that are done if the key's version is as required |
+//! | `status`, `shards` | how the node, its cluster and its shards are |
+//! | `decisions` | what was decided about shards, and why |
+//! | `routes` | how owners of keys are found |
+//! | `splits` | shards that are cut in two |
+//! | `cluster_version` | the cluster's feature level |
+//! | `admin_states` | nodes that are cordoned, drained and removed |
+//! | `metrics` | what is counted |
+//! | `txn` | transactions, in one request or request by request |
+
+mod admin_states;
+mod cluster_version;
+mod conditional;
+mod decisions;
+mod errors;
+mod metrics;
+mod reads;
+mod routes;
+mod shards;
+mod splits;
+mod status;
+mod txn;
+
+use std::sync::Arc;
+
+use command::{Expiry, NotDone, Reply, SetIf, SetReply, Write};
+use keyspace::{
+    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
+    is_made_on_use,
+};
+use node::executor::{self, Input};
+use node::replica::entry::Batch;
+use node::replica::scan;
+use node::routing::route::Route;
+
+use crate::config::Config;
+use crate::logging::Banner;
+use crate::runtime::{API, NodeRuntime};
+use crate::runtime::{readiness, requests, survey};
+use api::{
+    Answer, ApiError, Command, Condition, CutAt, Decisions, Done, KeyspaceChange, KeyspaceInfo,
+    KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeService, NodeStanding,
+    Nodes, Placement, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing, Status,
+    Txn, TxnDone, TxnOp, TxnResult,
+};
+use conditional::Conditional;
+use errors::{no_catalogue, not_done, refused};
+use overlay::LookupChoice;
+use reads::{get, get_at, get_stale};
+
+/// What the node is told about itself at start.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    listeners: Vec<ListenerStatus>,
+    recovered: String,
+    warnings: Vec<String>,
+    joined_at_ms: u64,
+}
+
+impl NodeFacts {
+    /// What a node said when it was ready, and when it founded or joined its cluster, in
+    /// milliseconds since 1970.
+    pub fn new(banner: &Banner, joined_at_ms: u64) -> Self {
+        let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| {
+            ListenerStatus { protocol: (*protocol).to_owned(), address: address.to_string() }
+        };
+        Self {
+            listeners: banner.listeners.iter().map(listener).collect(),
+            recovered: banner.recovered.clone(),
+            warnings: banner.warnings.clone(),
+            joined_at_ms,
+        }
+    }
+}
+
+/// See the front page of this module.
+pub struct NodeApi {
+    runtime: Arc<NodeRuntime>,
+    config: Arc<Config>,
+    facts: NodeFacts,
+}
+
+impl NodeApi {
+    /// Over a runtime.
+    pub fn new(runtime: Arc<NodeRuntime>, config: Arc<Config>, facts: NodeFacts) -> Self {
+        Self { runtime, config, facts }
+    }
+
+    fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
+        let routes = self.runtime.routing.routes();
+        let now = self.runtime.clock.now();
+        let route = routes.by_id(keyspace.id);
+        KeyspaceInfo {
+            id: keyspace.id.0,
+            name: keyspace.name.to_string(),
+            placement: match keyspace.options.placement {
+                keyspace::Placement::Hashed => Placement::Hashed,
+                keyspace::Placement::Ordered => Placement::Ordered,
+                keyspace::Placement::LinearHash => Placement::LinearHash,
+            },
+            durability: keyspace.options.durability.into(),
+            retention_ms: keyspace.options.retention_ms,
+            replicas: keyspace.options.replicas,
+            shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
+            keys: route.map_or(0, |route| scan::size(route, &scan::Asked::anyhow(route, now))),
+        }
+    }
+
+    /// Why a keyspace cannot be used that no route leads to: there is none, or it is not known yet.
+    fn no_keyspace(&self, name: &str) -> ApiError {
+        match self.runtime.lifecycle.is_ready() {
+            true => ApiError::NoKeyspace { name: name.to_owned() },
+            false => ApiError::Loading,
+        }
+    }
+
+    /// The same once more, for what is told later.
+    fn again(&self) -> Self {
+        Self {
+            runtime: self.runtime.clone(),
+            config: self.config.clone(),
+            facts: self.facts.clone(),
+        }
+    }
+
+    /// Asks the catalogue, and tells `done` how the keyspace is then.
+    fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
+        if self.runtime.lifecycle.is_stopping() {
+            return done(Err(ApiError::Stopping));
+        }
+        if let Err(error) = op.check_proposal() {
+            return done(Err(refused(error)));
+        }
+        // Before it is in a log: a node of an older version could not read it.
+        let (level, needs) = (self.runtime.version.level(), op.since());
+        if level < needs {
+            return done(Err(refused(CatalogueError::LevelTooLow { level, needs })));
+        }
+        let this = self.again();
+        let callback = move |answer| match answer {
+            // As it was made, though by now another may have changed or dropped it.
+            executor::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
+                Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
+                Subject::Node(..) | Subject::Shard(..) | Subject::Level(..) => {
+                    unreachable!("it was asked about a keyspace")
+                }
+            },
+            executor::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            // Nobody knows: who waits is told so.
+            executor::Answer::NotDone { why: NotDone::Unknown, .. } => drop(done),
+            executor::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        requests::change_catalogue(&self.runtime, op, Some(Box::new(callback)));
+    }
+}
+
+impl NodeService for NodeApi {
+    fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
+        self.runtime.counters.commands.add(1);
+        // The clock stands still until it is told the time: a write now must not be stamped then.
+        self.runtime.clock.observe();
+        if self.runtime.lifecycle.is_stopping() {
+            return done(Err(ApiError::Stopping));
+        }
+        let routes = self.runtime.routing.routes();
+        let Some(route) = routes.get(keyspace).cloned() else {
+            return match is_made_on_use(keyspace) {
+                true => self.create_and_call(id, keyspace, command, done),
+                false => done(Err(self.no_keyspace(keyspace))),
+            };
+        };
+        self.runtime.heat.asked(&route, command.key());
+        match command {
+            Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
+                let age_max = stale_ms.saturating_mul(1_000_000);
+                get_stale(
+                    self.runtime.clone(),
+                    route,
+                    key,
+                    self.runtime.clock.moment(),
+                    age_max,
+                    done,
+                );
+            }
+            Command::Get { key, at: None, stale_ms: None } => {
+                get(self.runtime.clone(), route, key, self.runtime.clock.moment(), done)
+            }
+            Command::Get { key, at: Some(at), .. } => {
+                get_at(self.runtime.clone(), route, key, at, done)
+            }
+            Command::Put { key, value, expires_at_ms, when } => {
+                let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
+                let simple = match when {
+                    _ if when == Condition::ALWAYS => Some(SetIf::Always),
+                    _ if when == Condition::PRESENT => Some(SetIf::Present),
+                    _ if when == Condition::absent() => Some(SetIf::Absent),
+                    _ => None,
+                };
+                let Some(set_if) = simple else {
+                    let write = Conditional::put(key, value, expiry, when);
+                    return self.write_if(id, route, write, done);
+                };
+                let (key, value, reply) = (&key[..], &value[..], SetReply::Flag);
+                let write = Write::Set { key, value, when: set_if, expiry, reply };
+                self.write(id, &route, &write, Answer::ConditionFailed, done);
+            }
+            // A key without a value has nothing to delete, whatever the condition.
+            Command::Delete { key, when } if when.allows_any_version() => {
+                let write = Write::Delete { key: &key };
+                self.write(id, &route, &write, Answer::NothingToDelete, done);
+            }
+            Command::Delete { key, when } => {
+                self.write_if(id, route, Conditional::delete(key, when), done);
+            }
+        }
+    }
+
+    fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
+        self.ask_transact(id, txn, done);
+    }
+
+    fn txn_begin(&self, keyspace: &str, timeout_ms: u64, done: Done<String>) {
+        self.ask_begin(keyspace, timeout_ms, done);
+    }
+
+    fn txn_run(&self, txn: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>) {
+        self.ask_run(txn, ops, done);
+    }
+
+    fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>) {
+        self.ask_commit(id, txn, done);
+    }
+
+    fn txn_rollback(&self, txn: &str) -> Result<(), ApiError> {
+        self.ask_rollback(txn)
+    }
+
+    fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.runtime.routing.routes().iter().map(|route| self.info(&route.keyspace)).collect()
+    }
+
+    fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError> {
+        let routes = self.runtime.routing.routes();
+        let route = routes.get(name).ok_or_else(|| self.no_keyspace(name))?;
+        Ok(self.info(&route.keyspace))
+    }
+
+    fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>) {
+        let durability = spec.durability.unwrap_or(self.config.durability);
+        let options = KeyspaceOptions {
+            placement: match spec.placement {
+                Placement::Hashed => keyspace::Placement::Hashed,
+                Placement::Ordered => keyspace::Placement::Ordered,
+                Placement::LinearHash => keyspace::Placement::LinearHash,
+            },
+            durability: durability.into(),
+            retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
+            replicas: spec.replicas.unwrap_or(self.config.replicas_at(durability)),
+        };
+        let name = spec.name;
+        let op = CatalogueOp::Create { name: &name, options };
+        self.change(&op, done);
+    }
+
+    fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>) {
+        let change = Alteration {
+            durability: change.durability.map(Into::into),
+            retention_ms: change.retention_ms,
+            replicas: change.replicas,
+        };
+        self.change(&CatalogueOp::Alter { name, change }, done);
+    }
+
+    fn keyspace_drop(&self, name: &str, done: Done<()>) {
+        self.change(&CatalogueOp::Drop { name }, Box::new(|result| done(result.map(|_gone| ()))));
+    }
+
+    fn route(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        ways: &[LookupChoice],
+        is_traced: bool,
+        done: Done<Vec<RouteStatus>>,
+    ) {
+        self.ask_route(keyspace, key, ways, is_traced, done);
+    }
+
+    fn now_millis(&self) -> u64 {
+        self.runtime.clock.millis()
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        readiness::not_ready(&self.runtime)
+    }
+
+    fn status(&self) -> Status {
+        self.show_status()
+    }
+
+    fn nodes(&self) -> Nodes {
+        self.show_nodes()
+    }
+
+    fn set_standing(
+        &self,
+        id: RequestId,
+        node: &str,
+        standing: Standing,
+        unknown_too: bool,
+        done: Done<NodeStanding>,
+    ) {
+        self.ask_standing(id, node, standing, unknown_too, done);
+    }
+
+    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+        self.show_shards(asked)
+    }
+
+    fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>) {
+        self.ask_split(ShardId(shard), at, done);
+    }
+
+    fn merge(&self, shard: u64, done: Done<MergeStatus>) {
+        self.ask_merge(ShardId(shard), done);
+    }
+
+    fn level(&self) -> LevelStatus {
+        self.show_level(&survey::survey(&self.runtime))
+    }
+
+    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+        self.ask_level(id, to, done);
+    }
+
+    fn decisions(&self, dry: bool) -> Decisions {
+        self.show_decisions(dry)
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.show_metrics()
+    }
+}
+
+impl NodeApi {
+    /// Makes a numbered keyspace, as `SELECT` would, and then does what was asked.
+    fn create_and_call(&self, id: RequestId, name: &str, command: Command, done: Done<Answer>) {
+        let (this, keyspace) = (self.again(), name.to_owned());
+        let callback = move |answer| match answer {
+            executor::Answer::Catalogue {
+                result: Ok(_) | Err(CatalogueError::Exists { .. }),
+                ..
+            } => this.call(id, &keyspace, command, done),
+            executor::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            executor::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
+        requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
+    }
+
+    fn write(
+        &self,
+        id: RequestId,
+        route: &Route,
+        write: &Write<'_>,
+        otherwise: Answer,
+        done: Done<Answer>,
+    ) {
+        if let Err(error) = admit(&self.runtime, write) {
+            return done(Err(error));
+        }
+        let mut place = 0;
+        write.each_key(&mut |key| place = route.place_of_key(key));
+        let callback = move |answer| match answer {
+            executor::Answer::Applied { replies, .. } => match replies.first() {
+                Some(Reply::Int(0)) => done(Ok(otherwise)),
+                _ => done(Ok(Answer::Written { timestamp: None })),
+            },
+            executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            other => unreachable!("a batch is applied or not done: {other:?}"),
+        };
+        let mut batch = Batch::default();
+        batch.push(write, self.runtime.delivery.waiters.wait(Box::new(callback)));
+        let shard = route.shard(place);
+        self.runtime.submit(shard, Input::Propose { shard, origin: API, batch });
+    }
+}
+
+/// Whether there is room for a write here, and on the way to who leads its shard.
+fn admit(runtime: &NodeRuntime, write: &Write<'_>) -> Result<(), ApiError> {
+    if write.may_grow() && runtime.memory.is_full() {
+        return Err(ApiError::OutOfMemory { bytes_max: runtime.memory.bytes_max() });
+    }
+    let (bytes, bytes_max) = (write.bytes_about() as u64, runtime.command_bytes_max() as u64);
+    if bytes > bytes_max {
+        return Err(ApiError::ValueTooLong { bytes, bytes_max });
+    }
+    Ok(())
+}

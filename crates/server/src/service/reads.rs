@@ -1,0 +1,220 @@
+//! Reads of one key: here, or fetched from the node that leads its shard.
+//!
+//! A read runs on the calling thread; one that is blocked is tried again when the shard's executor
+//! says so.
+
+use std::sync::Arc;
+
+use api::{Answer, ApiError, Done};
+use command::NotDone;
+use keyspace::{ShardId, Timestamp};
+use node::executor::{self, Input};
+use node::replica::read::{self, Blocked, Now};
+use node::routing::fetch::{Found, Then, Want};
+use node::routing::route::Route;
+use storage::engine::At;
+
+use super::errors::not_done;
+use crate::runtime::{API, NodeRuntime};
+
+/// `now` is when the request had come, however often it is tried.
+pub(super) fn get(
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    now: Now,
+    done: Done<Answer>,
+) {
+    let found = read::value(&route, &key, now, |version| match version {
+        Some(version) => value(&version),
+        None => Answer::Nil,
+    });
+    match found {
+        Ok(answer) => done(Ok(answer)),
+        Err(blocked) if runtime.routing.must_fetch(&route, blocked.place) => {
+            let want = Want::keys([&key[..]]);
+            let (shard, again) = (route.shard(blocked.place), (runtime.clone(), route.clone()));
+            fetch(
+                &runtime,
+                shard,
+                want,
+                Box::new(move |result| match result {
+                    Ok(Some(Found::Versions(versions))) => match versions.first() {
+                        Some(Ok(held)) => done(Ok(value(&held.version()))),
+                        _ => done(Ok(Answer::Nil)),
+                    },
+                    // It can be read here now.
+                    Ok(_) => get(again.0.clone(), renewed(&again.0, again.1), key, now, done),
+                    Err(error) => done(Err(error)),
+                }),
+            );
+        }
+        Err(blocked) => {
+            let again = (runtime.clone(), route.clone());
+            wait(
+                &runtime,
+                &route,
+                blocked,
+                Box::new(move |result| match result {
+                    Ok(Look::Here | Look::Elsewhere) => {
+                        // The key may be another shard's by now.
+                        let route = renewed(&again.0, again.1);
+                        get(again.0, route, key, now, done);
+                    }
+                    Err(error) => done(Err(error)),
+                }),
+            );
+        }
+    }
+}
+
+/// As [`get`], of a value that may be old by up to `age_max` nanoseconds.
+pub(super) fn get_stale(
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    now: Now,
+    age_max: u64,
+    done: Done<Answer>,
+) {
+    let found = read::value_stale(&route, &key, now, age_max, |version| match version {
+        Some(version) => value(&version),
+        None => Answer::Nil,
+    });
+    let aged = |answer, age_ms| Answer::Aged { age_ms, answer: Box::new(answer) };
+    match found {
+        Ok((answer, age)) => done(Ok(aged(answer, age.div_ceil(1_000_000)))),
+        // Who leads is asked; its answer is not old.
+        Err(_) => {
+            get(runtime, route, key, now, Box::new(move |result| done(result.map(|a| aged(a, 0)))));
+        }
+    }
+}
+
+pub(super) fn get_at(
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    at: Timestamp,
+    done: Done<Answer>,
+) {
+    get_at_behind(runtime, route, key, at, None, done);
+}
+
+/// As [`get_at`], behind a lock that was met when so many had gone.
+fn get_at_behind(
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    at: Timestamp,
+    lock: Option<u64>,
+    done: Done<Answer>,
+) {
+    let now = runtime.clock.now();
+    if at > now {
+        return done(Err(ApiError::InFuture { at, now }));
+    }
+    let place = route.place_of_key(&key);
+    if runtime.routing.must_fetch(&route, place) {
+        let want = Want::At { key: key[..].into(), at };
+        let (shard, again) = (route.shard(place), (runtime.clone(), route));
+        return fetch(
+            &runtime,
+            shard,
+            want,
+            Box::new(move |result| match result {
+                Ok(Some(Found::Then(then))) => done(match then {
+                    Then::Value(held) => Ok(value(&held.version())),
+                    Then::Nil => Ok(Answer::Nil),
+                    Then::NilYet => Ok(Answer::NilYet),
+                    Then::BelowSafePoint(safe_point) => {
+                        Err(ApiError::BelowSafePoint { at, safe_point })
+                    }
+                }),
+                Ok(_) => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
+                Err(error) => done(Err(error)),
+            }),
+        );
+    }
+    let again = (runtime.clone(), route.clone());
+    wait(
+        &runtime,
+        &route,
+        Blocked { place, at, lock },
+        Box::new(move |result| match result {
+            Ok(Look::Here) => {
+                let found = read::read_at(&again.1, &key, at, |found| match found {
+                    At::Value(version) => value(&version),
+                    At::Nil => Answer::Nil,
+                    At::NilYet => Answer::NilYet,
+                });
+                match found {
+                    Ok(answer) => done(Ok(answer)),
+                    Err(read::NotThen::BelowSafePoint { safe_point }) => {
+                        done(Err(ApiError::BelowSafePoint { at, safe_point }));
+                    }
+                    Err(read::NotThen::Locked { released }) => {
+                        get_at_behind(again.0, again.1, key, at, Some(released), done);
+                    }
+                    Err(read::NotThen::Moved) => {
+                        let route = renewed(&again.0, again.1);
+                        get_at(again.0, route, key, at, done);
+                    }
+                }
+            }
+            Ok(Look::Elsewhere) => {
+                let route = renewed(&again.0, again.1);
+                get_at(again.0, route, key, at, done);
+            }
+            Err(error) => done(Err(error)),
+        }),
+    );
+}
+
+pub(super) fn value(version: &storage::engine::Version<'_>) -> Answer {
+    Answer::Value {
+        value: bytes::Bytes::copy_from_slice(version.value),
+        timestamp: version.timestamp,
+        expires_at_ms: (version.expiry_ms != 0).then_some(version.expiry_ms),
+    }
+}
+
+/// The keyspace's route as it is now, if it is still there.
+pub(super) fn renewed(runtime: &NodeRuntime, route: Arc<Route>) -> Arc<Route> {
+    runtime.routing.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
+}
+
+/// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
+pub(super) fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Done<Option<Found>>) {
+    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
+        executor::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
+        executor::Answer::Go { .. } | executor::Answer::NotDone { why: NotDone::Lags, .. } => {
+            then(Ok(None));
+        }
+        executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+        other => unreachable!("a question is answered or refused: {other:?}"),
+    }));
+    let (want, origin) = (Box::new(want), API);
+    runtime.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
+}
+
+/// Where a read that was blocked goes on.
+pub(super) enum Look {
+    /// It may be tried here.
+    Here,
+    /// What it wants may have to be fetched.
+    Elsewhere,
+}
+
+/// Calls `then` when the shard's executor says that the read may be tried, or that its replica
+/// lags.
+pub(super) fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<Look>) {
+    let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
+    let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
+        executor::Answer::Go { .. } => then(Ok(Look::Here)),
+        executor::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
+        executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+        other => unreachable!("a reader is let go or refused: {other:?}"),
+    }));
+    runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
+}

@@ -1,0 +1,97 @@
+//! By which way is the owner of a key found? For `/v1/route`, and for what names a lookup.
+
+use std::sync::Arc;
+
+use keyspace::is_made_on_use;
+use parking_lot::Mutex;
+
+use super::NodeApi;
+use crate::cluster::MemberInfo;
+use crate::runtime::lookups;
+use api::{Done, RouteStatus, RouteStep};
+use overlay::LookupChoice;
+
+use crate::runtime::lookups::{Step, Trace};
+use crate::runtime::survey::name_of;
+
+/// Ways that are looked for, in the order in which they were asked for.
+struct Gathered {
+    found: Vec<Option<RouteStatus>>,
+    done: Option<Done<Vec<RouteStatus>>>,
+}
+
+impl NodeApi {
+    pub(super) fn ask_route(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        ways: &[LookupChoice],
+        is_traced: bool,
+        done: Done<Vec<RouteStatus>>,
+    ) {
+        let routes = self.runtime.routing.routes();
+        let Some(route) = routes.get(keyspace) else {
+            return match is_made_on_use(keyspace)
+                && self.runtime.routing.routes().iter().next().is_some()
+            {
+                // It will be made by the request itself.
+                true => done(Ok(Vec::new())),
+                false => done(Err(self.no_keyspace(keyspace))),
+            };
+        };
+        let id = route.keyspace.id;
+        let position = route.keyspace.options.placement.position(id, key);
+        let members = Arc::new(self.runtime.members());
+        let (found, done) = (vec![None; ways.len()], Some(done));
+        let gathered = Arc::new(Mutex::new(Gathered { found, done }));
+        for (index, way) in ways.iter().enumerate() {
+            let (later, names) = (gathered.clone(), members.clone());
+            let told = Box::new(move |trace: Trace| tell(&later, index, shown(&trace, &names)));
+            let point = (&position).into();
+            if let Some(trace) = lookups::look_up(&self.runtime, *way, point, is_traced, told) {
+                tell(&gathered, index, shown(&trace, &members));
+            }
+        }
+    }
+}
+
+/// One more is found; whoever asked is told when that was the last.
+fn tell(gathered: &Mutex<Gathered>, index: usize, route: RouteStatus) {
+    let told = {
+        let mut gathered = gathered.lock();
+        gathered.found[index] = Some(route);
+        match gathered.found.iter().all(Option::is_some) {
+            true => {
+                let found = std::mem::take(&mut gathered.found);
+                gathered.done.take().map(|done| (done, found))
+            }
+            false => None,
+        }
+    };
+    if let Some((done, found)) = told {
+        done(Ok(found.into_iter().flatten().collect()));
+    }
+}
+
+fn shown(trace: &Trace, members: &[MemberInfo]) -> RouteStatus {
+    let owner = trace.owner.as_ref();
+    let step = |step: &Step| RouteStep {
+        shard: step.leg.shard.0,
+        node: super::shards::shown(step.leg.node),
+        name: name_of(step.leg.node, members),
+        by: step.leg.by.to_string(),
+        micros: step.took.map(|took| took.as_micros() as u64),
+    };
+    RouteStatus {
+        lookup: trace.way.kind.name().to_owned(),
+        form: trace.way.form.name().to_owned(),
+        images: trace.way.images,
+        shard: owner.map(|owner| owner.shard().0),
+        leader: owner.and_then(|owner| owner.leader()).map(super::shards::shown),
+        hops: trace.hops,
+        messages: trace.messages,
+        micros: trace.took.as_micros() as u64,
+        failure: trace.failure.map(str::to_owned),
+        steps: trace.steps.iter().map(step).collect(),
+    }
+}

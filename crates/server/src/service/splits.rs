@@ -1,0 +1,72 @@
+//! People have a shard cut in two, or take in its neighbour: `/v1/shards/{shard}/split`, `/merge`.
+
+use keyspace::{Cut as Place, NodeId, ShardId};
+use node::control::{Cut, Merged, NoMerge, NoSplit};
+
+use super::NodeApi;
+use crate::runtime::NodeRuntime;
+use crate::runtime::requests;
+use crate::runtime::survey::name_of;
+use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
+
+impl NodeApi {
+    /// Has it cut, and tells `done` what it is called then: the shard's log has it soon.
+    pub(super) fn ask_split(&self, shard: ShardId, at: Option<CutAt>, done: Done<SplitStatus>) {
+        if self.runtime.lifecycle.is_stopping() {
+            return done(Err(ApiError::Stopping));
+        }
+        let runtime = self.runtime.clone();
+        let told = move |result: Result<Cut, NoSplit>| {
+            done(match result {
+                Ok(Cut { left, right, at }) => {
+                    Ok(SplitStatus { shard: left.0, right: right.0, at: shown(&at) })
+                }
+                Err(NoSplit::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
+                Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
+                Err(NoSplit::Unfit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
+                Err(NoSplit::NoId) => Err(ApiError::Busy {
+                    why: "the catalogue has given out no number for the new shard in time; nothing \
+                          was done",
+                }),
+            });
+        };
+        requests::split(&self.runtime, shard, at, Box::new(told));
+    }
+
+    /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
+    pub(super) fn ask_merge(&self, shard: ShardId, done: Done<MergeStatus>) {
+        if self.runtime.lifecycle.is_stopping() {
+            return done(Err(ApiError::Stopping));
+        }
+        let runtime = self.runtime.clone();
+        let told = move |result: Result<Merged, NoMerge>| {
+            done(match result {
+                Ok(Merged { left, right, moves }) => {
+                    Ok(MergeStatus { shard: left.0, right: right.0, moves })
+                }
+                Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
+                Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
+                Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
+            });
+        };
+        requests::merge(&self.runtime, shard, Box::new(told));
+    }
+}
+
+fn led_elsewhere(runtime: &NodeRuntime, shard: ShardId, leader: Option<NodeId>) -> ApiError {
+    let why = match leader {
+        Some(node) => format!("shard {shard} is led by {}", name_of(node, &runtime.members())),
+        None => format!("nobody is known to lead shard {shard}"),
+    };
+    ApiError::NotLeader { why }
+}
+
+/// A cut as people are told of it: bytes of a key that are no text are replaced; a number of linear
+/// hashing is in hexadecimal.
+pub(super) fn shown(at: &Place) -> CutAt {
+    match at {
+        Place::Slot(slot) => CutAt::Slot(*slot),
+        Place::Key(key) => CutAt::Key(String::from_utf8_lossy(key).into_owned()),
+        Place::Number(number) => CutAt::Key(format!("{number:016x}")),
+    }
+}

@@ -1,0 +1,406 @@
+//! Operations of a transaction, run on its copy of the keys.
+//!
+//! ```text
+//!   ops ──► what they lack is read, here or at leaders elsewhere ──► run on the copy ──► results
+//!                 └─ blocked: its executor, or the leaders, call back, and it goes on
+//! ```
+//!
+//! As `event_loop::interacts` does it for connections, but for those outside the loops: it never
+//! waits, and goes on in whatever thread has the answer. What it has read stays read.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | values in one request's results | [`ANSWERED_BYTES_MAX`] | it is refused |
+//! | time for all that is read | the request's patience | busy |
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use command::{Expiry, NotDone, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Stretch, Write};
+use keyspace::{Placement, ShardId, Timestamp};
+use node::executor::{Answer, Input};
+use node::replica::read::{self, Blocked, Now};
+use node::replica::scan::{self, PIECE_KEYS};
+use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::route::Route;
+use parking_lot::Mutex;
+use txn::interactive::{Gap, TooMuch};
+use txn::wait_queue::{ReserveFrom, ReservingRead};
+
+use super::super::errors::{LOCKED, NO_LEADER, not_done};
+use super::super::reads::renewed;
+use crate::runtime::open_txns::{Held, KNOWN_BYTES_MAX};
+use crate::runtime::{API, NodeRuntime, boot_nanos};
+use api::{ApiError, TxnOp, TxnPair, TxnResult};
+
+/// Bytes of keys and values that the results of one request may hold.
+pub const ANSWERED_BYTES_MAX: usize = 16 << 20;
+
+/// Called once, with the transaction and what has come of the operations.
+pub type Then = Box<dyn FnOnce(Held, Result<Vec<TxnResult>, ApiError>) + Send>;
+
+/// See the front page.
+pub struct Run {
+    runtime: Arc<NodeRuntime>,
+    route: Arc<Route>,
+    held: Held,
+    ops: Vec<TxnOp>,
+    results: Vec<TxnResult>,
+    answered_bytes: usize,
+    /// When the request had come.
+    now: Now,
+    fetched: Fetched,
+    then: Then,
+}
+
+/// Why it does not go on at once.
+enum Stop {
+    Failed(ApiError),
+    /// A shard here must say when to look again.
+    Wait(Blocked),
+    /// This must be had of shards elsewhere.
+    Fetch(Vec<(ShardId, Want)>),
+}
+
+/// Several answers that are waited for at once.
+struct Gathering {
+    left: usize,
+    run: Option<Box<Run>>,
+    failed: Option<NotDone>,
+}
+
+impl Run {
+    /// Runs all of `ops`, or those before the first that is refused; when leaders have told what
+    /// some keys have, and keep them from others by this name, if that is wanted.
+    pub fn start(
+        runtime: &Arc<NodeRuntime>,
+        held: Held,
+        ops: Vec<TxnOp>,
+        keeps: Option<(Timestamp, Vec<Bytes>)>,
+        then: Then,
+    ) {
+        let Some(route) = runtime.routing.routes().by_id(held.keyspace).cloned() else {
+            return then(held, Err(not_done(NotDone::NoSuchShard, None)));
+        };
+        let run = Self {
+            route,
+            held,
+            ops,
+            results: Vec::new(),
+            answered_bytes: 0,
+            now: runtime.clock.moment(),
+            fetched: Fetched::default(),
+            then,
+            runtime: runtime.clone(),
+        };
+        let run = Box::new(run);
+        let Some((name, keys)) = keeps.filter(|(_, keys)| !keys.is_empty()) else {
+            return run.go();
+        };
+        let read = ReservingRead { name, from: ReserveFrom::Everyone };
+        let wants = run.route.wants(keys.iter().map(AsRef::as_ref), |_| true).into_iter();
+        let wants = wants.map(|(shard, want)| (shard, want.by(read))).collect();
+        run.fetch(wants);
+    }
+
+    fn go(mut self: Box<Self>) {
+        let stop = match self.run_all() {
+            Ok(()) => return self.end(None),
+            Err(stop) => stop,
+        };
+        // Nobody waits longer for it.
+        if boot_nanos() > self.now.boot.saturating_add(self.runtime.request_timeout_nanos) {
+            return match stop {
+                Stop::Failed(error) => self.end(Some(error)),
+                Stop::Wait(Blocked { lock: Some(_), .. }) => {
+                    self.end(Some(ApiError::Busy { why: LOCKED }));
+                }
+                Stop::Wait(_) | Stop::Fetch(_) => {
+                    self.end(Some(ApiError::Busy { why: NO_LEADER }));
+                }
+            };
+        }
+        match stop {
+            Stop::Failed(error) => self.end(Some(error)),
+            Stop::Wait(blocked) => self.wait(blocked),
+            Stop::Fetch(wants) => self.fetch(wants),
+        }
+    }
+
+    fn end(self, failed: Option<ApiError>) {
+        let Self { held, results, then, .. } = self;
+        then(held, failed.map_or(Ok(results), Err));
+    }
+
+    /// Goes on when a shard's executor says that it may be looked at, or that its replica lags.
+    fn wait(self: Box<Self>, blocked: Blocked) {
+        let (runtime, shard) = (self.runtime.clone(), self.route.shard(blocked.place));
+        let Blocked { at, lock, .. } = blocked;
+        let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
+            Answer::Go { .. } => self.go_on(None),
+            Answer::NotDone { why, .. } => self.go_on(Some(why)),
+            other => unreachable!("a reader is let go or refused: {other:?}"),
+        }));
+        runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
+    }
+
+    /// Goes on when all that is wanted is there.
+    fn fetch(self: Box<Self>, wants: Vec<(ShardId, Want)>) {
+        let runtime = self.runtime.clone();
+        let left = wants.len();
+        let gathering = Arc::new(Mutex::new(Gathering { left, run: Some(self), failed: None }));
+        for (shard, want) in wants {
+            let gathering = gathering.clone();
+            let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| {
+                let mut all = gathering.lock();
+                match answer {
+                    Answer::Fetched { shard, at, want, found, .. } => {
+                        let run = all.run.as_mut().expect("it goes on after the last answer");
+                        run.fetched.add(shard, at, *want, *found);
+                    }
+                    // It can be read here now.
+                    Answer::Go { .. } => {}
+                    Answer::NotDone { why, .. } => all.failed = Some(why),
+                    other => unreachable!("a question is answered or refused: {other:?}"),
+                }
+                all.left -= 1;
+                if all.left == 0 {
+                    let (run, failed) = (all.run.take(), all.failed);
+                    drop(all);
+                    run.expect("it goes on once").go_on(failed);
+                }
+            }));
+            let (want, origin, bytes_max) = (Box::new(want), API, usize::MAX);
+            runtime.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+        }
+    }
+
+    fn go_on(mut self: Box<Self>, failed: Option<NotDone>) {
+        let route = renewed(&self.runtime, self.route.clone());
+        let is_other = !Arc::ptr_eq(&route, &self.route);
+        self.route = route;
+        match failed {
+            None | Some(NotDone::Lags) => self.go(),
+            // The shard has become a part of another.
+            Some(NotDone::NoSuchShard) if is_other => self.go(),
+            Some(why) => self.end(Some(not_done(why, None))),
+        }
+    }
+
+    fn run_all(&mut self) -> Result<(), Stop> {
+        let lacking = self.lacking();
+        self.read(&lacking)?;
+        while let Some(op) = self.ops.get(self.results.len()).cloned() {
+            let result = self.run_one(&op)?;
+            self.answered_bytes += bytes_of(&result);
+            if self.answered_bytes > ANSWERED_BYTES_MAX {
+                return Err(too_large(&format!(
+                    "the results of one request may hold {ANSWERED_BYTES_MAX} bytes of keys and \
+                     values"
+                )));
+            }
+            self.results.push(result);
+        }
+        Ok(())
+    }
+
+    /// Keys that operations name and that must be read for them: all at once, so that the shards
+    /// are asked side by side.
+    fn lacking(&self) -> Vec<Bytes> {
+        let mut put = BTreeSet::new();
+        let mut lacking = Vec::new();
+        for op in &self.ops[self.results.len()..] {
+            match op {
+                TxnOp::Put { key, .. } => {
+                    put.insert(key);
+                }
+                TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => {
+                    let is_known = self.held.copy.lacks(&Step::Read(Read::Get(key))).is_empty();
+                    if !is_known && !put.contains(key) {
+                        lacking.push(key.clone());
+                    }
+                }
+                TxnOp::Range { .. } => {}
+            }
+        }
+        lacking.sort_unstable();
+        lacking.dedup();
+        lacking
+    }
+
+    /// Has the copy learn what keys have.
+    fn read<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<(), Stop> {
+        let route = self.route.clone();
+        for (place, key) in keys.iter().enumerate() {
+            let key = key.as_ref();
+            let copy = &mut self.held.copy;
+            let learnt = read::seen_with(&route, key, self.now, &self.fetched, |version, seen| {
+                let value = version.map(|version| (version.value, version.expiry_ms));
+                copy.learn(key, value, seen)
+            });
+            match learnt {
+                Ok(Ok(())) => self.count()?,
+                Ok(Err(TooMuch)) => return Err(knows_too_much()),
+                Err(blocked) if self.runtime.routing.must_fetch(&route, blocked.place) => {
+                    let rest = keys[place..].iter().map(AsRef::as_ref);
+                    let wants =
+                        route.wants(rest, |place| self.runtime.routing.must_fetch(&route, place));
+                    // It may have come here between two looks.
+                    let is_here = wants.is_empty();
+                    return Err(if is_here { Stop::Wait(blocked) } else { Stop::Fetch(wants) });
+                }
+                Err(blocked) => return Err(Stop::Wait(blocked)),
+            }
+            self.runtime.heat.asked(&route, key);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), Stop> {
+        if self.held.count() {
+            return Ok(());
+        }
+        let why = format!(
+            "all transactions by HTTP on this node may know {KNOWN_BYTES_MAX} bytes together, and \
+             they do"
+        );
+        Err(Stop::Failed(ApiError::TooManyTransactions { why }))
+    }
+
+    fn run_one(&mut self, op: &TxnOp) -> Result<TxnResult, Stop> {
+        let step = match op {
+            TxnOp::Range { from, to, limit, reverse } => {
+                let bounds = Stretch {
+                    low: from.as_deref().map_or(Bound::Unbounded, Bound::Included),
+                    high: to.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+                    reverse: *reverse,
+                    keys_max: *limit,
+                };
+                return self.range(&bounds);
+            }
+            TxnOp::Get { key } => Step::Read(Read::Get(key)),
+            TxnOp::Put { key, value, expires_at_ms } => {
+                let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
+                let (when, reply) = (SetIf::Always, SetReply::Ok);
+                Step::Write(Write::Set { key, value, when, expiry, reply })
+            }
+            TxnOp::Delete { key } => Step::Write(Write::Delete { key }),
+            TxnOp::Increment { key, by } => Step::Write(Write::Increment { key, by: *by }),
+        };
+        // What was put before in this request may have been put as it was read.
+        let lacks: Vec<Bytes> =
+            self.held.copy.lacks(&step).into_iter().map(Bytes::copy_from_slice).collect();
+        self.read(&lacks)?;
+        let reply = self.held.copy.run(&step);
+        let reply = reply.map_err(|TooMuch| knows_too_much())?;
+        self.count()?;
+        Ok(match (op, reply) {
+            (TxnOp::Get { key }, Reply::Bulk(value)) => {
+                let version = version(self.held.copy.seen(key));
+                TxnResult::Value { value: Vec::from(value).into(), version }
+            }
+            (TxnOp::Get { .. }, _) => TxnResult::Nil,
+            (TxnOp::Put { .. }, Reply::Ok) => TxnResult::Put,
+            (TxnOp::Delete { .. }, Reply::Int(deleted)) => TxnResult::Deleted(deleted > 0),
+            (TxnOp::Increment { .. }, Reply::Int(sum)) => TxnResult::Number(sum),
+            (TxnOp::Increment { key, by }, Reply::Refused(why)) => {
+                return Err(self.refused(format!(
+                    "{by} cannot be added to '{}': {}",
+                    key.escape_ascii(),
+                    match why {
+                        Refusal::Overflow => "the sum would leave 64 bits",
+                        _ => "its value is no whole number of 64 bits",
+                    }
+                )));
+            }
+            (op, other) => unreachable!("{op:?} is not answered {other:?}"),
+        })
+    }
+
+    fn refused(&self, why: String) -> Stop {
+        Stop::Failed(ApiError::OperationRefused { list: None, at: self.results.len() + 1, why })
+    }
+
+    fn range(&mut self, wanted: &Stretch<'_>) -> Result<TxnResult, Stop> {
+        if self.route.keyspace.options.placement != Placement::Ordered {
+            let why = "only ordered keyspaces have ranges, and this one is not".to_owned();
+            return Err(self.refused(why));
+        }
+        loop {
+            let unread: Vec<Box<[u8]>> = self.held.copy.unread().map(Box::from).collect();
+            self.read(&unread)?;
+            let Some(gap) = self.held.copy.gap(wanted) else { break };
+            self.look(&gap)?;
+            self.count()?;
+        }
+        let copy = &self.held.copy;
+        let pair = |(key, value): (Box<[u8]>, Box<[u8]>)| TxnPair {
+            version: version(copy.seen(&key)),
+            key: Vec::from(key).into(),
+            value: Vec::from(value).into(),
+        };
+        Ok(TxnResult::Range(copy.range(wanted).into_iter().map(pair).collect()))
+    }
+
+    /// Looks which keys are in the part of a gap that one shard has.
+    fn look(&mut self, gap: &Gap) -> Result<(), Stop> {
+        let (place, part) = gap.first_part(&*self.route);
+        let (low, high) = part.bounds();
+        let keys_max = gap.keys_max.min(txn::interactive::KEYS_MAX);
+        let shard = self.route.shard(place);
+        let (mut keys, mut reached) = (Vec::new(), None);
+        if self.runtime.routing.must_fetch(&self.route, place) {
+            let (low, high) = (low.map(Box::from), high.map(Box::from));
+            let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
+            let want = Want::Range { low, high, reverse, keys_max, with_values };
+            let Some(Found::Pairs { pairs, reached: to }) = self.fetched.of(shard, &want) else {
+                return Err(Stop::Fetch(vec![(shard, want)]));
+            };
+            keys.extend(pairs.iter().map(|(key, _)| key.clone()));
+            reached = to.clone();
+        } else {
+            let asked = scan::admit(&self.route, &|other| other == place, self.now);
+            let asked = asked.map_err(Stop::Wait)?;
+            let stretch = Stretch { low, high, reverse: gap.reverse, keys_max };
+            let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
+            let shown = scan::range(&self.route, &asked, &stretch, PIECE_KEYS, &mut show);
+            if shown.is_err() || !scan::stood(&self.route, &asked) {
+                // The shard was cut in two meanwhile.
+                return Err(Stop::Wait(Blocked::unserved(place)));
+            }
+            if keys.len() == keys_max {
+                reached = keys.last().cloned();
+            }
+        }
+        let found = self.held.copy.found(&part, gap.reverse, &keys, reached.as_deref());
+        found.map_err(|TooMuch| knows_too_much())
+    }
+}
+
+fn version(seen: Option<Seen>) -> Option<Timestamp> {
+    match seen {
+        Some(Seen::Version(at)) => Some(at),
+        Some(Seen::Nothing(_)) | None => None,
+    }
+}
+
+fn bytes_of(result: &TxnResult) -> usize {
+    match result {
+        TxnResult::Value { value, .. } => value.len(),
+        TxnResult::Range(pairs) => pairs.iter().map(|pair| pair.key.len() + pair.value.len()).sum(),
+        TxnResult::Nil | TxnResult::Put | TxnResult::Deleted(_) | TxnResult::Number(_) => 0,
+    }
+}
+
+fn knows_too_much() -> Stop {
+    too_large(
+        "a transaction reads and writes at most 65536 keys, and 32 MiB of keys and values, and \
+         looks at most at 1024 ranges apart",
+    )
+}
+
+fn too_large(why: &str) -> Stop {
+    Stop::Failed(ApiError::TransactionTooLarge { why: why.to_owned() })
+}

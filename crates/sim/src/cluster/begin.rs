@@ -1,0 +1,104 @@
+//! The beginning of a run: one node makes the cluster, the others join it, and its shards get
+//! their replicas.
+
+use keyspace::{CatalogueOp, KeyspaceOptions, Level, NodeId, Placement, ShardId};
+use node::executor::Input;
+use node::replica::entry::Waiter;
+
+use super::{KEYSPACE, World};
+use crate::check::Violation;
+use crate::machine::NOBODY;
+
+/// Virtual time within which replicas that have been added vote.
+const RAISE_MS_MAX: u64 = 20_000;
+
+impl World {
+    /// One node makes the cluster, the others join it, and its shards get their replicas.
+    pub(super) fn begin(&mut self) -> Result<(), Violation> {
+        for at in 0..self.seats.len() {
+            self.start(at)?;
+            if at == 0 {
+                let machine = self.seats[0].machine.as_ref().expect("it was just started");
+                self.cluster = Some(machine.cluster());
+                if !self.mood.born_whole {
+                    self.create_keyspace();
+                }
+            }
+        }
+        let deadline = self.now_ms + RAISE_MS_MAX;
+        while self.now_ms < deadline {
+            self.millisecond()?;
+            if self.now_ms.is_multiple_of(200) {
+                self.add_replicas();
+            }
+            if self.is_raised() {
+                if self.has_keyspace() {
+                    return Ok(());
+                }
+                if self.now_ms.is_multiple_of(200) {
+                    self.create_keyspace();
+                }
+            }
+        }
+        let mut text = format!("after {RAISE_MS_MAX} ms some replica has no vote: ");
+        for seat in &self.seats {
+            let Some(machine) = &seat.machine else { continue };
+            for id in machine.shard_ids() {
+                let view = machine.view(id).expect("it was listed");
+                let state = view.read();
+                text += &format!(
+                    "node {} shard {id} at {} {:?}; ",
+                    seat.node, state.applied_index, state.members
+                );
+            }
+        }
+        Err(Violation::new("liveness", text))
+    }
+
+    fn create_keyspace(&mut self) {
+        let mut op = Vec::new();
+        let replicas = self.mood.replicas as u8;
+        let placement = self.mood.placement();
+        let options = KeyspaceOptions { replicas, placement, ..Default::default() };
+        CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
+        let machine = self.seats[0].machine.as_mut().expect("it was just started");
+        let (origin, waiter) = (NOBODY, Waiter(0));
+        if placement == Placement::LinearHash {
+            let mut op = Vec::new();
+            CatalogueOp::Level { to: Level::NEWEST }.encode(&mut op);
+            machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
+        }
+        machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
+    }
+
+    fn add_replicas(&mut self) {
+        let others: Vec<NodeId> = self.seats.iter().skip(1).map(|seat| seat.node).collect();
+        let mood = self.mood;
+        let Some(machine) = self.seats[0].machine.as_mut() else { return };
+        for shard in machine.shard_ids() {
+            let view = machine.view(shard).expect("it was listed");
+            let generation = view.read().descriptor.generation;
+            let (add, remove) = (others[..mood.replicas_of(shard) - 1].to_vec(), Vec::new());
+            machine.submit(shard, Input::Exchange { shard, generation, add, remove });
+        }
+    }
+
+    /// Whether all shards have all their voters, as their leaders know.
+    fn is_raised(&self) -> bool {
+        let Some(machine) = &self.seats[0].machine else { return false };
+        let raised = |shard: ShardId| {
+            let view = machine.view(shard).expect("the first node has all shards");
+            let state = view.read();
+            let wanted = self.mood.replicas_of(shard);
+            state.members.voters.len() == wanted && !state.members.is_joint()
+        };
+        let shards = machine.shard_ids();
+        (self.mood.born_whole || self.has_keyspace()) && shards.into_iter().all(raised)
+    }
+
+    /// Whether the first node has all shards.
+    fn has_keyspace(&self) -> bool {
+        let machine = self.seats[0].machine.as_ref();
+        machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
+    }
+}

@@ -1,0 +1,128 @@
+//! What a run of a cluster has seen, in numbers.
+
+use super::Workload;
+
+/// What a run has seen, for people and for tests that a run does something at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations answered.
+    pub answered: u64,
+    /// Operations refused: nothing was done.
+    pub refused: u64,
+    /// Operations without an answer.
+    pub unknown: u64,
+    /// Crashes of single nodes.
+    pub crashes: u64,
+    /// Losses of power of all nodes.
+    pub blackouts: u64,
+    /// Pauses.
+    pub pauses: u64,
+    /// Cuts of the network.
+    pub cuts: u64,
+    /// Shards that leaders were told to hand over.
+    pub transfers: u64,
+    /// Times that a shard was told to exchange replicas.
+    pub moves: u64,
+    /// Shards that were told to be cut in two.
+    pub splits: u64,
+    /// Shards that were.
+    pub halves: u64,
+    /// Buckets of files that were told to be cut …
+    pub buckets_cut: u64,
+    /// … or to take in another.
+    pub buckets_taken_in: u64,
+    /// How often the record of a file had changed.
+    pub file_turns: u64,
+    /// Shards that were told to take in a neighbour.
+    pub merges: u64,
+    /// Replicas that have given up what they held to a neighbour's.
+    pub given_up: u64,
+    /// … in runs whose keyspace is ordered.
+    pub ordered_given_up: u64,
+    /// Writes that were sent to shards which others have taken in meanwhile.
+    pub inherited: u64,
+    /// Writes that a shard has turned away, and that were sent on.
+    pub moved: u64,
+    /// Replicas whose groups have gone on without them, and that have ended.
+    pub removals: u64,
+    /// Changes of replicas that leaders were told to make by the balancer.
+    pub decisions: u64,
+    /// … and shards that they were told to hand over.
+    pub handed_on: u64,
+    /// The longest time until the ring was ideal.
+    pub rest_ms: u64,
+    /// Links that were lost.
+    pub links: u64,
+    /// Disks that became full.
+    pub fillings: u64,
+    /// Commands refused because a disk was full.
+    pub full: u64,
+    /// Processes that ended because of what their disk did.
+    pub disk_deaths: u64,
+    /// Changes of the catalogue.
+    pub changes: u64,
+    /// Commands of several keys that were answered.
+    pub joint: u64,
+    /// Transactions that were answered …
+    pub transactions: u64,
+    /// … with nil: a watched key had changed.
+    pub broken: u64,
+    /// Transactions over several shards that were done …
+    pub wide_committed: u64,
+    /// … or not: a watched key had changed …
+    pub wide_changed: u64,
+    /// … those that watched ranges.
+    pub wide_ranges: u64,
+    /// … or others had their keys, or nobody led a shard of them.
+    pub wide_busy: u64,
+    /// Those of which nobody was told.
+    pub wide_unknown: u64,
+    /// … and that others have finished.
+    pub wide_finished: u64,
+    /// Commands beside them, of one shard or one key, and reads of several, that were answered.
+    pub wide_ones: u64,
+    /// Reads of several keys that have seen the same twice.
+    pub wide_looks: u64,
+    /// What was done of each workload of these, in the order of [`Workload::ALL`].
+    pub workloads: [u64; Workload::ALL.len()],
+    /// Blocks of snapshots that were sent.
+    pub blocks: u64,
+    /// Snapshots that went on after their link was lost.
+    pub resumed: u64,
+    /// Times that a block of a snapshot was ready and had to wait for the rate.
+    pub held: u64,
+    /// Blocks of snapshots that did not wait for the rate, because their shards waited for them.
+    pub urgent: u64,
+    /// Nodes that came back as another version.
+    pub versions: u64,
+    /// Nodes that ended because they did not speak the cluster's level.
+    pub outgrown: u64,
+    /// Levels that clusters have risen to.
+    pub levels: u64,
+    /// Entries compared between replicas.
+    pub compared: u64,
+    /// Digests of replicas that were found to agree with others.
+    pub digests: u64,
+    /// Disks that have lost the end of their logs.
+    pub tails_lost: u64,
+    /// Replicas that had lost what they had promised, and ended.
+    pub quarantines: u64,
+    /// Writes that were forwarded to a leader, and applied.
+    pub forwarded: u64,
+    /// Reads of shards that are on other nodes only, or lag where they were asked, answered.
+    pub fetched: u64,
+    /// Readers that were told that a replica lags.
+    pub lags: u64,
+    /// Questions about all keys, and pages of them, answered.
+    pub whole: u64,
+    /// Times that old versions were collected somewhere.
+    pub collected: u64,
+    /// Reads answered with what may have been old.
+    pub stale: u64,
+    /// Histories that were too long to judge.
+    pub unjudged: u64,
+    /// Things that nodes did.
+    pub node_steps: u64,
+    /// Milliseconds of virtual time.
+    pub millis: u64,
+}
