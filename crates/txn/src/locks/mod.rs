@@ -350,7 +350,8 @@ impl Locks {
         self.records.insert(id, record);
     }
 
-    /// Whether whoever leads has something to see to.
+    /// Whether whoever leads has nothing to see to.
+    #[inline]
     pub fn is_quiet(&self) -> bool {
         self.locks.is_empty() && self.unfinished == 0
     }
