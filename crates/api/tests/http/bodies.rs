@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use api::http::{Options, Server};
 
-use crate::{LONG, ask, ask_json, connect, is_closed, options, read, send, serve};
+use crate::connections::is_closed;
+use crate::{LONG, ask, ask_json, connect, options, read, send, serve};
 
 /// As nodes have it by default: all bodies together have room for four of these.
 const VALUE_BYTES_MAX: u64 = 16 << 20;

@@ -32,7 +32,7 @@ fn bodies_are_bounded_announced_or_not() {
 }
 
 /// Whether the server closes within a time far below the test's own.
-fn is_closed(stream: &mut TcpStream) -> bool {
+pub(super) fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     match stream.read_to_end(&mut rest) {

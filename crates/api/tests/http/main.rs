@@ -12,7 +12,7 @@ mod refusals;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::http::{Options, Server, start};
 
