@@ -1,5 +1,5 @@
-//! Any bytes are items of a frame up to its end or an error; what was read is put batched as
-//! bytes that say the same.
+//! Any bytes are items of a frame up to its end or an error; what was read is batched as bytes that
+//! say the same.
 #![no_main]
 
 use bytes::Bytes;

@@ -109,6 +109,7 @@ pub struct DecisionStatus {
 pub struct Decisions {
     /// Whether the node moves replicas and leaders to be even: `balance` in its configuration.
     pub balances: bool,
-    /// The last 256 decisions of this node, the oldest first; or what it would decide now.
+    /// The decisions among the events that this node remembers, the oldest first; or what it would
+    /// decide now.
     pub decisions: Vec<DecisionStatus>,
 }

@@ -159,8 +159,8 @@ pub enum ApiError {
         /// Why, as a clause.
         why: &'static str,
     },
-    /// Others had a key of the transaction all the time, this one last. Nothing was done.
-    #[error("others changed keys of the transaction all the time, '{}' last", key.escape_ascii())]
+    /// Others had a key of the request all the time, this one last. Nothing was done.
+    #[error("others changed the request's keys all the time, '{}' last", key.escape_ascii())]
     Contended {
         /// The key.
         key: Box<[u8]>,

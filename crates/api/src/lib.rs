@@ -117,10 +117,7 @@ pub trait NodeService: Send + Sync + 'static {
     /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
     /// Has a shard take in its right neighbour, if this node leads it.
-    ///
-    /// # Errors
-    /// [`ApiError`]; nothing was done.
-    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError>;
+    fn merge(&self, shard: u64, done: Done<MergeStatus>);
     /// The cluster's feature level, and what its nodes speak.
     fn level(&self) -> LevelStatus;
     /// Raises it: to the next one, unless another is named.

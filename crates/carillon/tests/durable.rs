@@ -200,6 +200,14 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
     let (code, said) = place.carillon(&["check", repaired.to_str().unwrap()]);
     assert!(code == 0 && said.starts_with("healthy"), "{code} {said}");
 
+    // What no node has begun a log for is there all the same: two keyspaces, and the catalogue.
+    let (code, said) = place.carillon(&["recover", "inspect", "--dir", repaired.to_str().unwrap()]);
+    let text = &said[said.find('{').expect("an object")..];
+    let left = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>().next();
+    let left = left.expect("an object").expect("JSON");
+    let shards = left["replicas"].as_array().map_or(0, Vec::len);
+    assert!(code == 0 && shards > 2, "{code} {said}");
+
     place.node.name = "repaired".into();
     for round in ["first", "again"] {
         place.start();

@@ -206,6 +206,28 @@ fn a_value_longer_than_a_reply_may_be_is_refused_and_read_in_parts() {
     client.send(&[b"GET", b"ready"]).unwrap();
     let replies = [(); 3].map(|()| String::from_utf8(client.reply().unwrap()).unwrap());
     assert_eq!(replies, ["1", refusal, "1"]);
+    // As long as a reply may be, alone and as one of a transaction.
+    nodes.stop(0);
+    nodes.start(0, &["--value-bytes-max", "1MiB", "--output-bytes-max", "3MiB"]);
+    let mut client = nodes.client(0);
+    assert_eq!(client.bytes(&[b"GET", b"k"]), stored);
+    assert_eq!(client.bytes(&[b"GETRANGE", b"k", b"0", b"-1"]), stored);
+}
+
+/// A page of SCAN is a reply as well: whoever asks for a long one is told to ask for less.
+#[test]
+fn a_page_of_keys_is_no_longer_than_a_reply_may_be() {
+    let mut nodes = Nodes::plan("page", 1);
+    nodes.start(0, &["--value-bytes-max", "1MiB", "--output-bytes-max", "2MiB"]);
+    let mut client = nodes.client(0);
+    for key in 0..80 {
+        let name = format!("{key:02}{}", "k".repeat(50_000));
+        assert_eq!(client.text(&[b"SET", name.as_bytes(), b"v"]), "OK");
+    }
+    assert!(client.ask("SCAN 0 COUNT 1000").contains("output_bytes_max"));
+    assert!(client.ask("SCAN 0 COUNT 1000 MATCH nothing*").contains('0'), "little is shown");
+    client.send(&[b"SCAN", b"0", b"COUNT", b"10"]).unwrap();
+    assert!(client.reply().is_ok());
 }
 
 #[test]

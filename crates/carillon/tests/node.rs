@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -127,10 +128,15 @@ fn a_stop_waits_once_for_all_clients() {
     drop((silent, http));
 }
 
+/// So many keyspaces are made and dropped, in all.
+const ENOUGH: u32 = 60;
+
 /// Whoever makes a keyspace is told so, though somebody drops it in the same turn.
 #[test]
 fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
-    let node = Node::start("drops", &[]).ready();
+    // However slow the machine is, each request is answered.
+    let node = Node::start("drops", &["--request-timeout-ms", "60s"]).ready();
+    let client = || node.client().with_timeout(PATIENCE);
     let create = |client: &Client| {
         let spec = KeyspaceSpec { name: "k".into(), ..KeyspaceSpec::default() };
         match client.keyspace_create(&spec) {
@@ -147,9 +153,22 @@ fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
         Err(ClientError::Refused(why)) if why.kind == "no-keyspace" => 0,
         Err(error) => panic!("drop: {error}"),
     };
+    // Threads begin one after the other, which may take as long as all that those before do: they
+    // go on until enough was made, and so dropped, too.
+    let (enough, begun) = (AtomicU32::new(0), Instant::now());
     let run = |what: &(dyn Fn(&Client) -> u32 + Sync)| {
-        let client = node.client();
-        (0..60).map(|_| what(&client)).sum::<u32>()
+        let client = client();
+        let mut done = 0;
+        for round in 0.. {
+            let is_enough = enough.load(Ordering::Relaxed) > ENOUGH || begun.elapsed() > PATIENCE;
+            if round >= 60 && is_enough {
+                break;
+            }
+            let more = what(&client);
+            done += more;
+            enough.fetch_add(more, Ordering::Relaxed);
+        }
+        done
     };
     let (mut made, mut dropped) = thread::scope(|scope| {
         let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&create))).collect();
@@ -160,10 +179,10 @@ fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
         (sum(makers), sum(droppers))
     });
     // Every answer counts: what was made was dropped, but for the last.
-    made += create(&node.client());
-    dropped += drop(&node.client());
+    made += create(&client());
+    dropped += drop(&client());
     assert_eq!(made, dropped);
-    assert!(made > 20, "too little happened: {made}");
+    assert!(made > ENOUGH / 3, "too little happened: {made}");
 }
 
 /// An error of the protocol is no command's reply: it is not kept from a client because the reply
@@ -230,4 +249,32 @@ fn protocol_errors_are_told_whatever_was_muted_before() {
     }
     assert_eq!(said("CLIENT REPLY OFF\r\nSET s 1\r\n*x\r\n"), "");
     assert_eq!(said("CLIENT REPLY SKIP\r\n*x\r\n"), "");
+}
+
+/// What happens to its shards stands in its log, and what was decided is remembered with what came
+/// of it.
+#[test]
+fn what_happens_to_shards_is_told() {
+    let node = Node::start("events", &["--log-level", "debug"]).ready();
+    let http = node.http.to_string();
+    let client = node.client();
+    (0..50).for_each(|key| {
+        client.put("0", format!("key-{key}").as_bytes(), b"v", &Default::default()).unwrap();
+    });
+    let (code, said) = node.carillon(&["split", "1", "--http", &http]);
+    assert_eq!(code, 0, "{said}");
+    let told = [
+        "shard 1: replica 1, here, leads in term",
+        "shard 1 is cut at slot",
+        "it was asked for",
+        "shard 1 was cut in two: its right half is shard",
+        "shard 1: decision 1 is done after",
+    ];
+    harness::until(PATIENCE, "all is told", || {
+        let log = node.log();
+        told.iter().all(|words| log.contains(words)).then_some(())
+    });
+    let (code, said) = node.carillon(&["shards", "--why", "--shard", "1", "--http", &http]);
+    assert!(code == 0 && said.contains("it is cut at slot") && said.contains("done"), "{said}");
+    assert_eq!(node.metric("carillon_events_forgotten_total"), 0.0);
 }

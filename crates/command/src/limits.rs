@@ -15,3 +15,7 @@ pub const KEY_BYTES_MAX: u64 = storage::engine::KEY_BYTES_MAX as u64;
 /// The most bytes of keys and values that a command may have: the longest value, the longest keys.
 /// An entry with it, and any answer about it, fits into a message between nodes.
 pub const COMMAND_BYTES_MAX: usize = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX) as usize;
+
+/// The same where some node may be of a version that knows no message in pieces: an entry with it
+/// fits into one frame, beside what stands before it.
+pub const WHOLE_COMMAND_BYTES_MAX: usize = (64 << 20) + (512 << 10);

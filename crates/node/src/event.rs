@@ -1,15 +1,46 @@
 //! What happens on a node, as one vocabulary: the server logs it, the simulator traces it.
 //!
-//! Whoever finds something worth telling says so by an [`Event`]; its sentence is written here, and
-//! nowhere else.
+//! ```text
+//!   executors, control ──► Happened ──► the driver stamps it with node and time: Event
+//!                                        ├─► its log, or the simulator's trace
+//!                                        └─► Recent, a ring ──► `carillon shards --why`
+//! ```
+//!
+//! Who finds something worth telling says [`Happened`]; its sentence is written here, and nowhere
+//! else. Only what is rare is told: no request of a client makes an event by itself, so nothing is
+//! built for any.
+
+mod recent;
+mod words;
 
 use std::fmt;
 
-use keyspace::{Cut, DecodeError, Level, NodeId, ReplicaId, ShardId, Standing};
+use keyspace::{DecodeError, Level, NodeId, ReplicaId, ShardId, Standing, Timestamp};
+pub use recent::{EVENTS_MAX, Recent};
 
-/// Something that has happened.
+use crate::control::decisions::{Came, Decided};
+use crate::replica::{Finding, Unfit};
+
+/// Something that has happened, where and when.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub struct Event {
+    /// On which node.
+    pub node: NodeId,
+    /// When, by that node's clock.
+    pub at: Timestamp,
+    /// What.
+    pub what: Happened,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what.fmt(f)
+    }
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happened {
     /// A node has another administrative state.
     AdminState {
         /// Which.
@@ -42,28 +73,8 @@ pub enum Event {
         /// Who has its first place.
         by: ShardId,
     },
-    /// A shard is told to be cut in two.
-    Cut {
-        /// Which.
-        shard: ShardId,
-        /// Its right half, which begins.
-        right: ShardId,
-        /// The first slot or key of that.
-        at: Cut,
-        /// Why, as a clause.
-        why: String,
-    },
     /// A shard goes to where its neighbour's replicas are, to take it in.
     MergeMoves {
-        /// The shard.
-        left: ShardId,
-        /// Its right neighbour.
-        right: ShardId,
-        /// Why, as a clause.
-        why: String,
-    },
-    /// A shard is told to take its neighbour in.
-    MergeBegins {
         /// The shard.
         left: ShardId,
         /// Its right neighbour.
@@ -90,20 +101,6 @@ pub enum Event {
         /// Of this keyspace.
         keyspace: Box<str>,
     },
-    /// A shard's replicas are to be elsewhere.
-    ReplicasPlaced {
-        /// Which.
-        shard: ShardId,
-        /// Where, and why.
-        what: String,
-    },
-    /// Another replica of a shard is to lead.
-    LeaderPlaced {
-        /// Which shard.
-        shard: ShardId,
-        /// Who, and why.
-        what: String,
-    },
     /// The cluster's version rises by itself.
     VersionRises {
         /// To this.
@@ -117,6 +114,112 @@ pub enum Event {
         to: Level,
         /// Who or what keeps it.
         why: String,
+    },
+    /// A shard's leader here has decided something about it.
+    Decided(Box<Decided>),
+    /// It is known what came of a decision, or what else came of it.
+    DecisionCame {
+        /// The decision's number, on its node.
+        number: u64,
+        /// About which shard.
+        shard: ShardId,
+        /// What came of it.
+        came: Came,
+    },
+    /// A replica here was elected, and knows all that was ever committed in its shard.
+    LeaderElected {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: ReplicaId,
+        /// Its term.
+        term: u64,
+    },
+    /// A shard that is led here has other replicas than before.
+    ReplicasChanged {
+        /// The shard.
+        shard: ShardId,
+        /// Who has come, and where.
+        added: Vec<(ReplicaId, NodeId)>,
+        /// Who has gone, and where it was.
+        removed: Vec<(ReplicaId, NodeId)>,
+    },
+    /// A replica here takes no part any more.
+    ReplicaEnded {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: ReplicaId,
+        /// Why.
+        why: Unfit,
+    },
+    /// A shard was cut in two, as its replica here has applied.
+    Split {
+        /// The shard, which keeps the left half.
+        shard: ShardId,
+        /// The new one.
+        right: ShardId,
+    },
+    /// A leader here has compared the replicas of its shard.
+    Compared {
+        /// What that has shown.
+        finding: Finding,
+        /// Where those replicas are.
+        places: Vec<(ReplicaId, NodeId)>,
+    },
+    /// A round of checkpoints has ended: the log was this long before.
+    Checkpointed {
+        /// Bytes.
+        log_bytes: u64,
+    },
+    /// There was no space for a checkpoint.
+    NoSpaceForCheckpoint,
+    /// A snapshot of a shard is being sent.
+    SnapshotBegins {
+        /// The shard.
+        shard: ShardId,
+        /// As of this entry.
+        index: u64,
+        /// About so long.
+        about_bytes: u64,
+        /// To this node.
+        to: NodeId,
+    },
+    /// A snapshot has arrived, and is installed there.
+    SnapshotSent {
+        /// Of this shard.
+        shard: ShardId,
+        /// On this node.
+        to: NodeId,
+        /// So long.
+        bytes: u64,
+        /// It took so long.
+        nanos: u64,
+    },
+    /// A snapshot was not sent, or not to its end.
+    SnapshotUnsent {
+        /// Of this shard.
+        shard: ShardId,
+        /// Why; none: its receiver does not want it.
+        why: Option<String>,
+        /// Whether somebody contradicts himself.
+        is_wrong: bool,
+    },
+    /// A snapshot that has come whole was given to its replica.
+    SnapshotInstalled {
+        /// Of this shard.
+        shard: ShardId,
+        /// As of this entry.
+        index: u64,
+    },
+    /// A snapshot that has come whole was given up.
+    SnapshotGivenUp {
+        /// Of this shard.
+        shard: ShardId,
+        /// As of this entry.
+        index: u64,
+        /// Why.
+        why: GivenUp,
     },
     /// Another node's record of a shard's birth cannot be read; its message was ignored.
     UnreadableBirth {
@@ -132,6 +235,18 @@ pub enum Event {
     },
 }
 
+/// Why a snapshot that has come whole was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Right halves that have begun here are in no checkpoint yet: the log that they need would be
+    /// cut off.
+    BareHalves,
+    /// The replica has voted, has come as far, or has ended since the file was begun.
+    Unfit,
+    /// The disk is full.
+    DiskFull,
+}
+
 /// How much an event matters to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -141,77 +256,62 @@ pub enum Severity {
     Info,
     /// Something is wrong, and the node goes on.
     Warn,
+    /// Somebody has to do something.
+    Error,
 }
 
-impl Event {
+impl Happened {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self {
-            Event::ReplicaBegins { .. } => Severity::Debug,
-            Event::UnreadableBirth { .. }
-            | Event::UnreadableCatalogue { .. }
-            | Event::VersionRises { .. }
-            | Event::VersionWaits { .. } => Severity::Warn,
+            Happened::ReplicaBegins { .. }
+            | Happened::LeaderElected { .. }
+            | Happened::DecisionCame { .. }
+            | Happened::Split { .. }
+            | Happened::Checkpointed { .. } => Severity::Debug,
+            Happened::Compared { finding, .. } if finding.differing.is_empty() => Severity::Debug,
+            Happened::ReplicaEnded { why: Unfit::Before, .. } => Severity::Debug,
+            Happened::ReplicaEnded { why: Unfit::Removed, .. } => Severity::Info,
+            Happened::Compared { .. } | Happened::ReplicaEnded { .. } => Severity::Error,
+            Happened::UnreadableBirth { .. }
+            | Happened::UnreadableCatalogue { .. }
+            | Happened::NoSpaceForCheckpoint
+            | Happened::SnapshotUnsent { is_wrong: true, .. }
+            | Happened::VersionRises { .. }
+            | Happened::VersionWaits { .. } => Severity::Warn,
             _ => Severity::Info,
         }
     }
-}
 
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The shard that it is about, if it is about one; of two, the one that goes on.
+    pub fn shard(&self) -> Option<ShardId> {
         match self {
-            Event::AdminState { node, before, now } => {
-                let (now, before) = (now.word(), before.word());
-                write!(f, "node {:016x} is {now}, and was {before}", node.0)
-            }
-            Event::ReplicaBegins { shard, replica } => {
-                write!(f, "replica {replica} of shard {shard} begins here")
-            }
-            Event::Merged { left, right, frozen_nanos } => {
-                write!(f, "shard {left} takes in shard {right}, which ends")?;
-                let Some(nanos) = frozen_nanos else { return Ok(()) };
-                write!(f, " after it stood still for {:.1} ms", *nanos as f64 / 1e6)
-            }
-            Event::Superseded { shard, by } => {
-                write!(f, "shard {by} has taken in shard {shard}: its replica here ends")
-            }
-            Event::Cut { shard, right, at, why, .. } => {
-                write!(f, "shard {shard} is cut at {at}: shard {right} begins; {why}")
-            }
-            Event::MergeMoves { left, right, why } => write!(
-                f,
-                "shard {left} goes to where shard {right} has its replicas, to take it in: {why}"
-            ),
-            Event::MergeBegins { left, right, why, .. } => {
-                write!(f, "shard {left} is to take in shard {right}: {why}")
-            }
-            Event::MergeLeft { left, right } => {
-                write!(f, "shard {left} is led elsewhere: no try to take in {right} here")
-            }
-            Event::ReplicasPlaced { shard, what } | Event::LeaderPlaced { shard, what } => {
-                write!(f, "shard {shard}: {what}")
-            }
-            Event::VersionRises { to, seconds } => write!(
-                f,
-                "all nodes have been up and spoken feature level {to} for {seconds} s: it is asked \
-                 for (auto_upgrade)"
-            ),
-            Event::VersionWaits { to, why } => write!(f, "feature level {to} has to wait: {why}"),
-            Event::TableGrows { keyspace, why } => {
-                write!(f, "the file of keyspace {keyspace} is to grow: {why}")
-            }
-            Event::TableShrinks { keyspace } => {
-                write!(f, "the file of keyspace {keyspace} is to shrink")
-            }
-            Event::UnreadableBirth { shard, error } => write!(
-                f,
-                "shard {shard}: its birth, from another node, is unreadable: {error}. The message \
-                 was ignored"
-            ),
-            Event::UnreadableCatalogue { error } => write!(
-                f,
-                "the catalogue of another node cannot be read: {error}. The one before stays"
-            ),
+            Happened::Decided(decided) => Some(decided.shard),
+            Happened::Merged { left: shard, .. }
+            | Happened::MergeMoves { left: shard, .. }
+            | Happened::MergeLeft { left: shard, .. }
+            | Happened::Compared { finding: Finding { shard, .. }, .. }
+            | Happened::ReplicaBegins { shard, .. }
+            | Happened::Superseded { shard, .. }
+            | Happened::DecisionCame { shard, .. }
+            | Happened::LeaderElected { shard, .. }
+            | Happened::ReplicasChanged { shard, .. }
+            | Happened::ReplicaEnded { shard, .. }
+            | Happened::Split { shard, .. }
+            | Happened::SnapshotBegins { shard, .. }
+            | Happened::SnapshotSent { shard, .. }
+            | Happened::SnapshotUnsent { shard, .. }
+            | Happened::SnapshotInstalled { shard, .. }
+            | Happened::SnapshotGivenUp { shard, .. }
+            | Happened::UnreadableBirth { shard, .. } => Some(*shard),
+            Happened::AdminState { .. }
+            | Happened::TableGrows { .. }
+            | Happened::TableShrinks { .. }
+            | Happened::VersionRises { .. }
+            | Happened::VersionWaits { .. }
+            | Happened::Checkpointed { .. }
+            | Happened::NoSpaceForCheckpoint
+            | Happened::UnreadableCatalogue { .. } => None,
         }
     }
 }

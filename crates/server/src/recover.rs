@@ -86,7 +86,10 @@ fn read_to_end(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, (Replayed,
     let manifest = load(dir, &**disk)?;
     let read = match has_log(dir, &**disk, &manifest)? {
         true => split(replay(dir, disk, &manifest)?).0,
-        false => (nothing(), Lsn::NEW),
+        false => {
+            let unreadable = |source| Error::Unreadable { dir: dir.to_owned(), source };
+            (open::replay_checkpoints(disk, &manifest).map_err(unreadable)?, Lsn::NEW)
+        }
     };
     Ok((manifest, read))
 }
@@ -107,14 +110,21 @@ pub fn apply(dir: &Path, plan: &Plan) -> Result<Applied, Error> {
     })?);
     let manifest = load(dir, &*disk)?;
     let who = (manifest.cluster, manifest.node);
-    if !has_log(dir, &*disk, &manifest)? {
+    let had_log = has_log(dir, &*disk, &manifest)?;
+    if !had_log && manifest.checkpoints.is_empty() {
         plan.records(who, Lsn::NEW, &nothing())?;
         return Ok(Applied { node: manifest.node, shards: Vec::new() });
     }
     let write = |source| Error::Write { dir: dir.to_owned(), source };
     // As at every start: a rename whose directory was not synced may be known to memory only.
     manifest::store(&*disk, &manifest).map_err(write)?;
-    let ((replayed, log_end), mut log) = split(replay(dir, &disk, &manifest)?);
+    let ((replayed, found_end), mut log) = split(replay(dir, &disk, &manifest)?);
+    if !had_log {
+        let manifest = Manifest { log_start: found_end, ..manifest };
+        manifest::store(&*disk, &manifest).map_err(write)?;
+    }
+    // As whoever has planned has seen it.
+    let log_end = if had_log { found_end } else { Lsn::NEW };
     let records = plan.records(who, log_end, &replayed)?;
     drop(replayed);
     append(&mut log, &records).map_err(write)?;
@@ -148,7 +158,8 @@ fn load(dir: &Path, disk: &dyn Disk) -> Result<Manifest, CheckError> {
     manifest::load(disk)?.ok_or_else(|| CheckError::Empty { dir: dir.to_owned() })
 }
 
-/// Whether a log was ever begun: a node may have been stopped before.
+/// Whether a log was ever begun: a node may have been stopped before, or never started on what
+/// [`crate::repair_clock`] has written.
 fn has_log(dir: &Path, disk: &dyn Disk, manifest: &Manifest) -> Result<bool, CheckError> {
     let listed = disk.list();
     let listed = listed.map_err(|source| CheckError::Directory { dir: dir.to_owned(), source })?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use api::http;
 use mio::{Poll, Waker};
 use parking_lot::{Condvar, Mutex};
+use storage::manifest::MANIFEST_NAME;
 
 use crate::cluster::secret::{self, SecretError};
 use crate::cluster::{self, Cluster, ClusterError, Identity};
@@ -180,7 +181,10 @@ fn enter(
     stop: &Arc<Stop>,
 ) -> Result<Option<Entered>, StartError> {
     let peer = match (listening.take(Protocol::Peer), &config.peer_secret_file) {
-        (Some(listener), Some(file)) => Some((listener, secret::read(file)?)),
+        (Some(listener), Some(file)) => {
+            let is_of_a_cluster = config.dir.join(MANIFEST_NAME).exists();
+            Some((listener, secret::read(file, is_of_a_cluster)?))
+        }
         (Some(_), None) => unreachable!("refused with the configuration"),
         (None, _) => None,
     };

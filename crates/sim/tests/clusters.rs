@@ -103,7 +103,7 @@ fn the_power_may_go_at_every_write_of_the_log() {
 }
 
 /// What each workload's own judge must find, and the planted fault by which it is seen to.
-const FOUND_BY: [(Workload, Plant); 8] = [
+const FOUND_BY: [(Workload, Plant); 9] = [
     (Workload::ListAppend, Plant::UnlockedReads),
     (Workload::Register, Plant::UnlockedReads),
     (Workload::Bank, Plant::UnlockedReads),
@@ -112,6 +112,7 @@ const FOUND_BY: [(Workload, Plant); 8] = [
     (Workload::Phantom, Plant::Unranged),
     (Workload::LongFork, Plant::SingleLook),
     (Workload::ReadOnly, Plant::Unvalidated),
+    (Workload::Expiring, Plant::LateCommit),
 ];
 
 #[test]

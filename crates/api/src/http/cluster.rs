@@ -73,7 +73,9 @@ pub async fn merge(
     let shard = number("shard", path.strip_suffix("/merge").unwrap_or(path))?;
     let [] = parameters(uri.query(), [])?;
     let Nothing {} = json(&context, &headers, body).await?;
-    Ok((StatusCode::ACCEPTED, Json(context.api.merge(shard)?)))
+    let id = context.next_id();
+    let merged = context.write(id, |done| context.api.merge(shard, done)).await?;
+    Ok((StatusCode::ACCEPTED, Json(merged)))
 }
 
 /// What this node has decided about the shards that it leads; or, with `dry=true`, what it would

@@ -36,6 +36,8 @@ pub struct Context {
     pub loopback: bool,
     /// Room for bodies, in pieces.
     pub room: Semaphore,
+    /// Room for values that are being sent, in pieces: as much.
+    pub sent_room: Arc<Semaphore>,
     sequence: AtomicU64,
     /// Connections now.
     pub connections: AtomicU64,
@@ -51,6 +53,7 @@ impl Context {
             api,
             loopback: ip.to_canonical().is_loopback(),
             room: Semaphore::new((bytes / PIECE_BYTES) as usize),
+            sent_room: Arc::new(Semaphore::new((bytes / PIECE_BYTES) as usize)),
             sequence: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             replies: Default::default(),

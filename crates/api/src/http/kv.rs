@@ -1,5 +1,7 @@
 //! Single keys: `/v1/kv/{keyspace}/{key}`.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName};
@@ -7,12 +9,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use keyspace::Timestamp;
+use tokio::sync::Semaphore;
 
 use super::body;
 use super::context::{Context, Shared};
 use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
 use super::routes;
+use super::sent::sent;
 use super::uri::{decode, decode_text, number, parameters, timestamp};
 use crate::{Answer, ApiError, Command, Condition};
 
@@ -40,14 +44,17 @@ pub async fn get(
     let mut response =
         match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
             Answer::Aged { age_ms, answer } => {
-                let mut response = match shown(*answer, at, &preconditions) {
+                let mut response = match shown(*answer, at, &preconditions, &context.sent_room) {
                     Ok(response) => response,
                     Err(problem) => problem.into_response(),
                 };
                 response.headers_mut().insert(AGE_MS, age_ms.into());
                 response
             }
-            answer => shown(answer, at, &preconditions).unwrap_or_else(Problem::into_response),
+            answer => {
+                let shown = shown(answer, at, &preconditions, &context.sent_room);
+                shown.unwrap_or_else(Problem::into_response)
+            }
         };
     routes::add(&mut response, route);
     Ok(response)
@@ -58,12 +65,15 @@ fn shown(
     answer: Answer,
     at: Option<Timestamp>,
     preconditions: &Preconditions,
+    sent_room: &Arc<Semaphore>,
 ) -> Result<Response, Problem> {
     match answer {
         Answer::Value { value, timestamp, expires_at_ms } => {
             const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
             let mut response = match preconditions.judge_read(timestamp) {
-                ReadVerdict::Answered => ([(CONTENT_TYPE, BYTES)], value).into_response(),
+                ReadVerdict::Answered => {
+                    ([(CONTENT_TYPE, BYTES)], sent(value, sent_room)?).into_response()
+                }
                 ReadVerdict::NotModified => StatusCode::NOT_MODIFIED.into_response(),
                 ReadVerdict::Failed => return Err(condition_failed()),
             };

@@ -58,6 +58,7 @@
 //! | bodies of all requests together | a large one waits [`ROOM_TIMEOUT`], then 503; not done |
 //! | body not there within [`BODY_TIMEOUT`], or stalled for [`BODY_STALL_TIMEOUT`] | 408, closed |
 //! | body of a refused request | read and dropped, so that a client gets the reply (`linger`) |
+//! | values of all replies that are not read | a large one is refused with 503 (`sent`) |
 //! | reply not read | closed when no byte leaves for `stall_timeout` |
 //! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
 //!
@@ -82,6 +83,7 @@ mod nodes;
 mod preconditions;
 pub mod problem;
 mod routes;
+mod sent;
 mod server;
 mod stall;
 pub mod txn;

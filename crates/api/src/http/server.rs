@@ -185,6 +185,8 @@ async fn requests(
         .timer(TokioTimer::new())
         .header_read_timeout(context.options.header_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
+        // Who has sent all may say so, and reads what is answered.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

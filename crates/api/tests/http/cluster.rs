@@ -88,6 +88,8 @@ fn shards_are_told_to_take_others_in() {
     for (shard, body, status, problem) in [
         ("2", "{}", 409, "not-leader"),
         ("3", "{}", 409, "no-merge"),
+        // It may be taken in yet.
+        ("7", "{}", 504, "unknown-outcome"),
         ("4", "{}", 404, "no-shard"),
         ("one", "{}", 400, "bad-request"),
         ("1", r#"{"right":9}"#, 400, "bad-request"),

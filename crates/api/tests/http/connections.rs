@@ -32,7 +32,7 @@ fn bodies_are_bounded_announced_or_not() {
 }
 
 /// Whether the server closes within a time far below the test's own.
-pub(super) fn is_closed(stream: &mut TcpStream) -> bool {
+pub fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     match stream.read_to_end(&mut rest) {
@@ -82,6 +82,55 @@ fn a_client_that_does_not_read_is_closed() {
         }
     };
     assert!(text.contains("\ncarillon_http_connections 1\n"), "only this one is left: {text}");
+}
+
+/// Many who do not read the long replies to short requests: together they hold four values.
+#[test]
+fn values_that_nobody_reads_take_a_bounded_room() {
+    let server = serve(Options { value_bytes_max: 32 << 20, ..options() });
+    let longest = vec![7; 32 << 20];
+    assert_eq!(ask(&server, "PUT", "/v1/kv/0/k", &longest).status, 204);
+    let deaf = || {
+        let mut stream = connect(&server);
+        stream.write_all(b"GET /v1/kv/0/k HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        read(&mut stream, false).status
+    };
+    let mut first: Vec<TcpStream> = Vec::new();
+    for _ in 0..4 {
+        let mut stream = connect(&server);
+        stream.write_all(b"GET /v1/kv/0/k HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        assert_eq!(read(&mut stream, false).status, 200);
+        first.push(stream);
+    }
+    assert_eq!((deaf(), ask(&server, "GET", "/v1/kv/0/none", b"").status), (503, 404));
+    let refused = ask(&server, "GET", "/v1/kv/0/k", b"");
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "busy"));
+    let mut value = vec![0; 32 << 20];
+    first[0].read_exact(&mut value).unwrap();
+    let begin = Instant::now();
+    let again = loop {
+        let again = ask(&server, "GET", "/v1/kv/0/k", b"");
+        if again.status == 200 || begin.elapsed() > LONG {
+            break again;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!((again.status, again.body.len()), (200, 32 << 20));
+}
+
+/// A client that has sent all says so, and waits for its reply.
+#[test]
+fn who_has_ended_its_side_is_answered() {
+    let server = serve(options());
+    for (method, status) in [("PUT", 504), ("GET", 503)] {
+        let mut stream = connect(&server);
+        let head = format!(
+            "{method} /v1/kv/0/silent HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(read(&mut stream, true).status, status, "{method}");
+    }
 }
 
 #[test]

@@ -26,9 +26,9 @@ Examples:
   carillon shards --why --shard 5              ... of one shard
   carillon shards --dry-run                    what they would move to make the nodes even
 
-Each shard's leader decides for its own shard, so --why and --dry-run ask all nodes; each remembers
-its last 256 decisions. Deviation is how uneven the nodes are: the root of the mean square by which
-they miss the mean of bytes and replicas, in parts of it; 0 is even.")]
+Each shard's leader decides for its own shard, so --why and --dry-run ask all nodes; each shows
+those among its newest 4096 events. Deviation is how uneven the nodes are: the root of the mean
+square by which they miss the mean of bytes and replicas, in parts of it; 0 is even.")]
 pub struct ShardsArgs {
     /// Only the shards of this keyspace.
     #[arg(long, value_name = "NAME")]

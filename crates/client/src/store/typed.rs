@@ -33,8 +33,8 @@ macro_rules! typed_commands {
                 commands::get(self, key.as_ref()).await
             }
 
-            /// Gives a key a value. When this returns on a store, a majority of the key's replicas has
-            /// it on disk; in a transaction, when its end has returned.
+            /// Gives a key a value. When this returns on a store, a majority of the key's replicas
+            /// has it on disk; in a transaction, when its end has returned.
             ///
             /// # Errors
             /// [`Error`]: nothing was done, or it is not known.
@@ -153,9 +153,9 @@ macro_rules! typed_commands {
                 commands::mset(self, pairs).await
             }
 
-            /// Pairs of keys and values of an ordered keyspace, in the order of the keys. On a store
-            /// each was there at some moment. In a [`Transaction`] all were at one, and if a key comes
-            /// into what was looked at, or goes, before the end, nothing is done.
+            /// Pairs of keys and values of an ordered keyspace, in the order of the keys. On a
+            /// store each was there at some moment. In a [`Transaction`] all were at one, and if a
+            /// key comes into what was looked at, or goes, before the end, nothing is done.
             ///
             /// ```no_run
             /// # async fn example(store: client::Store) -> Result<(), client::Error> {

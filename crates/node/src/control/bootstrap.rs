@@ -4,7 +4,7 @@
 use keyspace::{ReplicaId, ShardId};
 
 use super::{Control, Effect, Executors, FirstMessage, Setup};
-use crate::event::Event;
+use crate::event::Happened;
 use crate::executor::Input;
 use crate::replica::ShardStart;
 use crate::reshape::bootstrap;
@@ -35,7 +35,7 @@ impl Control {
         let start = match bootstrap::by_message(record, replica, node, settings) {
             Ok(start) => start,
             Err(error) => {
-                let event = Event::UnreadableBirth { shard, error };
+                let event = Happened::UnreadableBirth { shard, error };
                 return self.effects.push(Effect::Event(event));
             }
         };
@@ -56,7 +56,7 @@ impl Control {
             return;
         }
         self.views.insert(shard, view);
-        self.effects.push(Effect::Event(Event::ReplicaBegins { shard, replica }));
+        self.effects.push(Effect::Event(Happened::ReplicaBegins { shard, replica }));
         self.submit(shard, Input::Create(start));
         self.retile(keyspace, executors);
         // The message may be of the past, and the replica's group have gone on without it.
@@ -77,7 +77,8 @@ impl Control {
             let descriptor = &start.view.read().descriptor;
             (descriptor.shard, descriptor.keyspace())
         };
-        self.placement.decisions.has_begun(shard, self.now);
+        let came = self.placement.decisions.has_begun(shard, self.now);
+        self.effects.extend(came.map(Effect::Event));
         let is_dropped = self.table.has_dropped(keyspace) || self.views.has_dropped(keyspace);
         let begins = !is_dropped
             && !self.views.contains(shard)

@@ -23,7 +23,7 @@ use keyspace::codec::Reader;
 use keyspace::{Catalogue, NodeId};
 
 use super::{CONTROL, Control, Effect, Executors, SYSTEM};
-use crate::event::Event;
+use crate::event::Happened;
 use crate::executor::{Answer, Input};
 use crate::replica::entry::Waiter;
 use crate::routing::fetch::{Found, Want};
@@ -75,7 +75,7 @@ impl Control {
             let catalogue = match Catalogue::decode(&mut Reader::new(&bytes)) {
                 Ok(catalogue) => catalogue,
                 Err(error) => {
-                    let event = Event::UnreadableCatalogue { error };
+                    let event = Happened::UnreadableCatalogue { error };
                     return self.effects.push(Effect::Event(event));
                 }
             };

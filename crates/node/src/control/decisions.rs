@@ -1,8 +1,10 @@
 //! What has this node decided about its shards lately, why, and what came of it?
 //!
-//! Each decision is an event, and is kept here for people who ask (`carillon shards
-//! --why`): the last [`DECISIONS_MAX`] of them. What came of one is looked at each time the node
-//! decides, until it is known:
+//! Each decision is an event ([`Happened::Decided`]). What came of one is looked at each time the
+//! node decides, until it is known, and is an event, too ([`Happened::DecisionCame`]); here only
+//! those are kept of which it is not, at most [`OPEN_DECISIONS_MAX`]. Of both events, which the
+//! driver remembers for a while, `carillon shards --why` is told
+//! ([`Recent::decisions`](crate::event::Recent::decisions)).
 //!
 //! ```text
 //!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
@@ -19,8 +21,10 @@ use balancer::{Effect, Led, Nodes};
 use keyspace::{Cut, Generation, NodeId, ReplicaId, ShardId};
 use replication::BootNanos;
 
-/// Decisions that are remembered.
-pub const DECISIONS_MAX: usize = 256;
+use crate::event::Happened;
+
+/// Decisions that are looked at. Beyond, nobody is told what came of the oldest.
+pub const OPEN_DECISIONS_MAX: usize = 256;
 /// A decision of which nothing has come after so long was not carried out: somebody else's was, or
 /// the shard's group did not take it.
 const OPEN_MAX: Duration = Duration::from_secs(10);
@@ -89,12 +93,16 @@ pub enum Came {
 /// A decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
+    /// Its number, on the node that has decided it.
+    pub number: u64,
     /// When, by the node's boot clock.
     pub since: BootNanos,
     /// About which shard.
     pub shard: ShardId,
     /// What.
     pub what: What,
+    /// What people call the nodes that `what` names: those that get a replica, or the lead.
+    pub nodes: Vec<String>,
     /// Why.
     pub why: String,
     /// What came of it.
@@ -105,34 +113,38 @@ impl Decided {
     fn age(&self, now: BootNanos) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
+
+    fn came_of(&self) -> Happened {
+        Happened::DecisionCame { number: self.number, shard: self.shard, came: self.came }
+    }
 }
 
-/// The last decisions of this node, the oldest first.
+/// The decisions of this node of which it is not known what came, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Decisions(VecDeque<Decided>);
+pub(super) struct Decisions {
+    open: VecDeque<Decided>,
+    count: u64,
+}
 
 impl Decisions {
-    /// Remembers one.
-    pub fn add(&mut self, decided: Decided) {
-        if self.0.len() == DECISIONS_MAX {
-            self.0.pop_front();
+    /// Gives one its number, and looks at it from now on.
+    pub fn add(&mut self, mut decided: Decided) -> Happened {
+        self.count += 1;
+        decided.number = self.count;
+        if self.open.len() == OPEN_DECISIONS_MAX {
+            self.open.pop_front();
         }
-        self.0.push_back(decided);
+        self.open.push_back(decided.clone());
+        Happened::Decided(Box::new(decided))
     }
 
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
-    pub fn has_begun(&mut self, half: ShardId, now: BootNanos) {
+    pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<Happened> {
         let is_cut = |what: &What| matches!(what, What::Split { right, .. } if *right == half);
-        for decided in &mut self.0 {
-            if decided.came == Came::UnderWay && is_cut(&decided.what) {
-                decided.came = Came::Done { took: decided.age(now), deviation: None };
-            }
-        }
-    }
-
-    /// All of them.
-    pub fn all(&self) -> Vec<Decided> {
-        self.0.iter().cloned().collect()
+        let is_cut = |one: &&mut Decided| one.came == Came::UnderWay && is_cut(&one.what);
+        let decided = self.open.iter_mut().find(is_cut)?;
+        decided.came = Came::Done { took: decided.age(now), deviation: None };
+        Some(decided.came_of())
     }
 
     /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
@@ -143,8 +155,10 @@ impl Decisions {
         led: &[Led],
         nodes: &Nodes,
         leader_of: impl Fn(ShardId) -> Option<NodeId>,
-    ) {
-        for decided in &mut self.0 {
+    ) -> Vec<Happened> {
+        let mut happened = Vec::new();
+        self.open.retain_mut(|decided| {
+            let before = decided.came;
             match &mut decided.came {
                 Came::UnderWay => {
                     let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
@@ -157,7 +171,12 @@ impl Decisions {
                 }
                 Came::Done { .. } | Came::NotDone | Came::HandedOn => {}
             }
-        }
+            if decided.came != before {
+                happened.push(decided.came_of());
+            }
+            matches!(decided.came, Came::UnderWay | Came::Done { deviation: None, .. })
+        });
+        happened
     }
 }
 
@@ -238,8 +257,8 @@ mod tests {
     }
 
     fn decided(what: What) -> Decided {
-        let (why, came) = (String::new(), Came::UnderWay);
-        Decided { since: 0, shard: ShardId(5), what, why, came }
+        let (why, came, nodes) = (String::new(), Came::UnderWay, Vec::new());
+        Decided { number: 0, since: 0, shard: ShardId(5), what, nodes, why, came }
     }
 
     fn exchange() -> Decided {
@@ -285,28 +304,50 @@ mod tests {
             let (at, generation) = (Cut::Slot(2000), Generation(4));
             decisions.add(decided(What::Split { right: ShardId(right), at, generation }));
         }
-        decisions.has_begun(ShardId(9), 0);
+        let begun = decisions.has_begun(ShardId(9), 0);
+        let is_done = |came: &Happened| {
+            matches!(came, Happened::DecisionCame { number: 2, came: Came::Done { .. }, .. })
+        };
+        assert!(begun.as_ref().is_some_and(is_done), "{begun:?}");
         let mut again = led(&[(1, 1)], 6, true);
         again.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, 1000);
-        decisions.review(0, &[again], &Nodes::default(), |_| None);
-        let came: Vec<Came> = decisions.all().iter().map(|one| one.came).collect();
-        assert!(matches!(came[..], [Came::NotDone, Came::Done { .. }]), "{came:?}");
+        let came = decisions.review(0, &[again], &Nodes::default(), |_| None);
+        let is_not = |came: &Happened| {
+            matches!(came, Happened::DecisionCame { number: 1, came: Came::NotDone, .. })
+        };
+        assert!(came.len() == 1 && is_not(&came[0]), "{came:?}");
     }
 
     #[test]
-    fn the_last_are_remembered() {
+    fn each_is_told_until_it_is_known_what_came_of_it() {
         let mut decisions = Decisions::default();
-        for _ in 0..DECISIONS_MAX + 3 {
-            decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
+        let leads = || decided(What::Leader { to: ReplicaId(2), node: NodeId(2) });
+        for _ in 0..OPEN_DECISIONS_MAX + 3 {
+            decisions.add(leads());
         }
-        assert_eq!(decisions.all().len(), DECISIONS_MAX);
-        let came = |decisions: &mut Decisions, leader: Option<u64>| {
-            decisions.review(0, &[], &Nodes::default(), |_| leader.map(NodeId));
-            decisions.all().iter().map(|one| one.came).next_back()
+        assert_eq!(decisions.open.len(), OPEN_DECISIONS_MAX);
+        let came = |decisions: &mut Decisions, now: Duration, leader: Option<u64>| {
+            let now = now.as_nanos() as u64;
+            decisions.review(now, &[], &Nodes::default(), |_| leader.map(NodeId))
         };
-        assert_eq!(came(&mut decisions, None), Some(Came::UnderWay));
-        assert!(matches!(came(&mut decisions, Some(2)), Some(Came::Done { deviation: None, .. })));
-        decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
-        assert_eq!(came(&mut decisions, Some(3)), Some(Came::HandedOn), "another was elected");
+        assert_eq!(came(&mut decisions, Duration::ZERO, None), []);
+        let done = came(&mut decisions, Duration::ZERO, Some(2));
+        let is_done = |came: &Happened| {
+            matches!(came, Happened::DecisionCame { came: Came::Done { deviation: None, .. }, .. })
+        };
+        assert!(done.len() == OPEN_DECISIONS_MAX && done.iter().all(is_done), "{done:?}");
+        let measured = came(&mut decisions, TOLD, None);
+        let is_measured = |came: &Happened| {
+            matches!(
+                came,
+                Happened::DecisionCame { came: Came::Done { deviation: Some(_), .. }, .. }
+            )
+        };
+        assert!(measured.iter().all(is_measured) && decisions.open.is_empty(), "{measured:?}");
+        decisions.add(leads());
+        let came = came(&mut decisions, TOLD, Some(3));
+        let is_on =
+            |came: &Happened| matches!(came, Happened::DecisionCame { came: Came::HandedOn, .. });
+        assert!(came.len() == 1 && is_on(&came[0]), "another was elected: {came:?}");
     }
 }

@@ -6,7 +6,7 @@ use keyspace::{KeyspaceId, Level, NodeId, ShardId, Standings};
 use overlay::Known;
 
 use super::{Reply, Routes};
-use crate::event::Event;
+use crate::event::Happened;
 use crate::executor::{Answer, Input};
 use crate::reshape::reroute::SentOn;
 use crate::rpc::request::Letter;
@@ -49,5 +49,5 @@ pub enum Effect {
     /// A keyspace is gone: other lookups of the node are to forget it.
     Forgotten(KeyspaceId),
     /// Something has happened.
-    Event(Event),
+    Event(Happened),
 }

@@ -6,7 +6,7 @@ use keyspace::{Descriptor, Position, ShardId};
 use overlay::Point;
 
 use super::{Control, Effect, Executors, SYSTEM};
-use crate::event::Event;
+use crate::event::Happened;
 use crate::executor::{Absorbing, Bequeathed, Given, Input};
 use crate::replica::Legacy;
 use crate::reshape::merge::{self, Absorb, Word};
@@ -40,7 +40,7 @@ impl Control {
         if state.is_some() {
             let frozen_nanos = frozen_at.map(|at| self.now.saturating_sub(at));
             self.views.remove(right);
-            self.effects.push(Effect::Event(Event::Merged { left, right, frozen_nanos }));
+            self.effects.push(Effect::Event(Happened::Merged { left, right, frozen_nanos }));
         }
         self.submit(left, Input::Absorb { left, state });
     }
@@ -86,7 +86,7 @@ impl Control {
             {
                 let shard = descriptor.shard;
                 self.views.remove(shard);
-                self.effects.push(Effect::Event(Event::Superseded { shard, by }));
+                self.effects.push(Effect::Event(Happened::Superseded { shard, by }));
                 self.submit(shard, Input::Superseded { shard, by, generation });
             }
         }

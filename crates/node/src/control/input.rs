@@ -18,8 +18,8 @@ use crate::reshape::reroute::Moved;
 pub enum Input {
     /// The catalogue has changed: the replica of it here has applied that.
     Catalogue(Change),
-    /// The catalogue has become this one at once: nobody announces the changes between. So does a
-    /// start, and a snapshot.
+    /// The catalogue is this one at a start. (A snapshot's comes as a [`Change`], in order with
+    /// those that the replica had applied before.)
     Jumped(Arc<Catalogue>),
     /// A keyspace's safe point has risen.
     SafePoint(KeyspaceId, Timestamp),

@@ -18,7 +18,7 @@ use super::decisions::What;
 use super::request::{Merged, NoMerge, Reply};
 use super::reshape::bytes_of;
 use super::{Control, Effect, Executors, tables};
-use crate::event::Event;
+use crate::event::Happened;
 use crate::executor::Input;
 use crate::reshape::merge::Step;
 use crate::routing::route::Route;
@@ -135,7 +135,7 @@ impl Control {
             Err(error) => {
                 let right = wanted.right;
                 if matches!(error, NoMerge::LedBy(_)) {
-                    self.effects.push(Effect::Event(Event::MergeLeft { left, right }));
+                    self.effects.push(Effect::Event(Happened::MergeLeft { left, right }));
                 }
                 return false;
             }
@@ -251,15 +251,13 @@ impl Control {
             let add: Vec<_> = there.iter().filter(|node| !here.contains(node)).copied().collect();
             let goes = ours.replicas.iter().filter(|(_, node)| !there.contains(node));
             let remove = goes.map(|(replica, _)| *replica).collect();
-            self.effects.push(Effect::Event(Event::MergeMoves { left, right, why }));
+            self.effects.push(Effect::Event(Happened::MergeMoves { left, right, why }));
             // Nothing is evened out by it meanwhile.
             self.rest(left);
             self.rest(right);
             return self.submit(left, Input::Exchange { shard: left, generation, add, remove });
         }
         let end = theirs.arc.ends().1;
-        let event = Event::MergeBegins { left, right, why: why.clone() };
-        self.effects.push(Effect::Event(event));
         self.remember(left, What::Merge { right, end, generation }, why);
         let step = Step::Intend { right, theirs: theirs.generation, ours: generation };
         self.submit(left, Input::Merge { shard: left, step });

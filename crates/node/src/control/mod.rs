@@ -28,6 +28,7 @@
 //! |---|---|---|
 //! | questions about the catalogue under way | one | the next is asked when it is answered |
 //! | other questions under way | a few for each shard that is led here | – |
+//! | inputs that wait ([`Queue`]) | [`TABLE_MESSAGES_MAX`] messages of lookups | the oldest go |
 //! | rerouted commands that wait | what their askers may have under way | askers wait |
 //!
 //! # Where to start
@@ -43,6 +44,7 @@ mod input;
 mod merges;
 mod placement;
 mod planted;
+mod queue;
 mod request;
 mod reshape;
 mod routes;
@@ -70,6 +72,7 @@ use merges::Merges;
 use placement::Placement;
 pub use placement::{Gossip, PlacementSetup, Would};
 pub use planted::Planted;
+pub use queue::{Queue, TABLE_MESSAGES_MAX};
 pub use request::{Cut, CutAt, Merged, NoMerge, NoSplit, Reply, Request};
 use reshape::Questions;
 pub use reshape::{Hot, Limits, Loads, Pace};
@@ -326,7 +329,7 @@ impl Control {
         let before = states.of(node);
         states.set(node, standing);
         if before != standing {
-            let event = crate::event::Event::AdminState { node, before, now: standing };
+            let event = crate::event::Happened::AdminState { node, before, now: standing };
             self.effects.push(Effect::Event(event));
         }
         self.follow_admin_states(states);

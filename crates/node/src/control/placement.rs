@@ -21,13 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use balancer::led::{self, AT_ONCE, Led, decide_all, placed};
-use balancer::{Decision, Nodes, Policy, Settings, Told, decide, heir, nodes_to_place};
+use balancer::{Decision, Nodes, Policy, Settings, Told, WhyLeader, decide, heir, nodes_to_place};
 use keyspace::{Descriptor, NodeId, Placement as KeyPlacement, ReplicaId, ShardId};
 use replication::BootNanos;
 
 use super::decisions::{Came, Decided, Decisions, What};
 use super::{Control, Effect, Executors, Reply, SYSTEM};
-use crate::event::Event;
 use crate::executor::Input;
 use crate::replica::catalogue::System;
 use crate::replica::state::Content;
@@ -90,16 +89,11 @@ pub(super) struct Placement {
     decided_times: u64,
     /// Shards that were moved lately, and when.
     moved: BTreeMap<ShardId, BootNanos>,
-    /// What was decided lately.
+    /// What was decided, as long as it is not known what came of it.
     pub decisions: Decisions,
 }
 
 impl Control {
-    /// What was decided lately, the oldest first.
-    pub fn decisions(&self) -> Vec<Decided> {
-        self.placement.decisions.all()
-    }
-
     /// The shard is not moved to be even for a while.
     pub(super) fn rest(&mut self, shard: ShardId) {
         self.placement.moved.insert(shard, self.now);
@@ -126,7 +120,8 @@ impl Control {
         let nodes = self.nodes_to_place(gossip, &led);
         let table = &self.table;
         let leader_of = |shard| table.shard(shard).and_then(|known| known.leader());
-        self.placement.decisions.review(self.now, &led, &nodes, leader_of);
+        let came = self.placement.decisions.review(self.now, &led, &nodes, leader_of);
+        self.effects.extend(came.into_iter().map(Effect::Event));
         let resting = self.resting();
         let decided = {
             let rests = |shard| resting.contains_key(&shard);
@@ -138,39 +133,28 @@ impl Control {
                 self.rest(shard);
             }
             let decided = self.decided(gossip, led, &decision);
-            self.note(decided, gossip);
+            self.note(decided);
             let (Decision { add, remove, .. }, generation) = (decision, led.descriptor.generation);
             self.submit(shard, Input::Exchange { shard, generation, add, remove });
         }
         self.place_leaders(gossip, &nodes, &led, executors);
     }
 
-    /// Remembers a decision, and tells people of it.
-    fn note(&mut self, decided: Decided, gossip: &Gossip) {
-        let (shard, why) = (decided.shard, &decided.why);
-        let event = match &decided.what {
-            What::Replicas { add, remove, predicted, .. } => {
-                let on: Vec<String> = add.iter().map(|node| gossip.called(*node)).collect();
-                let go: Vec<String> = remove.iter().map(ReplicaId::to_string).collect();
-                let (on, go) = (on.join(", "), go.join(", "));
-                let what = format!("replicas come [{on}], go [{go}], because {why}; {predicted}");
-                Some(Event::ReplicasPlaced { shard, what })
-            }
-            What::Leader { to, node } => {
-                let node = gossip.called(*node);
-                let what = format!("replica {to} on {node} is to lead, because {why}");
-                Some(Event::LeaderPlaced { shard, what })
-            }
-            What::Split { .. } | What::Merge { .. } => None,
-        };
-        self.effects.extend(event.map(Effect::Event));
-        self.placement.decisions.add(decided);
+    /// Tells of a decision, and looks at what comes of it.
+    fn note(&mut self, decided: Decided) {
+        let event = self.placement.decisions.add(decided);
+        self.effects.push(Effect::Event(event));
     }
 
-    /// Remembers that a shard is to be cut, or to take its neighbour in.
+    /// The same, of one that a shard is to be cut, or to take its neighbour in.
     pub(super) fn remember(&mut self, shard: ShardId, what: What, why: String) {
-        let (since, came) = (self.now, Came::UnderWay);
-        self.placement.decisions.add(Decided { since, shard, what, why, came });
+        let decided = self.decision(shard, what, Vec::new(), why);
+        self.note(decided);
+    }
+
+    fn decision(&self, shard: ShardId, what: What, nodes: Vec<String>, why: String) -> Decided {
+        let (number, since, came) = (0, self.now, Came::UnderWay);
+        Decided { number, since, shard, what, nodes, why, came }
     }
 
     /// What would be decided now if balancing were on, about each shard led here as if it alone
@@ -208,8 +192,7 @@ impl Control {
                 .filter(|(replica, _)| *replica != led.replica && shard.voters.contains(replica))
                 .collect();
             if let Some((to, why)) = heir(&nodes, &shard, &candidates, &settings) {
-                let why = why.words(&|node| gossip.called(node));
-                let decided = self.led_by(led, to, why);
+                let decided = self.led_by(gossip, led, to, &why);
                 all.extend(decided.map(|decided| Would { decided, waits: None }));
             }
         }
@@ -225,13 +208,21 @@ impl Control {
             generation: led.descriptor.generation,
         };
         let why = why.words(&|node| gossip.called(node));
-        Decided { since: self.now, shard: led.descriptor.shard, what, why, came: Came::UnderWay }
+        let nodes = add.iter().map(|node| gossip.called(*node)).collect();
+        self.decision(led.descriptor.shard, what, nodes, why)
     }
 
-    fn led_by(&self, led: &Led, to: ReplicaId, why: String) -> Option<Decided> {
-        let what = What::Leader { to, node: led.descriptor.node_of(to)? };
-        let shard = led.descriptor.shard;
-        Some(Decided { since: self.now, shard, what, why, came: Came::UnderWay })
+    fn led_by(
+        &self,
+        gossip: &Gossip,
+        led: &Led,
+        to: ReplicaId,
+        why: &WhyLeader,
+    ) -> Option<Decided> {
+        let node = led.descriptor.node_of(to)?;
+        let why = why.words(&|node| gossip.called(node));
+        let nodes = vec![gossip.called(node)];
+        Some(self.decision(led.descriptor.shard, What::Leader { to, node }, nodes, why))
     }
 
     /// Hands leaderships over that should be elsewhere.
@@ -257,9 +248,8 @@ impl Control {
             if why.is_choice() && self.is_to_take_in(shard) {
                 continue;
             }
-            let why = why.words(&|node| gossip.called(node));
-            if let Some(decided) = self.led_by(led, to, why) {
-                self.note(decided, gossip);
+            if let Some(decided) = self.led_by(gossip, led, to, &why) {
+                self.note(decided);
             }
             self.submit(shard, Input::Transfer { shard, to });
         }

@@ -99,6 +99,7 @@ impl Control {
             Change::Drawn { .. } => {}
             Change::Node { node, standing } => self.follow_admin_state(node, standing),
             Change::Level(level) => self.follow_version(level),
+            Change::Jumped(catalogue) => self.jump(&catalogue, executors),
         }
     }
 

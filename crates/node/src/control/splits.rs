@@ -24,7 +24,6 @@ use super::decisions::What;
 use super::request::{Cut, CutAt, NoSplit, Reply};
 use super::reshape::{Cutting, Hot, Question, bytes_of};
 use super::{Control, Effect, Executors};
-use crate::event::Event;
 use crate::executor::{Answer, Input};
 use crate::replica::state::ShardState;
 use crate::reshape::split::Split;
@@ -183,8 +182,6 @@ impl Control {
         if !Self::leads(shard, executors) || Self::hands_over(shard, executors) {
             return self.refuse_split(request, NoSplit::LedBy(None));
         }
-        let event = Event::Cut { shard, right, at: at.clone(), why: why.clone() };
-        self.effects.push(Effect::Event(event));
         self.remember(shard, What::Split { right, at: at.clone(), generation }, why);
         self.submit(shard, Input::Split { shard, split });
         self.reply_split(request, Ok(Cut { left: shard, right, at }));

@@ -25,7 +25,7 @@ use replication::BootNanos;
 use super::request::{CutAt, NoSplit};
 use super::reshape::{Cutting, Question, bytes_of};
 use super::{CONTROL, Control, Effect, Executors};
-use crate::event::Event;
+use crate::event::Happened;
 use crate::executor::{Answer, Input};
 use crate::reshape::linear_hash::{self, Task};
 use crate::routing::route::{Route, View};
@@ -131,7 +131,7 @@ impl Control {
         if self.may_ask(shard, (record.turn, false)) {
             let why = format!("each of {buckets} buckets, about: {why}");
             let keyspace = route.keyspace.name.clone();
-            self.effects.push(Effect::Event(Event::TableGrows { keyspace, why }));
+            self.effects.push(Effect::Event(Happened::TableGrows { keyspace, why }));
             self.turn_table(&route.keyspace, FileAct::Grow, None);
         }
         true
@@ -142,7 +142,7 @@ impl Control {
         let is_cold = self.was_cold(shard, record.turn, is_little);
         if is_cold && self.may_ask(shard, (record.turn, false)) {
             let keyspace = route.keyspace.name.clone();
-            self.effects.push(Effect::Event(Event::TableShrinks { keyspace }));
+            self.effects.push(Effect::Event(Happened::TableShrinks { keyspace }));
             self.ask_shrink(&route.keyspace);
         }
     }

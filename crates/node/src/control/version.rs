@@ -14,7 +14,7 @@ use keyspace::{CatalogueOp, Level, Levels, NodeId, ShardId, Standing, Standings}
 use replication::BootNanos;
 
 use super::{Control, Effect, Executors, SYSTEM};
-use crate::event::Event;
+use crate::event::Happened;
 
 /// What a member speaks, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +57,10 @@ impl Control {
         let why = self.objections(to, speakers);
         if !why.is_empty() {
             let why = why.join("; ");
-            return self.effects.push(Effect::Event(Event::VersionWaits { to, why }));
+            return self.effects.push(Effect::Event(Happened::VersionWaits { to, why }));
         }
         let seconds = after / 1_000_000_000;
-        self.effects.push(Effect::Event(Event::VersionRises { to, seconds }));
+        self.effects.push(Effect::Event(Happened::VersionRises { to, seconds }));
         self.ask_catalogue(&CatalogueOp::Level { to }, None);
     }
 

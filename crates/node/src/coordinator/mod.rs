@@ -272,6 +272,11 @@ impl Coordinator {
         }
     }
 
+    /// From now on no shard is asked for a longer step.
+    pub fn ask_at_most(&mut self, step_bytes_max: usize) {
+        self.step_bytes_max = step_bytes_max;
+    }
+
     /// Begins a transaction. Its keyspace's shards are found by `routes`, now and later.
     pub fn begin(
         &mut self,

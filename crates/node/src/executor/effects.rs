@@ -8,6 +8,7 @@ use replication::{Message, Refused};
 use storage::log::Group as Records;
 
 use super::{Absorbing, Answer, Bequeathed, Caller, Given};
+use crate::event::Happened;
 use crate::replica::catalogue::Change;
 use crate::replica::digest::Digesting;
 use crate::replica::state::Outcome;
@@ -61,6 +62,8 @@ pub struct Effects {
     pub digests: Vec<Digesting>,
     /// What leaders have found when they compared replicas.
     pub findings: Vec<Finding>,
+    /// What has happened, for people.
+    pub events: Vec<Happened>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
     pub ended: Vec<(ShardId, ReplicaId, Unfit)>,
     /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
@@ -96,6 +99,7 @@ impl Effects {
         self.safe_points.clear();
         self.digests.clear();
         self.findings.clear();
+        self.events.clear();
         self.ended.clear();
         self.halves.clear();
         self.moved.clear();
@@ -118,6 +122,7 @@ impl Effects {
             && self.safe_points.is_empty()
             && self.digests.is_empty()
             && self.findings.is_empty()
+            && self.events.is_empty()
             && self.ended.is_empty()
             && self.halves.is_empty()
             && self.moved.is_empty()

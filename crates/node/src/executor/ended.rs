@@ -25,6 +25,7 @@ use keyspace::{DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
 use storage::log::Group as Records;
 
 use super::{Effects, Given, ShardExecutor, push};
+use crate::event::Happened;
 use crate::replica::Unfit;
 use crate::replica::record;
 use crate::routing::proxy::Proxy;
@@ -125,6 +126,7 @@ impl ShardExecutor {
         }
         self.ended_replicas.insert(id, ended);
         effects.ended.push((id, replica, why));
+        effects.events.push(Happened::ReplicaEnded { shard: id, replica, why });
     }
 
     /// Adopts what was recovered from disk, before any shard is created.
@@ -151,7 +153,9 @@ impl ShardExecutor {
             self.ended_replicas.remove(&id);
             return true;
         }
-        self.pending.ended.push((id, replica, Unfit::Before));
+        let why = Unfit::Before;
+        self.pending.ended.push((id, replica, why));
+        self.pending.events.push(Happened::ReplicaEnded { shard: id, replica, why });
         false
     }
 

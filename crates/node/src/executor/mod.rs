@@ -266,6 +266,8 @@ impl ShardExecutor {
         effects.letters.append(&mut self.pending.letters);
         effects.known.append(&mut self.pending.known);
         effects.ended.append(&mut self.pending.ended);
+        effects.events.append(&mut self.pending.events);
+        effects.changes.append(&mut self.pending.changes);
         effects.moved.append(&mut self.pending.moved);
         if std::mem::take(&mut self.has_merged) {
             effects.words.append(&mut self.pending.words);

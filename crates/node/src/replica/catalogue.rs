@@ -1,6 +1,7 @@
 //! The system shard's state: which keyspaces there are, and their safe points (SAFETY G14).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{
@@ -42,10 +43,15 @@ pub enum Change {
     },
     /// The cluster has this level from now on, or was to and had it before.
     Level(Level),
+    /// It has become this one at once: a snapshot has jumped over the changes between.
+    Jumped(Arc<Catalogue>),
 }
 
 impl Change {
     /// What it is about, as it is then; a keyspace that is gone, as it was.
+    ///
+    /// # Panics
+    /// If the catalogue has jumped: no operation has asked for that.
     pub fn subject(&self) -> Subject {
         match self {
             Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace) => {
@@ -54,6 +60,7 @@ impl Change {
             Change::Drawn { keyspace, shard } => Subject::Shard(*keyspace, *shard),
             Change::Node { node, standing } => Subject::Node(*node, *standing),
             Change::Level(level) => Subject::Level(*level),
+            Change::Jumped(_) => unreachable!("no operation does that"),
         }
     }
 }

@@ -21,6 +21,7 @@ use parking_lot::RwLock;
 use replication::BootNanos;
 
 use super::Shard;
+use crate::event::Happened;
 use crate::executor::{Effects, Turn};
 use crate::replica::digest::Digesting;
 use crate::replica::entry::{Kind, operation};
@@ -189,6 +190,8 @@ impl Shard {
             effects.letters.extend(node.map(|node| (node, letter)));
         }
         self.checks.last = Some(finding.clone());
+        let places = self.state.read().descriptor.replicas.clone();
+        effects.events.push(Happened::Compared { finding: finding.clone(), places });
         effects.findings.push(finding);
     }
 

@@ -4,10 +4,11 @@
 //! index and term answers it; one of another term says that it never will be done.
 
 use hlc::Clock;
-use keyspace::Durability;
+use keyspace::{Durability, NodeId, ReplicaId};
 use replication::{Entry, HardState, Work};
 
 use super::{Append, Asker, InFlight, Queued, Shard};
+use crate::event::Happened;
 use crate::executor::{Caller, Effects, NotDone, Turn, push, report};
 use crate::replica::entry::{Header, Kind, Spent};
 use crate::replica::record;
@@ -257,7 +258,11 @@ impl Shard {
         }
         if let Outcome::Members(step) = &outcome {
             let members = self.group.change(&step.change).clone();
+            let before = state.descriptor.replicas.clone();
             state.change_members(step, members);
+            if self.group.is_leader() {
+                self.tell_change(&before, &state.descriptor.replicas, effects);
+            }
             if !state.members.all().contains(&self.replica) {
                 self.group.step_down();
             }
@@ -267,6 +272,8 @@ impl Shard {
             // SAFETY G2: above everything that the leaders before have promised.
             clock.observe(state.horizon.max(state.last));
             self.leading.opened_term = entry.term();
+            let (shard, replica, term) = (self.id, self.replica, entry.term());
+            effects.events.push(Happened::LeaderElected { shard, replica, term });
             self.promise.lead();
             self.serving.raise_floor(clock.now());
         }
@@ -296,6 +303,25 @@ impl Shard {
                 Outcome::Quiet
             }
             outcome => outcome,
+        }
+    }
+}
+
+impl Shard {
+    /// Tells of replicas that have come or gone.
+    #[inline(never)]
+    fn tell_change(
+        &self,
+        before: &[(ReplicaId, NodeId)],
+        now: &[(ReplicaId, NodeId)],
+        effects: &mut Effects,
+    ) {
+        let lacks = |all: &[(ReplicaId, NodeId)], others: &[(ReplicaId, NodeId)]| {
+            all.iter().filter(|one| !others.contains(one)).copied().collect::<Vec<_>>()
+        };
+        let (shard, added, removed) = (self.id, lacks(now, before), lacks(before, now));
+        if !added.is_empty() || !removed.is_empty() {
+            effects.events.push(Happened::ReplicasChanged { shard, added, removed });
         }
     }
 }

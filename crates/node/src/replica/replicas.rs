@@ -13,6 +13,7 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use hlc::Clock;
 use keyspace::descriptor::REPLICAS_MAX;
@@ -24,9 +25,10 @@ use super::leading::Leading;
 use super::{Asker, InFlight, Shard};
 use crate::executor::{Effects, Envelope, NotDone, Turn};
 use crate::recovery::encode_meta;
+use crate::replica::catalogue;
 use crate::replica::entry::{Kind, operation};
 use crate::replica::members::Step;
-use crate::replica::state::{BORN, ShardState};
+use crate::replica::state::{BORN, Content, ShardState};
 
 /// Who has not answered for so long may not even know that it is there: its disk may have lost its
 /// beginning.
@@ -235,6 +237,10 @@ impl Shard {
             let mut locks = state.locks;
             locks.succeed(&view.locks);
             *view = ShardState { serving, unsettled, installed, cuts, locks, ..state };
+        }
+        if let Content::System(system) = &self.state.read().content {
+            // Nobody announces the changes that the snapshot has jumped over.
+            effects.changes.push(catalogue::Change::Jumped(Arc::new(system.catalogue.clone())));
         }
         self.locks_changed(self.applied);
         self.published.is_stale = true;

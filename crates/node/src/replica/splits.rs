@@ -13,6 +13,7 @@ use keyspace::Durability;
 use replication::BootNanos;
 
 use super::{Asker, HalfOf, InFlight, Shard, ShardStart};
+use crate::event::Happened;
 use crate::executor::{Effects, push};
 use crate::replica::entry::{Kind, operation};
 use crate::replica::record;
@@ -40,6 +41,8 @@ impl Shard {
     #[inline(never)]
     pub(super) fn was_split(&mut self, Half(right): Half, effects: &mut Effects) {
         self.published.is_stale = true;
+        let (shard, new) = (self.id, right.descriptor.shard);
+        effects.events.push(Happened::Split { shard, right: new });
         // Before anything that the right half writes: see the front page of `split`.
         let payload = record::encode_hard_state(self.group.hard_state());
         push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);

@@ -427,8 +427,8 @@ impl ShardState {
 
 /// Whether the shard of a replica here is gone: who has its first place by now. A shard keeps its
 /// first place until it is taken in, so whoever has it at a higher generation, `owner`, has taken
-/// it in, or whoever has taken that one in. But the left neighbour's replica here may still have to
-/// take over what this one holds: then, it stays.
+/// it in, or whoever has taken that one in. But the left neighbour's replica here, or that of
+/// `owner`, may still have to take over what this one holds: then, it stays.
 pub fn superseded<'a>(
     here: &Descriptor,
     mut all_here: impl Iterator<Item = &'a Descriptor>,
@@ -438,7 +438,9 @@ pub fn superseded<'a>(
     let start = here.arc.start();
     let is_waited_for = all_here.any(|other| {
         let is_left = other.shard != here.shard && other.arc.end() == start;
-        is_left && other.keyspace() == here.keyspace() && other.generation < owner.generation
+        (is_left || other.shard == owner.shard)
+            && other.keyspace() == here.keyspace()
+            && other.generation < owner.generation
     });
     (!is_waited_for && !start.tail().is_empty()).then_some(owner.shard)
 }

@@ -24,6 +24,7 @@ use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{LeftReplica, Merged};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::event::Happened;
 use storage::log::Lsn;
 use storage::manifest::{CheckpointRef, Manifest, Origin};
 
@@ -360,6 +361,13 @@ impl World {
         };
         let is_full = if event == install::Event::DiskFull { ": the disk is full" } else { "" };
         writeln!(out, "  {text}{is_full}").expect("a string");
-        self.install.as_mut().expect("it was begun").1.take(event)
+        let (file, install) = self.install.as_mut().expect("it was begun");
+        let progress = install.take(event);
+        if let Some(why) = install.given_up().filter(|_| progress == Progress::Refused) {
+            let (shard, index) = (file.shard, file.applied_index);
+            let event = Happened::SnapshotGivenUp { shard, index, why };
+            writeln!(out, "  event: {event}").expect("a string");
+        }
+        progress
     }
 }

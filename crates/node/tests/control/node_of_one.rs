@@ -233,7 +233,7 @@ impl NodeOfOne {
                     self.carry_out(effect);
                 }
             }
-            if !self.turn() {
+            if !self.turn(&mut out) {
                 return out;
             }
         }
@@ -254,7 +254,7 @@ impl NodeOfOne {
     }
 
     /// Every executor goes one step round. Whether anything came of it.
-    fn turn(&mut self) -> bool {
+    fn turn(&mut self, out: &mut String) -> bool {
         let mut has_done = false;
         for lane in &mut self.lanes {
             lane.observe(self.now);
@@ -264,6 +264,9 @@ impl NodeOfOne {
                 has_done = true;
                 lane.accept(executor::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
                 lane.accept(executor::Input::Durable { ticket: effects.ticket });
+            }
+            for event in &effects.events {
+                writeln!(out, "an executor's event: {event}").expect("a string");
             }
             let inputs = &mut self.inputs;
             inputs.extend(effects.changes.drain(..).map(Input::Catalogue));

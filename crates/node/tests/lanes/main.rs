@@ -6,6 +6,7 @@ mod checkpoints;
 mod five;
 mod gone;
 mod held;
+mod jumped;
 mod kept;
 mod lags;
 mod no_room;

@@ -1,9 +1,10 @@
 //! One replica of one group: its verbs over the library's node.
 //!
-//! [`limits`] has what it is configured with, [`leading`] what a leader does, [`types`] what goes in and out of its verbs, [`rest`]
-//! the messages that need no work, [`stand`] when it may be elected. What is here decides three
-//! things by itself: when the replica may stand or vote ([`lease`]), what leaves before and what
-//! after an fsync, and which applied entries stay in memory.
+//! [`limits`] has what it is configured with, [`leading`] what a leader does, [`types`] what goes
+//! in and out of its verbs, [`rest`] the messages that need no work, [`stand`] when it may be
+//! elected. What is here decides three things by itself: when the replica may stand or vote
+//! ([`lease`]), what leaves before and what after an fsync, and which applied entries stay in
+//! memory.
 //!
 //! [`lease`]: crate::lease
 

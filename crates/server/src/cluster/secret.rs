@@ -88,11 +88,13 @@ pub enum SecretError {
     },
 }
 
-/// Reads the secret.
+/// Reads the secret. One that can be guessed is taken where the node `is_of_a_cluster`, with a
+/// warning: it was taken before, and a cluster whose nodes are renewed one after the other would
+/// not come together else.
 ///
 /// # Errors
 /// [`SecretError`], with what to do.
-pub fn read(path: &Path) -> Result<Secret, SecretError> {
+pub fn read(path: &Path, is_of_a_cluster: bool) -> Result<Secret, SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.into(), source };
     let file = File::open(path).map_err(unreadable)?;
     let meta = file.metadata().map_err(unreadable)?;
@@ -107,7 +109,12 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
     if text.trim_ascii().is_empty() {
         return Err(SecretError::Empty { path: path.into() });
     }
-    check_strength(path, text.trim_ascii())?;
+    match check_strength(path, text.trim_ascii()) {
+        Err(weak) if is_of_a_cluster => tracing::warn!(
+            "{weak}, while all are stopped. This node is of a cluster already, and starts with it"
+        ),
+        checked => checked?,
+    }
     Ok(Secret::new(&text))
 }
 
@@ -138,9 +145,9 @@ mod tests {
         let write = |text: &[u8], mode| {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            read(&path)
+            read(&path, false)
         };
-        assert!(read(&path).unwrap_err().to_string().contains("/dev/urandom"));
+        assert!(read(&path, false).unwrap_err().to_string().contains("/dev/urandom"));
         let ours = b" a secret of ours\n";
         assert!(write(ours, 0o600).unwrap() == Secret::new(b"a secret of ours"));
         assert!(matches!(write(b" \n", 0o600), Err(SecretError::Empty { .. })));
@@ -151,7 +158,7 @@ mod tests {
         }
         assert!(write(ours, 0o400).is_ok());
         assert!(matches!(
-            read(&dir),
+            read(&dir, true),
             Err(SecretError::Exposed { .. } | SecretError::Unreadable { .. })
         ));
         let weak: [&[u8]; 5] =
@@ -159,6 +166,7 @@ mod tests {
         for text in weak {
             let error = write(text, 0o600).unwrap_err();
             assert!(matches!(error, SecretError::Weak { .. }), "{error}");
+            assert!(read(&path, true).unwrap() == Secret::new(text), "it was taken before");
             assert!(error.to_string().contains("/dev/urandom"), "{error}");
         }
         let error = write(b"passwordpassword\n", 0o600).unwrap_err().to_string();

@@ -15,6 +15,9 @@ pub(super) fn too_long(bytes: usize, bytes_max: usize) -> String {
     )
 }
 
+/// What one item of an answer takes beside its bytes.
+const ITEM_BYTES: usize = 8;
+
 /// Passes an answer on until it has become too long.
 pub(super) struct Capped<'s, S> {
     sink: &'s mut S,
@@ -24,9 +27,9 @@ pub(super) struct Capped<'s, S> {
 }
 
 impl<'s, S: Sink> Capped<'s, S> {
-    /// Passes on about `bytes_max` bytes of values.
+    /// Passes on about `bytes_max` bytes of values: one value of so many, too, as a GET alone does.
     pub fn new(sink: &'s mut S, bytes_max: usize) -> Self {
-        Self { sink, left_bytes: bytes_max, overflown: false }
+        Self { sink, left_bytes: bytes_max.saturating_add(ITEM_BYTES), overflown: false }
     }
 
     fn take(&mut self, bytes: usize) -> bool {
@@ -42,19 +45,19 @@ impl<S: Sink> Sink for Capped<'_, S> {
     }
 
     fn nil(&mut self) {
-        if self.take(8) {
+        if self.take(ITEM_BYTES) {
             self.sink.nil();
         }
     }
 
     fn int(&mut self, value: i64) {
-        if self.take(8) {
+        if self.take(ITEM_BYTES) {
             self.sink.int(value);
         }
     }
 
     fn bulk(&mut self, bytes: &[u8]) {
-        if self.take(bytes.len() + 8) {
+        if self.take(bytes.len() + ITEM_BYTES) {
             self.sink.bulk(bytes);
         }
     }
@@ -73,5 +76,49 @@ impl<S: Sink> Sink for Capped<'_, S> {
 
     fn refused(&mut self, why: Refusal) {
         self.sink.refused(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what is passed on.
+    #[derive(Default)]
+    struct Count(usize);
+
+    impl Sink for Count {
+        fn ok(&mut self) {}
+
+        fn nil(&mut self) {}
+
+        fn int(&mut self, _: i64) {}
+
+        fn bulk(&mut self, bytes: &[u8]) {
+            self.0 += bytes.len();
+        }
+
+        fn status(&mut self, _: &'static str) {}
+
+        fn array(&mut self, _: usize) {}
+
+        fn map(&mut self, _: usize) {}
+
+        fn refused(&mut self, _: Refusal) {}
+    }
+
+    /// How many bytes of these values are passed on; none if it was too long.
+    fn passed(values: &[usize]) -> Option<usize> {
+        let mut sink = Count::default();
+        let mut capped = Capped::new(&mut sink, 100);
+        values.iter().for_each(|bytes| capped.bulk(&vec![0; *bytes]));
+        let overflown = capped.overflown;
+        (!overflown).then_some(sink.0)
+    }
+
+    #[test]
+    fn the_longest_value_alone_is_a_reply() {
+        assert_eq!((passed(&[100]), passed(&[101])), (Some(100), None));
+        assert_eq!((passed(&[46, 46]), passed(&[50, 50])), (Some(92), None));
     }
 }

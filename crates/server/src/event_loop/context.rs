@@ -26,7 +26,8 @@ pub struct Clients {
 }
 
 struct Client {
-    event_loop: usize,
+    /// Which loop serves it, and its place there.
+    place: (usize, usize),
     addr: String,
     laddr: String,
     /// As it last described itself.
@@ -39,15 +40,15 @@ impl Clients {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn add(&self, id: u64, event_loop: usize, peer: &Peer) {
+    pub(super) fn add(&self, id: u64, place: (usize, usize), peer: &Peer) {
         let (addr, laddr) = (peer.addr.clone(), peer.laddr.clone());
-        let client = Client { event_loop, addr, laddr, line: String::new() };
+        let client = Client { place, addr, laddr, line: String::new() };
         self.all.lock().insert(id, client);
     }
 
-    /// Which loop serves a client; nothing if it is gone.
-    pub(super) fn event_loop(&self, id: u64) -> Option<usize> {
-        self.all.lock().get(&id).map(|client| client.event_loop)
+    /// Which loop serves a client, and its place there; nothing if it is gone.
+    pub(super) fn place(&self, id: u64) -> Option<(usize, usize)> {
+        self.all.lock().get(&id).map(|client| client.place)
     }
 
     pub(super) fn remove(&self, id: u64) {
@@ -172,7 +173,7 @@ impl Context for CommandContext<'_> {
             checkpoint_failed: counters.checkpoint_failed.get() > 0,
             disk_full: log.full,
             cluster_id: self.runtime.identity.cluster,
-            // As the keeper saw it: a loop waits for no executor but its own.
+            // As maintenance saw it: a loop waits for no executor but its own.
             cluster: facts_of(&self.runtime.overview.load()),
         }
     }

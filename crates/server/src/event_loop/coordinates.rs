@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Reply, Transaction};
 use keyspace::KeyspaceId;
 use node::coordinator::{Act, At, Coordinator, Ended, Routes};
@@ -49,8 +48,7 @@ pub(super) fn coordinator(runtime: &NodeRuntime, number: usize) -> Coordinator {
     // No two loops have the same.
     let drawn = (keyspace::random::mix(runtime.identity.seed) as u32).wrapping_add(number as u32);
     let by = TxnId::name(runtime.identity.node, drawn);
-    // What is sent to nobody may be as long as it likes.
-    Coordinator::new(by, runtime.request_timeout_nanos, COMMAND_BYTES_MAX)
+    Coordinator::new(by, runtime.request_timeout_nanos, runtime.command_bytes_max())
 }
 
 /// The coordinator's question that this waiter stands for.
@@ -161,6 +159,7 @@ impl EventLoop {
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
         let at = At { now: boot_nanos(), time: self.runtime.clock.now() };
         let runtime = &self.runtime;
+        self.coordinator.ask_at_most(runtime.command_bytes_max());
         act(&mut self.coordinator, at, &|id| runtime.routing.routes().by_id(id).cloned());
         for act in self.coordinator.acts() {
             match act {

@@ -139,9 +139,9 @@ impl EventLoop {
             self.runtime.heat.note_keys(&route, keys.get(which as usize).copied());
         });
         self.runtime.counters.errors.add(long);
-        self.tally.others += 1;
-        self.tally.hits += hits;
-        self.tally.misses += misses;
+        self.counted.others += 1;
+        self.counted.hits += hits;
+        self.counted.misses += misses;
         if let Some(blocked) = blocked {
             let rest = &all[answered.count()..];
             connection.next.fetched = fetched;

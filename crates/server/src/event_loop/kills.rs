@@ -38,8 +38,8 @@ impl EventLoop {
             let ask = mailbox::Kill { id, asks: self.number, waiter: answers_to };
             // This connection is not in its place while it is served.
             let own_loop = &self.runtime.delivery.mailboxes[self.number];
-            let is_asked = match self.clients.event_loop(id) {
-                Some(event_loop) => {
+            let is_asked = match self.clients.place(id) {
+                Some((event_loop, _)) => {
                     self.runtime.delivery.mailboxes[event_loop].post(Mail::Kill(ask))
                 }
                 None => false,
@@ -63,17 +63,16 @@ impl EventLoop {
 
     /// Closes a connection: it runs no further command, and is in no list. Whether it was there.
     fn kill(&mut self, id: u64) -> bool {
-        let found = self.connections.iter_mut().find_map(|(at, slot)| {
-            let connection = slot.as_mut().filter(|connection| connection.id == id)?;
-            connection.advance(Life::Broken);
-            // Its client sees the end at once, though replies may be on their way to it.
-            connection.transport.shut_down();
-            Some(at)
-        });
+        let at = self.clients.place(id).map(|(_, at)| at);
         self.clients.remove(id);
-        if let Some(at) = found {
-            self.enqueue(at);
-        }
-        found.is_some()
+        let Some(at) = at else { return false };
+        let slot = self.connections.get_mut(at).and_then(Option::as_mut);
+        // Another one may be at its place by now.
+        let Some(connection) = slot.filter(|connection| connection.id == id) else { return false };
+        connection.advance(Life::Broken);
+        // Its client sees the end at once, though replies may be on their way to it.
+        connection.transport.shut_down();
+        self.enqueue(at);
+        true
     }
 }

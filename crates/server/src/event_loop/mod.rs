@@ -126,7 +126,7 @@ pub struct NewConnection {
 }
 
 #[derive(Default)]
-struct Tally {
+struct LoopCounters {
     commands: u64,
     writes: u64,
     /// Commands that were no writes.
@@ -164,7 +164,7 @@ pub struct EventLoop {
     /// What else executors are to be told in this turn.
     inputs: Vec<(ShardId, Input)>,
     /// What this turn has counted and not yet told the process's counters.
-    tally: Tally,
+    counted: LoopCounters,
     /// Which of the requests are noted, to know how often shards are asked.
     sampler: Sampler,
     random: u64,
@@ -233,7 +233,7 @@ impl EventLoop {
             spare: Vec::new(),
             gets: Vec::with_capacity(gets::GETS_MAX),
             inputs: Vec::new(),
-            tally: Tally::default(),
+            counted: LoopCounters::default(),
             random: number as u64,
             answers: Vec::new(),
             synced: Vec::new(),
@@ -304,11 +304,12 @@ impl EventLoop {
         Now { time: self.now, boot: boot_nanos() }
     }
 
-    /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.
+    /// Adds what this turn has counted to the process's counters: once a turn, since all loops
+    /// share them.
     fn count(&mut self) {
         let counters = &self.runtime.counters;
-        let Tally { commands, writes, others, hits, misses, input_bytes, output_bytes } =
-            std::mem::take(&mut self.tally);
+        let LoopCounters { commands, writes, others, hits, misses, input_bytes, output_bytes } =
+            std::mem::take(&mut self.counted);
         match (writes, others) {
             (0, 0) => {}
             (_, 0) => self.write_turns = self.write_turns.saturating_add(1),
@@ -398,7 +399,7 @@ impl EventLoop {
 
     /// Makes the fsync that this turn's writes wait for, unless they are too many.
     fn sync_claimed(&mut self) {
-        if self.tally.writes > WRITES_SYNCED_MAX {
+        if self.counted.writes > WRITES_SYNCED_MAX {
             return self.runtime.log.disclaim();
         }
         let mut synced = std::mem::take(&mut self.synced);

@@ -68,7 +68,7 @@ impl EventLoop {
             connection.fill(slot, Err(text));
             let errors = connection.write_replies(self.native_reason());
             self.runtime.counters.errors.add(errors);
-            self.tally.commands += 1;
+            self.counted.commands += 1;
             return consumed;
         }
         let Some(route) = connection.route.clone() else {
@@ -77,7 +77,7 @@ impl EventLoop {
         };
         match request.command() {
             Command::Read(read) => {
-                self.tally.others += 1;
+                self.counted.others += 1;
                 if connection.waits_its_turn() {
                     return 0;
                 }
@@ -98,7 +98,7 @@ impl EventLoop {
                 }
             }
         }
-        self.tally.commands += 1;
+        self.counted.commands += 1;
         consumed
     }
 

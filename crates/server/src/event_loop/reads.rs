@@ -68,7 +68,7 @@ impl EventLoop {
                 if let Read::Get(_) = read {
                     let found =
                         connection.output.bytes.get(before + 1).is_some_and(|b| b.is_ascii_digit());
-                    if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
+                    if found { self.counted.hits += 1 } else { self.counted.misses += 1 }
                 }
                 if muted {
                     connection.output.bytes.truncate(before);

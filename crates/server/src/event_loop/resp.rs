@@ -135,7 +135,7 @@ impl EventLoop {
             ranges.begin_again();
             done = waits;
         }
-        self.tally.commands += commands;
+        self.counted.commands += commands;
         connection.protocol = Protocol::Resp(session, ranges);
         done
     }
@@ -217,7 +217,7 @@ impl EventLoop {
         }
         let fetched = std::mem::take(&mut connection.next.fetched);
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
-            self.tally.others += 1;
+            self.counted.others += 1;
         }
         if !matches!(request, Request::Read(_)) {
             // It stands between WATCH and what reads, even if nobody is told what it says.

@@ -88,9 +88,11 @@ impl KeyspaceScan<'_> {
     fn write_page(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) {
         let KeyspaceRequest::Scan { cursor, count, pattern, type_filter } = request else { return };
         let of_type = type_filter.is_none_or(|t| ValueType::named(t) == Some(ValueType::String));
-        let mut keys = Vec::new();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         let mut show = |key: &[u8]| {
-            if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
+            let is_shown = of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key));
+            if is_shown && bytes <= self.bytes_max {
+                bytes += key.len();
                 keys.push(Box::<[u8]>::from(key));
             }
         };
@@ -107,6 +109,7 @@ impl KeyspaceScan<'_> {
             (next, _) => next,
         };
         match scanned.map(behind) {
+            Ok(_) if bytes > self.bytes_max => writer.error(TOO_LONG),
             Ok(next) => {
                 writer.array(2);
                 writer.bulk(next.to_string().as_bytes());

@@ -145,7 +145,7 @@ impl EventLoop {
 
     fn received(&mut self, connection: &mut Connection, bytes: usize) {
         connection.active_millis = self.now.millis();
-        self.tally.input_bytes += bytes as u64;
+        self.counted.input_bytes += bytes as u64;
         // Another loop may have told the time since this turn began: what it called expired must
         // not be alive here any more.
         self.now = self.now.max(self.runtime.clock.last());
@@ -199,7 +199,7 @@ impl EventLoop {
         if connection.output.sent > before {
             connection.active_millis = self.now.millis();
         }
-        self.tally.output_bytes += (connection.output.sent - before) as u64;
+        self.counted.output_bytes += (connection.output.sent - before) as u64;
         if connection.unsent() == 0 {
             connection.output.bytes.clear();
             connection.output.sent = 0;

@@ -97,7 +97,7 @@ impl EventLoop {
                 unreachable!("the loops have no such listeners")
             }
             listeners::Protocol::Resp => {
-                self.clients.add(new.id, self.number, &peer);
+                self.clients.add(new.id, (self.number, entry.key()), &peer);
                 let now_millis = self.runtime.clock.millis();
                 let session = Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
                 self.clients

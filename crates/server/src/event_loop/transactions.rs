@@ -5,7 +5,6 @@
 //! ([`super::coordinates`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::transaction::WRITTEN_BYTES_MAX;
 use command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use keyspace::Feature;
@@ -325,7 +324,7 @@ impl EventLoop {
             return Err(None);
         }
         let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
-        if bytes > COMMAND_BYTES_MAX {
+        if self.runtime.is_too_long(bytes) {
             return Err(Some(COMMAND_TOO_LONG));
         }
         if transaction.commands.iter().any(|step| crosses_in(step, &route)) {

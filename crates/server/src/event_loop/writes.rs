@@ -1,7 +1,6 @@
 //! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
 //! become one transaction.
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
 use node::replica::entry::Waiter;
@@ -129,7 +128,7 @@ impl EventLoop {
             let part = Part::Alone(gather, writes.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
-        let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
+        let is_long = |write: &Write<'_>| self.runtime.is_too_long(write.bytes_about());
         if writes.iter().any(is_long) {
             return self.refuse(connection, session, COMMAND_TOO_LONG, muted);
         }
@@ -137,7 +136,7 @@ impl EventLoop {
         connection.takes.lengthens(lengthens_bytes);
         let number = connection.next_number();
         for write in writes {
-            // Not judged by memory again: the keeper may find it full between two of them.
+            // Not judged by memory again: maintenance may find it full between two of them.
             let put = self.put_admitted(connection, write, waiter(at, number));
             put.expect("a single key lies in one shard, and is not too long");
         }
@@ -200,7 +199,7 @@ impl EventLoop {
         waiter: Waiter,
     ) -> Result<(), &'static str> {
         let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
-        if write.bytes_about() > COMMAND_BYTES_MAX {
+        if self.runtime.is_too_long(write.bytes_about()) {
             return Err(COMMAND_TOO_LONG);
         }
         let shard = match write {
@@ -225,7 +224,7 @@ impl EventLoop {
         waiter: Waiter,
     ) {
         self.batch(shard).push(write, waiter);
-        self.tally.writes += 1;
+        self.counted.writes += 1;
     }
 }
 

@@ -13,10 +13,10 @@ use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{self, FileStart, Vote};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::event::Happened;
 use node::executor::Input;
 use node::recovery::Recovering;
 use node::recovery::checkpoint::{BLOCK, Checkpoint};
-use node::replica::state::Content;
 use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
@@ -24,7 +24,7 @@ use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::{ControlInput, NodeRuntime};
+use super::NodeRuntime;
 use crate::process::disk_failed;
 
 /// How long to wait before an executor is asked again.
@@ -254,7 +254,12 @@ impl Checkpoints {
                 Progress::More => {}
                 Progress::Busy => wait(runtime),
                 Progress::Done => return Ok(true),
-                Progress::Refused => return refused.map_or(Ok(false), Err),
+                Progress::Refused => {
+                    if let Some(why) = install.given_up() {
+                        runtime.happened(Happened::SnapshotGivenUp { shard, index, why });
+                    }
+                    return refused.map_or(Ok(false), Err);
+                }
             }
         }
     }
@@ -280,13 +285,9 @@ fn unless_full(result: Result<(), Error>, refused: &mut Option<Error>) -> instal
 fn give_state(runtime: &NodeRuntime, head: &Message, state: Recovering) {
     let state = state.into_state();
     let shard = state.descriptor.shard;
-    if let Content::System(system) = &state.content {
-        // Nobody announces the changes that the snapshot has jumped over.
-        runtime.control.post([ControlInput::Jumped(Arc::new(system.catalogue.clone()))]);
-    }
     let (index, head) = (state.applied_index, Box::new(head.clone()));
     runtime.submit(shard, Input::Install { head, state: Box::new(state) });
-    tracing::info!("shard {shard} is here, as of entry {index}");
+    runtime.happened(Happened::SnapshotInstalled { shard, index });
 }
 
 /// Gives back the space of a file that will not be whole.

@@ -22,6 +22,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use command::limits::{COMMAND_BYTES_MAX, WHOLE_COMMAND_BYTES_MAX};
 use keyspace::{CatalogueOp, Feature, Level, Levels};
 use node::control::version::{self, Speaker, Voice};
 use node::executor::Input;
@@ -66,6 +67,11 @@ impl ClusterVersion {
     pub fn allows(&self, feature: Feature) -> bool {
         self.level().allows(feature)
     }
+}
+
+/// The longest command, where all nodes can or cannot send it in pieces.
+pub(super) fn longest_command(in_pieces: bool) -> usize {
+    if in_pieces { COMMAND_BYTES_MAX } else { WHOLE_COMMAND_BYTES_MAX }
 }
 
 /// The cluster has this version from now on, says control.
@@ -125,4 +131,17 @@ pub fn voices(runtime: &NodeRuntime, survey: &Survey) -> Vec<Voice> {
 /// Why the version cannot rise to this one now: nothing if it can.
 pub fn objections(runtime: &NodeRuntime, to: Level, survey: &Survey) -> Vec<String> {
     version::objections(&voices(runtime, survey), to, survey.unknown_count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{FRAME_BYTES_MAX, MESSAGE_BYTES_MAX};
+
+    /// Beside a command its frame has the shard, session and header: far less than what is left.
+    #[test]
+    fn the_longest_command_fits_into_what_all_nodes_can_send() {
+        assert!(longest_command(false) + (256 << 10) <= FRAME_BYTES_MAX);
+        assert!(longest_command(true) + (256 << 10) <= MESSAGE_BYTES_MAX);
+    }
 }

@@ -12,12 +12,8 @@
 //! holds an executor queues and waits for nobody. Effects are carried out without the lock, before
 //! the next step.
 
-use std::collections::VecDeque;
-
 use keyspace::ShardId;
-use node::control::decisions::Decided;
-use node::control::{Control, Effect, Executors};
-use node::event::{Event, Severity};
+use node::control::{Control, Effect, Executors, Queue};
 use node::executor::{Input, ShardExecutor};
 use node::reshape::reroute::SentOn;
 use node::routing::route::View;
@@ -32,7 +28,7 @@ use super::{ControlInput, NOBODY, NodeRuntime, cluster_version};
 pub struct ControlPlane {
     /// Stepped by the thread that holds `stepping`.
     core: Mutex<Control>,
-    queue: Mutex<VecDeque<ControlInput>>,
+    queue: Mutex<Queue>,
     stepping: Mutex<()>,
     /// Requests to control that wait for a reply.
     pub(super) requests: Requests,
@@ -50,9 +46,9 @@ impl ControlPlane {
         self.core.lock().adopt(view);
     }
 
-    /// What this node has decided lately, the oldest first.
-    pub fn decisions(&self) -> Vec<Decided> {
-        self.core.lock().decisions()
+    /// Messages of other nodes' lookups that were dropped, because too many waited.
+    pub fn lookups_dropped(&self) -> u64 {
+        self.queue.lock().dropped()
     }
 
     /// How many large shards stay whole because most of their keys are in one slot.
@@ -103,7 +99,7 @@ impl ControlPlane {
 
     fn drain(&self, runtime: &NodeRuntime) {
         loop {
-            let Some(input) = self.queue.lock().pop_front() else { break };
+            let Some(input) = self.queue.lock().pop() else { break };
             self.step(runtime, input);
         }
     }
@@ -173,19 +169,10 @@ fn carry_out(runtime: &NodeRuntime, effects: Vec<Effect>) {
                     peers.lookups.forget_keyspace(keyspace);
                 }
             }
-            Effect::Event(event) => log(&event),
+            Effect::Event(what) => runtime.happened(what),
         }
     }
     if let Some(peers) = &runtime.peers {
         peers.send_lookup(out);
-    }
-}
-
-/// Writes an event to the log.
-fn log(event: &Event) {
-    match event.severity() {
-        Severity::Debug => tracing::debug!("{event}"),
-        Severity::Info => tracing::info!("{event}"),
-        Severity::Warn => tracing::warn!("{event}"),
     }
 }

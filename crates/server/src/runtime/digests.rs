@@ -14,7 +14,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use keyspace::{ReplicaId, ShardId};
-use node::control::Views;
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
 use node::replica::digest::{Digesting, Step};
@@ -95,62 +94,18 @@ impl Digests {
     }
 
     /// A leader here has compared its replicas.
-    pub(super) fn compared(&self, views: &Views, finding: &Finding) {
-        let Finding { shard, index, agreeing, differing } = finding;
-        if differing.is_empty() {
-            self.agreed.add(1);
-            tracing::debug!("shard {shard}: {} replicas agree as of {index}", agreeing.len());
-            return;
-        }
-        self.differed.add(1);
-        let named = |replicas: &[ReplicaId]| {
-            let view = views.get(*shard);
-            let descriptor = view.map(|view| view.read().descriptor.clone());
-            let node = |replica: &ReplicaId| match descriptor.as_ref()?.node_of(*replica) {
-                Some(node) => Some(format!("{replica} on node {:016x}", node.0)),
-                None => Some(replica.to_string()),
-            };
-            replicas.iter().filter_map(node).collect::<Vec<_>>().join(", ")
-        };
-        match agreeing.is_empty() {
-            false => tracing::error!(
-                "shard {shard}: replica {} holds something else than {} as of entry {index}. It \
-                 is replaced by a new one on its node. Memory or disk of that node may be faulty: \
-                 look at it, and tell us (SECURITY.md)",
-                named(differing),
-                named(agreeing)
-            ),
-            true => tracing::error!(
-                "shard {shard}: replicas {} hold different things as of entry {index}, and no \
-                 majority agrees. Nobody knows which is right: stop writing to its keyspace, keep \
-                 copies of the directories, and see docs/operations.md",
-                named(differing)
-            ),
-        }
+    pub(super) fn compared(&self, finding: &Finding) {
+        let counter = if finding.differing.is_empty() { &self.agreed } else { &self.differed };
+        counter.add(1);
     }
 
     /// A replica here takes no part any more.
-    pub(super) fn ended(&self, shard: ShardId, replica: ReplicaId, why: Unfit) {
-        let found = match why {
-            Unfit::Before => return,
-            Unfit::Removed => {
-                self.removed.add(1);
-                return tracing::info!(
-                    "replica {replica} of shard {shard} has gone from here: others have its place"
-                );
-            }
-            Unfit::LostLog => "its disk holds less than it has told others that it holds",
-            Unfit::LacksRight => {
-                "its shard has taken a neighbour in of which this node has nothing"
-            }
-            Unfit::Differs => "it holds something else than a majority of its peers",
-        };
-        self.quarantined.add(1);
-        tracing::error!(
-            "replica {replica} of shard {shard} is quarantined: {found}. It takes no part any \
-             more; the shard's leader puts a new one in its place on this node, which takes a \
-             majority of the others. Disk or memory here may be faulty: see docs/operations.md"
-        );
+    pub(super) fn ended(&self, why: Unfit) {
+        match why {
+            Unfit::Before => {}
+            Unfit::Removed => self.removed.add(1),
+            Unfit::LostLog | Unfit::LacksRight | Unfit::Differs => self.quarantined.add(1),
+        }
     }
 }
 

@@ -254,6 +254,7 @@ impl ExecutorCell {
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
+        effects.events.drain(..).for_each(|what| runtime.happened(what));
         let news = effects.changes.drain(..).map(ControlInput::Catalogue);
         let news =
             news.chain(effects.safe_points.drain(..).map(|(k, t)| ControlInput::SafePoint(k, t)));

@@ -180,15 +180,17 @@ impl LogRoom {
         Ok(())
     }
 
-    /// While the disk is full: whether it has room again for what it refused last. Otherwise a
-    /// node to which nobody writes any more would call its disk full for ever.
+    /// While the disk is full: whether it has room again for what it refused last, or for a
+    /// segment, if that is less: nobody may come back with so much. Otherwise a node to which
+    /// nobody writes any more would call its disk full for ever.
     ///
     /// # Errors
     /// All are fatal; a full disk is none.
     pub fn look_for_room(&self) -> Result<(), Error> {
         let mut inner = self.inner.lock();
         let Some(refused) = inner.refused else { return Ok(()) };
-        match inner.reserve(refused.bytes) {
+        let bytes = refused.bytes.min(inner.log.segment_bytes());
+        match inner.reserve(bytes) {
             Ok(()) => inner.found_room(),
             Err(Error::Full { .. }) => {}
             Err(error) => return Err(error),
@@ -476,6 +478,16 @@ mod tests {
 
         // Nobody writes any more, but there is room.
         assert!(is_full(&room.reserve(4 << 20)));
+        disk.set_capacity_bytes(4 * SEGMENT_BYTES);
+        std::thread::sleep(FULL_LASTS);
+        room.look_for_room().unwrap();
+        assert!(!room.facts().full);
+    }
+
+    #[test]
+    fn a_disk_with_room_for_what_others_write_is_not_full_for_what_one_wrote() {
+        let (disk, room) = on_a_small_disk();
+        assert!(is_full(&room.reserve(16 * SEGMENT_BYTES)));
         disk.set_capacity_bytes(4 * SEGMENT_BYTES);
         std::thread::sleep(FULL_LASTS);
         room.look_for_room().unwrap();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
+use node::event::Happened;
 use node::executor::Input;
 use node::replica::Raise;
 use node::routing::route::Route;
@@ -190,9 +191,9 @@ impl Maintenance {
             return;
         }
         match checkpoint(runtime, &self.checkpoints) {
-            Ok(true) => tracing::debug!(grown, "checkpoint"),
+            Ok(true) => runtime.happened(Happened::Checkpointed { log_bytes: grown }),
             Ok(false) => {
-                tracing::warn!("no space for a checkpoint; the log grows until there is");
+                runtime.happened(Happened::NoSpaceForCheckpoint);
                 self.retry_in = 100;
             }
             Err(error) => disk_failed("a checkpoint", &error),

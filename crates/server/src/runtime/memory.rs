@@ -82,3 +82,32 @@ impl Memory {
 pub(super) fn sum_bytes(usage: &Usage) -> u64 {
     usage.live_bytes + usage.old_bytes + usage.index_bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_full_above_its_limit_and_pressed_by_many_old_versions() {
+        let memory = Memory::new(1_000);
+        let usage = Usage { live_bytes: 500, old_bytes: 100, index_bytes: 400, ..Usage::default() };
+        assert!(!memory.measured(&usage) && !memory.is_full());
+        assert_eq!((memory.used_bytes(), memory.old_bytes()), (1_000, 100));
+        let old = Usage { old_bytes: 101, live_bytes: 499, ..usage };
+        assert!(memory.measured(&old) && !memory.is_full());
+        let full = Usage { live_bytes: 501, ..usage };
+        assert!(memory.measured(&full) && memory.is_full());
+    }
+
+    #[test]
+    fn what_a_command_adds_counts_until_it_is_measured() {
+        let memory = Memory::new(1_000);
+        let usage = Usage { live_bytes: 900, ..Usage::default() };
+        memory.measured(&usage);
+        assert!(memory.may_add(0) && memory.may_add(60));
+        assert!(!memory.may_add(60));
+        memory.growth().done(60);
+        memory.growth().measured(memory.growth().begin_to_measure());
+        assert!(memory.may_add(60));
+    }
+}

@@ -46,6 +46,7 @@ pub mod delivery;
 pub mod digests;
 pub mod disk_pace;
 pub mod durations;
+pub mod events;
 pub mod executors;
 mod growth;
 pub mod health;
@@ -77,7 +78,8 @@ use std::sync::Arc;
 
 use api::Overview;
 use arc_swap::ArcSwap;
-use keyspace::ShardId;
+use command::limits::WHOLE_COMMAND_BYTES_MAX;
+use keyspace::{Feature, ShardId};
 pub use node::control::Input as ControlInput;
 use node::executor::{Answer, Input, Origin, ShardExecutor};
 pub use node::routing::route::View;
@@ -91,6 +93,7 @@ use cluster_version::ClusterVersion;
 use control_plane::ControlPlane;
 use delivery::Delivery;
 use disk_pace::DiskPace;
+use events::Events;
 use executors::Executors;
 use heat::Heat;
 use identity::NodeIdentity;
@@ -138,6 +141,8 @@ pub struct NodeRuntime {
     pub open_txns: OpenTxns,
     /// The other nodes, if there is a peer listener.
     pub peers: Option<Peers>,
+    /// What has happened lately.
+    pub events: Events,
     /// What the process counts.
     pub counters: Arc<Counters>,
     /// The cluster in numbers, as maintenance saw it within the last second or so.
@@ -168,6 +173,18 @@ impl NodeRuntime {
         for cell in self.executors.cells() {
             cell.submit(self, [input()], NOBODY, &mut Vec::new());
         }
+    }
+
+    /// The longest command that may be asked for: what all nodes can send each other.
+    pub fn command_bytes_max(&self) -> usize {
+        let in_pieces = self.peers.is_none() || self.version.allows(Feature::LongMessages);
+        cluster_version::longest_command(in_pieces)
+    }
+
+    /// Whether a command of this length is longer than that.
+    #[inline]
+    pub fn is_too_long(&self, bytes: usize) -> bool {
+        bytes > WHOLE_COMMAND_BYTES_MAX && bytes > self.command_bytes_max()
     }
 
     /// Looks at the executor of a shard, between two of its step rounds.

@@ -149,11 +149,10 @@ pub(super) fn send_effects(runtime: &NodeRuntime, effects: &mut Effects, batch: 
     }
     if let Some(Peers { digests, .. }) = &runtime.peers {
         effects.digests.drain(..).for_each(|digesting| digests.add(digesting));
-        let views = runtime.routing.views();
-        effects.findings.iter().for_each(|finding| digests.compared(views, finding));
-        for (shard, replica, why) in effects.ended.drain(..) {
+        effects.findings.iter().for_each(|finding| digests.compared(finding));
+        for (shard, _, why) in effects.ended.drain(..) {
             runtime.control.post([ControlInput::Ended(shard)]);
-            digests.ended(shard, replica, why);
+            digests.ended(why);
         }
     }
     if !effects.known.is_empty() {

@@ -82,17 +82,19 @@ pub fn split(
     ask(runtime, Request::Split { shard, at }, Box::new(callback));
 }
 
-/// Has a shard take in its right neighbour, if it is led here.
-///
-/// # Errors
-/// [`NoMerge`].
-pub fn merge(runtime: &NodeRuntime, left: ShardId) -> Result<Merged, NoMerge> {
-    let result = wait_for(runtime, Request::Merge { left }, |reply| match reply {
-        Reply::Merge(result) => Some(result),
-        _ => None,
-    });
-    let busy = "control had no time to decide: it may be taken in yet";
-    result.unwrap_or_else(|| Err(NoMerge::Unfit(busy.into())))
+/// Has a shard take in its right neighbour, if it is led here; `done` gets that it will, or why
+/// not.
+pub fn merge(
+    runtime: &NodeRuntime,
+    left: ShardId,
+    done: Box<dyn FnOnce(Result<Merged, NoMerge>) + Send>,
+) {
+    let callback = |reply| {
+        if let Reply::Merge(result) = reply {
+            done(result);
+        }
+    };
+    ask(runtime, Request::Merge { left }, Box::new(callback));
 }
 
 /// What would be decided now if `balance` were on, about each shard led here as if it alone were

@@ -29,7 +29,7 @@ impl NodeApi {
                     .collect()
             }
             false => {
-                let all = self.runtime.control.decisions();
+                let all = self.runtime.events.decisions();
                 all.iter().map(|decided| self.decision(decided, &members)).collect()
             }
         };
@@ -40,7 +40,7 @@ impl NodeApi {
     }
 
     fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
-        let Decided { since, shard, what, why, came } = decided;
+        let Decided { since, shard, what, why, came, .. } = decided;
         let ago_ms = boot_nanos().saturating_sub(*since) / 1_000_000;
         let node = |node: NodeId| DecisionNode {
             id: format!("{:016x}", node.0),

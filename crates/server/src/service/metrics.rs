@@ -69,6 +69,10 @@ impl NodeApi {
         traffic(&mut out, counters);
         transactions(&mut out, counters, &self.runtime.open_txns);
         log(&mut out, counters, &self.runtime.log);
+        let help = "What happened here, and is remembered by the log only: the oldest events go.";
+        out.counter("carillon_events_forgotten_total", help, self.runtime.events.forgotten());
+        let help = "What other nodes' lookups said and was dropped, because too much waited.";
+        out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
         memory(&mut out, &self.runtime.memory);
         let now = self.runtime.clock.now();
         let routes = self.runtime.routing.routes();
@@ -82,13 +86,13 @@ impl NodeApi {
     }
 
     fn leaders(&self, out: &mut Metrics) {
-        let tally = survey::shard_counts(&self.runtime);
+        let counts = survey::shard_counts(&self.runtime);
         let help = "Leaders heard of that were not known before, summed over shards.";
-        out.counter("carillon_elections_seen_total", help, tally.leaders_seen);
+        out.counter("carillon_elections_seen_total", help, counts.leaders_seen);
         let help = "Elections in which a replica of this node stood.";
-        out.counter("carillon_elections_stood_total", help, tally.elections_stood);
+        out.counter("carillon_elections_stood_total", help, counts.elections_stood);
         let help = "Time in which no leader was known, summed over the shards of this node.";
-        let seconds = tally.leaderless_nanos as f64 / 1e9;
+        let seconds = counts.leaderless_nanos as f64 / 1e9;
         let name = "carillon_shards_leaderless_seconds_total";
         out.numbers(name, help, Kind::Counter, [(Vec::new(), seconds)]);
     }
@@ -99,7 +103,7 @@ fn traffic(out: &mut Metrics, counters: &Counters) {
     let moved = "Commands that came to the wrong half of a shard that was cut, and were sent on.";
     let evicted = "Connections closed because the replies that nobody read were too many in all.";
     let rejected = "Connections refused: too many.";
-    let unread = "Bytes of replies that nobody has read, of connections that have many.";
+    let unread = "Memory of replies that nobody has read, of connections that have many.";
     for (name, help, counter) in [
         ("carillon_commands_total", "Commands done.", &counters.commands),
         ("carillon_writes_total", "Commands that change keys.", &counters.writes),
@@ -301,36 +305,36 @@ fn lookups(out: &mut Metrics, lookups: &Lookups) {
 }
 
 fn snapshots(out: &mut Metrics, peers: &Peers) {
-    let tallies = &peers.rpc_counters;
+    let counters = &peers.rpc_counters;
     let of = |direction: &str, result: &str, value: u64| {
         let labels = vec![("direction", direction.to_owned()), ("result", result.to_owned())];
         (labels, value as f64)
     };
     let samples = [
-        of("sent", "done", tallies.snapshots_sent.get()),
-        of("sent", "failed", tallies.snapshots_unsent.get()),
-        of("received", "done", tallies.snapshots_received.get()),
-        of("received", "failed", tallies.snapshots_broken.get()),
+        of("sent", "done", counters.snapshots_sent.get()),
+        of("sent", "failed", counters.snapshots_unsent.get()),
+        of("received", "done", counters.snapshots_received.get()),
+        of("received", "failed", counters.snapshots_broken.get()),
     ];
     let help = "States of shards sent whole to other nodes, or received.";
     out.numbers("carillon_snapshots_total", help, Kind::Counter, samples);
     let of =
         |direction: &str, value: u64| (vec![("direction", direction.to_owned())], value as f64);
     let samples = [
-        of("sent", tallies.snapshot_bytes_sent.get()),
-        of("received", tallies.snapshot_bytes_received.get()),
+        of("sent", counters.snapshot_bytes_sent.get()),
+        of("received", counters.snapshot_bytes_received.get()),
     ];
     let help = "Bytes of states sent, repeats among them, or taken.";
     out.numbers("carillon_snapshot_bytes_total", help, Kind::Counter, samples);
     let samples = [
-        of("sent", tallies.snapshot_blocks_sent.get()),
-        of("received", tallies.snapshot_blocks_received.get()),
+        of("sent", counters.snapshot_blocks_sent.get()),
+        of("received", counters.snapshot_blocks_received.get()),
     ];
     let help = "Blocks of states sent, repeats among them, or taken.";
     out.numbers("carillon_snapshot_blocks_total", help, Kind::Counter, samples);
     let progress = peers.snapshots.progress();
     let samples =
-        [of("sent", progress.len() as u64), of("received", tallies.snapshots_coming.get())];
+        [of("sent", progress.len() as u64), of("received", counters.snapshots_coming.get())];
     let help = "States of shards on their way now.";
     out.numbers("carillon_snapshots_under_way", help, Kind::Gauge, samples);
     let left: u64 = progress.iter().map(|stream| stream.left_bytes()).sum();
@@ -339,7 +343,7 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
     let help = "States to be sent that wait until others are over.";
     out.gauge("carillon_snapshots_waiting", help, peers.snapshots.waiting() as f64);
     let help = "Times that a state on its way went on after a lost link, or lost blocks.";
-    out.counter("carillon_snapshot_resumes_total", help, tallies.snapshot_resumes.get());
+    out.counter("carillon_snapshot_resumes_total", help, counters.snapshot_resumes.get());
 }
 
 fn disk(out: &mut Metrics, is_slow: bool) {

@@ -33,7 +33,6 @@ mod txn;
 
 use std::sync::Arc;
 
-use command::limits::COMMAND_BYTES_MAX;
 use command::{Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
@@ -333,8 +332,8 @@ impl NodeService for NodeApi {
         self.ask_split(ShardId(shard), at, done);
     }
 
-    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
-        self.ask_merge(ShardId(shard))
+    fn merge(&self, shard: u64, done: Done<MergeStatus>) {
+        self.ask_merge(ShardId(shard), done);
     }
 
     fn level(&self) -> LevelStatus {
@@ -404,7 +403,7 @@ fn admit(runtime: &NodeRuntime, write: &Write<'_>) -> Result<(), ApiError> {
     if write.may_grow() && runtime.memory.is_full() {
         return Err(ApiError::OutOfMemory { bytes_max: runtime.memory.bytes_max() });
     }
-    let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
+    let (bytes, bytes_max) = (write.bytes_about() as u64, runtime.command_bytes_max() as u64);
     if bytes > bytes_max {
         return Err(ApiError::ValueTooLong { bytes, bytes_max });
     }

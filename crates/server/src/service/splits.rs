@@ -34,19 +34,22 @@ impl NodeApi {
     }
 
     /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
-    pub(super) fn ask_merge(&self, shard: ShardId) -> Result<MergeStatus, ApiError> {
+    pub(super) fn ask_merge(&self, shard: ShardId, done: Done<MergeStatus>) {
         if self.runtime.lifecycle.is_stopping() {
-            return Err(ApiError::Stopping);
+            return done(Err(ApiError::Stopping));
         }
-        let asked = requests::merge(&self.runtime, shard);
-        match asked {
-            Ok(Merged { left, right, moves }) => {
-                Ok(MergeStatus { shard: left.0, right: right.0, moves })
-            }
-            Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
-            Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&self.runtime, shard, leader)),
-            Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
-        }
+        let runtime = self.runtime.clone();
+        let told = move |result: Result<Merged, NoMerge>| {
+            done(match result {
+                Ok(Merged { left, right, moves }) => {
+                    Ok(MergeStatus { shard: left.0, right: right.0, moves })
+                }
+                Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
+                Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
+                Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
+            });
+        };
+        requests::merge(&self.runtime, shard, Box::new(told));
     }
 }
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use keyspace::{
     Arc as RingArc, CatalogueOp, Feature, FileAct, FileRecord, FileStep, KeyspaceId, ShardId,
 };
-use node::event::Event;
+use node::control::decisions::What;
+use node::event::Happened;
 use node::executor::Input;
 use node::replica::entry::Waiter;
 use node::reshape::linear_hash;
@@ -74,20 +75,20 @@ impl World {
     }
 
     /// Counts what control has decided.
-    pub(super) fn count_decided(&mut self, event: &Event) {
-        match event {
-            Event::Cut { shard, right, .. } => {
+    pub(super) fn count_decided(&mut self, what: &Happened) {
+        let Happened::Decided(decided) = what else { return };
+        match &decided.what {
+            What::Split { right, .. } => {
                 self.reshapes_begun += 1;
                 self.right_halves.insert(*right);
-                self.counts.buckets_cut += u64::from(self.is_bucket(*shard));
+                self.counts.buckets_cut += u64::from(self.is_bucket(decided.shard));
             }
-            Event::MergeBegins { left, .. } => {
+            What::Merge { .. } => {
                 self.reshapes_begun += 1;
-                self.counts.buckets_taken_in += u64::from(self.is_bucket(*left));
+                self.counts.buckets_taken_in += u64::from(self.is_bucket(decided.shard));
             }
-            Event::ReplicasPlaced { .. } => self.counts.decisions += 1,
-            Event::LeaderPlaced { .. } => self.counts.handed_on += 1,
-            _ => {}
+            What::Replicas { .. } => self.counts.decisions += 1,
+            What::Leader { .. } => self.counts.handed_on += 1,
         }
     }
 

@@ -264,9 +264,8 @@ impl World {
             let Some(at) = self.seats.iter().position(|seat| seat.node == packet.node()) else {
                 continue;
             };
-            let trace = &mut self.trace;
             let Some(machine) = self.seats[at].machine.as_mut() else { continue };
-            if let Err(error) = machine.receive(packet, trace) {
+            if let Err(error) = machine.receive(packet) {
                 self.node_failed(at, &error)?;
             }
             self.follow_sent_on(at);

@@ -65,6 +65,8 @@ named! {
         ResolveByKey = "resolve-by-key",
         /// A coordinator does not wait until a record says ABORTED (G8).
         EarlyRetry = "early-retry",
+        /// A transaction is committed although a value has ended that it found alive (G22).
+        LateCommit = "late-commit",
         /// A transaction over shards does not look whether what it watches has changed (G8, G15).
         Unvalidated = "unvalidated",
         /// … nor whether a key has come into a range of it.
@@ -105,6 +107,7 @@ impl Plant {
             Self::RecordDropped => Some(Planted::RecordDropped),
             Self::ResolveByKey => Some(Planted::ResolveByKey),
             Self::EarlyRetry => Some(Planted::EarlyRetry),
+            Self::LateCommit => Some(Planted::LateCommit),
             _ => None,
         }
     }

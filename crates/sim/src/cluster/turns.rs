@@ -35,7 +35,7 @@ impl World {
             self.look_at(at);
         }
         let machine = self.seats[at].machine.as_mut().expect("it runs");
-        if let Err(error) = machine.install_arrived(&mut self.trace) {
+        if let Err(error) = machine.install_arrived() {
             return self.node_failed(at, &error);
         }
         let actions = match self.mood.is_exact {
@@ -107,8 +107,8 @@ impl World {
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
         inherited.into_iter().for_each(|(waiter, shard)| self.is_inherited(waiter, shard));
         for event in events {
-            self.trace.event(format_args!("node {node}: {event}"));
-            self.count_decided(&event);
+            self.trace.event(format_args!("node {}: {event}", event.node));
+            self.count_decided(&event.what);
         }
         changed.into_iter().for_each(|keyspace| self.keyspace_changed(at, &keyspace));
         answers.into_iter().for_each(|answer| self.answered(answer));
@@ -234,7 +234,7 @@ impl World {
         let seat = &mut self.seats[at];
         let machine = seat.machine.as_mut().expect("it runs");
         if machine.is_installing() {
-            return Ok(machine.install_arrived(&mut self.trace)?);
+            return Ok(machine.install_arrived()?);
         }
         match machine.step_round()? {
             Progress::Full => seat.round_at = self.now_ms + ROUND_AGAIN_MS,

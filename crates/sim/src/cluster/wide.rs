@@ -38,6 +38,7 @@ use crate::rng::Rng;
 
 mod answers;
 mod doomed;
+mod ends;
 mod looks;
 mod parts;
 #[cfg(test)]
@@ -82,6 +83,7 @@ pub(super) struct Wide {
     /// By the first key of each set.
     registers: BTreeMap<usize, Vec<Access>>,
     audits: Vec<Vec<i64>>,
+    ends: ends::Ends,
 }
 
 /// One thing that is under way.
@@ -141,6 +143,7 @@ impl Wide {
             history: Vec::new(),
             registers: BTreeMap::new(),
             audits: Vec::new(),
+            ends: ends::Ends::default(),
             rng,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keyspace::{Keyspace, Level, NodeId, ShardId, Standings};
 use node::control::{CONTROL, Effect, Executors, Input, Members, Planted, Request, TableGuard};
-use node::event::Event;
+use node::event::{Event, Happened};
 use node::executor::{self, Answer, ShardExecutor};
 use node::replica::catalogue::Change;
 use node::reshape::reroute::SentOn;
@@ -92,7 +92,7 @@ impl Machine {
 
     /// Has control take an input, and all before it.
     pub fn tell(&mut self, input: Input) {
-        self.news.push_back(input);
+        self.news.push(input);
         while self.has_news() {
             self.spread_news();
         }
@@ -100,7 +100,7 @@ impl Machine {
 
     /// Has control take the oldest input that waits, and does what comes of it.
     pub fn spread_news(&mut self) {
-        let Some(input) = self.news.pop_front() else { return };
+        let Some(input) = self.news.pop() else { return };
         if let Input::Catalogue(
             Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace),
         ) = &input
@@ -110,6 +110,12 @@ impl Machine {
         self.control.observe(self.boot);
         let effects = self.control.step(input, &mut Seats(&self.lanes));
         effects.into_iter().for_each(|effect| self.carry_out(effect));
+    }
+
+    /// Something has happened here.
+    pub(super) fn happened(&mut self, what: Happened) {
+        let (node, at) = (self.manifest.node, self.clock.now());
+        self.outcomes.events.push(Event { node, at, what });
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -142,7 +148,7 @@ impl Machine {
             Effect::Reply { .. } => {}
             // Nobody here goes by them; there are no other lookups.
             Effect::AdminStates(_) | Effect::Learned(_) | Effect::Forgotten(_) => {}
-            Effect::Event(event) => self.outcomes.events.push(event),
+            Effect::Event(what) => self.happened(what),
         }
     }
 

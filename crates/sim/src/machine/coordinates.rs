@@ -43,6 +43,8 @@ pub enum Planted {
     ResolveByKey,
     /// A record is taken for ABORTED before it says so.
     EarlyRetry,
+    /// No lock has a deadline, and nobody looks for one.
+    LateCommit,
 }
 
 /// When a coordinator ends: it does so much more of what it has to do about transactions of one
@@ -256,6 +258,12 @@ impl Machine {
                 let id = locks.find(|lock| lock.id != id)?.id;
                 let mut other = Vec::new();
                 Step::Resolve { id, outcome: Outcome::Aborted, keys }.encode(&mut other);
+                Some(Err(other))
+            }
+            (Planted::LateCommit, Step::Prepare(mut prepare)) => {
+                prepare.deadline = None;
+                let mut other = Vec::new();
+                Step::Prepare(prepare).encode(&mut other);
                 Some(Err(other))
             }
             (Planted::EarlyRetry, Step::Decide { id, outcome: Outcome::Aborted, .. })

@@ -109,7 +109,7 @@ pub struct Machine {
     /// All keyspaces, by name.
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
     /// What control is to be told.
-    news: VecDeque<control_plane::Input>,
+    news: control_plane::Queue,
     /// What control has led to.
     pub outcomes: Outcomes,
     round: Option<Round>,
@@ -315,12 +315,12 @@ impl Machine {
         }
         self.digests.append(&mut effects.digests);
         self.findings.append(&mut effects.findings);
+        let events = std::mem::take(&mut effects.events);
         let ended = std::mem::take(&mut effects.ended);
         let known = std::mem::take(&mut effects.known);
         effects.clear();
         self.lanes[lane].unappended = false;
-        for (shard, replica, why) in ended {
-            trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
+        for (shard, _, why) in ended {
             self.ended.push((shard, why));
             self.digests.retain(|digesting| digesting.shard != shard);
             news.push(control_plane::Input::Ended(shard));
@@ -328,6 +328,7 @@ impl Machine {
         if !known.is_empty() {
             news.push(control_plane::Input::Learned(known));
         }
+        events.into_iter().for_each(|what| self.happened(what));
         self.post(news);
         for stuck in stuck {
             trace.event(format_args!("{:?} is to be finished", stuck.id));

@@ -260,7 +260,7 @@ fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine 
         limits: start.limits,
         log: LogRoom::new(log),
         routes: BTreeMap::new(),
-        news: VecDeque::new(),
+        news: control::Queue::default(),
         outcomes: Outcomes::default(),
         round: None,
         installation: None,

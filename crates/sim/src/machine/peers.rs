@@ -23,7 +23,6 @@ use super::Machine;
 use super::control::Word;
 use super::open::Cluster;
 use super::streams::Frame;
-use crate::trace::Trace;
 
 /// Every so many ticks control looks around.
 const LOOK_TICKS: u64 = 4;
@@ -105,7 +104,7 @@ impl Machine {
     ///
     /// # Errors
     /// All are fatal.
-    pub fn receive(&mut self, packet: Packet, trace: &mut Trace) -> Result<(), Error> {
+    pub fn receive(&mut self, packet: Packet) -> Result<(), Error> {
         match packet {
             Packet::Message(from, envelope) => {
                 let Envelope { shard, birth, message, .. } = *envelope;
@@ -131,7 +130,7 @@ impl Machine {
             }
             Packet::Frame(frame) => {
                 self.take_frame(frame)?;
-                self.install_arrived(trace)
+                self.install_arrived()
             }
             Packet::Lookup(word) => {
                 self.lookup_came(*word);

@@ -8,10 +8,10 @@ use node::control::checkpoints::Progress as Step;
 use node::control::checkpoints::facts::{self, FileStart};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::event::Happened;
 use node::executor::{Input, ShardExecutor};
 use node::recovery::Recovering;
 use node::recovery::checkpoint::Checkpoint;
-use node::replica::state::Content;
 use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
@@ -19,7 +19,6 @@ use storage::manifest::{self, CheckpointRef, Manifest};
 
 use super::Machine;
 use super::streams::Incoming;
-use crate::trace::Trace;
 
 /// A round under way.
 pub struct Round {
@@ -41,6 +40,7 @@ struct File {
 pub struct Installation {
     core: SnapshotInstall,
     shard: ShardId,
+    index: u64,
     head: Message,
     vote: facts::Vote,
     state: Option<Recovering>,
@@ -221,7 +221,7 @@ impl Machine {
     ///
     /// # Errors
     /// All are fatal.
-    pub fn install_arrived(&mut self, trace: &mut Trace) -> Result<(), Error> {
+    pub fn install_arrived(&mut self) -> Result<(), Error> {
         if self.installation.is_none() {
             if !self.streams.has_complete() {
                 return Ok(());
@@ -232,13 +232,19 @@ impl Machine {
             self.installation = self.streams.take_complete().map(Installation::begin);
         }
         let Some(mut installation) = self.installation.take() else { return Ok(()) };
-        let Some(event) = self.step_installation(&mut installation, trace)? else {
+        let Some(event) = self.step_installation(&mut installation)? else {
             self.installation = Some(installation);
             return Ok(());
         };
         match installation.core.take(event) {
             Step::More | Step::Busy => self.installation = Some(installation),
-            ended => self.installed(ended == Step::Done),
+            ended => {
+                let Installation { core, shard, index, .. } = installation;
+                if let Some(why) = core.given_up() {
+                    self.happened(Happened::SnapshotGivenUp { shard, index, why });
+                }
+                self.installed(ended == Step::Done);
+            }
         }
         Ok(())
     }
@@ -247,9 +253,8 @@ impl Machine {
     fn step_installation(
         &mut self,
         installation: &mut Installation,
-        trace: &mut Trace,
     ) -> Result<Option<install::Event>, Error> {
-        let Installation { core, shard, head, vote, state, writer } = installation;
+        let Installation { core, shard, head, vote, state, writer, .. } = installation;
         let shard = *shard;
         let lane = &self.lanes[self.lane_of(shard)].lane;
         let done = match core.next(&self.manifest) {
@@ -278,7 +283,7 @@ impl Machine {
                 Ok(())
             }
             install::Effect::InstallState => {
-                self.give_state(head, state.take().expect("once"), trace);
+                self.give_state(head, state.take().expect("once"));
                 Ok(())
             }
             install::Effect::AwaitReplica => {
@@ -292,20 +297,12 @@ impl Machine {
         }
     }
 
-    fn give_state(&mut self, head: &Message, state: Recovering, trace: &mut Trace) {
+    fn give_state(&mut self, head: &Message, state: Recovering) {
         let state = state.into_state();
         let (shard, index) = (state.descriptor.shard, state.applied_index);
-        trace.event(format_args!("snapshot of shard {shard} at {index}"));
-        let catalogue = match &state.content {
-            Content::System(system) => Some(system.catalogue.clone()),
-            Content::Keys(_) => None,
-        };
         let head = Box::new(head.clone());
         self.submit(shard, Input::Install { head, state: Box::new(state) });
-        // Nobody announces the changes that the snapshot has jumped over.
-        if let Some(catalogue) = catalogue {
-            self.post([node::control::Input::Jumped(std::sync::Arc::new(catalogue))]);
-        }
+        self.happened(Happened::SnapshotInstalled { shard, index });
     }
 }
 
@@ -313,6 +310,6 @@ impl Installation {
     fn begin(incoming: Incoming) -> Self {
         let Incoming { shard, head, index, vote, state, writer } = incoming;
         let core = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
-        Self { core, shard, head, vote, state: Some(state), writer: Some(writer) }
+        Self { core, shard, index, head, vote, state: Some(state), writer: Some(writer) }
     }
 }

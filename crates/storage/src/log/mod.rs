@@ -323,6 +323,11 @@ impl Log {
         })
     }
 
+    /// The length of a segment, but of one for a longer group.
+    pub fn segment_bytes(&self) -> u64 {
+        self.options.segment_bytes
+    }
+
     /// The position behind the last group written.
     pub fn written_end(&self) -> Lsn {
         self.written_end

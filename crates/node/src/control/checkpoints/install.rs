@@ -29,6 +29,7 @@ use std::mem;
 use storage::manifest::{CheckpointRef, Manifest};
 
 use super::Progress;
+use crate::event::GivenUp;
 
 /// What an installation wants done next.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,12 +94,13 @@ pub struct SnapshotInstall {
     /// The files whose place it has taken.
     replaced: Vec<CheckpointRef>,
     phase: Phase,
+    given_up: Option<GivenUp>,
 }
 
 impl SnapshotInstall {
     /// Begins to install a snapshot whose file has all its blocks.
     pub fn begin(file: CheckpointRef) -> Self {
-        Self { file, replaced: Vec::new(), phase: Phase::Inspecting }
+        Self { file, replaced: Vec::new(), phase: Phase::Inspecting, given_up: None }
     }
 
     /// What is to be done; the manifest is the one that is stored now.
@@ -123,11 +125,22 @@ impl SnapshotInstall {
         }
     }
 
+    /// Why it was given up, if it was.
+    pub fn given_up(&self) -> Option<GivenUp> {
+        self.given_up
+    }
+
     /// The last effect has led to this.
     ///
     /// # Panics
     /// If the effect does not lead to such an event.
     pub fn take(&mut self, event: Event) -> Progress {
+        self.given_up = self.given_up.or(match (self.phase, event) {
+            (Phase::Fitting, Event::Fits(false)) => Some(GivenUp::Unfit),
+            (Phase::InspectingAgain, Event::Bare(true)) => Some(GivenUp::BareHalves),
+            (_, Event::DiskFull) => Some(GivenUp::DiskFull),
+            _ => None,
+        });
         self.phase = match (mem::replace(&mut self.phase, Phase::Over), event) {
             (Phase::Inspecting, Event::Bare(true)) => Phase::Covering,
             (Phase::Inspecting, Event::Bare(false)) | (Phase::Covering, Event::Done) => {

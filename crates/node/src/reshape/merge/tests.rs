@@ -327,3 +327,21 @@ fn who_is_in_one_merge_enters_no_other_nor_is_it_cut() {
         assert_eq!(state.merging, before);
     }
 }
+
+/// The shard that has taken another in is here, too, and has not come so far: it takes over what
+/// that one's replica holds here, whatever was cut off between them meanwhile.
+#[test]
+fn who_is_to_take_it_over_keeps_what_is_left_over() {
+    let described = |shard, slots, generation| state(shard, slots, generation).descriptor;
+    let left_over = described(300, (8000, 9000), 6);
+    let owner = described(9, (0, SLOTS), 12);
+    let superseded = |others: &[Descriptor]| {
+        let all = others.iter().chain([&left_over]);
+        superseded(&left_over, all, Some(&owner))
+    };
+    assert_eq!(superseded(&[]), Some(ShardId(9)));
+    assert_eq!(superseded(&[described(9, (0, 8000), 4)]), None, "it ends where this one begins");
+    assert_eq!(superseded(&[described(9, (0, 7000), 5)]), None, "and here it does not yet");
+    assert_eq!(superseded(&[described(9, (0, SLOTS), 12)]), Some(ShardId(9)), "it has it all");
+    assert_eq!(superseded(&[described(7, (0, 7000), 5)]), Some(ShardId(9)), "that is another");
+}

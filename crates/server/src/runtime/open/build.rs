@@ -78,6 +78,7 @@ pub(super) fn build(
         admin_states: AdminStates::default(),
         version: ClusterVersion::new(config),
         memory: Memory::new(config.memory_bytes_max()),
+        events: Default::default(),
         heat: Heat::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),
         open_txns: OpenTxns::default(),

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::medium::Directory;
 use crate::peer;
 use build::build;
-pub(crate) use replay::{Replay, replay};
+pub(crate) use replay::{Replay, replay, replay_checkpoints};
 
 /// Why a directory cannot be opened. Nothing in it was changed, but for a torn tail that was cut.
 #[derive(Debug, thiserror::Error)]

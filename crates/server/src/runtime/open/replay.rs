@@ -52,6 +52,16 @@ pub(crate) fn replay(
     Ok(Replay { log, shards, ended, dropped, records, cut_bytes, ahead_from })
 }
 
+/// The same, where no log was ever begun.
+pub(crate) fn replay_checkpoints(
+    disk: &Arc<dyn Disk>,
+    manifest: &Manifest,
+) -> Result<Replayed, RecoverError> {
+    let hasher = KeyHasher::new(manifest.hash_seed);
+    let shards = load_checkpoints(disk, manifest, hasher)?;
+    recovery::Replay::new(manifest.node, shards, hasher).finish()
+}
+
 /// When an entry was written, by the clock of its shard's leader.
 fn time_of(record: &storage::log::Record<'_>) -> Option<Timestamp> {
     let (_, _, data) = match record.kind {

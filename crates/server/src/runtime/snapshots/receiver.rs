@@ -142,9 +142,9 @@ impl Receiver<'_> {
         });
         let Some((meta, vote)) = here else { return Ok(None) };
         tracing::debug!("receives shard {shard}, as of entry {index}");
-        let mut tally = RpcCounts::default();
-        tally.message(&head);
-        self.peers.rpc_counters.received.add(&tally);
+        let mut counts = RpcCounts::default();
+        counts.message(&head);
+        self.peers.rpc_counters.received.add(&counts);
         let (disk, cluster) = self.checkpoints.lock().place();
         let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;

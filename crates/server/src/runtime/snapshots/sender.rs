@@ -8,6 +8,7 @@ use std::time::Duration;
 use node::control::snapshots::Destination;
 use node::control::snapshots::sender::{Ended, Ending, Frame, Next, Request, SnapshotSender};
 use node::control::snapshots::source::{self, Facts};
+use node::event::Happened;
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
 use node::rpc::stream::frame::{begin_of, head_of, tag};
@@ -136,10 +137,7 @@ impl Sender<'_> {
         })?;
         let (node, index) = (request.node, begun.checkpoint.index);
         let about_bytes = begun.about_bytes;
-        tracing::info!(
-            "sends shard {shard}, as of entry {index}, about {about_bytes} bytes, to node {:016x}",
-            node.0
-        );
+        self.runtime.happened(Happened::SnapshotBegins { shard, index, about_bytes, to: node });
         let meta = begun.checkpoint.meta.clone();
         let begin = begin_of(shard, &begun.head);
         let number = self.core.begin(&request, begun.checkpoint, about_bytes, now);
@@ -211,30 +209,28 @@ impl Sender<'_> {
     }
 
     fn count(&self, Ended { to, ending, sent }: &Ended) {
-        let (tallies, shard) = (&self.peers.rpc_counters, to.shard);
+        let (counters, shard) = (&self.peers.rpc_counters, to.shard);
         match ending {
             Ending::Installed => {
-                tallies.snapshots_sent.add(1);
+                counters.snapshots_sent.add(1);
                 let Some((node, bytes, begun)) = sent else { return };
-                let seconds = (boot_nanos() - begun) as f64 / 1e9;
-                let rate = *bytes as f64 / seconds.max(1e-3);
-                tracing::info!(
-                    "shard {shard} is at node {:016x}: {bytes} bytes in {seconds:.3} s, {rate:.0} \
-                     a second",
-                    node.0
-                );
+                let (to, bytes, nanos) = (*node, *bytes, boot_nanos() - begun);
+                self.runtime.happened(Happened::SnapshotSent { shard, to, bytes, nanos });
             }
             Ending::Declined => {
-                tallies.snapshots_unsent.add(1);
-                tracing::info!("a snapshot of shard {shard} is not taken by its receiver");
+                counters.snapshots_unsent.add(1);
+                let (why, is_wrong) = (None, false);
+                self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
             }
             Ending::Contradicted(why) => {
-                tallies.snapshots_unsent.add(1);
-                tracing::warn!("a snapshot of shard {shard} was not sent: {why}");
+                counters.snapshots_unsent.add(1);
+                let (why, is_wrong) = (Some(why.to_string()), true);
+                self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
             }
             Ending::Broken(why) => {
-                tallies.snapshots_unsent.add(1);
-                tracing::info!("a snapshot of shard {shard} was not sent: {why}");
+                counters.snapshots_unsent.add(1);
+                let (why, is_wrong) = (Some(why.clone()), false);
+                self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
             }
         }
     }

@@ -97,7 +97,7 @@ impl World {
         if let Some(client) = client {
             wide.free_at[client] = self.now_ms + think_ms;
         }
-        if let Workload::Register | Workload::Bank = workload {
+        if let Workload::Register | Workload::Bank | Workload::Expiring = workload {
             return wide.note_case(workload, (invoked_at, outcome), &parts, replies);
         }
         let client = client.map_or(u64::MAX, |client| client as u64);

@@ -11,13 +11,19 @@ pub(super) enum Part {
     Append(usize, u64),
     Get(usize),
     Set(usize, i64),
+    /// A value that says when it ends, in ms.
+    Mortal(usize, u64),
     Add(usize, i64),
 }
 
 impl Part {
     pub fn key(self) -> usize {
         match self {
-            Part::Append(key, _) | Part::Get(key) | Part::Set(key, _) | Part::Add(key, _) => key,
+            Part::Append(key, _)
+            | Part::Get(key)
+            | Part::Set(key, _)
+            | Part::Mortal(key, _)
+            | Part::Add(key, _) => key,
         }
     }
 }
@@ -27,6 +33,7 @@ pub(super) fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
     let value = |part: &Part| match part {
         Part::Append(_, element) => format!("{element} ").into_bytes(),
         Part::Set(_, value) => value.to_string().into_bytes(),
+        Part::Mortal(_, end_ms) => end_ms.to_string().into_bytes(),
         Part::Get(_) | Part::Add(..) => Vec::new(),
     };
     parts.iter().map(value).collect()
@@ -39,8 +46,12 @@ pub(super) fn transaction_of<'a>(
 ) -> Transaction<'a> {
     let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
         Part::Append(key, _) => Step::Write(Write::append(&names[*key], value)),
-        Part::Set(key, _) => {
-            let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+        Part::Set(key, _) | Part::Mortal(key, _) => {
+            let expiry = match part {
+                Part::Mortal(_, end_ms) => Expiry::At(*end_ms),
+                _ => Expiry::Never,
+            };
+            let (when, reply) = (SetIf::Always, SetReply::Ok);
             Step::Write(Write::Set { key: &names[*key], value, when, expiry, reply })
         }
         Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
@@ -58,7 +69,7 @@ pub(super) fn transaction_of<'a>(
 pub(super) fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op {
     match part {
         Part::Append(key, element) => Op::Append { key: names[key].clone(), element },
-        Part::Set(..) | Part::Add(..) => unreachable!("{part:?} is of no list"),
+        Part::Set(..) | Part::Mortal(..) | Part::Add(..) => unreachable!("{part:?} is of no list"),
         Part::Get(key) => {
             let list = match reply {
                 Some(Reply::Bulk(bytes)) => Some(list_of(bytes)),

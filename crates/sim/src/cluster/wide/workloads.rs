@@ -8,6 +8,7 @@
 //! | write-skew | watch two lists, and append the next element to one | [`cases::write_skew`] |
 //! | phantom | watch that three keys are absent, and make one; then on to three others | [`cases::phantom`] |
 //! | long-fork | append to one of three lists, blindly; read all | [`cases::long_fork`] |
+//! | expiring | give one key a value that ends soon; read it and write another key; watch both | [`Ends`] |
 //! | read-only | withdraw by what was deposited; deposit blindly; read both | [`cases::read_only`] |
 //!
 //! All but the lists have several sets of keys, each of which is judged by itself. Whatever is a
@@ -19,11 +20,13 @@ use std::ops::Range;
 use command::{Reply, Seen};
 use keyspace::random::{Random, mix};
 
+#[cfg(doc)]
+use super::ends::Ends;
 use super::parts::list_of;
 use super::{KEYS, Part, Wide};
 use crate::check::register::{Access, What, register};
 use crate::check::serial::{self, Outcome, cases};
-use crate::cluster::{Options, World};
+use crate::cluster::{Options, Plant, World};
 use crate::named::named;
 
 named! {
@@ -45,6 +48,8 @@ named! {
         LongFork = "long-fork",
         /// Two who write and one who only reads.
         ReadOnly = "read-only",
+        /// What is written depends on a value that ends soon.
+        Expiring = "expiring",
     }
 }
 
@@ -54,11 +59,11 @@ const SETS: usize = 4;
 /// Sets of keys of which at most one is ever made; so many are in use at a time.
 const PHANTOMS: usize = 16;
 /// Keys of a set of each, and how many sets there are.
-const SIZES: [(usize, usize); 7] =
-    [(1, KEYS), (3, SETS), (4, SETS), (2, SETS), (3, PHANTOMS), (3, SETS), (2, SETS)];
+const SIZES: [(usize, usize); 8] =
+    [(1, KEYS), (3, SETS), (4, SETS), (2, SETS), (3, PHANTOMS), (3, SETS), (2, SETS), (2, SETS)];
 /// Where the keys of each begin, one after the other; and the end.
-const STARTS: [usize; 8] = {
-    let (mut starts, mut at) = ([0; 8], 0);
+const STARTS: [usize; 9] = {
+    let (mut starts, mut at) = ([0; 9], 0);
     while at < SIZES.len() {
         starts[at + 1] = starts[at] + SIZES[at].0 * SIZES[at].1;
         at += 1;
@@ -69,6 +74,8 @@ const STARTS: [usize; 8] = {
 pub(super) const KEYS_OF_ALL: usize = STARTS[SIZES.len()];
 /// Money that is moved at once, at most.
 const AMOUNT_MAX: u64 = 9;
+/// A value that ends soon ends within so many ms.
+const MORTAL_MS_MAX: u64 = 120;
 
 impl Workload {
     /// Its keys.
@@ -97,11 +104,21 @@ pub(super) fn of(options: &Options) -> Vec<Workload> {
     if let Some(workload) = options.workload {
         return vec![workload];
     }
+    if options.plant == Some(Plant::LateCommit) {
+        // Nothing else would show it.
+        return vec![Workload::Expiring];
+    }
     let mut random = Random::new(mix(mix(options.seed) ^ 0x0063_6173_6573));
-    let mut others = Workload::ALL[1..].to_vec();
+    let mut others = Workload::ALL[1..Workload::Expiring as usize].to_vec();
     let first = others.remove(random.below(others.len() as u64) as usize);
     let second = others[random.below(others.len() as u64) as usize];
-    vec![Workload::ListAppend, first, second]
+    let mut all = vec![Workload::ListAppend, first, second];
+    // Drawn apart: runs without it are as they were before there was any.
+    let expires = Random::new(mix(mix(options.seed) ^ 0x656e_6473)).below(4) == 0;
+    if expires {
+        all.push(Workload::Expiring);
+    }
+    all
 }
 
 /// What was seen of a key before a transaction: its version and its value.
@@ -143,6 +160,12 @@ impl Wide {
                 None
             }
             Workload::ReadOnly => Some(vec![self.append(seen[0].0)]),
+            Workload::Expiring => {
+                if let [_, (_, Seen::Version(at), witness)] = seen {
+                    self.ends.committed(number_in(witness), *at);
+                }
+                None
+            }
             _ => Some(vec![self.append(seen[some].0)]),
         }
     }
@@ -173,6 +196,9 @@ impl Wide {
                 let what = What::Read(values().into_iter().map(|value| value as u64).collect());
                 self.registers.entry(key).or_default().push(Access { call, back, what });
             }
+            (Workload::Expiring, [Part::Get(_), Part::Set(_, witness)]) if back.is_some() => {
+                self.ends.found(*witness, replies.first().map_or(0, number_of) as u64);
+            }
             (Workload::Bank, _) if back.is_some() && is_read => self.audits.push(values()),
             _ => {}
         }
@@ -193,6 +219,7 @@ impl Wide {
             Workload::ListAppend => serial::check(history).first().map(ToString::to_string),
             Workload::Register => self.registers.values().find_map(|set| register(set)),
             Workload::Bank => serial::bank(0, &self.audits).map(text),
+            Workload::Expiring => self.ends.judge(),
             Workload::WriteSkew => each(workload, &|keys| cases::write_skew(history, keys)),
             Workload::Phantom => each(workload, &|keys| cases::phantom(history, keys)),
             Workload::LongFork => each(workload, &|keys| cases::long_fork(history, keys)),
@@ -208,8 +235,12 @@ impl Wide {
 impl World {
     /// A client asks for what a case is made of.
     pub(super) fn ask_case(&mut self, client: Option<usize>, at: usize, workload: Workload) {
+        let machine = self.seats[at].machine.as_ref().expect("it was asked");
+        let now_ms = machine.clock.now().millis();
         let Some(wide) = &mut self.wide else { return };
         let keys = wide.some_set(workload);
+        let is_mortal = workload == Workload::Expiring;
+        let end_in = if is_mortal { wide.rng.between(1, MORTAL_MS_MAX) } else { 0 };
         let some = *wide.rng.pick(&keys);
         let parts = match (workload, wide.rng.below(4)) {
             (Workload::Register, 0 | 1) => {
@@ -225,6 +256,12 @@ impl World {
                 }
                 vec![Part::Add(two[0], -amount), Part::Add(two[1], amount)]
             }
+            (Workload::Expiring, 0) => vec![Part::Mortal(keys[0], now_ms + end_in)],
+            (Workload::Expiring, 1 | 2) => {
+                wide.elements += 1;
+                vec![Part::Get(keys[0]), Part::Set(keys[1], wide.elements as i64)]
+            }
+            (Workload::Expiring, _) => return self.begin_watching(client, at, workload, keys),
             (Workload::WriteSkew | Workload::Phantom, 0..=2) => {
                 return self.begin_watching(client, at, workload, keys);
             }
@@ -276,7 +313,7 @@ mod tests {
     #[test]
     fn each_has_keys_of_its_own() {
         let sizes = Workload::ALL.map(|workload| workload.keys().len());
-        assert_eq!(sizes, [48, 12, 16, 8, 48, 12, 8]);
+        assert_eq!(sizes, [48, 12, 16, 8, 48, 12, 8, 8]);
         let mut names: Vec<_> = (0..KEYS_OF_ALL).map(name_of).collect();
         names.sort();
         names.dedup();
@@ -291,6 +328,7 @@ mod tests {
     fn a_run_has_lists_and_two_others() {
         for seed in 0..50 {
             let mut workloads = of(&Options::of(seed));
+            workloads.retain(|workload| *workload != Workload::Expiring);
             assert_eq!((workloads[0], workloads.len()), (Workload::ListAppend, 3));
             workloads.sort();
             workloads.dedup();

@@ -1,0 +1,103 @@
+//! What control has to take yet, in the order in which it came.
+//!
+//! Most of it is bounded by who queues it: requests by who waits for them, what executors tell by
+//! what shards do, time by its ticker, which waits until it is taken. What other nodes' lookups say
+//! ([`Input::Table`]) is bounded by nobody, so it is here.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | [`TABLE_MESSAGES_MAX`] | messages of lookups that wait | the oldest is dropped, and counted |
+//!
+//! Nobody misses a message of lookups for long: each may be lost on its way as well, and the next
+//! comparison of tables finds what is missing. The newest say the most.
+
+use std::collections::VecDeque;
+
+use super::Input;
+
+/// Messages of other nodes' lookups that wait.
+pub const TABLE_MESSAGES_MAX: usize = 1024;
+
+/// See the front page.
+#[derive(Debug, Default)]
+pub struct Queue {
+    inputs: VecDeque<Input>,
+    table_messages: usize,
+    dropped: u64,
+}
+
+impl Queue {
+    /// Adds one at the end.
+    pub fn push(&mut self, input: Input) {
+        if matches!(input, Input::Table { .. }) {
+            if self.table_messages == TABLE_MESSAGES_MAX {
+                let oldest = self.inputs.iter().position(|i| matches!(i, Input::Table { .. }));
+                self.inputs.remove(oldest.expect("they were counted"));
+                self.dropped += 1;
+            } else {
+                self.table_messages += 1;
+            }
+        }
+        self.inputs.push_back(input);
+    }
+
+    /// Takes the first.
+    pub fn pop(&mut self) -> Option<Input> {
+        let input = self.inputs.pop_front()?;
+        self.table_messages -= usize::from(matches!(input, Input::Table { .. }));
+        Some(input)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// How many messages of lookups were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+impl Extend<Input> for Queue {
+    fn extend<T: IntoIterator<Item = Input>>(&mut self, inputs: T) {
+        inputs.into_iter().for_each(|input| self.push(input));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{NodeId, ShardId};
+    use overlay::Message;
+
+    use super::*;
+
+    fn said(number: u64) -> Input {
+        Input::Table { from: NodeId(number), message: Message::Want(vec![ShardId(number)]) }
+    }
+
+    #[test]
+    fn what_lookups_say_is_bounded_and_all_else_stays() {
+        let mut queue = Queue::default();
+        queue.push(Input::Tick);
+        queue.extend((0..TABLE_MESSAGES_MAX as u64).map(said));
+        queue.push(Input::Ended(ShardId(7)));
+        assert_eq!(queue.dropped(), 0);
+        queue.push(said(5_000));
+        queue.push(said(5_001));
+        assert_eq!(queue.dropped(), 2);
+        assert!(matches!(queue.pop(), Some(Input::Tick)), "it is no message");
+        let from = |input: Option<Input>| match input {
+            Some(Input::Table { from, .. }) => from.0,
+            other => panic!("{other:?}"),
+        };
+        for number in 2..TABLE_MESSAGES_MAX as u64 {
+            assert_eq!(from(queue.pop()), number, "the oldest went");
+        }
+        assert!(matches!(queue.pop(), Some(Input::Ended(_))), "in its place");
+        queue.extend((0..10).map(said));
+        let rest: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|i| from(Some(i))).collect();
+        assert_eq!(rest, [5_000, 5_001, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert!(queue.is_empty() && queue.dropped() == 2);
+    }
+}

@@ -1,0 +1,115 @@
+//! The last events of a node, for people who ask what has happened.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Event, Happened};
+use crate::control::decisions::Decided;
+
+/// Events that are remembered. When one more comes the oldest is forgotten, and counted
+/// ([`Recent::forgotten`]): it stands in the log only.
+pub const EVENTS_MAX: usize = 4096;
+
+/// See the front page of this module.
+#[derive(Debug, Default)]
+pub struct Recent {
+    events: VecDeque<Event>,
+    forgotten: u64,
+}
+
+impl Recent {
+    /// Remembers one.
+    pub fn add(&mut self, event: Event) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+            self.forgotten += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    /// All that are remembered, the oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> {
+        self.events.iter()
+    }
+
+    /// How many have been forgotten.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// What the node has decided lately, each with what came of it, the oldest first.
+    pub fn decisions(&self) -> Vec<Decided> {
+        let mut last = BTreeMap::new();
+        let mut all = Vec::new();
+        for event in &self.events {
+            match &event.what {
+                Happened::Decided(decided) => all.push((**decided).clone()),
+                Happened::DecisionCame { number, came, .. } => {
+                    last.insert(*number, *came);
+                }
+                _ => {}
+            }
+        }
+        for decided in &mut all {
+            decided.came = last.get(&decided.number).copied().unwrap_or(decided.came);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use keyspace::{Cut, Generation, NodeId, ShardId, Timestamp};
+
+    use super::*;
+    use crate::control::decisions::{Came, What};
+
+    fn event(what: Happened) -> Event {
+        Event { node: NodeId(1), at: Timestamp(5), what }
+    }
+
+    fn decided(number: u64) -> Event {
+        let (right, generation) = (ShardId(9), Generation(1));
+        event(Happened::Decided(Box::new(Decided {
+            number,
+            since: 0,
+            shard: ShardId(5),
+            what: What::Split { right, at: Cut::Slot(1), generation },
+            nodes: Vec::new(),
+            why: "it was asked for".into(),
+            came: Came::UnderWay,
+        })))
+    }
+
+    fn came(number: u64, came: Came) -> Event {
+        event(Happened::DecisionCame { number, shard: ShardId(5), came })
+    }
+
+    #[test]
+    fn a_decision_is_told_with_what_came_of_it() {
+        let mut recent = Recent::default();
+        let done = |deviation| Came::Done { took: Duration::from_secs(1), deviation };
+        for event in [decided(1), decided(2), came(1, done(None)), came(1, done(Some(0.5)))] {
+            recent.add(event);
+        }
+        let all: Vec<_> = recent.decisions().iter().map(|one| (one.number, one.came)).collect();
+        assert_eq!(all, [(1, done(Some(0.5))), (2, Came::UnderWay)]);
+    }
+
+    #[test]
+    fn the_oldest_go_and_are_counted() {
+        let mut recent = Recent::default();
+        recent.add(decided(1));
+        let elected = |term| {
+            let (shard, replica) = (ShardId(5), keyspace::ReplicaId(1));
+            event(Happened::LeaderElected { shard, replica, term })
+        };
+        (1..EVENTS_MAX as u64).for_each(|term| recent.add(elected(term)));
+        assert_eq!((recent.decisions().len(), recent.forgotten()), (1, 0));
+        recent.add(came(1, Came::NotDone));
+        // What came of a decision that is forgotten tells nobody anything.
+        assert_eq!((recent.decisions().len(), recent.forgotten()), (0, 1));
+        assert_eq!(recent.iter().count(), EVENTS_MAX);
+    }
+}

@@ -1,0 +1,43 @@
+//! What has happened on this node: each event is stamped with the node and its time, written to the
+//! log, and remembered for a while ([`node::event::Recent`]).
+
+use node::control::decisions::Decided;
+use node::event::{Event, Happened, Recent, Severity};
+use parking_lot::Mutex;
+
+use super::NodeRuntime;
+
+/// What has happened lately. Its lock is held for a moment, with no other.
+#[derive(Debug, Default)]
+pub struct Events(Mutex<Recent>);
+
+impl Events {
+    /// What this node has decided lately, the oldest first.
+    pub fn decisions(&self) -> Vec<Decided> {
+        self.0.lock().decisions()
+    }
+
+    /// How many events only the log has.
+    pub fn forgotten(&self) -> u64 {
+        self.0.lock().forgotten()
+    }
+}
+
+impl NodeRuntime {
+    /// Tells of something.
+    pub fn happened(&self, what: Happened) {
+        let event = Event { node: self.identity.node, at: self.clock.now(), what };
+        log(&event);
+        self.events.0.lock().add(event);
+    }
+}
+
+/// Writes an event to the log.
+fn log(event: &Event) {
+    match event.what.severity() {
+        Severity::Debug => tracing::debug!("{event}"),
+        Severity::Info => tracing::info!("{event}"),
+        Severity::Warn => tracing::warn!("{event}"),
+        Severity::Error => tracing::error!("{event}"),
+    }
+}
