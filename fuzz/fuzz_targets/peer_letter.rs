@@ -2,7 +2,7 @@
 //! proves the secret with them.
 #![no_main]
 
-use keyspace::NodeId;
+use keyspace::{Levels, NodeId};
 use libfuzzer_sys::fuzz_target;
 use server::peer::handshake::{Expected, Handshake, INPUT_BYTES_MAX, Progress};
 use server::peer::letter::{Introduction, MAC_BYTES, Parsed, Tag, parse};
@@ -11,6 +11,8 @@ use server::peer::{Cluster, Local, Refusal, Secret, VERSIONS};
 fn local() -> Local {
     Local {
         versions: VERSIONS,
+        levels: Levels::OURS,
+        level: None,
         node: NodeId(1),
         process: 101,
         incarnation: 3,

@@ -52,7 +52,7 @@ mod tests {
     /// Keys lie on disk in the order of their hashes.
     #[test]
     fn hashes_are_those_of_siphash_with_the_seed_as_its_key() {
-        let seed = std::array::from_fn(|i| i as u8 * 17 + 3);
+        let seed = std::array::from_fn(|i| (i as u8).wrapping_mul(17).wrapping_add(3));
         for key in [&b""[..], b"key", b"key:000000001234"] {
             let hash = SipHasher13::new_with_key(&seed).hash(key) >> 16;
             assert_eq!(KeyHasher::new(seed).hash(key), hash);
