@@ -176,7 +176,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Write<'a>, DecodeError> {
 }
 
 /// Reads one command from the front of what is left.
-#[inline]
+#[inline(always)]
 pub(super) fn decode_one<'a>(reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeError> {
     Ok(match reader.u8()? {
         SET => {

@@ -89,6 +89,13 @@ impl<'a> Write<'a> {
             Write::Set { key, value, .. }
             | Write::Append { key, value, .. }
             | Write::SetRange { key, value, .. } => key.len() + value.len(),
+            other => other.bytes_of_many(),
+        }
+    }
+
+    /// Of a command with several keys. Out of the way, so that the others are inlined.
+    fn bytes_of_many(&self) -> usize {
+        match self {
             Write::SetAllIfAbsent { pairs } => {
                 pairs.iter().map(|(key, value)| key.len() + value.len() + 8).sum()
             }

@@ -376,6 +376,7 @@ impl Shard {
     }
 
     /// Whether a turn could do nothing until something comes for it or time passes.
+    #[inline]
     pub(crate) fn rests(&self) -> bool {
         self.queue.is_empty()
             && self.readers.is_empty()

@@ -65,9 +65,7 @@ impl Answered {
     fn write(&mut self, out: &mut RespWriter<'_>, found: Option<Version<'_>>) -> ControlFlow<()> {
         match found {
             Some(version) if version.value.len() > self.value_bytes_max => {
-                self.hits += 1;
-                self.long += 1;
-                out.error(too_long(version.value.len(), self.value_bytes_max).as_bytes());
+                self.refuse(out, version.value.len());
             }
             Some(version) => {
                 self.hits += 1;
@@ -80,6 +78,15 @@ impl Answered {
             }
         }
         if self.bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// A value that is too long for a reply. Out of the way, so that [`Self::write`] is inlined.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, out: &mut RespWriter<'_>, value_bytes: usize) {
+        self.hits += 1;
+        self.long += 1;
+        out.error(too_long(value_bytes, self.value_bytes_max).as_bytes());
     }
 }
 
