@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Event, Happened};
+use super::{Event, Happened, Severity};
 use crate::control::decisions::Decided;
 
 /// Events that are remembered. When one more comes the oldest is forgotten, and counted
@@ -17,8 +17,13 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Remembers one.
+    /// Remembers one, unless it is routine ([`Severity::Debug`]): elections and comparisons of a
+    /// thousand shards would leave no room for what people ask about.
     pub fn add(&mut self, event: Event) {
+        let is_answer = matches!(event.what, Happened::DecisionCame { .. });
+        if event.what.severity() == Severity::Debug && !is_answer {
+            return;
+        }
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
             self.forgotten += 1;
@@ -105,7 +110,9 @@ mod tests {
             let (shard, replica) = (ShardId(5), keyspace::ReplicaId(1));
             event(Happened::LeaderElected { shard, replica, term })
         };
-        (1..EVENTS_MAX as u64).for_each(|term| recent.add(elected(term)));
+        (0..2 * EVENTS_MAX as u64).for_each(|term| recent.add(elected(term)));
+        assert_eq!(recent.iter().count(), 1, "elections are routine");
+        (1..EVENTS_MAX).for_each(|_| recent.add(event(Happened::NoSpaceForCheckpoint)));
         assert_eq!((recent.decisions().len(), recent.forgotten()), (1, 0));
         recent.add(came(1, Came::NotDone));
         // What came of a decision that is forgotten tells nobody anything.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::NodeRuntime;
 
-/// What has happened lately. Its lock is held for a moment, with no other.
+/// What has happened lately. No other lock is taken under its own.
 #[derive(Debug, Default)]
 pub struct Events(Mutex<Recent>);
 
