@@ -1,6 +1,5 @@
 //! Single keys: `/v1/kv/{keyspace}/{key}`.
 
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -9,14 +8,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use keyspace::Timestamp;
-use tokio::sync::Semaphore;
 
 use super::body;
 use super::context::{Context, Shared};
 use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
 use super::routes;
-use super::sent::sent;
+use super::sent::{SentRoom, sent};
 use super::uri::{decode, decode_text, number, parameters, timestamp};
 use crate::{Answer, ApiError, Command, Condition};
 
@@ -65,7 +63,7 @@ fn shown(
     answer: Answer,
     at: Option<Timestamp>,
     preconditions: &Preconditions,
-    sent_room: &Arc<Semaphore>,
+    sent_room: &SentRoom,
 ) -> Result<Response, Problem> {
     match answer {
         Answer::Value { value, timestamp, expires_at_ms } => {

@@ -15,6 +15,19 @@ use super::body::FREE_BYTES;
 use super::context::PIECE_BYTES;
 use super::problem::Problem;
 
+/// The room of all values that are being sent.
+pub struct SentRoom {
+    pieces: usize,
+    left: Arc<Semaphore>,
+}
+
+impl SentRoom {
+    /// Of so many pieces of [`PIECE_BYTES`].
+    pub fn new(pieces: usize) -> Self {
+        Self { pieces, left: Arc::new(Semaphore::new(pieces)) }
+    }
+}
+
 /// A value, and its room until it is sent.
 struct Sent {
     value: Bytes,
@@ -25,13 +38,15 @@ struct Sent {
 ///
 /// # Errors
 /// There is no room.
-pub fn sent(value: Bytes, room: &Arc<Semaphore>) -> Result<Bytes, Problem> {
+pub fn sent(value: Bytes, room: &SentRoom) -> Result<Bytes, Problem> {
     let pieces = (value.len().saturating_sub(FREE_BYTES) as u64).div_ceil(PIECE_BYTES);
     if pieces == 0 {
         return Ok(value);
     }
+    // A value that is longer than all the room, from before a limit was lowered, is sent alone.
+    let pieces = pieces.min(room.pieces as u64);
     let pieces = u32::try_from(pieces).expect("room has 32 bits of pieces");
-    let room = room.clone().try_acquire_many_owned(pieces).map_err(|_| no_room())?;
+    let room = room.left.clone().try_acquire_many_owned(pieces).map_err(|_| no_room())?;
     Ok(Bytes::from_owner(Sent { value, _room: room }))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Event, Happened, Severity};
-use crate::control::decisions::Decided;
+use crate::control::decisions::{Came, Decided, OPEN_DECISIONS_MAX};
 
 /// Events that are remembered. When one more comes the oldest is forgotten, and counted
 /// ([`Recent::forgotten`]): it stands in the log only.
@@ -57,7 +57,15 @@ impl Recent {
         for decided in &mut all {
             decided.came = last.get(&decided.number).copied().unwrap_or(decided.came);
         }
-        all
+        // Control follows only so many: nobody learns any more what came of those before.
+        let mut open = 0;
+        let is_followed = |decided: &Decided| {
+            open += usize::from(decided.came == Came::UnderWay);
+            decided.came != Came::UnderWay || open <= OPEN_DECISIONS_MAX
+        };
+        let mut followed: Vec<_> = all.into_iter().rev().filter(is_followed).collect();
+        followed.reverse();
+        followed
     }
 }
 
@@ -68,7 +76,7 @@ mod tests {
     use keyspace::{Cut, Generation, NodeId, ShardId, Timestamp};
 
     use super::*;
-    use crate::control::decisions::{Came, What};
+    use crate::control::decisions::What;
 
     fn event(what: Happened) -> Event {
         Event { node: NodeId(1), at: Timestamp(5), what }
@@ -100,6 +108,17 @@ mod tests {
         }
         let all: Vec<_> = recent.decisions().iter().map(|one| (one.number, one.came)).collect();
         assert_eq!(all, [(1, done(Some(0.5))), (2, Came::UnderWay)]);
+    }
+
+    #[test]
+    fn decisions_that_nobody_follows_any_more_are_not_under_way() {
+        let mut recent = Recent::default();
+        let last = OPEN_DECISIONS_MAX as u64 + 2;
+        (1..=last).for_each(|number| recent.add(decided(number)));
+        recent.add(came(1, Came::NotDone));
+        let numbers: Vec<u64> = recent.decisions().iter().map(|decided| decided.number).collect();
+        assert_eq!(numbers.len(), OPEN_DECISIONS_MAX + 1);
+        assert_eq!((numbers[0], numbers[1], numbers.last()), (1, 3, Some(&last)));
     }
 
     #[test]

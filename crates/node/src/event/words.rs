@@ -186,8 +186,12 @@ fn words_of_finding(
 ) -> fmt::Result {
     let Finding { shard, index, agreeing, differing } = finding;
     let among = |replicas: &[ReplicaId]| {
-        let are = places.iter().filter(|(replica, _)| replicas.contains(replica));
-        placed(&are.copied().collect::<Vec<_>>())
+        let place = |replica: &ReplicaId| places.iter().find(|(placed, _)| placed == replica);
+        let one = |replica: &ReplicaId| match place(replica) {
+            Some((_, node)) => format!("{replica} on node {:016x}", node.0),
+            None => format!("{replica}, which is not the shard's any more"),
+        };
+        replicas.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     match (differing.is_empty(), agreeing.is_empty()) {
         (true, _) => {
