@@ -194,8 +194,8 @@ settings! {
     clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;
     /// Bytes of requests that one connection may hold before they are done.
     input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
-    /// Bytes of replies that one connection may leave unread; beyond, its further commands wait,
-    /// and a single longer reply is replaced by an error.
+    /// Longest reply to one command; a longer one is replaced by an error. Whatever this says, a
+    /// connection's further commands wait while it has left 1 MiB of replies unread.
     output_bytes_max: u64 = "128MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Bytes of replies that all connections together may leave unread; beyond, those are closed
     /// that have left most. Never less than output_bytes_max.
