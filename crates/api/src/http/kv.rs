@@ -1,6 +1,5 @@
 //! Single keys: `/v1/kv/{keyspace}/{key}`.
 
-
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName};

@@ -106,7 +106,11 @@ fn traffic(out: &mut Metrics, counters: &Counters) {
     let unread = "Memory of replies that nobody has read, of connections that have many.";
     for (name, help, counter) in [
         ("carillon_commands_total", "Commands done.", &counters.commands),
-        ("carillon_writes_total", "Writes of RESP and native clients, but for those within transactions.", &counters.writes),
+        (
+            "carillon_writes_total",
+            "Writes of RESP and native clients, but for those within transactions.",
+            &counters.writes,
+        ),
         ("carillon_errors_total", "Error replies to Redis clients.", &counters.errors),
         ("carillon_commands_moved_total", moved, &counters.moved),
         ("carillon_connections_evicted_total", evicted, &counters.connections_evicted),
