@@ -61,7 +61,7 @@ impl Memory {
         &self.growth
     }
 
-    /// Lets a command add `bytes` if they fit. The caller reports [`Growth::done`] once the command
+    /// Lets a command add `bytes` if they fit. The caller reports `Growth::done` once the command
     /// is answered.
     pub fn may_add(&self, bytes: u64) -> bool {
         bytes == 0 || self.growth.ask(bytes, self.used_bytes(), self.bytes_max)
