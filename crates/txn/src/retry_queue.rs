@@ -22,7 +22,7 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | time until it last waits, rests or runs again | the request's timeout | `BUSY`: nothing done |
-//! | a pause | [`PAUSE_MAX_NANOS`] | – |
+//! | a pause | `PAUSE_MAX_NANOS` | – |
 //! | commands in the queue | one for each asker | – |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

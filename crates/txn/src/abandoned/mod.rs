@@ -5,8 +5,8 @@
 //! | the node that began it | what is found abandoned |
 //! |---|---|
 //! | is linked | what has stayed for [`ABANDONED_NANOS`], found by looks as far apart |
-//! | was, and is not | what is there [`ORPHAN_NANOS`] after the link was lost, or later |
-//! | is again | what has stayed for [`ORPHAN_NANOS`] since it was first seen after the loss |
+//! | was, and is not | what is there `ORPHAN_NANOS` after the link was lost, or later |
+//! | is again | what has stayed for `ORPHAN_NANOS` since it was first seen after the loss |
 //!
 //! A node that lives asks again for all that it has under way as soon as it is linked. A replica
 //! that follows looks as well, and reports when it has come to lead. A report that comes too early

@@ -13,7 +13,7 @@
 //! keeps it.
 //!
 //! # Bytes
-//! An entry of kind [`Steps`] has its count of them, back to back. Each: tag
+//! An entry of kind `Kind::Steps` (of a node's log) has its count of them, back to back. Each: tag
 //! `u8`, id ([`TxnId`]), then
 //!
 //! | tag | step | fields |

@@ -21,16 +21,16 @@
 //! so a lock is passed on within an entry to who waits for it; but not while a reader waits here,
 //! nor always, for readers at other replicas would find it locked for ever ([`passes_on`]). Who
 //! watches the key takes it over only if he has seen what is written to it then, as whoever asks
-//! the leader for values may ([`pending_writes`]).
+//! the leader for values may (`pending_writes`).
 //!
 //! But for [`YOUNG_NANOS`], of those who hold locks only older transactions wait for younger ones:
 //! so nobody waits in a circle for longer. What is proposed by this queue is all that can come into
 //! the log while the replica leads, so a command never meets a lock when it is applied, unless the
 //! lock has come with a neighbour that was taken in. So that commands are not passed for ever, a
-//! PREPARE that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`] at most.
+//! PREPARE that comes for a key which they wait for lets them go first, for `FAIR_NANOS` at most.
 //!
 //! A transaction that has failed before, since others had changed what it had read, may reserve
-//! keys ([`reservations`]): commands and PREPAREs of younger transactions wait for its PREPARE.
+//! keys (`reservations`): commands and PREPAREs of younger transactions wait for its PREPARE.
 //!
 //! If the link to another node is lost, which may have died, no PREPARE of that node waits any
 //! more. All of this is lost with the lead, and costs time then.
@@ -38,9 +38,9 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the request's timeout | busy, not done; refused |
-//! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
-//! | what is guarded for who waits ([`starvation_guard`]) | from 20 ms of its wait on, while no lock that it waits for is 500 ms old | younger ones pass |
-//! | what is reserved ([`reservations`]) | 100 ms; 4096 keys of 1 KiB at most | all pass |
+//! | PREPAREs that wait for one shard | `WAITING_MAX` | refused |
+//! | what is guarded for who waits (`starvation_guard`) | from 20 ms of its wait on, while no lock that it waits for is 500 ms old | younger ones pass |
+//! | what is reserved (`reservations`) | 100 ms; 4096 keys of 1 KiB at most | all pass |
 
 mod commands;
 mod judge;
