@@ -123,7 +123,7 @@ pub fn apply(dir: &Path, plan: &Plan) -> Result<Applied, Error> {
         let manifest = Manifest { log_start: found_end, ..manifest };
         manifest::store(&*disk, &manifest).map_err(write)?;
     }
-    // As whoever has planned has seen it.
+    // As the plan was made: before this wrote anything.
     let log_end = if had_log { found_end } else { Lsn::NEW };
     let records = plan.records(who, log_end, &replayed)?;
     drop(replayed);

@@ -1,4 +1,4 @@
-//! A replica of the catalogue takes a snapshot: who is told of the jump, and when?
+//! A replica of the catalogue takes a snapshot: when does the driver learn of the jump?
 //!
 //! ```text
 //!   1: creates a, b ─► 2 is to have a replica ─► state ─► 2 takes it: the catalogue has jumped

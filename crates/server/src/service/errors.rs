@@ -28,7 +28,7 @@ pub(super) const NO_LEADER: &str =
     "no node has answered as the leader of the key's shard; nothing was done";
 pub(super) const LOCKED: &str = "transactions had the key all the time; nothing was done";
 
-/// What is told of what was not done; `id` is of a request that may have changed something.
+/// The error of a request that was not done; `id` is of a request that may have changed something.
 pub(super) fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
     let why = match (why, id) {
         (NotDone::DiskFull, _) => return ApiError::DiskFull,

@@ -124,7 +124,7 @@ impl NodeApi {
         }
     }
 
-    /// The same once more, for what is told later.
+    /// The same once more, for answers that come later.
     fn again(&self) -> Self {
         Self {
             runtime: self.runtime.clone(),
