@@ -31,8 +31,9 @@ pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
 /// … when its command is longer than any entry of the log ([`command::limits::COMMAND_BYTES_MAX`]).
-pub(super) const COMMAND_TOO_LONG: &str = "ERR the command is longer than an entry of the log may be: 514 MiB, or 64.5 MiB while nodes of \
-     an older version are members; nothing was done";
+pub(super) const COMMAND_TOO_LONG: &str = "ERR the command is longer than an entry of the log may \
+                                            be: 514 MiB, or 64.5 MiB while nodes of an older \
+                                            version are members; nothing was done";
 
 /// Longest request, however long `input_bytes_max` lets it be: a longest command, and what frames
 /// its arguments.
