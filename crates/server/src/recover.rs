@@ -172,11 +172,9 @@ fn replay(dir: &Path, disk: &Arc<dyn Disk>, manifest: &Manifest) -> Result<Repla
 }
 
 fn split(replay: Replay) -> ((Replayed, Lsn), Log) {
-    let Replay { log, shards, ended, dropped, .. } = replay;
-    ((Replayed { shards, ended, dropped }, log.written_end()), log)
+    ((replay.replayed, replay.log.written_end()), replay.log)
 }
 
 fn nothing() -> Replayed {
-    let (shards, ended, dropped) = Default::default();
-    Replayed { shards, ended, dropped }
+    Replayed::default()
 }

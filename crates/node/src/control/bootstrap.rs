@@ -48,9 +48,7 @@ impl Control {
         // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
         // and will bring it; or has just brought it.
         let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
-        let is_gone = executors.of(shard, |lane| lane.absorbed_by(shard).is_some());
-        if is_gone
-            || self.views.all().iter().any(|(_, view)| overlaps(view))
+        if self.views.all().iter().any(|(_, view)| overlaps(view))
             || Self::is_about_to_begin(shard, executors)
         {
             return;

@@ -342,9 +342,12 @@ impl Control {
         }
     }
 
-    /// Whether this replica of a shard has not ended here.
+    /// Whether this replica of a shard has not ended here, nor has the shard: another one that took
+    /// it in took its keys, too, whether or not that one still has a replica here.
     fn may_begin(shard: ShardId, replica: ReplicaId, executors: &mut dyn Executors) -> bool {
-        let ended = executors.of(shard, |lane| lane.ended_replica(shard));
-        ended.is_none_or(|ended| ended < replica)
+        executors.of(shard, |lane| {
+            lane.absorbed_by(shard).is_none()
+                && lane.ended_replica(shard).is_none_or(|ended| ended < replica)
+        })
     }
 }

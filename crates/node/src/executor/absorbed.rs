@@ -12,10 +12,19 @@
 //! ```
 //!
 //! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
+//!
+//! The replica had voted and promised, so none of its shard may ever begin again on this node
+//! (SAFETY G4, G9). A record in the log says so; each round of checkpoints writes it again before
+//! it cuts the log. Without it, a restart after the left shard has moved away finds no trace of the
+//! right one, and the keyspace's first tiling would begin it anew, empty and alone.
+//! The records of a keyspace's first shards end when it is dropped; the others remain, 41 bytes a
+//! merge in each round.
 
-use keyspace::{Cut, Generation, ShardId};
+use keyspace::codec::Reader;
+use keyspace::{Cut, DecodeError, Generation, ShardId};
 use overlay::Known;
 use replication::BootNanos;
+use storage::log::Group as Records;
 
 use super::{Effects, ShardExecutor, push};
 use crate::executor::Origin;
@@ -83,7 +92,49 @@ pub struct Absorbed {
     first: Cut,
 }
 
+/// A replica ended here because another shard has taken its shard in: what a restart must know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AbsorbedEnd {
+    left: ShardId,
+    /// The group of the log that says so …
+    ticket: u64,
+    /// … and whether it is on disk.
+    pub(super) is_durable: bool,
+}
+
+impl AbsorbedEnd {
+    /// Writes the record of the shard's end into the group of this ticket.
+    pub(super) fn write(&mut self, right: ShardId, ticket: u64, records: &mut Records) {
+        (self.ticket, self.is_durable) = (ticket, false);
+        push(records, right, record::SHARD_ABSORBED, &[&self.left.0.to_le_bytes()]);
+    }
+
+    /// All groups of the log up to this ticket are on disk.
+    pub(super) fn durable(&mut self, ticket: u64) {
+        self.is_durable |= self.ticket <= ticket;
+    }
+}
+
+/// Reads the payload of a record that says which shard has taken its own in.
+///
+/// # Errors
+/// [`DecodeError`] if it is something else.
+pub fn decode_absorbed(payload: &[u8]) -> Result<ShardId, DecodeError> {
+    let mut reader = Reader::new(payload);
+    let left = ShardId(reader.u64()?);
+    reader.end()?;
+    Ok(left)
+}
+
 impl ShardExecutor {
+    /// A shard that another one had taken in before the node started, says the log. No replica of
+    /// it begins here any more.
+    pub fn adopt_absorbed(&mut self, right: ShardId, left: ShardId) {
+        self.ended.insert(right);
+        let end = AbsorbedEnd { left, ticket: 0, is_durable: true };
+        self.absorbed_ends.insert(right, end);
+    }
+
     /// A replica of this lane is to give up what it holds.
     pub(super) fn surrender(&mut self, left: ShardId, at: u64, absorb: &Absorb) {
         let Absorb { right, index, term } = *absorb;
@@ -138,8 +189,9 @@ impl ShardExecutor {
         let shard = self.shards.remove(&right);
         let had_ended = self.ended_replicas.remove(&right).is_some();
         if shard.is_some() || had_ended {
-            let word = left.0.to_le_bytes();
-            push(&mut effects.records, right, record::SHARD_ABSORBED, &[&word]);
+            let mut end = AbsorbedEnd { left, ticket: 0, is_durable: false };
+            end.write(right, self.next_ticket, &mut effects.records);
+            self.absorbed_ends.insert(right, end);
             self.ended.insert(right);
         }
         let first = |shard: &crate::replica::Shard| shard.view().read().descriptor.arc.ends().0;
@@ -179,6 +231,7 @@ impl ShardExecutor {
 
     /// Who has taken a shard in, if it is gone.
     pub fn absorbed_by(&self, shard: ShardId) -> Option<ShardId> {
-        self.absorbed.get(&shard).map(|absorbed| absorbed.left)
+        let since_start = self.absorbed.get(&shard).map(|absorbed| absorbed.left);
+        since_start.or_else(|| self.absorbed_ends.get(&shard).map(|end| end.left))
     }
 }

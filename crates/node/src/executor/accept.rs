@@ -413,7 +413,8 @@ impl ShardExecutor {
         if let Some(mut proxy) = self.away.remove(&id) {
             proxy.abandon(&mut self.pending);
         }
-        if self.ended_replicas.remove(&id).is_some() {
+        let was_absorbed = self.absorbed_ends.remove(&id).is_some();
+        if self.ended_replicas.remove(&id).is_some() || was_absorbed {
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
         // Also if it has not begun: it may be about to.

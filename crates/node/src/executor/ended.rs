@@ -164,11 +164,15 @@ impl ShardExecutor {
         for (id, ended) in &mut self.ended_replicas {
             ended.write(*id, self.next_ticket, &mut self.pending.records);
         }
+        for (id, end) in &mut self.absorbed_ends {
+            end.write(*id, self.next_ticket, &mut self.pending.records);
+        }
     }
 
     /// Whether all that [`Self::mark_again`] wrote is durable.
     pub fn marks_are_durable(&self) -> bool {
         self.ended_replicas.values().all(|ended| ended.is_durable)
+            && self.absorbed_ends.values().all(|end| end.is_durable)
     }
 
     pub(super) fn marks_durable(&mut self, ticket: u64) {
@@ -176,6 +180,7 @@ impl ShardExecutor {
             ended.is_durable |= ended.ticket <= ticket;
             ended.is_remembered |= ended.is_durable;
         }
+        self.absorbed_ends.values_mut().for_each(|end| end.durable(ticket));
     }
 
     /// Tells the shards' other nodes what is to be replaced: only what a restart would know, too.
@@ -210,6 +215,7 @@ mod tests {
     use storage::engine::{Layout, MemoryEngine};
 
     use super::*;
+    use crate::executor::absorbed::decode_absorbed;
     use crate::executor::{Answer, Input, Origin};
     use crate::replica::ShardStart;
     use crate::replica::catalogue::System;
@@ -347,6 +353,36 @@ mod tests {
             turn(&mut lane);
             assert_eq!(lane.absorbed_by(shard), by, "{generation:?}");
         }
+    }
+
+    /// A round of checkpoints cuts the log only when it holds the ends of absorbed shards again,
+    /// also of those that ended before the node started.
+    #[test]
+    fn a_round_writes_the_ends_of_absorbed_shards_again() {
+        let (shard, before) = (ShardId(9), ShardId(7));
+        let mut executor = lane_with(shard);
+        executor.adopt_absorbed(before, ShardId(6));
+        turn(&mut executor);
+        let (by, generation) = (ShardId(8), Generation(2));
+        executor.accept(Input::Superseded { shard, by, generation });
+        let ticket = turn(&mut executor).ticket;
+        executor.accept(Input::Durable { ticket });
+        assert!(executor.marks_are_durable());
+        executor.mark_again();
+        assert!(!executor.marks_are_durable());
+        let effects = turn(&mut executor);
+        let ends = effects.records.iter().map(|record| {
+            assert_eq!(record.kind, record::SHARD_ABSORBED);
+            (record.shard, decode_absorbed(record.payload))
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [(before, Ok(ShardId(6))), (shard, Ok(by))]);
+        executor.accept(Input::Durable { ticket: effects.ticket });
+        assert!(executor.marks_are_durable());
+        // A dropped keyspace's shards need no record any more.
+        executor.accept(Input::Drop { shard: before });
+        turn(&mut executor);
+        executor.mark_again();
+        assert_eq!(turn(&mut executor).records.iter().count(), 1);
     }
 
     /// A replica that had promised, and ended, does not begin again when its shard is gone.

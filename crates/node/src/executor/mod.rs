@@ -41,7 +41,8 @@ mod effects;
 mod ended;
 mod input;
 
-pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
+use absorbed::AbsorbedEnd;
+pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given, decode_absorbed};
 pub use answer::{Answer, Caller, Origin};
 use early::Early;
 pub use effects::{Effects, Envelope};
@@ -94,6 +95,8 @@ pub struct ShardExecutor {
     unborn: BTreeSet<ShardId>,
     /// Shards that others have taken in.
     absorbed: BTreeMap<ShardId, Absorbed>,
+    /// Those whose replica ended here with that, ever.
+    absorbed_ends: BTreeMap<ShardId, AbsorbedEnd>,
     /// Whether `pending` may have something about that.
     has_merged: bool,
     losses: LinkLosses,
@@ -128,6 +131,7 @@ impl ShardExecutor {
             early: Early::default(),
             unborn: BTreeSet::new(),
             absorbed: BTreeMap::new(),
+            absorbed_ends: BTreeMap::new(),
             has_merged: false,
             losses: LinkLosses::default(),
         }

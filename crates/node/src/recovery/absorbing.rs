@@ -23,6 +23,7 @@ impl Replay {
             }
             let right = self.end(absorb.right).expect("it was just seen");
             self.dropped.insert(absorb.right);
+            self.absorbed.insert(absorb.right, left);
             let shard = self.shards.get_mut(&left).expect("it was just seen");
             shard.absorb(right);
         }

@@ -27,7 +27,7 @@ use replication::{Entry, HardState, Start};
 use storage::engine::Settings;
 use storage::log::{Lsn, Record};
 
-use crate::executor::Ended;
+use crate::executor::{Ended, decode_absorbed};
 use crate::replica::catalogue::System;
 use crate::replica::entry::{Header, Kind, UnknownEntry};
 use crate::replica::members::{self, Roster};

@@ -17,6 +17,8 @@ pub struct Replay {
     pub(super) shards: BTreeMap<ShardId, Recovering>,
     /// Whose end was passed: ids are never used again.
     pub(super) dropped: BTreeSet<ShardId>,
+    /// Which of them another shard has taken in, and which one.
+    pub(super) absorbed: BTreeMap<ShardId, ShardId>,
     /// Whose replica here takes no part any more, and no other has begun since.
     ended: BTreeMap<ShardId, Ended>,
     /// Right halves of replicas that have ended, each with the left one.
@@ -34,10 +36,11 @@ impl Replay {
         settings: impl Into<Settings>,
     ) -> Self {
         let settings = settings.into();
-        let (dropped, headless, halves) = Default::default();
+        let (dropped, absorbed, headless, halves) = Default::default();
         let mut evidence = Evidence::default();
         shards.values().for_each(|shard| evidence.checkpoint(shard));
-        Self { settings, node, shards, dropped, ended: BTreeMap::new(), halves, headless, evidence }
+        let ended = BTreeMap::new();
+        Self { settings, node, shards, dropped, absorbed, ended, halves, headless, evidence }
     }
 
     /// Takes the log's next record, which stands in the group at `lsn`.
@@ -52,6 +55,13 @@ impl Replay {
             self.headless.remove(&id);
             self.ended.remove(&id);
             self.dropped.insert(id);
+            self.absorbed.remove(&id);
+            if record.kind == record::SHARD_ABSORBED {
+                let left = decode_absorbed(record.payload);
+                let left =
+                    left.map_err(|source| unreadable(id, "the record of a merge", source))?;
+                self.absorbed.insert(id, left);
+            }
             return Ok(());
         }
         if record.kind != record::REPLICA_CREATED {
@@ -135,8 +145,8 @@ impl Replay {
                 return Err(RecoverError::Gap { shard: *shard, expected, found });
             }
         }
-        let Self { shards, ended, dropped, .. } = self;
-        Ok(Replayed { shards, ended, dropped })
+        let Self { shards, ended, dropped, absorbed, .. } = self;
+        Ok(Replayed { shards, ended, dropped, absorbed })
     }
 
     /// The shard's replica takes no part any more; unless one that came after it is here already,
@@ -160,6 +170,7 @@ impl Replay {
 }
 
 /// What a log and its checkpoints hold.
+#[derive(Default)]
 pub struct Replayed {
     /// The shards.
     pub shards: BTreeMap<ShardId, Recovering>,
@@ -168,4 +179,7 @@ pub struct Replayed {
     /// Shards whose end the log holds ([`crate::executor::ShardExecutor::bury`]). The replica of
     /// the catalogue may still have them: it knows again what is committed when it hears its group.
     pub dropped: BTreeSet<ShardId>,
+    /// Which of them another shard has taken in, and which one
+    /// ([`crate::executor::ShardExecutor::adopt_absorbed`]).
+    pub absorbed: BTreeMap<ShardId, ShardId>,
 }

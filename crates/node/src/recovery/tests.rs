@@ -107,6 +107,22 @@ fn what_was_replaced_may_be_there_in_part() {
     }
 }
 
+/// The record of a merge, alone in a log that was cut, says all that the next start must know.
+#[test]
+fn the_end_of_an_absorbed_shard_outlives_the_cut() {
+    let mut replay = Replay::new(NodeId(1), BTreeMap::new(), KeyHasher::new([7; 16]));
+    let (shard, left) = (ShardId(9), ShardId(8));
+    fn record(payload: &[u8]) -> Record<'_> {
+        Record { shard: ShardId(9), kind: record::SHARD_ABSORBED, payload }
+    }
+    let error = replay.record(Lsn::NEW, &record(b"short")).expect_err("no shard");
+    assert!(matches!(error, RecoverError::Unreadable { .. }), "{error}");
+    replay.record(Lsn::NEW, &record(&left.0.to_le_bytes())).expect("its own record");
+    let replayed = replay.finish().expect("it misses nothing");
+    assert_eq!(replayed.absorbed, [(shard, left)].into());
+    assert_eq!(replayed.dropped, [shard].into());
+}
+
 #[test]
 fn a_vote_belongs_to_its_term() {
     for (term, expected) in [(1, (2, 2)), (2, (2, 2)), (3, (3, 0))] {

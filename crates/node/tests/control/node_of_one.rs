@@ -164,6 +164,12 @@ impl NodeOfOne {
                 let start = ShardStart::born(state, ReplicaId(1), Durability::Sync);
                 self.inputs.push_back(Input::Half(Box::new(start)));
             }
+            // The log says so, as the node starts.
+            ["was-absorbed", id, left] => {
+                let right = shard(id);
+                let lane = right.0 as usize % self.lanes.len();
+                self.lanes[lane].adopt_absorbed(right, shard(left));
+            }
             ["ended", id] => self.inputs.push_back(Input::Ended(shard(id))),
             // The catalogue of another cluster's life: these keyspaces, one after the other.
             ["jump", ref names @ ..] => {

@@ -125,6 +125,11 @@ impl ExecutorCell {
         self.core.lock().executor.adopt_ended(shard, ended);
     }
 
+    /// Before any shard: what was recovered of shards that others had taken in.
+    pub fn adopt_absorbed(&self, right: ShardId, left: ShardId) {
+        self.core.lock().executor.adopt_absorbed(right, left);
+    }
+
     fn drain(
         &self,
         mut core: MutexGuard<'_, Core>,

@@ -129,7 +129,8 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
                 None => replay.record(lsn, &record),
             }
         })?;
-    let Replayed { shards, ended, dropped } = replay.finish()?;
+    let replayed = replay.finish()?;
+    let Replayed { shards, ended, .. } = &replayed;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;
@@ -141,7 +142,6 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     };
     let behind = shards.iter().map(|(id, shard)| (*id, waiting(shard))).collect();
     let gone = ended.keys().copied().collect();
-    let replayed = Replayed { shards, ended, dropped };
     let machine = build(Opened { handle, manifest, hasher, log }, replayed, start);
     Ok(Started { machine, recovered, behind, ended: gone })
 }
@@ -192,7 +192,7 @@ struct Opened {
 
 /// The machine, with all shards that it had.
 fn build(opened: Opened, replayed: Replayed, start: &Start) -> Machine {
-    let Replayed { mut shards, ended, dropped } = replayed;
+    let Replayed { mut shards, ended, dropped, absorbed } = replayed;
     let highest = shards.values().map(Recovering::highest).max();
     let mut machine = without_shards(opened, highest.unwrap_or_default(), start);
     machine.now();
@@ -204,6 +204,10 @@ fn build(opened: Opened, replayed: Replayed, start: &Start) -> Machine {
     for (shard, ended) in ended {
         let lane = machine.lane_of(shard);
         machine.lanes[lane].lane.adopt_ended(shard, ended);
+    }
+    for (right, left) in absorbed {
+        let lane = machine.lane_of(right);
+        machine.lanes[lane].lane.adopt_absorbed(right, left);
     }
     let catalogue = match shards.remove(&ShardId(0)) {
         Some(recovered) => Some(machine.adopt_system(recovered)),

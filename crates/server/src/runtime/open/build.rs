@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, ShardId};
 use node::control::{Control, Limits, Pace, PlacementSetup, Setup};
 use node::executor::{FIRST_REPLICA, Input, ShardExecutor, TURN_BYTES_MAX};
-use node::recovery::Recovering;
+use node::recovery::{Recovering, Replayed};
 use node::replica::ShardStart;
 use node::replica::state::Content;
 use node::reshape::bootstrap;
@@ -49,7 +49,8 @@ pub(super) fn build(
     cluster: Option<Arc<Cluster>>,
     seed: u64,
 ) -> Arc<NodeRuntime> {
-    let Replay { log, shards, ended, dropped, ahead_from, .. } = replay;
+    let Replay { log, replayed, ahead_from, .. } = replay;
+    let Replayed { shards, ended, dropped, absorbed } = replayed;
     let highest = shards.values().map(Recovering::highest).max().unwrap_or_default();
     let hasher = KeyHasher::new(manifest.hash_seed);
     let identity = NodeIdentity { node: manifest.node, cluster: manifest.cluster, hasher, seed };
@@ -96,6 +97,9 @@ pub(super) fn build(
     let waits = !is_founder || ended.contains_key(&ShardId(0));
     for (shard, ended) in ended {
         runtime.executors.of(shard).adopt_ended(shard, ended);
+    }
+    for (right, left) in absorbed {
+        runtime.executors.of(right).adopt_absorbed(right, left);
     }
     adopt(&runtime, shards, config, waits);
     if let Some(why) = runtime.clock.why_ahead(runtime.peers.is_some()) {

@@ -186,6 +186,7 @@ pub fn open(
     }
 
     let keys: u64 = replay
+        .replayed
         .shards
         .values()
         .filter_map(|s| s.state().keys())
@@ -210,7 +211,7 @@ pub fn open(
 
 /// Whether the catalogue that was read has a level that these do not speak.
 fn unspoken(replay: &Replay, levels: Levels) -> Option<Unspoken> {
-    match &replay.shards.get(&ShardId(0))?.state().content {
+    match &replay.replayed.shards.get(&ShardId(0))?.state().content {
         Content::System(system) => Unspoken::of(system.catalogue.level(), levels),
         Content::Keys(_) => None,
     }

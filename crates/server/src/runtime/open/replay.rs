@@ -1,12 +1,11 @@
 //! What lies in a directory: checkpoints, and the log since.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hlc::AHEAD_MILLIS_MAX;
 use keyspace::{KeyHasher, ShardId, Timestamp};
-use node::executor::Ended;
 use node::recovery::{self, RecoverError, Recovering, Replayed};
 use node::replica::entry::Header;
 use parking_lot::Mutex;
@@ -20,9 +19,7 @@ use crate::runtime::wall_millis;
 /// What was read of a directory.
 pub(crate) struct Replay {
     pub log: Log,
-    pub shards: BTreeMap<ShardId, Recovering>,
-    pub dropped: BTreeSet<ShardId>,
-    pub ended: BTreeMap<ShardId, Ended>,
+    pub replayed: Replayed,
     pub records: u64,
     pub cut_bytes: u64,
     /// The earliest time in the log that is far ahead of the wall clock.
@@ -47,9 +44,9 @@ pub(crate) fn replay(
             ahead_from = ahead_from.into_iter().chain(time).min();
             replay.record(lsn, &record)
         })?;
-    let Replayed { shards, ended, dropped } = replay.finish()?;
+    let replayed = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
-    Ok(Replay { log, shards, ended, dropped, records, cut_bytes, ahead_from })
+    Ok(Replay { log, replayed, records, cut_bytes, ahead_from })
 }
 
 /// The same, where no log was ever begun.
