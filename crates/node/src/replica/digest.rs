@@ -73,7 +73,7 @@ impl Digesting {
         state: &mut ShardState,
     ) -> Option<Self> {
         // What a lock has to write will be written at its time or later.
-        let below_locks = state.locks.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1));
+        let below_locks = state.locks.below();
         let at = state.last.min(below_locks);
         let mut rest = Vec::new();
         let numbers = [state.applied_index, state.applied_term, state.horizon.0, state.last.0];

@@ -12,8 +12,11 @@ pub(super) struct Leading {
     pub opened_term: u64,
     /// The horizon that is on its way through the log, if any.
     pub horizon_asked: Timestamp,
-    /// The safe points that it has had logged: of its keyspace or, in the system shard, of all.
+    /// In the system shard: the safe points that it has had logged, of all keyspaces.
     pub points_asked: BTreeMap<KeyspaceId, Timestamp>,
+    /// In any other: its own safe point that is on its way through the log, at this index or a
+    /// later one.
+    pub point_asked: (Timestamp, u64),
     /// When the others were last asked to confirm that it leads.
     pub confirm_asked: BootNanos,
     /// The term in which it has had the newest change settled, and the generation then.

@@ -87,15 +87,18 @@ impl Shard {
         if !self.leads() {
             return;
         }
-        let to = to.min(clock.now());
-        let (keyspace, current) = {
+        let (current, below) = {
             let state: &ShardState = &self.state.read();
             let Some(engine) = state.keys() else { return };
-            (state.descriptor.keyspace(), engine.safe_point())
+            (engine.safe_point(), state.locks.below())
         };
-        let asked = self.leading.points_asked.entry(keyspace).or_default();
-        if to > current.max(*asked) {
-            *asked = to;
+        let to = to.min(clock.now()).min(below);
+        // An applied one counts as far as it went: a lock that came before it has held it.
+        let (asked, index) = self.leading.point_asked;
+        let on_its_way = if index > self.applied { asked } else { Timestamp::ZERO };
+        if to > current.max(on_its_way) {
+            let next = self.group.last_index() + self.queue.len() as u64 + 1;
+            self.leading.point_asked = (to, next);
             self.operate(Kind::SafePoint, operation(&to.0.to_le_bytes()), None);
         }
     }

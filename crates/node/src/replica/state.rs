@@ -269,9 +269,8 @@ impl ShardState {
                 Outcome::Merge
             }
             (Kind::SafePoint, Content::Keys(engine)) => {
-                // What is locked is written at the time of its lock or later (G14).
-                let below = self.locks.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1));
-                engine.raise_safe_point(read_timestamp(body).min(below));
+                // SAFETY G14.
+                engine.raise_safe_point(read_timestamp(body).min(self.locks.below()));
                 Outcome::Quiet
             }
             (Kind::Catalogue, Content::System(system)) => {

@@ -13,6 +13,7 @@ mod no_room;
 mod recovered;
 mod replaced;
 mod replaced_log;
+mod safe_point;
 mod sought;
 mod stalled;
 mod story;

@@ -105,6 +105,12 @@ impl Agreement {
         self.nodes.entry(node).or_default().remove(&shard);
     }
 
+    /// The node's disk has lost what was synced, and some shards' whole records with it: all but
+    /// these. Such a replica begins again with its shard, until its leader finds out what it lacks.
+    pub fn lost(&mut self, node: NodeId, left: &BTreeMap<ShardId, u64>) {
+        self.nodes.entry(node).or_default().retain(|shard, _| left.contains_key(shard));
+    }
+
     /// The node has started again, each of its shards applied up to this index, and with these
     /// entries behind. What was handed out to be written may never have been.
     pub fn restarted(&mut self, node: NodeId, applied: &BTreeMap<ShardId, u64>, behind: &Behind) {

@@ -99,7 +99,9 @@ impl World {
                 let point = view.and_then(|v| v.read().keys().map(|engine| engine.safe_point()));
                 if point.is_some_and(|point| point < to) {
                     let report = machine.shard(id).map(|shard| shard.report(self.now_ms));
-                    lag.push(format!("shard {id} at {point:?}: {report:?}"));
+                    let view = machine.view(id);
+                    let locks = view.map(|v| (v.read().locks.counts(), v.read().locks.oldest()));
+                    lag.push(format!("shard {id} at {point:?}, locks {locks:?}: {report:?}"));
                 }
             }
         }

@@ -397,8 +397,12 @@ impl World {
         machine.plant(self.options.plant.and_then(Plant::in_control));
         machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);
         machine.may_lose = seat.has_lost;
+        let has_just_lost = std::mem::take(&mut seat.has_just_lost);
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));
+        if has_just_lost {
+            self.agreement.lost(node, &recovered);
+        }
         self.agreement.restarted(node, &recovered, &behind);
         // The process may have ended before anyone saw that.
         ended.into_iter().for_each(|shard| self.agreement.ended(node, shard));

@@ -35,6 +35,8 @@ pub(crate) struct Seat {
     pub burst: Option<(u64, u64)>,
     /// Its disk has lost what was synced, once at least.
     pub has_lost: bool,
+    /// … and it has not started since.
+    pub has_just_lost: bool,
     /// It is out of the cluster, for good.
     pub has_left: bool,
     /// What its program speaks, where versions are mixed.
@@ -62,6 +64,7 @@ impl Seat {
             slept_nanos: 0,
             burst: None,
             has_lost: false,
+            has_just_lost: false,
             has_left: false,
             levels: Levels::BEFORE,
             members_end: (0, Lsn::NEW),

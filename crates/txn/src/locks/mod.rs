@@ -361,6 +361,11 @@ impl Locks {
         self.locks.values().map(|lock| lock.at).min()
     }
 
+    /// The latest time below all locks: what is locked is written at the time of its lock or later.
+    pub fn below(&self) -> Timestamp {
+        self.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1))
+    }
+
     /// How many locks have gone: rises when somebody who waits for one may try again.
     pub fn released(&self) -> u64 {
         self.released
