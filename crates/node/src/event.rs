@@ -89,6 +89,15 @@ pub enum Happened {
         /// Its right neighbour.
         right: ShardId,
     },
+    /// A shard that was to take its neighbour in could not go to where that one's replicas are.
+    MergeGivenUp {
+        /// The shard.
+        left: ShardId,
+        /// Its right neighbour.
+        right: ShardId,
+        /// For so long it tried.
+        nanos: u64,
+    },
     /// A linear-hash table is to grow.
     TableGrows {
         /// Of this keyspace.
@@ -290,6 +299,7 @@ impl Happened {
             Happened::Merged { left: shard, .. }
             | Happened::MergeMoves { left: shard, .. }
             | Happened::MergeLeft { left: shard, .. }
+            | Happened::MergeGivenUp { left: shard, .. }
             | Happened::Compared { finding: Finding { shard, .. }, .. }
             | Happened::ReplicaBegins { shard, .. }
             | Happened::Superseded { shard, .. }

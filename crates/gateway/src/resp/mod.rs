@@ -29,7 +29,6 @@ mod args;
 pub mod commands;
 mod context;
 mod error;
-mod glob;
 mod inline;
 mod number;
 mod parser;
@@ -43,7 +42,6 @@ mod writer;
 pub use args::{ArgRanges, Args};
 pub use context::{ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts};
 pub use error::CommandError;
-pub use glob::{glob_matches, glob_matches_nocase};
 pub use number::{parse_i64, push_i64, push_u64};
 pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
 pub use request::{

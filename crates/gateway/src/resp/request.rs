@@ -108,7 +108,7 @@ pub enum KeyspaceRequest<'a> {
     FlushAll,
     /// KEYS: an array of all keys that match.
     Keys {
-        /// A glob, see [`glob_matches`](super::glob_matches).
+        /// A glob, see [`command::glob`].
         pattern: &'a [u8],
     },
     /// SCAN: an array of the next cursor (a bulk string) and an array of keys.

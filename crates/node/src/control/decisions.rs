@@ -147,6 +147,15 @@ impl Decisions {
         Some(decided.came_of())
     }
 
+    /// A shard has taken another in here, whatever becomes of it later.
+    pub fn has_merged(&mut self, gone: ShardId, now: BootNanos) -> Option<Happened> {
+        let is_it = |what: &What| matches!(what, What::Merge { right, .. } if *right == gone);
+        let is_it = |one: &&mut Decided| one.came == Came::UnderWay && is_it(&one.what);
+        let decided = self.open.iter_mut().find(is_it)?;
+        decided.came = Came::Done { took: decided.age(now), deviation: None };
+        Some(decided.came_of())
+    }
+
     /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
     /// shard that is not led here.
     pub fn review(

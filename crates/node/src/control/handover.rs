@@ -41,6 +41,8 @@ impl Control {
             let frozen_nanos = frozen_at.map(|at| self.now.saturating_sub(at));
             self.views.remove(right);
             self.effects.push(Effect::Event(Happened::Merged { left, right, frozen_nanos }));
+            let came = self.placement.decisions.has_merged(right, self.now);
+            self.effects.extend(came.map(Effect::Event));
         }
         self.submit(left, Input::Absorb { left, state });
     }

@@ -63,7 +63,12 @@ impl Control {
         for (left, wanted) in wanted {
             let waited = self.now.saturating_sub(wanted.since);
             let is_late = waited > self.setup.pace.merge_wanted_max;
-            if !self.try_merge(left, &wanted, &mut has_begun, executors) || is_late {
+            let goes_on = self.try_merge(left, &wanted, &mut has_begun, executors);
+            if goes_on && is_late {
+                let (right, nanos) = (wanted.right, waited);
+                self.effects.push(Effect::Event(Happened::MergeGivenUp { left, right, nanos }));
+            }
+            if !goes_on || is_late {
                 self.merges.wanted.remove(&left);
             }
         }
@@ -269,15 +274,19 @@ impl Control {
         self.submit(left, Input::Merge { shard: left, step });
     }
 
-    /// Whether a shard that is led here would have as many replicas where another has its own. It
-    /// would not while the replicas of one of them change, or if the other has yet to get some.
+    /// Whether a shard that is led here would have as many replicas where another has its own, or
+    /// as many as its keyspace asks for. It would not while the replicas of one of them change, or
+    /// if the other has yet to get some.
     fn may_follow(&self, ours: &Descriptor, theirs: &Descriptor) -> bool {
         let Some(view) = self.views.get(ours.shard) else { return false };
         let state = view.read();
         let members = &state.members;
         let is_changing =
             members.is_joint() || !members.learners.is_empty() || !state.roster.is_settled;
-        !is_changing && members.voters.len() == theirs.replicas.len()
+        let asked = self.routes.of_shard(ours.shard).map(|of| of.keyspace.options.replicas);
+        let count = theirs.replicas.len();
+        let is_right = members.voters.len() == count || asked.map(usize::from) == Some(count);
+        !is_changing && is_right
     }
 }
 

@@ -185,8 +185,10 @@ impl Control {
             let descriptor = &view.read().descriptor;
             (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))
         }));
+        let absorbed = self.find_absorbed(&keyspace, executors);
         let tiles = route::tiles(&keyspace, &claims).into_iter().map(|(shard, arc)| {
-            let view = self.view_of(&keyspace, (shard, &arc), old, executors);
+            let may_begin = !absorbed.contains(&shard);
+            let view = self.view_of(&keyspace, (shard, &arc, may_begin), old, executors);
             (shard, arc, view)
         });
         let tiles = tiles.collect();
@@ -198,7 +200,7 @@ impl Control {
     fn view_of(
         &mut self,
         keyspace: &Keyspace,
-        (shard, arc): (ShardId, &RingArc),
+        (shard, arc, may_begin): (ShardId, &RingArc, bool),
         old: Option<&Route>,
         executors: &mut dyn Executors,
     ) -> View {
@@ -208,7 +210,7 @@ impl Control {
         let node = self.setup.node;
         let began = keyspace.shards.iter().position(|id| *id == shard);
         // Who has only a cache of the catalogue does not know how its shards have gone on since.
-        let began = began.filter(|_| self.has_system());
+        let began = began.filter(|_| self.has_system() && may_begin);
         let replicas = bootstrap::first_replicas(keyspace);
         let here = replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica);
         let mut may = |replica| began.is_some() && Self::may_begin(shard, replica, executors);
@@ -239,6 +241,35 @@ impl Control {
                 Arc::new(RwLock::new(nothing))
             }
         }
+    }
+
+    /// Which of a keyspace's first shards, with a first replica here, others have taken in though
+    /// no record says so: an older version has cut it from the log. A shard has the place of
+    /// another's beginning only if it has taken that one in. Executors write it down now.
+    fn find_absorbed(
+        &mut self,
+        keyspace: &Keyspace,
+        executors: &mut dyn Executors,
+    ) -> BTreeSet<ShardId> {
+        let mut found = BTreeSet::new();
+        if !self.has_system() || !keyspace.nodes.contains(&self.setup.node) {
+            return found;
+        }
+        let views = self.views.all();
+        for (shard, arc) in keyspace.tiles() {
+            if self.views.contains(shard) || executors.of(shard, |lane| lane.has_had(shard)) {
+                continue;
+            }
+            let has_it =
+                |(_, view): &&(ShardId, View)| view.read().descriptor.arc.contains(arc.start());
+            let mut by = views.iter().find(has_it).map(|(left, _)| *left);
+            executors.look_at_all(&mut |lane| by = by.or_else(|| lane.ended_with(arc.start())));
+            if let Some(left) = by {
+                self.submit(shard, Input::Absorbed { shard, left });
+                found.insert(shard);
+            }
+        }
+        found
     }
 
     /// Who may have replicas of a keyspace's shards: where they began, and then all others, for

@@ -33,6 +33,12 @@ impl fmt::Display for Happened {
             Happened::MergeLeft { left, right } => {
                 write!(f, "shard {left} is led elsewhere: no try to take in {right} here")
             }
+            Happened::MergeGivenUp { left, right, nanos } => write!(
+                f,
+                "shard {left} does not take in shard {right}: for {} s replicas of one of them \
+                 were moving, or missing; merge again when `carillon shards` shows both ok",
+                nanos / 1_000_000_000
+            ),
             Happened::VersionRises { to, seconds } => write!(
                 f,
                 "all nodes have been up and spoken feature level {to} for {seconds} s: it is asked \

@@ -20,8 +20,10 @@
 //! The records of a keyspace's first shards end when it is dropped; the others remain, 41 bytes a
 //! merge in each round.
 
+use std::collections::BTreeMap;
+
 use keyspace::codec::Reader;
-use keyspace::{Cut, DecodeError, Generation, ShardId};
+use keyspace::{Cut, DecodeError, Generation, Position, ShardId};
 use overlay::Known;
 use replication::BootNanos;
 use storage::log::Group as Records;
@@ -92,26 +94,50 @@ pub struct Absorbed {
     first: Cut,
 }
 
-/// A replica ended here because another shard has taken its shard in: what a restart must know.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AbsorbedEnd {
-    left: ShardId,
-    /// The group of the log that says so …
-    ticket: u64,
-    /// … and whether it is on disk.
-    pub(super) is_durable: bool,
+/// The shards that others have taken in whose end a restart of this node must know: none of their
+/// replicas may begin here.
+#[derive(Debug, Default)]
+pub(super) struct AbsorbedEnds {
+    /// Which shard took it in, of each.
+    by: BTreeMap<ShardId, ShardId>,
+    /// The newest group of the log that holds one of their records …
+    written: u64,
+    /// … and the newest that is on disk.
+    durable: u64,
 }
 
-impl AbsorbedEnd {
-    /// Writes the record of the shard's end into the group of this ticket.
-    pub(super) fn write(&mut self, right: ShardId, ticket: u64, records: &mut Records) {
-        (self.ticket, self.is_durable) = (ticket, false);
-        push(records, right, record::SHARD_ABSORBED, &[&self.left.0.to_le_bytes()]);
+impl AbsorbedEnds {
+    /// Writes a shard's record into the group of this ticket.
+    fn add(&mut self, right: ShardId, left: ShardId, ticket: u64, records: &mut Records) {
+        self.by.insert(right, left);
+        self.write(right, left, ticket, records);
+    }
+
+    fn write(&mut self, right: ShardId, left: ShardId, ticket: u64, records: &mut Records) {
+        push(records, right, record::SHARD_ABSORBED, &[&left.0.to_le_bytes()]);
+        self.written = ticket;
+    }
+
+    /// Writes all of them again.
+    pub(super) fn write_all(&mut self, ticket: u64, records: &mut Records) {
+        for (right, left) in std::mem::take(&mut self.by) {
+            self.add(right, left, ticket, records);
+        }
     }
 
     /// All groups of the log up to this ticket are on disk.
     pub(super) fn durable(&mut self, ticket: u64) {
-        self.is_durable |= self.ticket <= ticket;
+        self.durable = self.durable.max(ticket);
+    }
+
+    /// Whether all that was written is on disk.
+    pub(super) fn are_durable(&self) -> bool {
+        self.written <= self.durable
+    }
+
+    /// The shard's keyspace was dropped. Whether there was a record.
+    pub(super) fn remove(&mut self, right: ShardId) -> bool {
+        self.by.remove(&right).is_some()
     }
 }
 
@@ -131,8 +157,22 @@ impl ShardExecutor {
     /// it begins here any more.
     pub fn adopt_absorbed(&mut self, right: ShardId, left: ShardId) {
         self.ended.insert(right);
-        let end = AbsorbedEnd { left, ticket: 0, is_durable: true };
-        self.absorbed_ends.insert(right, end);
+        self.absorbed_ends.by.insert(right, left);
+    }
+
+    /// Another shard has taken this one in, as what is known here shows, though no record says so:
+    /// a node of an older version has cut it from the log.
+    pub(super) fn note_absorbed(&mut self, right: ShardId, left: ShardId) {
+        if !self.has_had(right) {
+            self.ended.insert(right);
+            self.absorbed_ends.add(right, left, self.next_ticket, &mut self.pending.records);
+        }
+    }
+
+    /// A shard whose replica here has ended, and that had this place then.
+    pub fn ended_with(&self, place: &Position) -> Option<ShardId> {
+        let mut ended = self.ended_replicas.iter();
+        ended.find(|(_, ended)| ended.arc.contains(place)).map(|(shard, _)| *shard)
     }
 
     /// A replica of this lane is to give up what it holds.
@@ -189,9 +229,7 @@ impl ShardExecutor {
         let shard = self.shards.remove(&right);
         let had_ended = self.ended_replicas.remove(&right).is_some();
         if shard.is_some() || had_ended {
-            let mut end = AbsorbedEnd { left, ticket: 0, is_durable: false };
-            end.write(right, self.next_ticket, &mut effects.records);
-            self.absorbed_ends.insert(right, end);
+            self.absorbed_ends.add(right, left, self.next_ticket, &mut effects.records);
             self.ended.insert(right);
         }
         let first = |shard: &crate::replica::Shard| shard.view().read().descriptor.arc.ends().0;
@@ -232,6 +270,6 @@ impl ShardExecutor {
     /// Who has taken a shard in, if it is gone.
     pub fn absorbed_by(&self, shard: ShardId) -> Option<ShardId> {
         let since_start = self.absorbed.get(&shard).map(|absorbed| absorbed.left);
-        since_start.or_else(|| self.absorbed_ends.get(&shard).map(|end| end.left))
+        since_start.or_else(|| self.absorbed_ends.by.get(&shard).copied())
     }
 }

@@ -82,6 +82,7 @@ impl ShardExecutor {
                 self.tell(shard, |shard, _, clock| shard.follow_safe_point(to, clock));
             }
             Input::Create(start) => self.create(start),
+            Input::Absorbed { shard, left } => self.note_absorbed(shard, left),
             Input::Away { shard, nodes } => self.is_elsewhere(shard, nodes),
             Input::Known { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
@@ -413,7 +414,7 @@ impl ShardExecutor {
         if let Some(mut proxy) = self.away.remove(&id) {
             proxy.abandon(&mut self.pending);
         }
-        let was_absorbed = self.absorbed_ends.remove(&id).is_some();
+        let was_absorbed = self.absorbed_ends.remove(id);
         if self.ended_replicas.remove(&id).is_some() || was_absorbed {
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }

@@ -21,7 +21,7 @@
 //! make the replica anew else, without what it had promised.
 
 use keyspace::codec::Reader;
-use keyspace::{DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
+use keyspace::{Arc, DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
 use storage::log::Group as Records;
 
 use super::{Effects, Given, ShardExecutor, push};
@@ -45,6 +45,8 @@ pub struct Ended {
     /// The shard's record of birth, as the replica last knew it.
     birth: Vec<u8>,
     others: Vec<NodeId>,
+    /// … its part of the keyspace …
+    pub(super) arc: Arc,
     /// … and its generation then.
     pub(super) generation: Generation,
     /// The group of the log that says so …
@@ -64,12 +66,14 @@ impl Ended {
         let (here, generation) = (descriptor.node_of(replica), descriptor.generation);
         let nodes = descriptor.replicas.iter().map(|(_, node)| *node);
         let others = nodes.filter(|node| Some(*node) != here).collect();
+        let arc = descriptor.arc;
         let (ticket, is_durable, is_remembered) = (0, true, true);
         Ok(Self {
             replica,
             is_removed,
             birth,
             others,
+            arc,
             generation,
             ticket,
             is_durable,
@@ -164,15 +168,13 @@ impl ShardExecutor {
         for (id, ended) in &mut self.ended_replicas {
             ended.write(*id, self.next_ticket, &mut self.pending.records);
         }
-        for (id, end) in &mut self.absorbed_ends {
-            end.write(*id, self.next_ticket, &mut self.pending.records);
-        }
+        self.absorbed_ends.write_all(self.next_ticket, &mut self.pending.records);
     }
 
     /// Whether all that [`Self::mark_again`] wrote is durable.
     pub fn marks_are_durable(&self) -> bool {
         self.ended_replicas.values().all(|ended| ended.is_durable)
-            && self.absorbed_ends.values().all(|end| end.is_durable)
+            && self.absorbed_ends.are_durable()
     }
 
     pub(super) fn marks_durable(&mut self, ticket: u64) {
@@ -180,7 +182,7 @@ impl ShardExecutor {
             ended.is_durable |= ended.ticket <= ticket;
             ended.is_remembered |= ended.is_durable;
         }
-        self.absorbed_ends.values_mut().for_each(|end| end.durable(ticket));
+        self.absorbed_ends.durable(ticket);
     }
 
     /// Tells the shards' other nodes what is to be replaced: only what a restart would know, too.

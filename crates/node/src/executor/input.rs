@@ -112,6 +112,13 @@ pub enum Input {
     /// Begin a new shard with this first state. It is in the log before it serves; so is what the
     /// right half of a shard begins with ([`crate::reshape::split`]).
     Create(ShardStart),
+    /// Another shard has taken this one in, as what is here shows: none of its replicas may begin.
+    Absorbed {
+        /// The shard that is gone.
+        shard: ShardId,
+        /// The shard that has its keys.
+        left: ShardId,
+    },
     /// There is a shard of which this node has no replica, or none yet.
     Away {
         /// Which.

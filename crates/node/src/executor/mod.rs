@@ -41,7 +41,7 @@ mod effects;
 mod ended;
 mod input;
 
-use absorbed::AbsorbedEnd;
+use absorbed::AbsorbedEnds;
 pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given, decode_absorbed};
 pub use answer::{Answer, Caller, Origin};
 use early::Early;
@@ -96,7 +96,7 @@ pub struct ShardExecutor {
     /// Shards that others have taken in.
     absorbed: BTreeMap<ShardId, Absorbed>,
     /// Those whose replica ended here with that, ever.
-    absorbed_ends: BTreeMap<ShardId, AbsorbedEnd>,
+    absorbed_ends: AbsorbedEnds,
     /// Whether `pending` may have something about that.
     has_merged: bool,
     losses: LinkLosses,
@@ -131,7 +131,7 @@ impl ShardExecutor {
             early: Early::default(),
             unborn: BTreeSet::new(),
             absorbed: BTreeMap::new(),
-            absorbed_ends: BTreeMap::new(),
+            absorbed_ends: AbsorbedEnds::default(),
             has_merged: false,
             losses: LinkLosses::default(),
         }

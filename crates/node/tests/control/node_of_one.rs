@@ -15,10 +15,11 @@ use node::control::{
     CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Limits, Loads, Members, Pace,
     PlacementSetup, Request, Setup,
 };
-use node::executor::{self, Answer, Effects, FIRST_REPLICA, Origin, ShardExecutor};
+use node::executor::{self, Answer, Effects, Ended, FIRST_REPLICA, Origin, ShardExecutor};
 use node::replica::ShardStart;
 use node::replica::catalogue::Change;
 use node::replica::entry::Waiter;
+use node::replica::record;
 use node::replica::state::{Content, ShardState};
 use node::reshape::bootstrap;
 use node::reshape::reroute::SentOn;
@@ -169,6 +170,23 @@ impl NodeOfOne {
                 let right = shard(id);
                 let lane = right.0 as usize % self.lanes.len();
                 self.lanes[lane].adopt_absorbed(right, shard(left));
+            }
+            // The log says that its group went on without the replica here, when it had these
+            // slots.
+            ["was-removed", id, keyspace, first, end] => {
+                let (first, end) = (number(first) as u16, number(end) as u16);
+                let arc = RingArc::of_slots(KeyspaceId(number(keyspace) as u32), first, end);
+                let replicas = vec![(ReplicaId(2), NodeId(20))];
+                let (generation, leader) = (Generation(2), None);
+                let descriptor = Descriptor { shard: shard(id), arc, replicas, generation, leader };
+                let layout = Layout::Hashed { first_slot: first, end_slot: end };
+                let engine = MemoryEngine::new(layout, KeyHasher::new([1; 16]));
+                let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+                let mut payload = FIRST_REPLICA.0.to_le_bytes().to_vec();
+                payload.extend(state.birth_record());
+                let ended = Ended::decode(record::REPLICA_REMOVED, &payload);
+                let lane = shard(id).0 as usize % self.lanes.len();
+                self.lanes[lane].adopt_ended(shard(id), ended.expect("its own record"));
             }
             ["ended", id] => self.inputs.push_back(Input::Ended(shard(id))),
             // The catalogue of another cluster's life: these keyspaces, one after the other.

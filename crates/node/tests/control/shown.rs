@@ -84,6 +84,7 @@ fn told(input: &executor::Input) -> String {
         executor::Input::Away { nodes, .. } => {
             format!("away, on {:?}", nodes.iter().map(|node| node.0).collect::<Vec<_>>())
         }
+        executor::Input::Absorbed { left, .. } => format!("absorbed by shard {left}"),
         executor::Input::Drop { .. } => "drop".into(),
         executor::Input::Configure { durability, .. } => format!("configure {durability:?}"),
         executor::Input::Catalogue { .. } => "ask the catalogue".into(),

@@ -7,7 +7,8 @@ use node::routing::route::Route;
 use super::capped::TOO_LONG;
 use super::far::Far;
 use super::whole::{SCAN_NEEDS_HASH, SLOTS_NEED_HASH, stretch};
-use gateway::resp::{KeyspaceRequest, RANGE_NEEDS_ORDER, Range, RespWriter, glob_matches};
+use command::glob;
+use gateway::resp::{KeyspaceRequest, RANGE_NEEDS_ORDER, Range, RespWriter};
 
 /// Keys, and values if they are asked for.
 type Pairs = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
@@ -71,7 +72,7 @@ impl KeyspaceScan<'_> {
     fn write_keys(&self, pattern: &[u8], writer: &mut RespWriter<'_>) {
         let (mut keys, mut bytes) = (Vec::new(), 0);
         let mut show = |key: &[u8]| {
-            if bytes <= self.bytes_max && glob_matches(pattern, key) {
+            if bytes <= self.bytes_max && glob::matches(pattern, key) {
                 bytes += key.len();
                 keys.push(Box::<[u8]>::from(key));
             }
@@ -90,7 +91,7 @@ impl KeyspaceScan<'_> {
         let of_type = type_filter.is_none_or(|t| ValueType::named(t) == Some(ValueType::String));
         let (mut keys, mut bytes) = (Vec::new(), 0);
         let mut show = |key: &[u8]| {
-            let is_shown = of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key));
+            let is_shown = of_type && pattern.is_none_or(|pattern| glob::matches(pattern, key));
             if is_shown && bytes <= self.bytes_max {
                 bytes += key.len();
                 keys.push(Box::<[u8]>::from(key));

@@ -146,7 +146,7 @@ impl World {
         let floor = seat.members_end.1;
         let lost =
             lose_log_tail(&*seat.disk.handle(), floor, bytes_max).expect("a disk without faults");
-        (seat.has_lost, seat.has_just_lost) = (true, true);
+        (seat.has_lost, seat.has_just_lost) = (true, lost > 0);
         self.truce_until = self.now_ms + TRUCE_MS;
         self.counts.tails_lost += u64::from(lost > 0);
         let node = seat.node;

@@ -5,9 +5,9 @@ use command::Sink;
 use super::{Call, Outcome};
 use crate::resp::args::Args;
 use crate::resp::error::{CommandError, SYNTAX};
-use crate::resp::glob::glob_matches_nocase;
 use crate::resp::table::{self, CommandSpec, KeySpec, shown_commands};
 use crate::resp::writer::RespWriter;
+use ::command::glob;
 
 /// `COMMAND`
 pub fn all<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
@@ -162,7 +162,7 @@ pub fn list<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
                     words(spec.categories).any(|word| word.as_bytes().eq_ignore_ascii_case(value))
                 }),
                 () if args.is(3, "PATTERN") => {
-                    Box::new(move |spec| glob_matches_nocase(value, spec.name.as_bytes()))
+                    Box::new(move |spec| glob::matches_nocase(value, spec.name.as_bytes()))
                 }
                 () => return Err(SYNTAX),
             }

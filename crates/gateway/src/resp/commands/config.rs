@@ -7,9 +7,9 @@ use super::{Call, Outcome};
 use crate::resp::args::Args;
 use crate::resp::context::Facts;
 use crate::resp::error::{CommandError, SYNTAX};
-use crate::resp::glob::glob_matches_nocase;
 use crate::resp::parser::Limits;
 use crate::resp::topology::Mode;
+use ::command::glob;
 
 /// What there is to tell, in the order of names.
 fn settings(facts: &Facts<'_>, limits: &Limits, mode: Mode) -> Vec<(&'static str, String)> {
@@ -47,7 +47,7 @@ fn settings(facts: &Facts<'_>, limits: &Limits, mode: Mode) -> Vec<(&'static str
 pub fn get<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let mut settings = settings(&call.ctx.facts(), &call.session.limits, call.ctx.mode());
     let wanted = |name: &str| {
-        args.from(2).iter().any(|pattern| glob_matches_nocase(pattern, name.as_bytes()))
+        args.from(2).iter().any(|pattern| glob::matches_nocase(pattern, name.as_bytes()))
     };
     settings.retain(|(name, _)| wanted(name));
     call.answer(|writer| {

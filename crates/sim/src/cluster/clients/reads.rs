@@ -68,7 +68,10 @@ impl World {
             if let Ok(age) = old
                 && age > 0
             {
-                return self.done_stale(number, sink.0, age / less);
+                let view = machine.view(shard);
+                let closed = view.and_then(|view| view.read().serving.age(now.boot));
+                let closed = closed.map_or(Timestamp::ZERO, |(_, closed)| closed);
+                return self.done_stale(number, sink.0, age / less, closed);
             }
         }
         let mut sink = Collect::default();
@@ -151,7 +154,7 @@ impl World {
 
     /// An answer that may be old is right if a read could have seen it that had come so much
     /// earlier.
-    fn done_stale(&mut self, number: u64, replies: Vec<Reply>, age: u64) {
+    fn done_stale(&mut self, number: u64, replies: Vec<Reply>, age: u64, closed: Timestamp) {
         let Some(op) = self.clients.ops.get_mut(&number) else { return };
         // The node's clock may run 2 % fast or slow.
         let age_ms = age.div_ceil(1_000_000) * 103 / 100 + 1;
@@ -160,9 +163,11 @@ impl World {
         op.call = op.call.min(events);
         let high_ms = {
             let op = op.of_keys_mut().expect("a read");
-            // It was judged at the time up to which the replica's past was closed.
+            // It was judged at the time up to which the replica's past was closed: by the leader's
+            // clock, which may be ahead of the node's and of what is applied.
             op.low_ms = 0;
-            self.agreement.last_ms(op.shard).max(op.moment.expect("a read").time.millis())
+            let last = self.agreement.last_ms(op.shard).max(closed.millis());
+            last.max(op.moment.expect("a read").time.millis())
         };
         self.counts.stale += 1;
         self.trace.event(format_args!("op {number} may be {age_ms} ms old"));
