@@ -7,6 +7,9 @@
 //!                                    yes: Input::Merge ──► words of the leaders ──► one shard
 //! ```
 //!
+//! The left one keeps as many replicas as it has. A shard that is being moved lists replicas that
+//! come beside those that go, so the left one waits until both changes are over.
+//!
 //! The rest is agreed upon in the logs of both ([`crate::reshape::merge`]).
 
 use std::collections::BTreeMap;
@@ -248,6 +251,9 @@ impl Control {
         let (here, there) = (nodes_of(ours), nodes_of(theirs));
         let why = why.to_owned();
         if here != there {
+            if !self.may_follow(ours, theirs) {
+                return;
+            }
             let add: Vec<_> = there.iter().filter(|node| !here.contains(node)).copied().collect();
             let goes = ours.replicas.iter().filter(|(_, node)| !there.contains(node));
             let remove = goes.map(|(replica, _)| *replica).collect();
@@ -261,6 +267,17 @@ impl Control {
         self.remember(left, What::Merge { right, end, generation }, why);
         let step = Step::Intend { right, theirs: theirs.generation, ours: generation };
         self.submit(left, Input::Merge { shard: left, step });
+    }
+
+    /// Whether a shard that is led here would have as many replicas where another has its own. It
+    /// would not while the replicas of one of them change, or if the other has yet to get some.
+    fn may_follow(&self, ours: &Descriptor, theirs: &Descriptor) -> bool {
+        let Some(view) = self.views.get(ours.shard) else { return false };
+        let state = view.read();
+        let members = &state.members;
+        let is_changing =
+            members.is_joint() || !members.learners.is_empty() || !state.roster.is_settled;
+        !is_changing && members.voters.len() == theirs.replicas.len()
     }
 }
 
