@@ -9,8 +9,10 @@
   sees to it that the lint is on, for every crate;
 - numbers: rules G…, invariants R…, sections and decisions that are cited and lead nowhere.
 
-Links, anchors, quotes and paths are checked by scripts/check_docs.py. `--planned` lists the places
-of what is still to be replaced; `--self-test` tries each check on an example of what it finds.
+Links, anchors, quotes and paths are checked by scripts/check_docs.py.
+
+`--planned` lists the places of what is still to be replaced; `--tighten` lets no document be longer
+again than it is; `--self-test` tries each check on an example of what it finds.
 """
 
 import re
@@ -172,6 +174,25 @@ def wrong_lengths(words, files):
                 yield f"{file.name}: {len(found)} {kind}, at most {most}: lines {where}"
 
 
+def shorter(words, files):
+    """What documents have by now, where that is less than they may."""
+    found = {each.name: tuple(map(len, too_long(each.text))) for each in files}
+    for name, allowed in words.lengths.items():
+        now = tuple(map(min, found.get(name, (0, 0)), allowed))
+        if now != allowed:
+            yield name, now
+
+
+def tighten(root):
+    """Lets documents be no longer than they are."""
+    text = (root / LIST).read_text()
+    words, files = Words(text), read_all(root)
+    for name, (lines, paragraphs) in shorter(words, files):
+        line = f"{name} {lines} {paragraphs}\n" if lines or paragraphs else ""
+        text = re.sub(rf"^{re.escape(name)} \d+ \d+\n", line, text, flags=re.MULTILINE)
+    (root / LIST).write_text(text)
+
+
 def wrong_lints(root):
     """Whether the compiler sees to the documentation of everything public."""
     manifest = root / "Cargo.toml"
@@ -252,7 +273,8 @@ def check(root):
             planned[phrase.what] += len(found)
             lines = (f"{file.name}:{file.line(place)}" for place in found)
             places += (f"{line}: {phrase.what!r}: {phrase.instead}" for line in lines)
-    return wrong, planned, places, len(words.given_up) + len(files)
+    notes = [name for name, _ in shorter(words, files)]
+    return wrong, planned, places, notes, len(words.given_up) + len(files)
 
 
 # A small repository in which nothing is wrong.
@@ -296,6 +318,10 @@ FINDINGS = {
 }
 
 
+# Nothing is wrong in these.
+QUIET = ("nothing", "what is planned", "a shorter document")
+
+
 def make(root, files):
     for name, text in files.items():
         path = root / name
@@ -305,7 +331,7 @@ def make(root, files):
 
 def self_test():
     failed = []
-    for title, finding in {"nothing": None, "what is planned": None, **FINDINGS}.items():
+    for title, finding in {**dict.fromkeys(QUIET), **FINDINGS}.items():
         with tempfile.TemporaryDirectory() as directory:
             root = Path(directory)
             make(root, CLEAN)
@@ -313,8 +339,14 @@ def self_test():
                 make(root, {"docs/b.md": "Whoever asks.\n"})
             if finding:
                 make(root, {finding[0]: finding[1]})
-            wrong, planned, _, _ = check(root)
-            is_right = bool(finding) == bool(wrong)
+            wrong, planned, _, notes, _ = check(root)
+            is_tight = notes == [] or title not in QUIET
+            if title == "a shorter document":
+                make(root, {"docs/old.md": "# Old\n"})
+                is_tight = check(root)[3] == ["docs/old.md"]
+                tighten(root)
+                is_tight &= check(root)[3] == [] and "old.md" not in (root / LIST).read_text()
+            is_right = is_tight and bool(finding) == bool(wrong)
             if finding:
                 is_right &= len(wrong) == 1 and finding[2] in wrong[0]
                 is_right &= wrong[0].startswith(finding[0]) if wrong else False
@@ -328,14 +360,16 @@ def self_test():
         except BadList:
             pass
     print("\n".join(failed), end="\n" if failed else "")
-    print(f"words self-test: {len(FINDINGS) + 6 - len(failed)} passed, {len(failed)} failed")
+    print(f"words self-test: {len(FINDINGS) + len(QUIET) + 4 - len(failed)} passed, {len(failed)} failed")
     return bool(failed)
 
 
 def main():
     if "--self-test" in sys.argv[1:]:
         return self_test()
-    wrong, planned, places, checked = check(ROOT)
+    if "--tighten" in sys.argv[1:]:
+        tighten(ROOT)
+    wrong, planned, places, notes, checked = check(ROOT)
     print("\n".join(wrong), end="\n" if wrong else "")
     if "--planned" in sys.argv[1:]:
         print("\n".join(places))
@@ -344,6 +378,8 @@ def main():
     print(f"still to be replaced: {sum(planned.values())} places of {len(planned)} phrases: {most}")
     if clean:
         print(f"gone by now, so move them up in {LIST}: {', '.join(clean)}")
+    if notes:
+        print(f"shorter than they may be, so run scripts/check_words.py --tighten: {', '.join(notes)}")
     print(f"words: {checked - len(wrong)} passed, {len(wrong)} failed")
     return bool(wrong)
 
