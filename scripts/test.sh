@@ -63,6 +63,10 @@ step "tests of all crates" cargo test --release --locked --workspace --exclude t
   --no-fail-fast --quiet
 step "tests of what threads share" cargo test --release --locked -p threads --quiet
 step "documents" python3 scripts/check_docs.py
+step "documents: words, length, numbers" python3 scripts/check_words.py
+step "documents: the checks themselves" bash -c \
+  "python3 scripts/check_docs.py --self-test && python3 scripts/check_words.py --self-test"
+step "documents: messages of commits" python3 scripts/commit-msg --self-test
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
 step "simulator" target/release/carillon sim --seed 1 --seeds 200
