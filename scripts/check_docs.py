@@ -41,9 +41,12 @@ def squeezed(code):
 
 
 def anchors(path):
-    """What the headings of a document can be linked by."""
-    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    """What a document can be linked by: its headings, and names given with `<a id="…">`."""
+    text = FENCE.sub("", path.read_text())
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    given = re.findall(r'^<a id="([\w-]+)"></a>$', text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    return slugs.union(given)
 
 
 def wrong_quotes(path, text, root=ROOT):
