@@ -192,9 +192,8 @@ impl World {
         (looking.now, looking.fetched) = (machine.moment(), Fetched::default());
     }
 
-    /// Reads every key once more.
+    /// Reads every key once more, each set of them within its own time: there are a hundred.
     pub(in crate::cluster) fn read_wide_last(&mut self) -> Result<(), Violation> {
-        let deadline = self.now_ms + ANSWER_MS_MAX;
         if self.wide.is_none() {
             return Ok(());
         }
@@ -203,6 +202,7 @@ impl World {
             sets.flat_map(|workload| workload.sets().into_iter().map(move |set| (workload, set)))
         {
             let read = self.counts.workloads[workload as usize];
+            let deadline = self.now_ms + ANSWER_MS_MAX;
             while self.counts.workloads[workload as usize] == read {
                 if self.now_ms >= deadline {
                     let text = format!("{set:?} of {WIDE} cannot be read after the last fault");
