@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspace::{Keyspace, NodeId, ShardId};
+use node::replica::ShardReport;
 use node::routing::route::Route;
 
 use super::wide::WIDE;
@@ -134,11 +135,18 @@ impl World {
             if !equal || Some(applied.len()) != wanted || leaders[&id] != 1 {
                 let led = leaders[&id];
                 text += &format!(
-                    "shard {id} has applied {applied:?} and {led} leaders, of {wanted:?}; "
+                    "shard {id} has applied {applied:?} and {led} leaders, of {wanted:?}: {:?}; ",
+                    self.reports_of(id)
                 );
             }
         }
         text
+    }
+
+    /// What each replica of a shard says of itself.
+    fn reports_of(&self, id: ShardId) -> Vec<ShardReport> {
+        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        machines.filter_map(|machine| Some(machine.shard(id)?.report(self.now_ms))).collect()
     }
 
     /// Shards that some node's table or route has otherwise than their leaders do, in words.
