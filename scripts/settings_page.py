@@ -54,12 +54,12 @@ GROUPS = {
         "insecure",
     ],
     "Cluster": [
-        "peer", "join", "advertise", "peer_secret_file", "clock_offset_max_ms", "check_interval_ms",
-        "level_max", "auto_upgrade", "auto_upgrade_after_ms",
+        "peer", "join", "advertise", "peer_secret_file", "clock_offset_max_ms", "consistency_check_interval_ms",
+        "cluster_version_max", "auto_upgrade", "auto_upgrade_after_ms",
     ],
     "New keyspaces": ["replicas", "durability", "retention_ms"],
     "Placement and shards": [
-        "placement", "balance", "dead_after_ms", "move_rate", "split_bytes", "split_keys",
+        "placement", "balance", "dead_after_ms", "snapshot_rate", "split_bytes", "split_keys",
         "split_rate", "merge_bytes",
     ],
     "Lookups": ["lookup", "resp_lookup", "http_lookup"],

@@ -4,16 +4,16 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use node::rpc::request::Letter;
+use node::rpc::message::RpcMessage;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(letter) = Letter::decode(Bytes::copy_from_slice(bytes)) {
+    if let Ok(letter) = RpcMessage::decode(Bytes::copy_from_slice(bytes)) {
         let mut again = Vec::new();
         letter.encode(&mut again);
-        assert!(!Letter::KINDS[letter.kind()].is_empty());
-        if let Some(unable) = letter.when_unable() {
+        assert!(!RpcMessage::KINDS[letter.kind()].is_empty());
+        if let Some(unable) = letter.no_room_reply() {
             assert_eq!(unable.shard(), letter.shard());
         }
-        assert_eq!(Letter::decode(again.into()), Ok(letter));
+        assert_eq!(RpcMessage::decode(again.into()), Ok(letter));
     }
 });

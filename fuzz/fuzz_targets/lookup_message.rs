@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use keyspace::NodeId;
 use libfuzzer_sys::fuzz_target;
-use overlay::{Chord, ChordSharp, Full, Linear, Lookup, Message};
+use overlay::{Chord, ChordSharp, FullTable, Linear, Lookup, Message};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(message) = Message::decode(bytes) {
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
             // To a member that might be meant, after the one that speaks.
             let mut descriptor = from.descriptor().clone();
             descriptor.shard = *to;
-            let me = Arc::new(overlay::Known::new(descriptor, 0));
+            let me = Arc::new(overlay::KnownShard::new(descriptor, 0));
             let list = [from.clone()];
             let mut linear = Linear::join(me.clone(), from.clone(), &list, 2);
             let mut chord = Chord::join(me.clone(), from.clone(), &list, 2);
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
                 out.into_iter().for_each(|(_, message)| message.encode(&mut again));
             }
         }
-        let (mut full, mut out) = (Full::new(7), Vec::new());
+        let (mut full, mut out) = (FullTable::new(7), Vec::new());
         full.peers(&[NodeId(2)]);
         full.step(NodeId(2), message, &mut out);
         full.tick(&mut out);

@@ -14,11 +14,11 @@ fn again(mut frame: Bytes) -> Vec<u8> {
     let mut send = |_: NodeId, frame: Frame<'_>| sent.extend_from_slice(frame.bytes);
     while let Ok(Some(item)) = take(&mut frame) {
         match item {
-            Item::Message { shard, birth, message } => {
-                let birth = birth.map(|birth| birth.to_vec());
-                batch.message(&Envelope { shard, node, birth, message }, &mut send);
+            Item::Message { shard, bootstrap, message } => {
+                let bootstrap = bootstrap.map(|bootstrap| bootstrap.to_vec());
+                batch.message(&Envelope { shard, node, bootstrap, message }, &mut send);
             }
-            Item::Letter(letter) => batch.letter(node, &letter, &mut send),
+            Item::Rpc(letter) => batch.rpc(node, &letter, &mut send),
         }
         // Each by itself: what is urgent would go into a frame of its own.
         batch.send(&mut send);

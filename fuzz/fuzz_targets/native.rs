@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use gateway::native::{Limits, Parsed, parse, write_frame};
+use gateway::native::{FrameLimits, Parsed, parse, write_frame};
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits { key_bytes_max: 1024, value_bytes_max: 4096 };
+    let limits = FrameLimits { key_bytes_max: 1024, value_bytes_max: 4096 };
     let mut rest = bytes;
     loop {
         match parse(rest, &limits) {

@@ -2,16 +2,16 @@
 //! proves the secret with them.
 #![no_main]
 
-use keyspace::{Levels, NodeId};
+use keyspace::{VersionRange, NodeId};
 use libfuzzer_sys::fuzz_target;
 use server::peer::handshake::{Expected, Handshake, INPUT_BYTES_MAX, Progress};
-use server::peer::letter::{Introduction, MAC_BYTES, Parsed, Tag, parse};
+use server::peer::handshake_record::{Introduction, MAC_BYTES, Parsed, Tag, parse};
 use server::peer::{Cluster, Local, Refusal, Secret, VERSIONS};
 
 fn local() -> Local {
     Local {
         versions: VERSIONS,
-        levels: Levels::OURS,
+        levels: VersionRange::OURS,
         level: None,
         node: NodeId(1),
         process: 101,
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // What stands behind the MAC is read only from friends; it must be read without panic too.
     let mut rest = bytes;
-    while let Parsed::Letter(tag, body, consumed) = parse(rest) {
+    while let Parsed::Record(tag, body, consumed) = parse(rest) {
         match tag {
             Tag::Proof => {
                 let said = &body[..body.len().saturating_sub(MAC_BYTES)];

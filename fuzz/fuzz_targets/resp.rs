@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use gateway::resp::{ArgRanges, Limits, Parsed, parse};
+use gateway::resp::{ArgRanges, RequestLimits, Parsed, parse};
 
 /// The arguments of all commands, and whether the stream ended in an error.
 fn commands(bytes: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, bool) {
     let mut ranges = ArgRanges::new();
     let (mut found, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
-        match parse(&bytes[start..end], &Limits::default(), &mut ranges) {
+        match parse(&bytes[start..end], &RequestLimits::default(), &mut ranges) {
             Ok(Parsed::Command { consumed }) => {
                 assert!(0 < consumed && consumed <= end - start);
                 let args = ranges.args(&bytes[start..end]);

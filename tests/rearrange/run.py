@@ -39,7 +39,7 @@ SCHEMA = {
     },
     "setup": {
         "nodes": int, "held": int, "shards": int, "replicas": int, "clients": int, "pause_ms": int,
-        "filled_keys": int, "filled_bytes": int, "move_rate": int, "flags": list, "network": str,
+        "filled_keys": int, "filled_bytes": int, "snapshot_rate": int, "flags": list, "network": str,
     },
     "events[]": {"at_s": NUMBER, "what": str},
     "seconds[]": {

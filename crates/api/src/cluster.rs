@@ -115,7 +115,7 @@ pub enum NodeState {
 /// How a node stands in its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum AdminState {
     /// It takes its part.
     #[default]
     Member,
@@ -127,44 +127,44 @@ pub enum Standing {
     Removed,
 }
 
-impl Standing {
+impl AdminState {
     /// The word for it.
     pub fn word(self) -> &'static str {
-        keyspace::Standing::from(self).word()
+        keyspace::AdminState::from(self).word()
     }
 }
 
-impl From<Standing> for keyspace::Standing {
-    fn from(standing: Standing) -> Self {
+impl From<AdminState> for keyspace::AdminState {
+    fn from(standing: AdminState) -> Self {
         match standing {
-            Standing::Member => Self::Member,
-            Standing::Cordoned => Self::Cordoned,
-            Standing::Draining => Self::Draining,
-            Standing::Removed => Self::Removed,
+            AdminState::Member => Self::Member,
+            AdminState::Cordoned => Self::Cordoned,
+            AdminState::Draining => Self::Draining,
+            AdminState::Removed => Self::Removed,
         }
     }
 }
 
-impl From<keyspace::Standing> for Standing {
-    fn from(standing: keyspace::Standing) -> Self {
+impl From<keyspace::AdminState> for AdminState {
+    fn from(standing: keyspace::AdminState) -> Self {
         match standing {
-            keyspace::Standing::Member => Self::Member,
-            keyspace::Standing::Cordoned => Self::Cordoned,
-            keyspace::Standing::Draining => Self::Draining,
-            keyspace::Standing::Removed => Self::Removed,
+            keyspace::AdminState::Member => Self::Member,
+            keyspace::AdminState::Cordoned => Self::Cordoned,
+            keyspace::AdminState::Draining => Self::Draining,
+            keyspace::AdminState::Removed => Self::Removed,
         }
     }
 }
 
 /// How a node stands, and what it still has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeStanding {
+pub struct NodeAdminState {
     /// Its id, in hexadecimal.
     pub id: String,
     /// Its name, if it is known.
     pub name: Option<String>,
     /// How it stands from now on.
-    pub standing: Standing,
+    pub standing: AdminState,
     /// Shards that have a replica there.
     pub replicas: u64,
     /// Of these, those that it leads.
@@ -199,7 +199,7 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// How it stands in the cluster.
     #[serde(default)]
-    pub standing: Standing,
+    pub standing: AdminState,
     /// Since when this node sees it in this state, in milliseconds since 1970.
     pub since_at_ms: u64,
     /// Whether this node has a link to it.
@@ -354,7 +354,7 @@ pub const SHARDS_PAGE_MAX: usize = 1_000;
 
 /// Which shards are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShardsAsked<'a> {
+pub struct ShardsQuery<'a> {
     /// Those of this keyspace; none: all.
     pub keyspace: Option<&'a str>,
     /// Those with a higher id than this.
@@ -382,7 +382,7 @@ impl Shards {
     pub fn page(
         health: Health,
         shards: impl Iterator<Item = ShardStatus>,
-        asked: &ShardsAsked<'_>,
+        asked: &ShardsQuery<'_>,
     ) -> Self {
         let mut shards = shards.skip_while(|shard| Some(shard.id) <= asked.after);
         let page: Vec<ShardStatus> = shards.by_ref().take(asked.limit).collect();

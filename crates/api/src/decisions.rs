@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What came of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DecisionCame {
+pub enum DecisionOutcomeStatus {
     /// It was not made: it is what would be decided.
     Dry,
     /// It is being carried out.
@@ -97,7 +97,7 @@ pub struct DecisionStatus {
     /// What it does for evenness; `null` if it is about the leader.
     pub deviation: Option<Deviation>,
     /// What came of it.
-    pub came: DecisionCame,
+    pub came: DecisionOutcomeStatus,
     /// How long it took, if it is done.
     pub took_ms: Option<u64>,
     /// Why it would wait, if it is only what would be decided.

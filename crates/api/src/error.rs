@@ -101,13 +101,13 @@ pub enum ApiError {
     },
     /// The cluster's level cannot become the one that was asked for. Nothing was done.
     #[error("{why}")]
-    NoLevel {
+    VersionRefused {
         /// Why, as a clause.
         why: String,
     },
     /// The catalogue refuses it for another reason. Nothing was done.
     #[error("{why}")]
-    NoStanding {
+    AdminStateRefused {
         /// Which, as a clause.
         why: String,
     },
@@ -161,7 +161,7 @@ pub enum ApiError {
     },
     /// Others had a key of the request all the time, this one last. Nothing was done.
     #[error("others changed the request's keys all the time, '{}' last", key.escape_ascii())]
-    Contended {
+    Conflicts {
         /// The key.
         key: Box<[u8]>,
     },
@@ -185,7 +185,7 @@ pub enum ApiError {
     /// A transaction that is to be committed is not open here. Nothing was done by this request,
     /// but one like it may have committed before: read what it would have changed.
     #[error("{why}")]
-    CommittedPerhaps {
+    MaybeCommitted {
         /// The request.
         id: RequestId,
         /// Why, as a clause.
@@ -238,7 +238,7 @@ impl ApiError {
     /// What is known about the request.
     pub fn outcome(&self) -> Outcome {
         match self {
-            ApiError::CommittedPerhaps { .. } | ApiError::Unknown { .. } => Outcome::Unknown,
+            ApiError::MaybeCommitted { .. } | ApiError::Unknown { .. } => Outcome::Unknown,
             ApiError::NoKeyspace { .. }
             | ApiError::KeyspaceDropped
             | ApiError::KeyspaceExists { .. }
@@ -248,12 +248,12 @@ impl ApiError {
             | ApiError::NodeInUse { .. }
             | ApiError::TooFewNodes { .. }
             | ApiError::NodeRemoved { .. }
-            | ApiError::NoStanding { .. }
+            | ApiError::AdminStateRefused { .. }
             | ApiError::NoShard { .. }
             | ApiError::NotLeader { .. }
             | ApiError::NoSplit { .. }
             | ApiError::NoMerge { .. }
-            | ApiError::NoLevel { .. }
+            | ApiError::VersionRefused { .. }
             | ApiError::KeyTooLong { .. }
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }
@@ -261,7 +261,7 @@ impl ApiError {
             | ApiError::OutOfMemory { .. }
             | ApiError::DiskFull
             | ApiError::Busy { .. }
-            | ApiError::Contended { .. }
+            | ApiError::Conflicts { .. }
             | ApiError::Conflict { .. }
             | ApiError::NoTransaction { .. }
             | ApiError::TransactionInUse

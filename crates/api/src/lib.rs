@@ -17,11 +17,11 @@
 //! It does not know HTTP, JSON's layout or who asks.
 
 mod cluster;
+mod cluster_version;
 mod condition;
 mod decisions;
 mod error;
 pub mod http;
-mod levels;
 mod metrics;
 pub mod nearest;
 mod routes;
@@ -32,17 +32,17 @@ use keyspace::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{
-    ClusterStatus, Health, NodeAddresses, NodeStanding, NodeState, NodeStatus, Nodes, Overview,
-    ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
-    Standing, Verdict,
+    AdminState, ClusterStatus, Health, NodeAddresses, NodeAdminState, NodeState, NodeStatus, Nodes,
+    Overview, ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsQuery,
+    SnapshotStatus, Verdict,
 };
+pub use cluster_version::{ClusterVersionStatus, NodeVersions};
 pub use condition::Condition;
 pub use decisions::{
-    CutAt, DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus,
+    CutAt, DecisionNode, DecisionOutcomeStatus, DecisionStatus, Decisions, Deviation, MergeStatus,
     SplitStatus,
 };
 pub use error::{ApiError, Outcome};
-pub use levels::{LevelStatus, NodeLevels};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use routes::{RouteStatus, RouteStep};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
@@ -103,25 +103,25 @@ pub trait NodeService: Send + Sync + 'static {
     fn nodes(&self) -> Nodes;
     /// Has a node, by its id or name, stand otherwise in the cluster; one that nobody here knows
     /// only if that is `unknown_too`.
-    fn set_standing(
+    fn set_admin_state(
         &self,
         id: RequestId,
         node: &str,
-        standing: Standing,
+        standing: AdminState,
         unknown_too: bool,
-        done: Done<NodeStanding>,
+        done: Done<NodeAdminState>,
     );
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
-    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
+    fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError>;
     /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
     /// Has a shard take in its right neighbour, if this node leads it.
     fn merge(&self, shard: u64, done: Done<MergeStatus>);
-    /// The cluster's feature level, and what its nodes speak.
-    fn level(&self) -> LevelStatus;
+    /// The cluster version, and what its nodes speak.
+    fn level(&self) -> ClusterVersionStatus;
     /// Raises it: to the next one, unless another is named.
-    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>);
+    fn raise_version(&self, id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>);
     /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
     /// now if it moved things to be even.
     fn decisions(&self, dry: bool) -> Decisions;
@@ -153,7 +153,7 @@ pub enum Command {
         key: Bytes,
         /// As of then; newest if not given.
         at: Option<Timestamp>,
-        /// The newest may be so old, in ms: then the answer is [`Answer::Aged`].
+        /// The newest may be so old, in ms: then the answer is [`Answer::StaleValue`].
         stale_ms: Option<u64>,
     },
     /// A new value for a key.
@@ -206,7 +206,7 @@ pub enum Answer {
         expires_at_ms: Option<u64>,
     },
     /// What there was so many milliseconds ago, or later.
-    Aged {
+    StaleValue {
         /// How old it is at most, in ms.
         age_ms: u64,
         /// What there was.
@@ -327,9 +327,9 @@ pub struct Status {
     pub health: Health,
     /// The cluster in numbers.
     pub cluster: ClusterStatus,
-    /// The cluster's feature level, and what its nodes speak.
+    /// The cluster version, and what its nodes speak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<LevelStatus>,
+    pub level: Option<ClusterVersionStatus>,
     /// How long the process has run.
     pub uptime_ms: u64,
     /// Where it listens.

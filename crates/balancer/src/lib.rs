@@ -11,7 +11,7 @@
 //!                 Nodes::new                  Shard {replicas, voters, wanted …}
 //!                      └───────────────┬───────────────────┘
 //!                                   decide ──► Decision {add: [node 9], remove: [replica 4], why}
-//!                                   heir   ──► replica 5, for node 7 leads more than its share
+//!                                   target   ──► replica 5, for node 7 leads more than its share
 //! ```
 //!
 //! # In which order
@@ -30,7 +30,7 @@
 //! and not `n`. Where to is drawn as well, with weights by how much each node lacks: so a node that
 //! lacks four gets about four. As loads are known late, only an eighth of that is done at a time
 //! (`chance`). What remains is noise, which the next decisions see. Chance follows from
-//! [`Settings::salt`], the shard, and nothing else.
+//! [`PlacementSettings::salt`], the shard, and nothing else.
 //!
 //! # Why it comes to rest
 //! Each node's load is a point: its bytes and its replicas, both divided by the mean. A move is
@@ -47,48 +47,50 @@
 //!
 //! # What it does not know
 //! How replicas are moved (the shard's leader does that by learner, snapshot and joint change), how
-//! fast (rates and pauses are the driver's, but for [`led::AT_ONCE`]), who is alive (membership),
-//! what a key is.
+//! fast (rates and pauses are the driver's, but for [`led_shards::AT_ONCE`]), who is alive
+//! (membership), what a key is.
 //!
 //! # Caveats
 //! - Old loads make leaders overshoot. A node should tell of replicas on their way to it as if
 //!   they had come, and a driver should let a shard rest a while after each move.
 //! - Replicas are placed by bytes and numbers. How often shards are asked counts for who leads
-//!   them, and only where much is asked ([`heir`](heir())): a leader does nearly all of the work.
+//!   them, and only where much is asked ([`transfer_target`](transfer_target())): a leader does
+//!   nearly all of the work.
 //! - Only one replica is moved at a time, never two exchanged: shards larger than what two nodes
 //!   differ by stay where they are.
 //! - Leaders are evened out among the nodes of one shard only: between nodes that share no shard,
 //!   what is left may be two or three.
 //!
 //! # Where to start
-//! [`decide`](decide()), then `strength`, `part`, `even`; [`heir`](heir()) for leaders; [`Policy`]
-//! for where to. [`led`] is about all shards that a node leads, and is what drivers call; what they
-//! tell of nodes is [`Told`]. [`prove`] says what the placement that came of it survives.
-//! [`hot`] is about one shard alone: whether it is asked too often, and where it should be cut.
+//! [`decide`](decide()), then `strength`, `part`, `even`; [`transfer_target`](transfer_target())
+//! for leaders; [`Policy`] for where to. [`led`] is about all shards that a node leads, and is what
+//! drivers call; what they tell of nodes is [`NodeReport`]. [`prove`] says what the placement that
+//! came of it survives. [`hot`] is about one shard alone: whether it is asked too often, and where
+//! it should be cut.
 
 mod chance;
 mod decide;
-mod even;
-mod heir;
 pub mod hot;
-pub mod led;
+mod leader_transfer;
+pub mod led_shards;
 mod measure;
+mod node_report;
 mod nodes;
-mod part;
 pub mod policy;
-pub mod prove;
+mod reason;
+mod rebalance;
+mod repair;
 mod shard;
-mod strength;
-mod told;
+mod spread;
+pub mod survivability;
 mod view;
-mod why;
 
 pub use decide::{Decision, decide};
-pub use heir::{WhyLeader, heir};
-pub use led::{Led, decide_all};
-pub use measure::Effect;
-pub use nodes::{Gone, Mean, Node, Nodes};
+pub use leader_transfer::{TransferReason, transfer_target};
+pub use led_shards::{LedShard, decide_all};
+pub use measure::BalanceEffect;
+pub use node_report::{NodeReport, nodes_to_place};
+pub use nodes::{Mean, Node, Nodes, Unavailable};
 pub use policy::{Policy, place_of};
-pub use shard::{Settings, Shard};
-pub use told::{Told, nodes_to_place};
-pub use why::{Load, Why};
+pub use reason::{DecisionReason, NodeLoad};
+pub use shard::{PlacementSettings, Shard};

@@ -119,20 +119,20 @@ impl Ord for Rank {
 /// How uneven the nodes are, now and once a decision is carried out: the root of the mean square
 /// by which they miss the mean, in parts of it, over bytes and replicas. 0: all are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Effect {
+pub struct BalanceEffect {
     /// As the loads say now.
     pub before: f64,
     /// As they will be.
     pub after: f64,
 }
 
-impl fmt::Display for Effect {
+impl fmt::Display for BalanceEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deviation {:.3} → {:.3}", self.before, self.after)
     }
 }
 
-/// How far loads are from their mean ([`Effect`]).
+/// How far loads are from their mean ([`BalanceEffect`]).
 pub(crate) fn deviation(loads: &[Measure]) -> f64 {
     if loads.is_empty() {
         return 0.0;

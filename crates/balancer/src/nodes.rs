@@ -11,7 +11,7 @@ use crate::measure::{BYTES_MEAN_FULL, Measure, deviation};
 
 /// Why the replicas of a node must leave it; in the order of how much is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gone {
+pub enum Unavailable {
     /// An operator wants it empty; it serves until it is.
     Draining,
     /// It is no member any more.
@@ -20,12 +20,12 @@ pub enum Gone {
     Dead,
 }
 
-impl fmt::Display for Gone {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Gone::Draining => "is draining",
-            Gone::Removed => "has been removed",
-            Gone::Dead => "has been dead for longer than dead_after",
+            Unavailable::Draining => "is draining",
+            Unavailable::Removed => "has been removed",
+            Unavailable::Dead => "has been dead for longer than dead_after",
         })
     }
 }
@@ -40,7 +40,7 @@ pub struct Node {
     /// Whether it may be given replicas: at work, alive, neither cordoned nor draining.
     pub takes: bool,
     /// Why its replicas must leave, if they must.
-    pub gone: Option<Gone>,
+    pub unavailable: Option<Unavailable>,
     /// Whether it seems alive at this moment. A node may be suspected, and be back at once.
     pub is_alive: bool,
     /// Whether it is slow (a stalled disk is): it should not lead.
@@ -57,7 +57,7 @@ pub struct Node {
 
 /// A node with what follows from all of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub(crate) struct NodeView {
     pub(crate) node: Node,
     /// Equal for nodes of one failure domain, unequal for all others.
     pub(crate) domain: u32,
@@ -65,15 +65,15 @@ pub(crate) struct Site {
     pub(crate) load: Measure,
 }
 
-impl Site {
+impl NodeView {
     /// Whether a new replica may be put there.
     pub(crate) fn takes(&self) -> bool {
-        self.node.takes && self.node.is_alive && self.node.gone.is_none()
+        self.node.takes && self.node.is_alive && self.node.unavailable.is_none()
     }
 
     /// Whether a replica there may be asked to give way to evenness.
     pub(crate) fn gives(&self) -> bool {
-        self.node.is_alive && self.node.gone.is_none()
+        self.node.is_alive && self.node.unavailable.is_none()
     }
 }
 
@@ -91,7 +91,7 @@ pub struct Mean {
 /// All nodes, by rising id.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    sites: Vec<Site>,
+    sites: Vec<NodeView>,
     mean: Mean,
     /// What one byte and one replica are, in parts of the mean.
     unit: Measure,
@@ -112,14 +112,14 @@ impl Nodes {
 
         let domains = domains(&nodes);
         let load = |node: &Node| measure(unit, node.bytes as f64, f64::from(node.replicas));
-        let sites: Vec<Site> = nodes
+        let sites: Vec<NodeView> = nodes
             .into_iter()
             .zip(domains)
-            .map(|(node, domain)| Site { load: load(&node), node, domain })
+            .map(|(node, domain)| NodeView { load: load(&node), node, domain })
             .collect();
 
         let middle = measure(unit, mean.bytes, mean.replicas);
-        let apart = |site: &Site| site.load - middle;
+        let apart = |site: &NodeView| site.load - middle;
         let givers = sites.iter().filter(|site| site.gives()).map(apart);
         let highest = givers.fold(Measure::default(), Measure::max);
         let takers = sites.iter().filter(|site| site.takes()).map(apart);
@@ -143,12 +143,12 @@ impl Nodes {
         self.site(id).map(|site| &site.node)
     }
 
-    pub(crate) fn site(&self, id: NodeId) -> Option<&Site> {
+    pub(crate) fn site(&self, id: NodeId) -> Option<&NodeView> {
         let index = self.sites.binary_search_by_key(&id, |site| site.node.id).ok()?;
         Some(&self.sites[index])
     }
 
-    pub(crate) fn sites(&self) -> &[Site] {
+    pub(crate) fn sites(&self) -> &[NodeView] {
         &self.sites
     }
 
@@ -178,7 +178,8 @@ fn measure(unit: Measure, bytes: f64, replicas: f64) -> Measure {
 }
 
 fn mean(nodes: &[Node]) -> Mean {
-    let takers = || nodes.iter().filter(|node| node.takes && node.is_alive && node.gone.is_none());
+    let takers =
+        || nodes.iter().filter(|node| node.takes && node.is_alive && node.unavailable.is_none());
     let share = 1.0 / takers().count().max(1) as f64;
     let of = |part: fn(&Node) -> f64| takers().map(part).sum::<f64>() * share;
     Mean {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_does_not_count_for_the_mean() {
+    fn node_that_takes_no_replicas_is_not_in_mean() {
         let load =
             |id, takes, bytes| Node { takes, is_alive: true, bytes, replicas: 2, ..node(id, "") };
         let nodes = Nodes::new(vec![

@@ -35,7 +35,7 @@ pub struct Shard<'a> {
 
 /// How decisions are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct PlacementSettings {
     /// Where new replicas go.
     pub policy: Policy,
     /// Whether replicas and leaders move only to be even, or to be where the policy wants them.
@@ -48,12 +48,12 @@ pub struct Settings {
     pub salt: u64,
     /// Whether to keep in mind that all leaders decide at once (front page of the crate), and so
     /// to do only now and then what would be better. Off to be told what would be.
-    pub damp: bool,
+    pub damps_moves: bool,
 }
 
-impl Default for Settings {
+impl Default for PlacementSettings {
     fn default() -> Self {
-        Self { policy: Policy::Balanced, balance: true, band: 0.05, salt: 0, damp: true }
+        Self { policy: Policy::Balanced, balance: true, band: 0.05, salt: 0, damps_moves: true }
     }
 }
 

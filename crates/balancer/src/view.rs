@@ -4,9 +4,9 @@ use keyspace::{NodeId, ReplicaId};
 
 use crate::chance::Chance;
 use crate::measure::Measure;
-use crate::nodes::{Gone, Nodes, Site};
-use crate::policy::Kept;
-use crate::shard::{Settings, Shard};
+use crate::nodes::{NodeView, Nodes, Unavailable};
+use crate::policy::RetainedReplica;
+use crate::shard::{PlacementSettings, Shard};
 
 /// A voter and the node it is on.
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +14,15 @@ pub(crate) struct Voter<'a> {
     pub(crate) replica: ReplicaId,
     pub(crate) node: NodeId,
     /// `None` if nothing is known of the node, which is no reason to leave it.
-    pub(crate) site: Option<&'a Site>,
+    pub(crate) site: Option<&'a NodeView>,
     pub(crate) leads: bool,
 }
 
 impl Voter<'_> {
     /// Why it must leave, if it must. Whoever leads is not dead, whatever gossip says.
-    pub(crate) fn gone(&self) -> Option<Gone> {
-        let gone = self.site?.node.gone?;
-        (gone != Gone::Dead || !self.leads).then_some(gone)
+    pub(crate) fn unavailable(&self) -> Option<Unavailable> {
+        let unavailable = self.site?.node.unavailable?;
+        (unavailable != Unavailable::Dead || !self.leads).then_some(unavailable)
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -38,10 +38,10 @@ impl Voter<'_> {
 pub(crate) struct View<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) shard: &'a Shard<'a>,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a PlacementSettings,
     pub(crate) voters: Vec<Voter<'a>>,
     /// The same voters, as they count for domains.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) retained: Vec<RetainedReplica>,
     /// What one replica of the shard is, in parts of the mean of a node.
     pub(crate) size: Measure,
 }
@@ -51,15 +51,15 @@ impl<'a> View<'a> {
     pub(crate) fn new(
         nodes: &'a Nodes,
         shard: &'a Shard<'a>,
-        settings: &'a Settings,
+        settings: &'a PlacementSettings,
     ) -> Option<Self> {
         let voter = |replica: &ReplicaId| {
             let (replica, node) = (*replica, shard.node_of(*replica)?);
             Some(Voter { replica, node, site: nodes.site(node), leads: replica == shard.leader })
         };
         let voters: Vec<Voter<'_>> = shard.voters.iter().map(voter).collect::<Option<_>>()?;
-        let kept = voters.iter().map(Kept::from).collect();
-        Some(Self { nodes, shard, settings, voters, kept, size: nodes.size(shard.bytes) })
+        let retained = voters.iter().map(RetainedReplica::from).collect();
+        Some(Self { nodes, shard, settings, voters, retained, size: nodes.size(shard.bytes) })
     }
 
     /// How full a voter's node is, in shards of this size.
@@ -68,16 +68,17 @@ impl<'a> View<'a> {
     }
 
     /// The nodes where a new replica may be put.
-    pub(crate) fn candidates(&self) -> Vec<&'a Site> {
-        let holds = |site: &Site| self.shard.replicas.iter().any(|(_, node)| *node == site.node.id);
+    pub(crate) fn candidates(&self) -> Vec<&'a NodeView> {
+        let holds =
+            |site: &NodeView| self.shard.replicas.iter().any(|(_, node)| *node == site.node.id);
         self.nodes.sites().iter().filter(|site| site.takes() && !holds(site)).collect()
     }
 
     /// Whether a replica may go from one node to another without a domain holding more than the
     /// fullest of the two did.
-    pub(crate) fn keeps_domains(&self, from: &Voter<'_>, to: &Site) -> bool {
+    pub(crate) fn keeps_domains(&self, from: &Voter<'_>, to: &NodeView) -> bool {
         let (leaves, enters) = (from.domain(), Some(to.domain));
-        let held = |domain| in_domain(&self.kept, domain);
+        let held = |domain| in_domain(&self.retained, domain);
         leaves == enters || held(enters) <= held(leaves).saturating_sub(1)
     }
 
@@ -85,12 +86,12 @@ impl<'a> View<'a> {
     /// then avoiding slow nodes, then by policy.
     pub(crate) fn choose(
         &self,
-        kept: &[Kept],
-        candidates: Vec<&Site>,
+        retained: &[RetainedReplica],
+        candidates: Vec<&NodeView>,
         count: usize,
         chance: &mut Chance,
     ) -> Vec<NodeId> {
-        self.choose_by(kept, candidates, count, chance, |site| site.node.is_slow)
+        self.choose_by(retained, candidates, count, chance, |site| site.node.is_slow)
     }
 
     /// The nodes that the policy gives the shard by its place, best first; none if it goes by load.
@@ -99,29 +100,30 @@ impl<'a> View<'a> {
         if !self.settings.policy.is_fixed() {
             return Vec::new();
         }
-        let there = self.nodes.sites().iter().filter(|site| site.node.gone.is_none()).collect();
+        let there =
+            self.nodes.sites().iter().filter(|site| site.node.unavailable.is_none()).collect();
         let mut chance = Chance::new(self.shard.shard, 0);
         self.choose_by(&[], there, self.shard.wanted_odd(), &mut chance, |_| false)
     }
 
     fn choose_by(
         &self,
-        kept: &[Kept],
-        mut candidates: Vec<&Site>,
+        retained: &[RetainedReplica],
+        mut candidates: Vec<&NodeView>,
         count: usize,
         chance: &mut Chance,
-        avoids: impl Fn(&Site) -> bool,
+        avoids: impl Fn(&NodeView) -> bool,
     ) -> Vec<NodeId> {
-        let (mut kept, mut chosen) = (kept.to_vec(), Vec::new());
+        let (mut retained, mut chosen) = (retained.to_vec(), Vec::new());
         while chosen.len() < count {
-            let rank = |site: &Site| (in_domain(&kept, Some(site.domain)), avoids(site));
+            let rank = |site: &NodeView| (in_domain(&retained, Some(site.domain)), avoids(site));
             let Some(best) = candidates.iter().map(|site| rank(site)).min() else { break };
-            let equal: Vec<&Site> =
+            let equal: Vec<&NodeView> =
                 candidates.iter().copied().filter(|site| rank(site) == best).collect();
             let policy = self.settings.policy;
-            let Some(site) = policy.pick(self, &kept, &equal, chance) else { break };
+            let Some(site) = policy.pick(self, &retained, &equal, chance) else { break };
             chosen.push(site.node.id);
-            kept.push(Kept::from(site));
+            retained.push(RetainedReplica::from(site));
             candidates.retain(|other| other.node.id != site.node.id);
         }
         chosen
@@ -129,11 +131,11 @@ impl<'a> View<'a> {
 }
 
 /// How many of the kept replicas are in a domain.
-pub(crate) fn in_domain(kept: &[Kept], domain: Option<u32>) -> usize {
-    kept.iter().filter(|kept| domain.is_some() && kept.domain == domain).count()
+pub(crate) fn in_domain(retained: &[RetainedReplica], domain: Option<u32>) -> usize {
+    retained.iter().filter(|retained| domain.is_some() && retained.domain == domain).count()
 }
 
 /// The kept ones without that on one node.
-pub(crate) fn without(kept: &[Kept], node: NodeId) -> Vec<Kept> {
-    kept.iter().copied().filter(|kept| kept.node != node).collect()
+pub(crate) fn without(retained: &[RetainedReplica], node: NodeId) -> Vec<RetainedReplica> {
+    retained.iter().copied().filter(|retained| retained.node != node).collect()
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 pub use harness::resp::encode;
-use harness::resp::{self, Reply};
+use harness::resp::{self, TextReply};
 
 use crate::Outcome;
 
@@ -72,9 +72,9 @@ impl Connection {
     /// The next reply, as [`Self::call`] returns it.
     pub fn reply(&mut self) -> Outcome<String> {
         match self.0.reply()? {
-            Reply::Error(why) => Err(why.into()),
-            Reply::Nil => Ok(String::new()),
-            Reply::Many(all) => Err(format!("unexpected reply {all:?}").into()),
+            TextReply::Error(why) => Err(why.into()),
+            TextReply::Nil => Ok(String::new()),
+            TextReply::Many(all) => Err(format!("unexpected reply {all:?}").into()),
             reply => Ok(reply.text()),
         }
     }

@@ -86,7 +86,7 @@ pub enum Command {
     Split(SplitArgs),
     /// Have a shard take in the one behind it.
     Merge(crate::merge::MergeArgs),
-    /// Raise the cluster's feature level once all nodes run a new version.
+    /// Raise the cluster version once all nodes run a new version.
     Upgrade(UpgradeArgs),
     /// Prove what the cluster can lose, as its shards are placed now.
     Prove(ProveArgs),

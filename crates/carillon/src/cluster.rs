@@ -284,7 +284,7 @@ degraded
     }
 
     #[test]
-    fn shards_say_who_leads_and_who_lags() {
+    fn shards_report_leader_and_lagging_replicas() {
         let replica = |name: &str, role: &str, live: bool, leader: bool, behind: Option<u64>| {
             json!({ "name": name, "node": "x", "role": role, "live": live, "leader": leader,
                     "behind": behind })

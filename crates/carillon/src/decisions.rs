@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::all_nodes::AllNodes;
 use crate::cli::ShardsArgs;
 use crate::colour::{Paint, Tone};
-use crate::everybody::Everybody;
 use crate::exit::Exit;
 use crate::output::{self, time, with_node};
 
@@ -17,7 +17,7 @@ pub fn decisions(args: &ShardsArgs) -> Exit {
     with_node(&args.node, |client| {
         // Says so if there is no such keyspace.
         let shards = client.shards(args.keyspace.as_deref())?;
-        let told = Everybody::ask(client, |client| client.decisions(args.dry_run))?;
+        let told = AllNodes::ask(client, |client| client.decisions(args.dry_run))?;
         let all = decided(&told, args);
         Ok(match args.node.json {
             true => output::json(&json!({ "decisions": all, "silent": told.silent })),
@@ -42,7 +42,7 @@ fn unknown(shards: &Value, id: u64) -> Option<String> {
 }
 
 /// Decisions of all nodes in the order of time, each with `by`, the node that has decided.
-fn decided(told: &Everybody, args: &ShardsArgs) -> Vec<Value> {
+fn decided(told: &AllNodes, args: &ShardsArgs) -> Vec<Value> {
     let mut all = Vec::new();
     for (node, answer) in &told.answers {
         for one in answer["decisions"].as_array().into_iter().flatten() {
@@ -60,7 +60,7 @@ fn decided(told: &Everybody, args: &ShardsArgs) -> Vec<Value> {
     all
 }
 
-fn as_text(all: &[Value], told: &Everybody, dry: bool, now: u64, paint: Paint) -> String {
+fn as_text(all: &[Value], told: &AllNodes, dry: bool, now: u64, paint: Paint) -> String {
     let mut out: String = all.iter().map(|one| shown(one, now, paint)).collect();
     if all.is_empty() {
         out += match dry {

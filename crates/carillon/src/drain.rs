@@ -57,7 +57,7 @@ pub fn drain(args: &DrainArgs) -> Exit {
 
 /// How waiting for a drain has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum DrainOutcome {
     /// The node has nothing any more.
     Empty,
     /// The node has been removed meanwhile, so it was empty.
@@ -74,9 +74,9 @@ fn watch(
     begun: &Value,
     until: Option<Instant>,
     line: &mut Line,
-) -> Result<(End, Left), ClientError> {
+) -> Result<(DrainOutcome, DrainProgress), ClientError> {
     let id = begun["id"].as_str().unwrap_or_default().to_owned();
-    let mut left = Left::of_answer(begun);
+    let mut left = DrainProgress::of_answer(begun);
     let mut silent_since = None;
     loop {
         match client.nodes() {
@@ -87,7 +87,7 @@ fn watch(
                     Err(end) => return Ok((end, left)),
                 }
                 if left.is_nothing() {
-                    return Ok((End::Empty, left));
+                    return Ok((DrainOutcome::Empty, left));
                 }
                 line.show(&left);
             }
@@ -101,30 +101,36 @@ fn watch(
         }
         let now = Instant::now();
         if until.is_some_and(|until| now >= until) {
-            return Ok((End::TimeOut, left));
+            return Ok((DrainOutcome::TimeOut, left));
         }
         sleep(until.map_or(PAUSE, |until| PAUSE.min(until - now)));
     }
 }
 
 /// What a node still has, by an answer of `GET /v1/nodes`; or why it is not waited for any more.
-fn look(nodes: &Value, id: &str) -> Result<Left, End> {
+fn look(nodes: &Value, id: &str) -> Result<DrainProgress, DrainOutcome> {
     let mut removed = nodes["removed"].as_array().into_iter().flatten();
     if removed.any(|node| node == id) {
-        return Err(End::Gone);
+        return Err(DrainOutcome::Gone);
     }
     let mut all = nodes["nodes"].as_array().into_iter().flatten();
     match all.find(|node| node["id"] == id) {
-        Some(node) if node["standing"] == "draining" => Ok(Left::of_node(node)),
-        Some(_) => Err(End::Cancelled),
+        Some(node) if node["standing"] == "draining" => Ok(DrainProgress::of_node(node)),
+        Some(_) => Err(DrainOutcome::Cancelled),
         // Whom a node that was just started does not know yet, it will.
-        None => Ok(Left { name: id.to_owned(), replicas: None, leads: 0, bytes: 0, is_up: false }),
+        None => Ok(DrainProgress {
+            name: id.to_owned(),
+            replicas: None,
+            leads: 0,
+            bytes: 0,
+            is_up: false,
+        }),
     }
 }
 
 /// What a draining node still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Left {
+struct DrainProgress {
     name: String,
     /// By the descriptors of shards and, while it is up, by its own word; none: not known.
     replicas: Option<u64>,
@@ -133,7 +139,7 @@ struct Left {
     is_up: bool,
 }
 
-impl Left {
+impl DrainProgress {
     fn of_answer(answer: &Value) -> Self {
         let number = |name: &str| answer[name].as_u64().unwrap_or(0);
         Self {
@@ -174,14 +180,14 @@ impl Left {
 }
 
 /// Says how waiting has ended, and what to do next.
-fn ended(args: &DrainArgs, end: End, left: &Left) -> Exit {
-    let Left { name, .. } = left;
-    let is_done = matches!(end, End::Empty | End::Gone);
+fn ended(args: &DrainArgs, end: DrainOutcome, left: &DrainProgress) -> Exit {
+    let DrainProgress { name, .. } = left;
+    let is_done = matches!(end, DrainOutcome::Empty | DrainOutcome::Gone);
     if args.node.json {
         let standing = match end {
-            End::Empty | End::TimeOut => json!("draining"),
-            End::Gone => json!("removed"),
-            End::Cancelled => Value::Null,
+            DrainOutcome::Empty | DrainOutcome::TimeOut => json!("draining"),
+            DrainOutcome::Gone => json!("removed"),
+            DrainOutcome::Cancelled => Value::Null,
         };
         let replicas = if is_done { Some(0) } else { left.replicas };
         let written = output::json(&json!({
@@ -191,16 +197,16 @@ fn ended(args: &DrainArgs, end: End, left: &Left) -> Exit {
         return if is_done { written } else { Exit::Refused };
     }
     match end {
-        End::Empty => output::line(&format!(
+        DrainOutcome::Empty => output::line(&format!(
             "{name} is empty. `carillon nodes remove {name}` removes it for good; `carillon nodes \
              uncordon {name}` lets it take its part again"
         )),
-        End::Gone => output::line(&format!("{name} was empty, and is removed")),
-        End::Cancelled => {
+        DrainOutcome::Gone => output::line(&format!("{name} was empty, and is removed")),
+        DrainOutcome::Cancelled => {
             complain(&format!("the drain of {name} was ended by somebody else"));
             Exit::Refused
         }
-        End::TimeOut => {
+        DrainOutcome::TimeOut => {
             let words = left.words();
             complain(&format!(
                 "not done in time: {words}. The drain goes on; the same command waits on"
@@ -216,7 +222,7 @@ fn stands(answer: &Value) -> String {
     match standing {
         "removed" => format!("{name} is removed, for good"),
         "draining" => {
-            let left = Left::of_answer(answer);
+            let left = DrainProgress::of_answer(answer);
             format!("{name} is draining. {}", left.words())
         }
         "member" => format!("{name} is a member like others"),
@@ -241,7 +247,7 @@ impl Line {
         Self { is_terminal: std::io::stderr().is_terminal(), is_silent, last: None }
     }
 
-    fn show(&mut self, left: &Left) {
+    fn show(&mut self, left: &DrainProgress) {
         let words = left.words();
         let is_same = self.last.as_ref().is_some_and(|(last, at)| {
             *last == words && (self.is_terminal || at.elapsed() < REPEAT)
@@ -286,9 +292,9 @@ mod tests {
         assert!(!left(node("draining", "up", 1, 0)).is_nothing(), "by a descriptor");
         assert!(left(node("draining", "down", 0, 2)).is_nothing(), "an old word");
         assert!(!look(&node("draining", "up", 0, 0), "0c").unwrap().is_nothing(), "not known");
-        assert_eq!(look(&node("member", "up", 0, 0), "0a"), Err(End::Cancelled));
-        assert_eq!(look(&node("cordoned", "up", 0, 0), "0a"), Err(End::Cancelled));
-        assert_eq!(look(&node("draining", "up", 0, 0), "0b"), Err(End::Gone));
+        assert_eq!(look(&node("member", "up", 0, 0), "0a"), Err(DrainOutcome::Cancelled));
+        assert_eq!(look(&node("cordoned", "up", 0, 0), "0a"), Err(DrainOutcome::Cancelled));
+        assert_eq!(look(&node("draining", "up", 0, 0), "0b"), Err(DrainOutcome::Gone));
     }
 
     #[test]

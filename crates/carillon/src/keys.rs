@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 
-use client::http::{Client, ClientError, Got, PutIf, PutOptions};
+use client::http::{Client, ClientError, GetResult, PutIf, PutOptions};
 use serde_json::{Map, json};
 
 use crate::cli::{Condition, DelArgs, GetArgs, PlaceArgs, PutArgs};
@@ -44,7 +44,7 @@ pub fn get(args: &GetArgs) -> Exit {
             }
         };
         let none = match got {
-            Got::Value { value, timestamp, expires_at_ms } => {
+            GetResult::Value { value, timestamp, expires_at_ms } => {
                 if !place.node.json {
                     return Ok(output::value(&value));
                 }
@@ -56,8 +56,10 @@ pub fn get(args: &GetArgs) -> Exit {
                 object.insert("expires_at_ms".into(), json!(expires_at_ms));
                 return Ok(output::json(&object.into()));
             }
-            Got::Nil => ("nil", "the key has no value"),
-            Got::NilYet => ("nil_yet", "the key had no value at that time, but got one later"),
+            GetResult::Nil => ("nil", "the key has no value"),
+            GetResult::NilYet => {
+                ("nil_yet", "the key had no value at that time, but got one later")
+            }
         };
         let (state, words) = none;
         if place.node.json {

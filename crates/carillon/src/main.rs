@@ -5,6 +5,7 @@
 //! running node, but `check` and `recover`, which read a stopped node's directory. Nothing is
 //! decided here that a library could decide.
 
+mod all_nodes;
 mod allocator;
 mod cli;
 mod cluster;
@@ -12,7 +13,6 @@ mod colour;
 mod decisions;
 mod dev;
 mod drain;
-mod everybody;
 mod exit;
 mod keys;
 mod keyspaces;

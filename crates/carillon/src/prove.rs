@@ -13,14 +13,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use balancer::prove::{Failing, Voters, smallest};
+use balancer::survivability::{FatalSet, Voters, smallest};
 use client::http::{Client, ClientError};
 use keyspace::{NodeId, ShardId};
 use serde_json::{Value, json};
 
+use crate::all_nodes::{AllNodes, members};
 use crate::cli::{ProveArgs, Survive};
 use crate::colour::{Paint, Tone};
-use crate::everybody::{Everybody, members};
 use crate::exit::Exit;
 use crate::output::{self, with_node};
 
@@ -71,10 +71,10 @@ struct Cluster {
 
 /// What comes of it.
 #[derive(Debug)]
-struct Proof {
+struct SurvivabilityReport {
     survive: Survive,
     /// Each shard's smallest set, the smallest first.
-    sets: Vec<Failing<String>>,
+    sets: Vec<FatalSet<String>>,
     /// Shards of which it is not known.
     unproven: Vec<ShardId>,
     /// Why it is not known, in words.
@@ -99,9 +99,9 @@ impl Survive {
     }
 }
 
-impl Proof {
+impl SurvivabilityReport {
     /// Sets that are not to be lost, and may.
-    fn failing(&self) -> impl Iterator<Item = &Failing<String>> {
+    fn failing(&self) -> impl Iterator<Item = &FatalSet<String>> {
         self.sets.iter().take_while(|set| set.units.len() <= self.survive.units())
     }
 
@@ -113,7 +113,7 @@ impl Proof {
 impl Cluster {
     /// Asks this node who is there, and then all of them.
     fn ask(client: &Client) -> Result<Self, ClientError> {
-        let all = Everybody::ask(client, |client| client.shards(None))?;
+        let all = AllNodes::ask(client, |client| client.shards(None))?;
         let mut cluster = Self { silent: all.silent, ..Self::default() };
         for node in members(&all.nodes) {
             let Some(id) = id_of(&node["id"]) else { continue };
@@ -157,7 +157,7 @@ impl Cluster {
         }
     }
 
-    fn prove(&self, survive: Survive) -> Proof {
+    fn prove(&self, survive: Survive) -> SurvivabilityReport {
         let mut shards = Vec::new();
         let mut unproven = Vec::new();
         for (id, shard) in &self.shards {
@@ -197,7 +197,7 @@ impl Cluster {
             let why = "no failure domain is known (set domain) of";
             obstacles.push(format!("{why} {}", lacks.join(", ")));
         }
-        Proof { survive, sets: smallest(&shards, unit_of), unproven, obstacles }
+        SurvivabilityReport { survive, sets: smallest(&shards, unit_of), unproven, obstacles }
     }
 
     /// A unit as people call it.
@@ -212,7 +212,7 @@ impl Cluster {
         }
     }
 
-    fn units(&self, set: &Failing<String>) -> String {
+    fn units(&self, set: &FatalSet<String>) -> String {
         set.units.iter().map(|unit| self.unit(unit)).collect::<Vec<_>>().join(" and ")
     }
 
@@ -228,7 +228,7 @@ impl Cluster {
         down.map(|member| &*member.name).collect()
     }
 
-    fn as_text(&self, proof: &Proof, paint: Paint) -> String {
+    fn as_text(&self, proof: &SurvivabilityReport, paint: Paint) -> String {
         let all = self.shards.len();
         let failing: Vec<_> = proof.failing().collect();
         let mut out = match (proof.holds(), failing.first()) {
@@ -279,8 +279,8 @@ impl Cluster {
         out
     }
 
-    fn as_json(&self, proof: &Proof) -> Value {
-        let set = |set: &Failing<String>| {
+    fn as_json(&self, proof: &SurvivabilityReport) -> Value {
+        let set = |set: &FatalSet<String>| {
             let units: Vec<String> = set.units.iter().map(|unit| self.unit(unit)).collect();
             let keyspace = self.shards.get(&set.shard).and_then(|shard| shard.keyspace.clone());
             json!({
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_down_is_lost_already() {
+    fn down_node_counts_as_lost() {
         let mut cluster = cluster(&[]);
         cluster.members.insert(NodeId(0xc), member("c", "", false));
         let proof = cluster.prove(Survive::Node);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lags_is_lost_already() {
+    fn lagging_voter_counts_as_lost() {
         let proof = cluster(&[2]).prove(Survive::Node);
         assert_eq!((proof.sets[0].units.len(), proof.sets[0].left), (1, 1));
         assert!(!proof.holds());

@@ -6,7 +6,7 @@ use sim::cli::main_with;
 use sim::scenario::{self, Scenario};
 use sim::{Options, cluster};
 
-use crate::cli::sim::{Asked, SimArgs, SimCommand};
+use crate::cli::sim::{ScenarioChoice, SimArgs, SimCommand};
 use crate::exit::Exit;
 use crate::overlay::overlay;
 
@@ -18,11 +18,11 @@ pub fn sim(args: &SimArgs) -> Exit {
     let SimArgs { seed, seeds, steps, clients, faults, bug, doublecheck, verbose, .. } = *args;
     let mut out = std::io::stdout().lock();
     let ran = match (args.scenario, args.nodes) {
-        (Some(Asked::List), _) => Scenario::ALL
+        (Some(ScenarioChoice::List), _) => Scenario::ALL
             .into_iter()
             .try_for_each(|one| writeln!(out, "{:24}{}", one.name(), one.about()))
             .map(|()| true),
-        (Some(Asked::Play(scenario)), _) => {
+        (Some(ScenarioChoice::Play(scenario)), _) => {
             let is_short = args.short;
             let options = scenario::Options { scenario, seed, is_short, verbose };
             main_with(&options, seeds, doublecheck, &mut out)

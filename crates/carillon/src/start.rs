@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use server::config::kind::Toml;
-use server::config::{self, SETTINGS, Setting};
+use server::config::{self, RENAMED, SETTINGS, Setting};
 use server::run::StartError;
 
 use crate::exit::Exit;
@@ -82,6 +82,16 @@ fn flag(setting: &'static Setting) -> Arg {
     }
 }
 
+/// The flag of a setting's old name: read, so that the configuration can refuse it with the new
+/// one.
+fn old_flag(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name.replace('_', "-"))
+        .hide(true)
+        .overrides_with(name)
+        .allow_hyphen_values(true)
+}
+
 fn value_name(setting: &Setting) -> &'static str {
     match setting.name {
         "dir" => "DIR",
@@ -110,7 +120,8 @@ impl Args for StartArgs {
             .overrides_with("config")
             .help("TOML file with settings")
             .long_help(format!("TOML file with settings\nEnvironment: {}", config::FILE_VARIABLE));
-        command.after_help(EXAMPLES).arg(file).args(SETTINGS.iter().map(flag))
+        let old_flags = RENAMED.iter().map(|(old, _)| old_flag(old));
+        command.after_help(EXAMPLES).arg(file).args(SETTINGS.iter().map(flag)).args(old_flags)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -120,13 +131,13 @@ impl Args for StartArgs {
 
 impl FromArgMatches for StartArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = SETTINGS
-            .iter()
-            .filter(|setting| matches.value_source(setting.name) == Some(ValueSource::CommandLine));
-        let flags = given
-            .filter_map(|setting| {
-                let value: &String = matches.get_one(setting.name)?;
-                Some((setting.flag(), value.clone()))
+        let names = SETTINGS.iter().map(|setting| setting.name);
+        let names = names.chain(RENAMED.iter().map(|(old, _)| *old));
+        let flags = names
+            .filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine))
+            .filter_map(|name| {
+                let value: &String = matches.get_one(name)?;
+                Some((name.replace('_', "-"), value.clone()))
             })
             .collect();
         Ok(Self { config: matches.get_one("config").cloned(), flags })
@@ -166,6 +177,16 @@ mod tests {
         let config = config::load(None, &args.flags, []).unwrap();
         assert_eq!(config.advertise.expect("given").host, "x");
         assert_eq!(config.join, ["127.0.0.1:7601"]);
+    }
+
+    #[test]
+    fn old_flag_of_renamed_setting_is_refused_with_the_new_one() {
+        for (old, new) in RENAMED {
+            let line = format!("--{}=1", old.replace('_', "-"));
+            let args = parse(&["start", &line]).expect("the configuration judges it");
+            let error = config::load(None, &args.flags, []).unwrap_err().to_string();
+            assert!(error.contains(&format!("`--{}`", new.replace('_', "-"))), "{error}");
+        }
     }
 
     #[test]

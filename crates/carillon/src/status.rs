@@ -83,11 +83,11 @@ fn show(status: &Value, paint: Paint) -> String {
     out
 }
 
-/// The cluster's feature level, and what is in the way of the next one.
+/// The cluster version, and what is in the way of the next one.
 fn level(level: &Value) -> Option<String> {
     let mut text = level["level"].as_u64()?.to_string();
     if let Some(speaks) = crate::upgrade::range(&level["speaks"]) {
-        text += &format!(" (this node speaks {speaks})");
+        text += &format!(" (this node supports {speaks})");
     }
     for why in level["objections"].as_array().into_iter().flatten() {
         text += &format!("\n{:<10} - {}", "", why.as_str().unwrap_or_default());

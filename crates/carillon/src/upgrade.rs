@@ -1,4 +1,4 @@
-//! `carillon upgrade`: the cluster's feature level rises, and what is new may be used.
+//! `carillon upgrade`: the cluster version rises, and what is new may be used.
 
 use clap::Args;
 use client::http::Client;
@@ -13,17 +13,17 @@ use crate::output::{self, table, with_node};
 #[command(after_help = "\
 Nodes are upgraded one after the other: stop one, start it with the new version on the same
 directory, wait until `carillon status` is ok, go on with the next. Meanwhile old and new ones run
-together, and nothing is used that an old one does not know: the cluster keeps its feature level.
+together, and nothing is used that an old one does not know: the cluster keeps its cluster version.
 Until the level rises, the way back is the same way with the old version.
 
 When all nodes run the new version the level rises by itself, 10 minutes later: the setting
 auto_upgrade_after_ms. With auto_upgrade = false on all nodes it waits for this command. It rises by
 one, and never falls: then nodes of the old version are refused, and stop by themselves.
 
-Exit code 1 if it is refused, for a node that does not speak the next level, or was not heard of.
+Exit code 1 if it is refused, for a node that does not support the next one, or was not heard of.
 
 Examples:
-  carillon upgrade --check         the level, what each node speaks, what is in the way
+  carillon upgrade --check         the level, what each node supports, what is in the way
   carillon upgrade                 the next level, if there is one
   carillon upgrade --to 2          this level and no other")]
 pub struct UpgradeArgs {
@@ -31,7 +31,7 @@ pub struct UpgradeArgs {
     #[arg(long, value_name = "LEVEL", conflicts_with = "check")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub to: Option<u8>,
-    /// Show the level and what each node speaks, and change nothing.
+    /// Show the level and what each node supports, and change nothing.
     #[arg(long)]
     pub check: bool,
     #[command(flatten)]
@@ -56,8 +56,8 @@ fn raise(client: &Client, args: &UpgradeArgs) -> Result<Exit, client::http::Clie
     let now = level["level"].as_u64();
     let number = now.unwrap_or(0);
     let text = match now == before {
-        true => format!("the cluster's feature level is {number} already"),
-        false => format!("the cluster's feature level is {number} from now on"),
+        true => format!("the cluster version is {number} already"),
+        false => format!("the cluster version is {number} from now on"),
     };
     Ok(print(args, &level, text))
 }
@@ -100,7 +100,7 @@ fn shown(level: &Value) -> String {
             format!("{} cannot be used yet: {}", number + 1, why.collect::<Vec<_>>().join("; "))
         }
     };
-    format!("level      {number}\nnext       {next}\n\n{}", table(&["NODE", "SPEAKS"], &rows))
+    format!("level      {number}\nnext       {next}\n\n{}", table(&["NODE", "SUPPORTS"], &rows))
         .trim_end()
         .to_owned()
 }
@@ -114,12 +114,12 @@ mod tests {
     fn what_is_in_the_way_is_named() {
         let level = json!({
             "level": 1, "speaks": [1, 2], "automatic": true,
-            "objections": ["n2 speaks 1 only"],
+            "objections": ["n2 supports 1 only"],
             "nodes": [{ "name": "n1", "speaks": [1, 2] }, { "name": "n2", "speaks": [1, 1] },
                       { "name": "n3", "speaks": null }],
         });
-        let expected = "level      1\nnext       2 cannot be used yet: n2 speaks 1 only\n\n\
-                        NODE  SPEAKS\nn1    1 to 2\nn2    1 only\nn3    not heard of";
+        let expected = "level      1\nnext       2 cannot be used yet: n2 supports 1 only\n\n\
+                        NODE  SUPPORTS\nn1    1 to 2\nn2    1 only\nn3    not heard of";
         assert_eq!(shown(&level), expected);
         assert!(!is_free(&level) && is_free(&json!({})));
     }

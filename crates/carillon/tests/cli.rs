@@ -171,8 +171,8 @@ fn status_is_for_people_and_programs() {
     assert_eq!(status.code, 0, "{}", status.err);
     for line in [
         "node       fake (00000000000000ff)",
-        "level      1 (this node speaks 1 to 2)",
-        "           - n2 speaks 1 only",
+        "level      1 (this node supports 1 to 2)",
+        "           - n2 supports 1 only",
         "state      ready",
         "health     degraded",
         "           - 2 of 3 replicas of shard 1 of keyspace \"0\" are live",
@@ -198,16 +198,16 @@ fn the_level_is_shown_and_raised() {
     for line in ["level      1", "n1    1 to 2", "n2    1 only", "n3    not heard of"] {
         assert!(check.text().lines().any(|each| each == line), "{line}\n{}", check.text());
     }
-    assert!(check.text().contains("2 cannot be used yet: n2 speaks 1 only; n3 has not been"));
+    assert!(check.text().contains("2 cannot be used yet: n2 supports 1 only; n3 has not been"));
     let refused = node.run("upgrade");
     assert_eq!(refused.code, 1);
     assert!(
-        refused.err.contains("not all nodes speak level 2: n2 speaks 1 only"),
+        refused.err.contains("not all nodes support version 2: n2 supports 1 only"),
         "{}",
         refused.err
     );
     let there = node.run("upgrade --to 1");
-    assert_eq!((there.code, there.text()), (0, "the cluster's feature level is 1 already\n"));
+    assert_eq!((there.code, there.text()), (0, "the cluster version is 1 already\n"));
     assert!(node.run("upgrade --to 1 --json").text().contains("\"automatic\":true"));
     assert_eq!(node.run("upgrade --to 0").code, 2);
     assert_eq!(node.run("upgrade --to 2 --check").code, 2);

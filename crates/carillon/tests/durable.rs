@@ -221,7 +221,9 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
             assert_eq!(place.ask(&["GET", gone]), "nil", "{gone}");
         }
         let got = place.node.client().get("other", b"key", None).unwrap();
-        assert!(matches!(&got, client::http::Got::Value { value, .. } if value == b"of other"));
+        assert!(
+            matches!(&got, client::http::GetResult::Value { value, .. } if value == b"of other")
+        );
         let soon = (now_secs() + 600).to_string();
         assert_eq!(place.ask(&["SET", "v", "1", "EXAT", &soon]), "+OK");
         assert_eq!(place.ask(&["GET", "v"]), "1", "{round}");

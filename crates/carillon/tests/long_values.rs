@@ -136,7 +136,7 @@ fn flat(reply: client::Reply) -> Vec<u8> {
     match reply {
         client::Reply::Array(all) => all.into_iter().map(flat).collect::<Vec<_>>().join(&b' '),
         client::Reply::Bulk(bytes) | client::Reply::Error(bytes) => bytes.into(),
-        other => harness::resp::Reply::from(other).text().into(),
+        other => harness::resp::TextReply::from(other).text().into(),
     }
 }
 

@@ -276,5 +276,5 @@ fn what_happens_to_shards_is_told() {
     });
     let (code, said) = node.carillon(&["shards", "--why", "--shard", "1", "--http", &http]);
     assert!(code == 0 && said.contains("it is cut at slot") && said.contains("done"), "{said}");
-    assert_eq!(node.metric("carillon_events_forgotten_total"), 0.0);
+    assert_eq!(node.metric("carillon_events_evicted_total"), 0.0);
 }

@@ -102,7 +102,7 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
 /// A keyspace asks for more replicas than there are nodes: who is started anew does not wait for
 /// what cannot come.
 #[test]
-fn who_is_started_anew_waits_for_no_replica_that_has_no_room() {
+fn restarted_node_does_not_await_full_replica() {
     let mut cluster = Cluster::new("no-room", &[]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
@@ -173,7 +173,7 @@ fn leaders_leave_a_node_whose_disk_stalls() {
 }
 
 #[test]
-fn replicas_spread_to_who_joins() {
+fn replicas_spread_to_joined_nodes() {
     let mut cluster = Cluster::new("spread", &[]);
     (0..=EMPTY).for_each(|number| cluster.start(number));
     until("all have their part", || {

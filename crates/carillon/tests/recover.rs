@@ -5,7 +5,7 @@ mod four;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use client::http::{Got, PutOptions};
+use client::http::{GetResult, PutOptions};
 use four::{Cluster, EMPTY, until};
 use harness::command;
 use serde_json::Value;
@@ -63,7 +63,10 @@ fn has_all(cluster: &Cluster, node: usize, keys: impl Iterator<Item = String>) {
     let client = cluster.client(node);
     for key in keys {
         let got = until(&key, || client.get("0", key.as_bytes(), None).ok());
-        assert!(matches!(&got, Got::Value { value, .. } if value == b"value"), "{key}: {got:?}");
+        assert!(
+            matches!(&got, GetResult::Value { value, .. } if value == b"value"),
+            "{key}: {got:?}"
+        );
     }
 }
 

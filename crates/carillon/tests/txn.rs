@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use client::http::txn::{bytes_of, word};
-use client::http::{ClientError, Got, KeyspaceSpec, PutOptions, Request};
+use client::http::{ClientError, GetResult, KeyspaceSpec, PutOptions, Request};
 use harness::command::run;
 use harness::node;
 use serde_json::{Value, json};
@@ -42,8 +42,8 @@ impl Node {
     /// The value of a key, and its version.
     fn get(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
         match self.client().get("0", key, None).unwrap() {
-            Got::Value { value, timestamp, .. } => Some((value, timestamp.unwrap())),
-            Got::Nil | Got::NilYet => None,
+            GetResult::Value { value, timestamp, .. } => Some((value, timestamp.unwrap())),
+            GetResult::Nil | GetResult::NilYet => None,
         }
     }
 
@@ -141,7 +141,7 @@ fn compare_then_else_over_several_shards() {
     assert_eq!(done, json!({ "succeeded": true, "results": results }));
     assert_eq!((node.text("key 1").as_deref(), node.text("key 2")), (Some("6"), None));
     match node.client().get("0", b"short", None).unwrap() {
-        Got::Value { expires_at_ms, .. } => assert!(expires_at_ms.is_some()),
+        GetResult::Value { expires_at_ms, .. } => assert!(expires_at_ms.is_some()),
         other => panic!("{other:?}"),
     }
     // One that does not hold is enough; and with nothing to be done nothing is.
@@ -223,7 +223,7 @@ fn requests_that_compete_are_done_one_after_the_other() {
 }
 
 #[test]
-fn open_transactions_see_what_they_write_and_say_whose_change_is_in_the_way() {
+fn open_transactions_read_own_writes_and_name_conflicting_key() {
     let node = Node::start("open");
     let client = node.client();
     node.put("a", "1");

@@ -12,7 +12,7 @@ pub(crate) const GROUND: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 /// Text.
 pub(crate) const INK: RGBColor = RGBColor(0x24, 0x29, 0x2F);
 /// Text that is less important than other text.
-pub(crate) const SOFT: RGBColor = RGBColor(0x57, 0x60, 0x6A);
+pub(crate) const MUTED_INK: RGBColor = RGBColor(0x57, 0x60, 0x6A);
 /// Axes and lines between marks.
 pub(crate) const GRID: RGBColor = RGBColor(0xD0, 0xD7, 0xDE);
 /// A moment at which something happened.
@@ -44,7 +44,7 @@ const LINES_DARK: [&str; 10] = [
 const OTHERS_DARK: [(RGBColor, &str); 6] = [
     (GROUND, "#0d1117"),
     (INK, "#e6edf3"),
-    (SOFT, "#9198a1"),
+    (MUTED_INK, "#9198a1"),
     (GRID, "#30363d"),
     (EVENT, "#be8fff"),
     (LIMIT, "#ff7b72"),

@@ -16,7 +16,7 @@ pub(crate) struct Scale {
 impl Scale {
     /// An axis that reaches beyond all these numbers, with about so many marks at most.
     pub fn new(is_log: bool, numbers: impl Iterator<Item = f64>, marks_max: f64) -> Self {
-        let numbers: Vec<f64> = numbers.map(|number| bent(is_log, number)).collect();
+        let numbers: Vec<f64> = numbers.map(|number| to_axis(is_log, number)).collect();
         let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
         let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         // Ends on marks, not on one another; a plain axis begins at 0.
@@ -26,7 +26,7 @@ impl Scale {
         let step = round_step((most - from) / marks_max);
         let step = if is_log { step.max(1.0) } else { step };
         let count = ((most - from) / step - 1e-9).ceil().max(1.0) as u32;
-        let mark = |n: u32| unbent(is_log, from + f64::from(n) * step);
+        let mark = |n: u32| from_axis(is_log, from + f64::from(n) * step);
         Self { is_log, from: mark(0), to: mark(count), marks: (0..=count).map(mark).collect() }
     }
 
@@ -43,7 +43,7 @@ impl Ranged for Scale {
     type ValueType = f64;
 
     fn map(&self, number: &f64, (begin, end): (i32, i32)) -> i32 {
-        let [number, from, to] = [*number, self.from, self.to].map(|it| bent(self.is_log, it));
+        let [number, from, to] = [*number, self.from, self.to].map(|it| to_axis(self.is_log, it));
         begin + (f64::from(end - begin) * (number - from) / (to - from)).round() as i32
     }
 
@@ -70,11 +70,11 @@ impl ValueFormatter<f64> for Scale {
 }
 
 /// Where a number stands on an axis.
-fn bent(is_log: bool, number: f64) -> f64 {
+fn to_axis(is_log: bool, number: f64) -> f64 {
     if is_log { number.log10() } else { number }
 }
 
-fn unbent(is_log: bool, place: f64) -> f64 {
+fn from_axis(is_log: bool, place: f64) -> f64 {
     if is_log { 10f64.powf(place) } else { place }
 }
 

@@ -4,14 +4,14 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::lines::Line;
-use super::palette::{self, EVENT, GRID, INK, LIMIT, SOFT};
+use super::palette::{self, EVENT, GRID, INK, LIMIT, MUTED_INK};
 use super::picture::{Area, Drawn, LEFT, picture, text};
 use super::scale::Scale;
 
 const WIDTH: i32 = 960;
 const RIGHT: i32 = 24;
 /// Title, what it is about, legend.
-const HEAD: i32 = 76;
+const HEADER_HEIGHT: i32 = 76;
 /// A row of events' names.
 const ROW: i32 = 15;
 /// Rows of events' names at most; names that find no room stand over others.
@@ -21,7 +21,7 @@ const NAME: i32 = 24;
 /// A panel with its name.
 const PANEL: i32 = 64 + NAME;
 /// The axis of time, and its name.
-const FOOT: i32 = 40;
+const FOOTER_HEIGHT: i32 = 40;
 /// Of a letter of an event's name, about.
 const LETTER: i32 = 6;
 /// An entry of the legend.
@@ -67,10 +67,10 @@ pub struct Panel {
 /// The panels, as SVG.
 pub fn stack(stack: &Stack) -> String {
     let labels = EventLabels::new(&stack.events, stack.end);
-    let top = HEAD + labels.rows as i32 * ROW + 6;
+    let top = HEADER_HEIGHT + labels.rows as i32 * ROW + 6;
     let bottom = top + PANEL * stack.panels.len() as i32;
-    picture(&stack.title, (WIDTH as u32, (bottom + FOOT) as u32), |area| {
-        area.draw(&Text::new(stack.about.as_str(), (LEFT, 38), text(SOFT, HPos::Left)))?;
+    picture(&stack.title, (WIDTH as u32, (bottom + FOOTER_HEIGHT) as u32), |area| {
+        area.draw(&Text::new(stack.about.as_str(), (LEFT, 38), text(MUTED_INK, HPos::Left)))?;
         draw_legend(area, &stack.panels)?;
         labels.draw(area, &stack.events, bottom)?;
         for (place, panel) in stack.panels.iter().enumerate() {
@@ -103,7 +103,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, stack: &Stack, top: i32) -> Drawn 
     let values = panel.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
     let values = Scale::new(false, values.chain(panel.limit), 3.0);
     let times = Scale::new(false, [stack.end].into_iter(), 16.0).ending_at(stack.end);
-    let foot = if is_last { FOOT } else { 0 };
+    let foot = if is_last { FOOTER_HEIGHT } else { 0 };
     let (_, rest) = area.split_vertically(top);
     let (here, _) = rest.split_vertically(PANEL + foot);
     let mut chart = ChartBuilder::on(&here)
@@ -114,7 +114,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, stack: &Stack, top: i32) -> Drawn 
         .build_cartesian_2d(times, values)?;
     let mut mesh = chart.configure_mesh();
     mesh.disable_x_mesh().bold_line_style(GRID).axis_style(GRID);
-    mesh.label_style(text(SOFT, HPos::Center)).axis_desc_style(text(SOFT, HPos::Center));
+    mesh.label_style(text(MUTED_INK, HPos::Center)).axis_desc_style(text(MUTED_INK, HPos::Center));
     if is_last {
         mesh.x_desc(stack.time);
     }
@@ -162,7 +162,7 @@ impl EventLabels {
 
     fn draw(&self, area: &Area<'_>, events: &[Event], bottom: i32) -> Drawn {
         for ((event, at), (row, is_left)) in events.iter().zip(&self.at).zip(&self.places) {
-            let y = HEAD + *row as i32 * ROW + 6;
+            let y = HEADER_HEIGHT + *row as i32 * ROW + 6;
             let (x, side) = if *is_left { (at - 4, HPos::Right) } else { (at + 4, HPos::Left) };
             area.draw(&Text::new(event.name.as_str(), (x, y), text(EVENT, side)))?;
             area.draw(&PathElement::new([(*at, y - 5), (*at, bottom)], EVENT))?;

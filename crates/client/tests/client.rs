@@ -55,14 +55,17 @@ fn a_get_tells_values_from_none() {
           Carillon-Expires-At-Ms: 5\r\n\r\na\0\xff",
     );
     let got = client.get("0", b"k", Some("5ms")).unwrap();
-    let value =
-        Got::Value { value: b"a\0\xff".to_vec(), timestamp: Some(77), expires_at_ms: Some(5) };
+    let value = GetResult::Value {
+        value: b"a\0\xff".to_vec(),
+        timestamp: Some(77),
+        expires_at_ms: Some(5),
+    };
     assert_eq!(got, value);
     assert!(read.join().unwrap().starts_with("GET /v1/kv/0/k?at=5ms HTTP/1.1\r\n"));
     let (client, _) = peer(problem(404, "nil", "not done"));
-    assert_eq!(client.get("0", b"k", None).unwrap(), Got::Nil);
+    assert_eq!(client.get("0", b"k", None).unwrap(), GetResult::Nil);
     let (client, _) = peer(problem(404, "nil-yet", "not done"));
-    assert_eq!(client.get("0", b"k", None).unwrap(), Got::NilYet);
+    assert_eq!(client.get("0", b"k", None).unwrap(), GetResult::NilYet);
     let (client, _) = peer(problem(404, "no-keyspace", "not done"));
     assert!(matches!(client.get("0", b"k", None), Err(ClientError::Refused(_))));
 }

@@ -29,7 +29,7 @@
 use keyspace::{HashedKey, KeyHasher, Timestamp};
 use storage::engine::{Engine, Version};
 
-use super::{Changes, ExpireIf, Observed, Refusal, Reply, Write, strings};
+use super::{Changes, ExpireIf, ObservedValues, Refusal, Reply, Write, strings};
 
 /// What commands find and change: an engine, or what shall become of one.
 pub trait Values {
@@ -111,7 +111,7 @@ pub fn apply_observed(
             changes.flushed(from.as_ref(), end, at);
             Reply::Ok
         }
-        _ => apply_one(&mut Observed { values: engine, changes }, write, first, at),
+        _ => apply_one(&mut ObservedValues { values: engine, changes }, write, first, at),
     }
 }
 
@@ -127,7 +127,7 @@ pub(super) fn apply_one(
     at: Timestamp,
 ) -> Reply {
     let hasher = values.hasher();
-    let mut judge = Judge { values, at };
+    let mut judge = Applier { values, at };
     let result = match write {
         // Of strings.
         Write::Set { .. }
@@ -153,7 +153,7 @@ pub(super) fn apply_one(
 
 /// Deletes a key; one without a value as if it had had one: who has watched that it has none is to
 /// know that somebody has made and deleted it (SAFETY G15).
-pub fn leave_deletion(values: &mut impl Values, key: &HashedKey<'_>, at: Timestamp) {
+pub fn write_tombstone(values: &mut impl Values, key: &HashedKey<'_>, at: Timestamp) {
     if !values.delete(key, at) {
         values.put(key, &[], 0, at);
         values.delete(key, at);
@@ -161,12 +161,12 @@ pub fn leave_deletion(values: &mut impl Values, key: &HashedKey<'_>, at: Timesta
 }
 
 /// Values at the moment of an entry.
-pub(super) struct Judge<'v, V> {
+pub(super) struct Applier<'v, V> {
     pub values: &'v mut V,
     pub at: Timestamp,
 }
 
-impl<V: Values> Judge<'_, V> {
+impl<V: Values> Applier<'_, V> {
     #[inline]
     pub fn newest(&self, key: &HashedKey<'_>) -> Option<Version<'_>> {
         self.values.newest(key, self.at)

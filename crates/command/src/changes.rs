@@ -1,9 +1,9 @@
 //! Which keys does a command change? An observer is told; without one this costs nothing.
 //!
-//! [`Observed`] stands between commands and their values, and names every change as it is made:
-//! the key, and the time of its new version, by which a store shows what it is now and what it was
-//! before ([`Engine::at`](storage::engine::Engine::at)). Who asks for nothing gives `()`, and
-//! nothing of it is left in the program.
+//! [`ObservedValues`] stands between commands and their values, and names every change as it is
+//! made: the key, and the time of its new version, by which a store shows what it is now and what
+//! it was before ([`Engine::at`](storage::engine::Engine::at)). Who asks for nothing gives `()`,
+//! and nothing of it is left in the program.
 //!
 //! # Caveats
 //! A key may be named more than once, if a command writes it more than once. A flush names its
@@ -40,14 +40,14 @@ impl Changes for BTreeSet<Box<[u8]>> {
 }
 
 /// Values whose changes are named.
-pub struct Observed<'a, V, C> {
+pub struct ObservedValues<'a, V, C> {
     /// What commands find and change.
     pub values: &'a mut V,
     /// What is told.
     pub changes: &'a mut C,
 }
 
-impl<V: Values, C: Changes> Values for Observed<'_, V, C> {
+impl<V: Values, C: Changes> Values for ObservedValues<'_, V, C> {
     #[inline]
     fn hasher(&self) -> KeyHasher {
         self.values.hasher()

@@ -211,7 +211,7 @@ fn parse_decimal(negative: bool, text: &[u8]) -> Option<Float> {
         let (quotient, scale, more) = natural::divide(top, bottom);
         Float::nearest(negative, &Natural::from(quotient), scale, more)
     };
-    not_lost(float)
+    check_underflow(float)
 }
 
 fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<Float> {
@@ -222,11 +222,11 @@ fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<Float> {
     let exponent = exponent.saturating_sub(digits.after_point.saturating_mul(4));
     let far = 1 << 20;
     let whole = Natural::from_hexadecimal(&digits.all);
-    not_lost(Float::nearest(negative, &whole, exponent.clamp(-far, far), false))
+    check_underflow(Float::nearest(negative, &whole, exponent.clamp(-far, far), false))
 }
 
 /// What was not 0 must not become it.
-fn not_lost(float: Float) -> Option<Float> {
+fn check_underflow(float: Float) -> Option<Float> {
     (float.shifted().1 != 0 || float.is_infinite()).then_some(float)
 }
 

@@ -25,23 +25,23 @@
 //! # Caveats
 //! A node that has not heard yet that the level has risen sends such pieces for a moment longer.
 
-use keyspace::{Arc as RingArc, Cut, Feature, KeyspaceId, Level};
+use keyspace::{Arc as RingArc, ClusterVersion, Cut, Feature, KeyspaceId};
 
 use crate::Write;
 
 impl Write<'_> {
     /// A piece of a flush, for a tile, as all nodes of a cluster of this level can read it.
-    pub fn flush_of(tile: &RingArc, level: Level) -> Write<'static> {
+    pub fn flush_of(tile: &RingArc, level: ClusterVersion) -> Write<'static> {
         let (from, end) = tile.ends();
         Write::Flush { from: level.allows(Feature::Merges).then_some(from), end }
     }
 
     /// The level that a cluster must have before this may be in a log.
-    pub fn since(&self) -> Level {
+    pub fn since(&self) -> ClusterVersion {
         match self {
             Write::Flush { from: Some(_), .. } => Feature::Merges.since(),
             Write::Transaction(_) => Feature::Transactions.since(),
-            _ => Level::FIRST,
+            _ => ClusterVersion::FIRST,
         }
     }
 }
@@ -73,7 +73,7 @@ fn behind(arc: &RingArc, end: &Cut) -> Option<Cut> {
 
 /// What is left of a piece that says where it begins, if a shard has answered that another has
 /// what lies from `rest` on. A shard that has ended, or stands still, names its own beginning.
-pub fn left_of(from: Cut, rest: &Cut, keyspace: KeyspaceId) -> Cut {
+pub fn remaining_of(from: Cut, rest: &Cut, keyspace: KeyspaceId) -> Cut {
     match rest.position(keyspace) > from.position(keyspace) {
         true => rest.clone(),
         false => from,
@@ -122,8 +122,8 @@ mod tests {
             assert_eq!(of(&right, &low, &high), (None, Some(low.clone())));
             assert_eq!(of(&right, &middle, &high), (piece(&middle, &high), None));
             // What is left of it when a shard has turned it away, or done a part.
-            assert_eq!(left_of(low.clone(), &begin, K), low);
-            assert_eq!(left_of(low.clone(), &middle, K), middle);
+            assert_eq!(remaining_of(low.clone(), &begin, K), low);
+            assert_eq!(remaining_of(low.clone(), &middle, K), middle);
             // Those that say where they end alone.
             assert_eq!(part(&whole, None, &middle), (all(), None));
             assert_eq!(part(&left, None, &end), (all(), Some(middle)));
@@ -135,12 +135,12 @@ mod tests {
     fn before_there_are_merges_pieces_are_as_all_nodes_can_read_them() {
         let tile = RingArc::of_slots(K, 0, 2000);
         let of = |level| Write::flush_of(&tile, level);
-        let old = of(Level::FIRST);
+        let old = of(ClusterVersion::FIRST);
         assert_eq!(old, Write::Flush { from: None, end: Cut::Slot(2000) });
-        assert_eq!(Some(of(Level::NEWEST)), piece(&Cut::Slot(0), &Cut::Slot(2000)));
+        assert_eq!(Some(of(ClusterVersion::NEWEST)), piece(&Cut::Slot(0), &Cut::Slot(2000)));
         assert_eq!(
-            [old.since(), of(Level::NEWEST).since()],
-            [Level::FIRST, Feature::Merges.since()]
+            [old.since(), of(ClusterVersion::NEWEST).since()],
+            [ClusterVersion::FIRST, Feature::Merges.since()]
         );
     }
 }

@@ -64,7 +64,7 @@ impl<'a> Write<'a> {
 
     /// The key whose value is the reply, if that is how long a value is there.
     #[inline]
-    pub fn replies_value_of(&self) -> Option<&'a [u8]> {
+    pub fn replied_key(&self) -> Option<&'a [u8]> {
         match self {
             Write::Set { key, reply: SetReply::Old, .. }
             | Write::GetDelete { key }
@@ -75,7 +75,7 @@ impl<'a> Write<'a> {
 
     /// The key whose value another key has afterwards.
     #[inline]
-    pub fn copies_value_of(&self) -> Option<&'a [u8]> {
+    pub fn copied_key(&self) -> Option<&'a [u8]> {
         match self {
             Write::Rename { from, .. } | Write::Copy { from, .. } => Some(from),
             _ => None,
@@ -110,7 +110,7 @@ impl<'a> Write<'a> {
 
     /// By how much it makes a value longer at most, by its own arguments.
     #[inline]
-    pub fn lengthens_bytes(&self) -> u64 {
+    pub fn growth_bytes_max(&self) -> u64 {
         match self {
             Write::Set { value, .. } | Write::Append { value, .. } => value.len() as u64,
             // Nothing, wherever it is put, stretches nothing.
@@ -122,7 +122,7 @@ impl<'a> Write<'a> {
             // All of it may be of one key.
             Write::Transaction(transaction) => transaction
                 .writes()
-                .fold(0, |sum, write| sum.saturating_add(write.lengthens_bytes())),
+                .fold(0, |sum, write| sum.saturating_add(write.growth_bytes_max())),
             _ => 0,
         }
     }

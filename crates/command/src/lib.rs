@@ -34,13 +34,13 @@ mod keys;
 mod lcs;
 pub mod limits;
 mod not_done;
+mod range;
 pub mod read;
 pub mod reply;
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
 mod script;
-mod stretch;
 mod strings;
 pub mod transaction;
 pub mod value;
@@ -49,13 +49,13 @@ use keyspace::Cut;
 
 use crate::limits::VALUE_BYTES_MAX;
 
-pub use apply::{Values, apply, apply_hashed, apply_observed, leave_deletion};
-pub use changes::{Changes, Observed};
+pub use apply::{Values, apply, apply_hashed, apply_observed, write_tombstone};
+pub use changes::{Changes, ObservedValues};
 pub use not_done::NotDone;
+pub use range::{Pair, RangeQuery};
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};
-pub use stretch::{Pair, Stretch};
-pub use transaction::{Seen, Step, Transaction};
+pub use transaction::{ObservedVersion, Step, Transaction};
 pub use value::{Value, ValueType};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).

@@ -18,4 +18,4 @@ pub const COMMAND_BYTES_MAX: usize = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX) as us
 
 /// The same where some node may be of a version that knows no message in pieces: an entry with it
 /// fits into one frame, beside what stands before it.
-pub const WHOLE_COMMAND_BYTES_MAX: usize = (64 << 20) + (512 << 10);
+pub const SINGLE_FRAME_COMMAND_BYTES_MAX: usize = (64 << 20) + (512 << 10);

@@ -12,12 +12,12 @@ pub enum NotDone {
     NotLeader,
     /// Of a read: the replica here lacks too much of what its leader has told, or has gone. Look
     /// again: what is wanted of the shard is to be fetched.
-    Lags,
+    ReplicaLagging,
     /// Another leader's entry has taken its place in the log.
-    Replaced,
+    EntryReplaced,
     /// It may or may not have been done, or may still be: whoever was asked has not answered in
     /// time, or a snapshot has jumped over its place in the log.
-    Unknown,
+    OutcomeUnknown,
     /// Too much is held for the shard's leader already.
     Busy,
     /// What was wanted of a shard on other nodes is more than who asked can take.

@@ -4,7 +4,7 @@ use keyspace::{Cut, SLOTS, Slot, Timestamp};
 use proptest::prelude::*;
 
 use super::limits::VALUE_BYTES_MAX;
-use super::{ExpireIf, Expiry, Read, Seen, SetIf, SetReply, Step, Transaction, Write};
+use super::{ExpireIf, Expiry, ObservedVersion, Read, SetIf, SetReply, Step, Transaction, Write};
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Owned {
     /// The command with other bytes.
     shape: Write<'static>,
     /// Of a transaction, what keys had and what is done.
-    seen: Vec<Seen>,
+    seen: Vec<ObservedVersion>,
     steps: Vec<OwnedStep>,
 }
 
@@ -176,7 +176,10 @@ pub(crate) fn writes() -> impl Strategy<Value = Owned> {
 pub(crate) fn transactions() -> impl Strategy<Value = Owned> {
     let key = || prop::sample::select(&KEYS[..]);
     let time = || (0..2000u64).prop_map(Timestamp::from_millis);
-    let seen = prop_oneof![time().prop_map(Seen::Version), time().prop_map(Seen::Nothing)];
+    let seen = prop_oneof![
+        time().prop_map(ObservedVersion::Version),
+        time().prop_map(ObservedVersion::Absent)
+    ];
     let keys = || prop::collection::vec(key(), 1..4);
     let read = prop_oneof![
         key().prop_map(Read::Get),

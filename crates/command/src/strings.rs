@@ -6,7 +6,7 @@
 use keyspace::HashedKey;
 use storage::engine::Version;
 
-use super::apply::{Judge, leave_deletion, stored};
+use super::apply::{Applier, stored, write_tombstone};
 use super::float::{self, Float};
 use super::integer::{self, Digits};
 use super::lcs;
@@ -19,7 +19,7 @@ type Found<'a> = (&'a [u8], u64);
 /// Does a write of strings.
 #[inline]
 pub(super) fn apply<V: Values>(
-    judge: &mut Judge<'_, V>,
+    judge: &mut Applier<'_, V>,
     write: &Write<'_>,
     key: &HashedKey<'_>,
 ) -> Result<Reply, Refusal> {
@@ -46,7 +46,7 @@ fn string_of<'a>(version: Option<Version<'a>>) -> Result<Option<Found<'a>>, Refu
     }
 }
 
-impl<V: Values> Judge<'_, V> {
+impl<V: Values> Applier<'_, V> {
     /// The string that a key has.
     #[inline]
     fn string(&self, key: &HashedKey<'_>) -> Result<Option<Found<'_>>, Refusal> {
@@ -89,7 +89,7 @@ impl<V: Values> Judge<'_, V> {
         match (takes_place, has_passed) {
             (false, _) => {}
             (true, false) => self.put(key, &[value], expiry_ms),
-            (true, true) => leave_deletion(self.values, key, self.at),
+            (true, true) => write_tombstone(self.values, key, self.at),
         }
         Ok(answer)
     }

@@ -24,7 +24,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | stored values in its answers | [`ANSWERED_BYTES_MAX`] | the command is refused |
+//! | stored values in its answers | [`REPLY_BYTES_MAX`] | the command is refused |
 //! | values that its commands make | [`WRITTEN_BYTES_MAX`] | the same |
 //!
 //! Both are judged at apply, before each command, as every replica judges them: a few bytes can ask
@@ -58,10 +58,10 @@ use keyspace::{DecodeError, HashedKey, Timestamp};
 use storage::engine::{Engine, Range, Version};
 
 use super::apply::{Values, apply_one};
-use super::{Changes, Collect, Observed, Read, Refusal, Reply, View, Write, answer, codec};
+use super::{Changes, Collect, ObservedValues, Read, Refusal, Reply, View, Write, answer, codec};
 
 /// Bytes of stored values that a transaction may answer with: they fit into a letter.
-pub const ANSWERED_BYTES_MAX: u64 = 60 << 20;
+pub const REPLY_BYTES_MAX: u64 = 60 << 20;
 /// Bytes of values that a transaction may make.
 pub const WRITTEN_BYTES_MAX: u64 = 128 << 20;
 
@@ -80,7 +80,7 @@ const IDLE_TIME: u8 = 73;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transaction<'a> {
     /// Keys that must be as they were seen, or nothing is done.
-    pub watched: Vec<(&'a [u8], Seen)>,
+    pub watched: Vec<(&'a [u8], ObservedVersion)>,
     /// What is done, in this order.
     pub commands: Vec<Step<'a>>,
     /// Stretches of keys in order in which there must be no others than those watched. Only of what
@@ -93,11 +93,11 @@ pub type KeyRange<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// What a watched key had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ObservedVersion {
     /// The version of this time.
     Version(Timestamp),
     /// No value, at this time.
-    Nothing(Timestamp),
+    Absent(Timestamp),
 }
 
 /// A command of a transaction.
@@ -135,19 +135,22 @@ impl<'a> Transaction<'a> {
     /// A watched key that is not as it was seen, at this time.
     pub fn changed(&self, engine: &impl Engine, at: Timestamp) -> Option<&'a [u8]> {
         let hasher = Engine::hasher(engine);
-        let changed = |(key, seen): &&(&[u8], Seen)| !seen.is_so(engine, &hasher.key(key), at);
+        let changed = |(key, seen): &&(&[u8], ObservedVersion)| {
+            !seen.is_unchanged(engine, &hasher.key(key), at)
+        };
         self.watched.iter().find(changed).map(|(key, _)| *key)
     }
 
     /// A watched key of which something newer is here than what was seen: that stays so.
     pub fn outdated(&self, engine: &impl Engine) -> Option<&'a [u8]> {
         let hasher = Engine::hasher(engine);
-        let is_newer = |(key, seen): &&(&[u8], Seen)| seen.is_outdated(engine, &hasher.key(key));
+        let is_newer =
+            |(key, seen): &&(&[u8], ObservedVersion)| seen.is_outdated(engine, &hasher.key(key));
         self.watched.iter().find(is_newer).map(|(key, _)| *key)
     }
 
     /// A key that has a value at this time, lies in a range, and is not watched.
-    pub fn came(&self, engine: &impl Engine, at: Timestamp) -> Option<Box<[u8]>> {
+    pub fn appeared_key(&self, engine: &impl Engine, at: Timestamp) -> Option<Box<[u8]>> {
         let watched: BTreeSet<&[u8]> = self.watched.iter().map(|(key, _)| *key).collect();
         let mut came = None;
         for (low, high) in &self.ranges {
@@ -183,7 +186,7 @@ impl<'a> Transaction<'a> {
     ) -> Reply {
         match self.changed(engine, at) {
             Some(key) => Reply::Changed(key.into()),
-            None => Reply::Array(self.run(&mut Observed { values: engine, changes }, at)),
+            None => Reply::Array(self.run(&mut ObservedValues { values: engine, changes }, at)),
         }
     }
 
@@ -211,8 +214,8 @@ impl<'a> Transaction<'a> {
         for (key, seen) in &self.watched {
             put_bytes(key, out);
             let (tag, time) = match seen {
-                Seen::Version(time) => (1, time),
-                Seen::Nothing(time) => (2, time),
+                ObservedVersion::Version(time) => (1, time),
+                ObservedVersion::Absent(time) => (2, time),
             };
             out.push(tag);
             out.extend_from_slice(&time.0.to_le_bytes());
@@ -241,8 +244,8 @@ impl<'a> Transaction<'a> {
             let tag = reader.u8()?;
             let time = Timestamp(reader.u64()?);
             let seen = match tag {
-                1 => Seen::Version(time),
-                2 => Seen::Nothing(time),
+                1 => ObservedVersion::Version(time),
+                2 => ObservedVersion::Absent(time),
                 found => return Err(DecodeError::Tag { what: "what was seen", found }),
             };
             transaction.watched.push((key, seen));
@@ -308,8 +311,8 @@ impl<'a> Step<'a> {
             Step::Read(Read::GetMany(keys)) => (keys.iter().map(|key| len(key)).sum(), 0),
             Step::Read(_) => (0, 0),
             Step::Write(write) => {
-                let answers = write.replies_value_of().map_or(0, len);
-                let copies = write.copies_value_of().map_or(0, len);
+                let answers = write.replied_key().map_or(0, len);
+                let copies = write.copied_key().map_or(0, len);
                 // These make a version of the value that is there.
                 let before = match write {
                     Write::Append { key, .. }
@@ -319,11 +322,11 @@ impl<'a> Step<'a> {
                     | Write::Persist { key } => len(key),
                     _ => 0,
                 };
-                (answers, write.lengthens_bytes().saturating_add(copies).saturating_add(before))
+                (answers, write.growth_bytes_max().saturating_add(copies).saturating_add(before))
             }
         };
         let (all_answered, all_written) = (*answered + answers, written.saturating_add(writes));
-        let fits = all_answered <= ANSWERED_BYTES_MAX && all_written <= WRITTEN_BYTES_MAX;
+        let fits = all_answered <= REPLY_BYTES_MAX && all_written <= WRITTEN_BYTES_MAX;
         if fits {
             (*answered, *written) = (all_answered, all_written);
         }
@@ -331,19 +334,23 @@ impl<'a> Step<'a> {
     }
 }
 
-impl Seen {
+impl ObservedVersion {
     /// Whether something newer is there, by now.
     pub fn is_outdated(self, engine: &impl Engine, key: &HashedKey<'_>) -> bool {
-        let (Seen::Version(time) | Seen::Nothing(time)) = self;
+        let (ObservedVersion::Version(time) | ObservedVersion::Absent(time)) = self;
         engine.newest_timestamp(key) > time
     }
 
     /// Whether a key has at this time what was seen.
-    fn is_so(self, engine: &impl Engine, key: &HashedKey<'_>, at: Timestamp) -> bool {
+    fn is_unchanged(self, engine: &impl Engine, key: &HashedKey<'_>, at: Timestamp) -> bool {
         let newest = Engine::newest(engine, key, at);
         match self {
-            Seen::Version(time) => newest.is_some_and(|version| version.timestamp == time),
-            Seen::Nothing(time) => newest.is_none() && engine.newest_timestamp(key) <= time,
+            ObservedVersion::Version(time) => {
+                newest.is_some_and(|version| version.timestamp == time)
+            }
+            ObservedVersion::Absent(time) => {
+                newest.is_none() && engine.newest_timestamp(key) <= time
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use command::{Read, Sink as _, Write};
 use gateway::resp::{
-    ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer, Request, Session,
-    parse,
+    ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Parsed, Peer, Request, RequestLimits,
+    Session, parse,
 };
 
 /// Bytes of the buffer: about what one read from a socket brings.
@@ -45,7 +45,7 @@ fn bytes_of(args: &[&[u8]]) -> Vec<u8> {
 
 /// Runs `each` over all commands of `buffer`, and returns the best round's nanoseconds per command.
 fn measure(buffer: &[u8], mut each: impl FnMut(&ArgRanges, &[u8])) -> f64 {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let mut ranges = ArgRanges::new();
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -81,7 +81,7 @@ fn main() {
             black_box(ranges.args(rest).len());
         });
         let mut session =
-            Session::new(1, Peer::default(), Limits::default(), Default::default(), 0);
+            Session::new(1, Peer::default(), RequestLimits::default(), Default::default(), 0);
         let mut out = Vec::new();
         let translated = measure(&buffer, |ranges, rest| {
             black_box(session.translate(ranges.args(rest), &Nothing, &mut out));

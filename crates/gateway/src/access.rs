@@ -55,7 +55,7 @@ impl Principal {
 
 impl Access {
     /// The class of a RESP command, by its flags and its ACL categories.
-    pub(crate) const fn of_words(flags: &str, categories: &str) -> Self {
+    pub(crate) const fn parse_class(flags: &str, categories: &str) -> Self {
         // Before `write`, which EXEC has: the commands of a transaction are judged as they come.
         if has_word(categories, "transaction") || has_word(categories, "connection") {
             return if has_word(flags, "admin") { Access::Admin } else { Access::Connection };

@@ -47,14 +47,14 @@ const NOBODY: &str = "02:00:00:00:de:ad";
 
 /// Somewhere to run programs and threads.
 #[derive(Clone)]
-pub struct Site {
+pub struct Host {
     /// Its address.
     pub ip: Ipv4Addr,
     name: String,
     namespace: Option<Arc<File>>,
 }
 
-impl Site {
+impl Host {
     /// Moves the calling thread here. For whoever calls it between fork and exec: it takes no
     /// memory.
     pub fn enter(&self) -> std::io::Result<()> {
@@ -101,7 +101,7 @@ pub fn end_with_thread(command: &mut Command) {
 
 /// What is cut at present, with how to heal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Cut {
+enum NetworkCut {
     Unplugged(usize),
     Silenced(usize, usize),
     Barred(usize, usize),
@@ -109,10 +109,10 @@ enum Cut {
 
 /// A network.
 pub struct Net {
-    nodes: Vec<Site>,
-    clients: Site,
+    nodes: Vec<Host>,
+    clients: Host,
     bridge: Option<String>,
-    cuts: BTreeSet<Cut>,
+    cuts: BTreeSet<NetworkCut>,
 }
 
 impl Net {
@@ -151,12 +151,12 @@ impl Net {
     }
 
     /// Where a node is, counted from 1.
-    pub fn node(&self, number: usize) -> &Site {
+    pub fn node(&self, number: usize) -> &Host {
         &self.nodes[number - 1]
     }
 
     /// Where the clients are.
-    pub fn clients(&self) -> &Site {
+    pub fn clients(&self) -> &Host {
         &self.clients
     }
 
@@ -169,27 +169,28 @@ impl Net {
 
     /// Pulls a node's cable.
     pub fn unplug(&mut self, node: usize) {
-        self.cut(Cut::Unplugged(node));
+        self.cut(NetworkCut::Unplugged(node));
     }
 
     /// What one node sends to another is lost.
     pub fn silence(&mut self, from: usize, to: usize) {
-        self.cut(Cut::Silenced(from, to));
+        self.cut(NetworkCut::Silenced(from, to));
     }
 
     /// What one node sends to another is refused at once.
     pub fn bar(&mut self, from: usize, to: usize) {
-        self.cut(Cut::Barred(from, to));
+        self.cut(NetworkCut::Barred(from, to));
     }
 
     /// What a node sends is not refused any more.
     pub fn admit(&mut self, from: usize) {
-        let is_ours = |cut: &Cut| matches!(cut, Cut::Barred(node, _) if *node == from);
-        let ours: Vec<Cut> = self.cuts.extract_if(.., is_ours).collect();
+        let is_ours =
+            |cut: &NetworkCut| matches!(cut, NetworkCut::Barred(node, _) if *node == from);
+        let ours: Vec<NetworkCut> = self.cuts.extract_if(.., is_ours).collect();
         ours.into_iter().for_each(|cut| self.apply(cut, false));
     }
 
-    fn cut(&mut self, cut: Cut) {
+    fn cut(&mut self, cut: NetworkCut) {
         assert!(self.bridge.is_some(), "ask can_cut first");
         if self.cuts.insert(cut) {
             self.apply(cut, true);
@@ -209,15 +210,15 @@ impl Net {
         }
     }
 
-    fn apply(&self, cut: Cut, on: bool) {
+    fn apply(&self, cut: NetworkCut, on: bool) {
         let name = |node: usize| &self.node(node).name;
         let to_ip = |node: usize| self.node(node).ip;
         match cut {
-            Cut::Unplugged(node) => {
+            NetworkCut::Unplugged(node) => {
                 let bridge = self.bridge.as_ref().expect("cuts need a bridge");
                 ip(&format!("-n {bridge} link set {node} {}", if on { "down" } else { "up" }));
             }
-            Cut::Silenced(from, to) => {
+            NetworkCut::Silenced(from, to) => {
                 let (name, to) = (name(from), to_ip(to));
                 match on {
                     true => ip(&format!(
@@ -226,7 +227,7 @@ impl Net {
                     false => ip(&format!("-n {name} neigh del {to} dev eth0")),
                 }
             }
-            Cut::Barred(from, to) => {
+            NetworkCut::Barred(from, to) => {
                 let (name, to) = (name(from), to_ip(to));
                 let verb = if on { "add" } else { "del" };
                 ip(&format!("-n {name} route {verb} blackhole {to}/32"));
@@ -276,15 +277,15 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-fn loopback_site(net: u32, node: usize) -> Site {
+fn loopback_site(net: u32, node: usize) -> Host {
     // Other runs of the tests may be under way.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, 64 | (high & 63), low, (net as u8 & 1) * 128 + node as u8 + 1);
-    Site { ip, name: String::new(), namespace: None }
+    Host { ip, name: String::new(), namespace: None }
 }
 
 /// A namespace with an interface on the bridge.
-fn site(prefix: &str, bridge: &str, number: usize) -> Site {
+fn site(prefix: &str, bridge: &str, number: usize) -> Host {
     let name = format!("{prefix}{number}");
     let address = Ipv4Addr::new(10, 77, 0, number as u8);
     ip(&format!("netns add {name}"));
@@ -294,7 +295,7 @@ fn site(prefix: &str, bridge: &str, number: usize) -> Site {
     ip(&format!("-n {name} link set eth0 up"));
     ip(&format!("-n {bridge} link set {number} master br0 up"));
     let namespace = File::open(Path::new(NAMES).join(&name)).expect("the namespace was made");
-    Site { ip: address, name, namespace: Some(Arc::new(namespace)) }
+    Host { ip: address, name, namespace: Some(Arc::new(namespace)) }
 }
 
 /// Runs `ip`; nobody here can go on if it fails.

@@ -14,7 +14,7 @@ const REPLY_BYTES_MAX: usize = 1 << 30;
 
 /// A reply, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum TextReply {
     /// `+OK` and its like.
     Simple(String),
     /// An error, which the node has answered.
@@ -26,48 +26,50 @@ pub enum Reply {
     /// No value, or no array.
     Nil,
     /// An array; of a map names and values in turn.
-    Many(Vec<Reply>),
+    Many(Vec<TextReply>),
 }
 
-impl From<client::Reply> for Reply {
+impl From<client::Reply> for TextReply {
     fn from(reply: client::Reply) -> Self {
         use client::Reply as R;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match reply {
-            R::Nil => Reply::Nil,
-            R::Status(bytes) => Reply::Simple(text(&bytes)),
-            R::Error(bytes) => Reply::Error(text(&bytes)),
-            R::Integer(number) => Reply::Int(number),
-            R::Bulk(bytes) => Reply::Bulk(text(&bytes)),
-            R::Double(number) => Reply::Bulk(number.to_string()),
-            R::Boolean(is_true) => Reply::Int(is_true.into()),
-            R::Array(all) => Reply::Many(all.into_iter().map(Reply::from).collect()),
-            R::Map(pairs) => Reply::Many(
+            R::Nil => TextReply::Nil,
+            R::Status(bytes) => TextReply::Simple(text(&bytes)),
+            R::Error(bytes) => TextReply::Error(text(&bytes)),
+            R::Integer(number) => TextReply::Int(number),
+            R::Bulk(bytes) => TextReply::Bulk(text(&bytes)),
+            R::Double(number) => TextReply::Bulk(number.to_string()),
+            R::Boolean(is_true) => TextReply::Int(is_true.into()),
+            R::Array(all) => TextReply::Many(all.into_iter().map(TextReply::from).collect()),
+            R::Map(pairs) => TextReply::Many(
                 pairs.into_iter().flat_map(|(key, value)| [key.into(), value.into()]).collect(),
             ),
         }
     }
 }
 
-impl Reply {
+impl TextReply {
     /// In words, as tests compare it: elements of arrays with spaces between, `nil` for no value.
     pub fn text(&self) -> String {
         match self {
-            Reply::Simple(text) | Reply::Error(text) | Reply::Bulk(text) => text.clone(),
-            Reply::Int(number) => number.to_string(),
-            Reply::Nil => "nil".to_owned(),
-            Reply::Many(all) => all.iter().map(Reply::text).collect::<Vec<_>>().join(" "),
+            TextReply::Simple(text) | TextReply::Error(text) | TextReply::Bulk(text) => {
+                text.clone()
+            }
+            TextReply::Int(number) => number.to_string(),
+            TextReply::Nil => "nil".to_owned(),
+            TextReply::Many(all) => all.iter().map(TextReply::text).collect::<Vec<_>>().join(" "),
         }
     }
 
     /// As [`Self::text`], but `+OK`, `-ERR …` and `:1` begin as they do on the wire.
     pub fn line(&self) -> String {
         match self {
-            Reply::Simple(text) => format!("+{text}"),
-            Reply::Error(text) => format!("-{text}"),
-            Reply::Int(number) => format!(":{number}"),
-            Reply::Many(all) => all.iter().map(Reply::line).collect::<Vec<_>>().join(" "),
-            Reply::Bulk(_) | Reply::Nil => self.text(),
+            TextReply::Simple(text) => format!("+{text}"),
+            TextReply::Error(text) => format!("-{text}"),
+            TextReply::Int(number) => format!(":{number}"),
+            TextReply::Many(all) => all.iter().map(TextReply::line).collect::<Vec<_>>().join(" "),
+            TextReply::Bulk(_) | TextReply::Nil => self.text(),
         }
     }
 }
@@ -114,7 +116,7 @@ impl Connection {
     ///
     /// # Errors
     /// Nobody knows whether it was done; the connection is of no further use.
-    pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Reply> {
+    pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<TextReply> {
         let mut request = Vec::new();
         encode(&mut request, words);
         self.send(&request)?;
@@ -125,7 +127,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Self::ask`].
-    pub fn ask_line(&mut self, line: &str) -> io::Result<Reply> {
+    pub fn ask_line(&mut self, line: &str) -> io::Result<TextReply> {
         self.send(format!("{line}\r\n").as_bytes())?;
         self.reply()
     }
@@ -142,8 +144,8 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Self::ask`].
-    pub fn reply(&mut self) -> io::Result<Reply> {
-        self.bytes_reply().map(Reply::from)
+    pub fn reply(&mut self) -> io::Result<TextReply> {
+        self.bytes_reply().map(TextReply::from)
     }
 
     /// The next reply, its bytes as they are.
@@ -201,7 +203,7 @@ mod tests {
         answer(b"*4\r\n$2\r\n17\r\n:5\r\n$-1\r\n+OK\r\n-BUSY x\r\n");
         let all = client.reply().unwrap();
         assert_eq!((all.text(), all.line()), ("17 5 nil OK".into(), "17 :5 nil +OK".into()));
-        assert_eq!(client.reply().unwrap(), Reply::Error("BUSY x".into()));
+        assert_eq!(client.reply().unwrap(), TextReply::Error("BUSY x".into()));
         client.answer_max = Duration::from_millis(50);
         answer(b"$5\r\nhal");
         let kind = client.reply().unwrap_err().kind();

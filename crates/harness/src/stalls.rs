@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const STALL_MIN: Duration = Duration::from_millis(60);
 
 /// A thread that writes.
-pub struct Witness {
+pub struct StallRecorder {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(Duration, Duration)>>,
 }
@@ -29,7 +29,7 @@ pub struct Witness {
 #[derive(Default)]
 pub struct Stalls(Vec<(Duration, Duration)>);
 
-impl Witness {
+impl StallRecorder {
     /// Begins to write to a file in `dir`; times count from `begun`.
     pub fn start(dir: &Path, begun: Instant) -> Self {
         let file = File::create(dir.join("witness")).expect("a file can be made");

@@ -4,8 +4,8 @@ use keyspace::Timestamp;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// One per node, shared by its lanes and connections. Physical time is told to it by the driver;
-/// it asks no clock itself (SAFETY G12).
+/// One per node, shared by its executors and connections. Physical time is told to it by the
+/// driver; it asks no clock itself (SAFETY G12).
 #[derive(Debug, Default)]
 pub struct Clock {
     /// The newest timestamp given to an entry or used by a read.

@@ -13,7 +13,7 @@
 //! - [`Clock`] is a hybrid logical clock (Kulkarni et al. 2014): never behind physical time as the
 //!   driver tells it, never twice the same, never back.
 //! - [`Physical`] is that time: the wall clock at start and what has passed since (SAFETY G12).
-//! - [`Promise`] keeps one shard's side of SAFETY G2: the timestamps in flight, how far readers
+//! - [`ReadPromise`] keeps one shard's side of SAFETY G2: the timestamps in flight, how far readers
 //!   were promised that the past is closed, and the *horizon*, the logged bound of such promises.
 //! - [`safe_point`] says how far old versions may be collected (ALGORITHMS 8.3).
 //!
@@ -36,4 +36,4 @@ mod sync {
 
 pub use clock::Clock;
 pub use physical::{AHEAD_MILLIS_MAX, Physical, median_offset};
-pub use promise::{HORIZON_AHEAD_MILLIS, Promise, SnapshotRead, Unsettled};
+pub use promise::{HORIZON_AHEAD_MILLIS, ReadPromise, SnapshotRead, UnsettledFloor};

@@ -27,7 +27,7 @@ pub struct Physical {
     /// … from here …
     from_millis: i64,
     /// … to here.
-    aim_millis: i64,
+    target_millis: i64,
     ahead_millis: u64,
 }
 
@@ -46,16 +46,17 @@ impl Physical {
         let ahead = newest.millis().saturating_sub(wall_millis);
         let ahead_millis = if ahead > AHEAD_MILLIS_MAX { ahead } else { 0 };
         let from_millis = ahead_millis.cast_signed();
-        Self { wall_millis, since_millis: 0, from_millis, aim_millis: 0, ahead_millis }
+        Self { wall_millis, since_millis: 0, from_millis, target_millis: 0, ahead_millis }
     }
 
     /// Milliseconds since 1970, when so many have passed since the start.
     pub fn millis(&self, elapsed_millis: u64) -> u64 {
-        self.own_millis(elapsed_millis).saturating_add_signed(self.correction(elapsed_millis))
+        self.uncorrected_millis(elapsed_millis)
+            .saturating_add_signed(self.correction(elapsed_millis))
     }
 
     /// The same without any correction: as the wall clock would show it, were it never set.
-    pub fn own_millis(&self, elapsed_millis: u64) -> u64 {
+    pub fn uncorrected_millis(&self, elapsed_millis: u64) -> u64 {
         self.wall_millis + elapsed_millis
     }
 
@@ -63,7 +64,7 @@ impl Physical {
     pub fn correction(&self, elapsed_millis: u64) -> i64 {
         let passed = elapsed_millis.saturating_sub(self.since_millis);
         let most = (passed / SLEW).cast_signed();
-        let way = self.aim_millis - self.from_millis;
+        let way = self.target_millis - self.from_millis;
         self.from_millis + way.clamp(-most, most)
     }
 
@@ -71,7 +72,7 @@ impl Physical {
     /// that is more than `offset_max_millis` away, physical time goes there, at once in a node that
     /// has just started, else slowly; if not, to the own clock's. Whether it goes elsewhere than
     /// before.
-    pub fn steer(
+    pub fn adjust(
         &mut self,
         elapsed_millis: u64,
         median_millis: i64,
@@ -80,12 +81,12 @@ impl Physical {
         let is_far = median_millis.unsigned_abs() > offset_max_millis;
         let aim = if is_far { median_millis } else { 0 };
         // What is within half the limit is measured, not meant.
-        if aim.abs_diff(self.aim_millis) <= offset_max_millis / 2 {
+        if aim.abs_diff(self.target_millis) <= offset_max_millis / 2 {
             return false;
         }
         let is_fresh = elapsed_millis < FRESH_MILLIS && self.ahead_millis == 0;
         self.from_millis = if is_fresh { aim } else { self.correction(elapsed_millis) };
-        (self.since_millis, self.aim_millis) = (elapsed_millis, aim);
+        (self.since_millis, self.target_millis) = (elapsed_millis, aim);
         true
     }
 
@@ -140,10 +141,10 @@ mod tests {
     fn the_median_is_taken_at_once_by_a_node_that_has_just_started() {
         let hour = 3_600_000;
         let mut time = Physical::start(10 * 3_600_000, Timestamp::ZERO);
-        assert!(time.steer(500, hour, 500));
+        assert!(time.adjust(500, hour, 500));
         assert_eq!(time.millis(500), 11 * 3_600_000 + 500);
         // What is measured a little differently changes nothing.
-        assert!(!time.steer(1_000, hour + 200, 500));
+        assert!(!time.adjust(1_000, hour + 200, 500));
         assert_eq!(time.correction(60_000), hour);
     }
 
@@ -151,8 +152,8 @@ mod tests {
     fn later_it_is_gone_to_by_a_hundredth() {
         for offset in [30_000i64, -30_000] {
             let mut time = Physical::start(1_000_000, Timestamp::ZERO);
-            assert!(!time.steer(50_000, 499, 500));
-            assert!(time.steer(100_000, offset, 500));
+            assert!(!time.adjust(50_000, 499, 500));
+            assert!(time.adjust(100_000, offset, 500));
             assert_eq!(time.correction(100_000), 0);
             let mut last = time.millis(100_000);
             for elapsed in (110_000..4_000_000).step_by(10_000) {
@@ -162,7 +163,7 @@ mod tests {
             }
             assert_eq!(time.correction(4_000_000), offset);
             // The clocks agree again: back, as slowly.
-            assert!(time.steer(4_000_000, 0, 500));
+            assert!(time.adjust(4_000_000, 0, 500));
             assert_eq!(time.correction(4_001_000), offset - offset.signum() * 10);
         }
     }

@@ -17,14 +17,14 @@ pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;
 /// then this is how often its reads have a horizon logged.
 pub const HORIZON_STEP_MILLIS: u64 = 100;
 
-/// From when on a shard's past may still change: what its readers outside the lane see of the
+/// From when on a shard's past may still change: what its readers outside the executor see of the
 /// timestamps in flight. While the replica leads, above every timestamp of an applied entry, at or
 /// below all that are in flight; [`Timestamp::MAX`] if none are. Elsewhere, above what a leader has
 /// said to be settled in what is applied here; zero if none has said anything.
 #[derive(Debug, Default)]
-pub struct Unsettled(AtomicU64);
+pub struct UnsettledFloor(AtomicU64);
 
-impl Unsettled {
+impl UnsettledFloor {
     /// A reader that has read the clock before, and holds the shard's read guard, learns here of
     /// every entry that is not applied and whose timestamp is not above that reading.
     pub fn from(&self) -> Timestamp {
@@ -36,13 +36,13 @@ impl Unsettled {
     }
 }
 
-/// The leader's view of what it promised and what it has under way. Changed only in the lane, so
-/// that taking a timestamp, publishing it and raising the promise are one critical section.
+/// The leader's view of what it promised and what it has under way. Changed only in the executor,
+/// so that taking a timestamp, publishing it and raising the promise are one critical section.
 #[derive(Debug, Default)]
-pub struct Promise {
+pub struct ReadPromise {
     promised: Timestamp,
     in_flight: VecDeque<(u64, Timestamp)>,
-    unsettled: Arc<Unsettled>,
+    unsettled: Arc<UnsettledFloor>,
 }
 
 /// What a read at a timestamp must do first.
@@ -56,9 +56,9 @@ pub enum SnapshotRead {
     NeedsHorizon(Timestamp),
 }
 
-impl Promise {
+impl ReadPromise {
     /// One that tells `unsettled`.
-    pub fn new(unsettled: Arc<Unsettled>) -> Self {
+    pub fn new(unsettled: Arc<UnsettledFloor>) -> Self {
         Self { unsettled, ..Self::default() }
     }
 
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_reader_waits_for_what_is_in_flight_below_it() {
         let clock = Clock::new(Timestamp(9));
-        let mut promise = Promise::default();
+        let mut promise = ReadPromise::default();
         assert_eq!(promise.take(&clock, 1), Timestamp(10));
         let horizon = Timestamp(100);
         let read = promise.read_at(Timestamp(12), horizon, &clock);
@@ -148,7 +148,7 @@ mod tests {
     fn a_promise_needs_a_logged_horizon() {
         let clock = Clock::default();
         clock.observe_millis(5);
-        let mut promise = Promise::default();
+        let mut promise = ReadPromise::default();
         let read = promise.read_at(Timestamp::from_millis(5), Timestamp::ZERO, &clock);
         let ahead = Timestamp::from_millis(5 + HORIZON_AHEAD_MILLIS);
         assert_eq!(read, SnapshotRead::NeedsHorizon(ahead));
@@ -159,7 +159,7 @@ mod tests {
     fn leaders_do_not_push_time_on() {
         let mut horizon = Timestamp::ZERO;
         for _ in 0..100 {
-            let (clock, mut promise) = (Clock::default(), Promise::default());
+            let (clock, mut promise) = (Clock::default(), ReadPromise::default());
             clock.observe_millis(5);
             clock.observe(horizon);
             match promise.read_at(clock.tick(), horizon, &clock) {

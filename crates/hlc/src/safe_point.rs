@@ -36,7 +36,7 @@ pub fn step_millis(retention_millis: u64) -> u64 {
 /// What is made of somebody's wish to have a keyspace's safe point rise from `current` to `to`, by
 /// the clock and the retention of whoever keeps its record: no clock that is far ahead lets go what
 /// is to be kept (SAFETY G12). None: it is not worth an entry.
-pub fn granted(
+pub fn granted_safe_point(
     current: Timestamp,
     now: Timestamp,
     retention_millis: u64,
@@ -71,16 +71,19 @@ mod tests {
 
     /// SAFETY G12: who wants it raised may have any clock.
     #[test]
-    fn nothing_that_is_to_be_kept_is_let_go_by_another_clock() {
+    fn slower_clock_does_not_release_retained_versions() {
         let ms = Timestamp::from_millis;
         let (now, hour) = (ms(10_000_000), ms(13_600_000));
-        assert_eq!(granted(ms(0), now, 600_000, hour, false), Some(ms(9_400_000)));
-        assert_eq!(granted(ms(0), now, 600_000, ms(9_000_000), false), Some(ms(9_000_000)));
-        assert_eq!(granted(ms(0), now, 600_000, hour, true), Some(now));
+        assert_eq!(granted_safe_point(ms(0), now, 600_000, hour, false), Some(ms(9_400_000)));
+        assert_eq!(
+            granted_safe_point(ms(0), now, 600_000, ms(9_000_000), false),
+            Some(ms(9_000_000))
+        );
+        assert_eq!(granted_safe_point(ms(0), now, 600_000, hour, true), Some(now));
         // Not worth an entry: a sixteenth of the retention is.
         let (small, enough) = (ms(9_400_000 - 37_499), ms(9_400_000 - 37_500));
-        assert_eq!(granted(small, now, 600_000, hour, false), None);
-        assert_eq!(granted(enough, now, 600_000, hour, false), Some(ms(9_400_000)));
-        assert_eq!(granted(now, now, 600_000, hour, true), None);
+        assert_eq!(granted_safe_point(small, now, 600_000, hour, false), None);
+        assert_eq!(granted_safe_point(enough, now, 600_000, hour, false), Some(ms(9_400_000)));
+        assert_eq!(granted_safe_point(now, now, 600_000, hour, true), None);
     }
 }

@@ -23,14 +23,14 @@ use thiserror::Error;
 
 use crate::cut::{Cut, place_at, slot_at};
 use crate::ids::KeyspaceId;
-use crate::linear_hash::{number_at, turned};
+use crate::linear_hash::{bit_reversed_hash, number_at};
 use crate::position::{Placement, Position};
 use crate::slot::{SLOTS, Slot, slot_of};
 
 /// Two positions of different keyspaces do not make an arc.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("an arc from keyspace {start} to keyspace {end}")]
-pub struct TwoCircles {
+pub struct KeyspaceMismatch {
     /// The keyspace of the start.
     pub start: KeyspaceId,
     /// The keyspace of the end.
@@ -48,13 +48,13 @@ impl Arc {
     /// From `start` up to, not including, `end`; the whole circle if they are the same.
     ///
     /// # Errors
-    /// [`TwoCircles`].
-    pub fn new(start: Position, end: Position) -> Result<Self, TwoCircles> {
+    /// [`KeyspaceMismatch`].
+    pub fn new(start: Position, end: Position) -> Result<Self, KeyspaceMismatch> {
         let (from, to) = (start.keyspace(), end.keyspace());
         match from == to {
             true if start == end => Ok(Self::whole(from)),
             true => Ok(Self { start, end }),
-            false => Err(TwoCircles { start: from, end: to }),
+            false => Err(KeyspaceMismatch { start: from, end: to }),
         }
     }
 
@@ -106,7 +106,7 @@ impl Arc {
             None => true,
             Some(Placement::Hashed) => self.holds(&slot_of(key).to_be_bytes()),
             Some(Placement::Ordered) => self.holds(key),
-            Some(Placement::LinearHash) => self.holds(&turned(key).to_be_bytes()),
+            Some(Placement::LinearHash) => self.holds(&bit_reversed_hash(key).to_be_bytes()),
         }
     }
 

@@ -13,14 +13,14 @@
 //! The shards listed here are those a keyspace was made with. What they own later, after splits and
 //! merges, is in their descriptors; this list then still says where to begin asking.
 //!
-//! It also says how nodes stand in the cluster ([`Standing`]): that one is to get no more replicas,
-//! is to lose those it has, or is gone for good. All who place replicas go by that.
+//! It also says how nodes stand in the cluster ([`AdminState`]): that one is to get no more
+//! replicas, is to lose those it has, or is gone for good. All who place replicas go by that.
 //!
 //! Of a keyspace of linear hashing it says how large its file is, and how that changes:
-//! [`mod@file`].
+//! [`mod@linear_hash`].
 //!
-//! And it says the cluster's [`Level`]: what may be used in it. Whether all nodes speak the next
-//! one knows who asks to raise it; here it only rises, by one.
+//! And it says the cluster's [`ClusterVersion`]: what may be used in it. Whether all nodes speak
+//! the next one knows who asks to raise it; here it only rises, by one.
 //!
 //! Names 0 to 15 are ordinary names. The Redis protocol's `SELECT n` means the keyspace of that
 //! name and makes it on first use; nothing here treats them differently.
@@ -29,7 +29,7 @@
 //! 1. Keyspace ids and shard ids are unique, above 0 (the system's), and below the next ones.
 //! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; any other one has one.
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
-//! 4. [`Standing::Removed`] is for ever: ids of nodes are never used again.
+//! 4. [`AdminState::Removed`] is for ever: ids of nodes are never used again.
 //! 5. The level never falls, and rises by one at a time.
 //!
 //! How many replicas a keyspace has is odd where it is chosen: four survive the loss of one, as
@@ -41,33 +41,33 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8`. Or 7: an op of [`mod@file`] |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8`. Or 7: an op of [`mod@linear_hash`] |
 //! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
 //! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its standing, not 0; in version 4 then level `u8`, at least 2. Level 1: version 2 if no node has a standing, else 3 |
-//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@file`] |
+//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
 //! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`); 17 level too low (that there is `u8`, that needed `u8`); 18 no file (name `bytes`); 19 the file is otherwise (name `bytes`, record) |
 
+mod admin_states;
 mod check;
 mod codec;
 mod error;
-pub mod file;
-mod raise;
-mod standings;
+pub mod linear_hash;
+mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::arc::Arc;
+use crate::cluster_version::{ClusterVersion, Feature};
 use crate::ids::{KeyspaceId, NodeId, ShardId};
-use crate::level::{Feature, Level};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
+pub use admin_states::{ADMIN_STATES_MAX, AdminState, AdminStates, REMAINING_NODES_MAX};
 pub use check::{check_name, check_new_name, check_options, is_made_on_use};
 pub use error::CatalogueError;
-pub use file::{FileAct, FileRecord, FileStep};
-pub use standings::{AMONG_MAX, STANDINGS_MAX, Standing, Standings};
+pub use linear_hash::{LinearHashOp, LinearHashRecord, LinearHashStep};
 
 use check::{check_invariants, check_replicas};
 
@@ -123,7 +123,7 @@ impl Default for KeyspaceOptions {
 
 /// What is to be different about a keyspace. `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Alteration {
+pub struct KeyspaceAlteration {
     /// The new durability.
     pub durability: Option<Durability>,
     /// The new retention, in milliseconds.
@@ -147,7 +147,7 @@ pub struct Keyspace {
     /// Where they are now is in their descriptors.
     pub nodes: Vec<NodeId>,
     /// Of linear hashing: how many shards it has, and what is under way.
-    pub file: Option<FileRecord>,
+    pub file: Option<LinearHashRecord>,
 }
 
 impl Keyspace {
@@ -209,7 +209,7 @@ pub enum CatalogueOp<'a> {
         /// Its name.
         name: &'a str,
         /// What is to be different.
-        change: Alteration,
+        change: KeyspaceAlteration,
     },
     /// Removes one and all its keys.
     Drop {
@@ -226,24 +226,25 @@ pub enum CatalogueOp<'a> {
         /// Which.
         node: NodeId,
         /// How.
-        standing: Standing,
-        /// The nodes that are up, as who asks knows them: at most [`AMONG_MAX`]. By these it is
-        /// judged whether enough are left; the catalogue itself knows no nodes but the odd ones.
+        admin_state: AdminState,
+        /// The nodes that are up, as who asks knows them: at most [`REMAINING_NODES_MAX`]. By these
+        /// it is judged whether enough are left; the catalogue itself knows no nodes but the odd
+        /// ones.
         among: BTreeSet<NodeId>,
     },
     /// Raises the cluster's level to this: the next one, which all nodes speak.
-    Level {
+    RaiseVersion {
         /// The level from then on.
-        to: Level,
+        to: ClusterVersion,
     },
-    /// Something is asked of a file of linear hashing ([`mod@file`]).
-    File {
+    /// Something is asked of a file of linear hashing ([`mod@linear_hash`]).
+    LinearHash {
         /// Whose.
         keyspace: KeyspaceId,
         /// The turn that it is about.
         turn: u64,
         /// What.
-        act: FileAct,
+        act: LinearHashOp,
     },
 }
 
@@ -253,19 +254,19 @@ pub enum Subject {
     /// A keyspace; a dropped one as it was.
     Keyspace(Keyspace),
     /// A node, and how it stands.
-    Node(NodeId, Standing),
+    Node(NodeId, AdminState),
     /// A keyspace, and the id of a shard that it may have from now on.
     Shard(KeyspaceId, ShardId),
     /// The cluster's level from now on.
-    Level(Level),
+    ClusterVersion(ClusterVersion),
 }
 
 /// All keyspaces, by name; nodes that stand otherwise than most; and the cluster's level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     keyspaces: BTreeMap<Box<str>, Keyspace>,
-    standings: Standings,
-    level: Level,
+    admin_states: AdminStates,
+    level: ClusterVersion,
     next_keyspace: KeyspaceId,
     next_shard: ShardId,
 }
@@ -275,8 +276,8 @@ impl Default for Catalogue {
     fn default() -> Self {
         Self {
             keyspaces: BTreeMap::new(),
-            standings: Standings::default(),
-            level: Level::FIRST,
+            admin_states: AdminStates::default(),
+            level: ClusterVersion::FIRST,
             next_keyspace: KeyspaceId(1),
             next_shard: ShardId(1),
         }
@@ -326,7 +327,7 @@ impl Catalogue {
         check_options(options)?;
         let needs = options.placement.since();
         if self.level < needs {
-            return Err(CatalogueError::LevelTooLow { level: self.level, needs });
+            return Err(CatalogueError::VersionTooLow { level: self.level, needs });
         }
         if self.keyspaces.contains_key(name) {
             return Err(CatalogueError::Exists { name: name.into() });
@@ -343,7 +344,7 @@ impl Catalogue {
     /// Makes a keyspace with its shards and gives out their ids.
     ///
     /// # Errors
-    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `LevelTooLow`, `Exists`,
+    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `VersionTooLow`, `Exists`,
     /// `TooMany`, `OutOfIds`.
     pub fn create(
         &mut self,
@@ -359,7 +360,7 @@ impl Catalogue {
         self.next_keyspace = KeyspaceId(id.0 + 1);
         self.next_shard = ShardId(first + count);
         let shards = (first..first + count).map(ShardId).collect();
-        let file = first_file(options.placement);
+        let file = initial_table(options.placement);
         let nodes = Vec::new();
         let keyspace = Keyspace { id, name: name.into(), options, shards, nodes, file };
         Ok(self.keyspaces.entry(name.into()).or_insert(keyspace))
@@ -369,7 +370,11 @@ impl Catalogue {
     ///
     /// # Errors
     /// `NotFound`, `BadReplicas`, `FewerReplicas`, `RetentionTooLong`, `NeedsSync`.
-    pub fn alter(&mut self, name: &str, change: Alteration) -> Result<&Keyspace, CatalogueError> {
+    pub fn alter(
+        &mut self,
+        name: &str,
+        change: KeyspaceAlteration,
+    ) -> Result<&Keyspace, CatalogueError> {
         let found = self.keyspaces.get_mut(name);
         let keyspace = found.ok_or_else(|| CatalogueError::NotFound { name: name.into() })?;
         let mut options = keyspace.options;
@@ -411,7 +416,7 @@ impl Catalogue {
     }
 
     /// Gives out no ids below these any more: others have them, whom this catalogue has forgotten.
-    pub fn pass_over(&mut self, (keyspace, shard): (KeyspaceId, ShardId)) {
+    pub fn reserve_ids(&mut self, (keyspace, shard): (KeyspaceId, ShardId)) {
         self.next_keyspace = self.next_keyspace.max(keyspace);
         self.next_shard = self.next_shard.max(shard);
     }
@@ -430,7 +435,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn draw_shard(&mut self, keyspace: KeyspaceId) -> Result<ShardId, CatalogueError> {
+    pub fn allocate_shard_id(&mut self, keyspace: KeyspaceId) -> Result<ShardId, CatalogueError> {
         if self.by_id(keyspace).is_none() {
             return Err(CatalogueError::NotFound { name: format!("(id {keyspace})").into() });
         }
@@ -442,37 +447,41 @@ impl Catalogue {
     /// Applies a log entry and answers what it was about, as it is now, or was before a drop.
     ///
     /// # Errors
-    /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::draw_shard`],
-    /// [`Self::set_standing`], [`Self::raise_level`] and [`Self::file`].
+    /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::allocate_shard_id`],
+    /// [`Self::set_admin_state`], [`Self::raise_version`] and [`Self::linear_hash`].
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
             CatalogueOp::Alter { name, change } => self.alter(name, *change).cloned(),
             CatalogueOp::Drop { name } => self.drop(name),
             CatalogueOp::Shard { keyspace } => {
-                return Ok(Subject::Shard(*keyspace, self.draw_shard(*keyspace)?));
+                return Ok(Subject::Shard(*keyspace, self.allocate_shard_id(*keyspace)?));
             }
-            CatalogueOp::Node { node, standing, among } => {
-                self.set_standing(*node, *standing, among)?;
-                return Ok(Subject::Node(*node, *standing));
+            CatalogueOp::Node { node, admin_state, among } => {
+                self.set_admin_state(*node, *admin_state, among)?;
+                return Ok(Subject::Node(*node, *admin_state));
             }
-            CatalogueOp::Level { to } => return Ok(Subject::Level(self.raise_level(*to)?)),
-            CatalogueOp::File { keyspace, turn, act } => return self.file(*keyspace, *turn, *act),
+            CatalogueOp::RaiseVersion { to } => {
+                return Ok(Subject::ClusterVersion(self.raise_version(*to)?));
+            }
+            CatalogueOp::LinearHash { keyspace, turn, act } => {
+                return self.file(*keyspace, *turn, *act);
+            }
         };
         keyspace.map(Subject::Keyspace)
     }
 }
 
 /// The file with which a keyspace begins, if it has one.
-fn first_file(placement: Placement) -> Option<FileRecord> {
-    (placement == Placement::LinearHash).then_some(FileRecord::FIRST)
+fn initial_table(placement: Placement) -> Option<LinearHashRecord> {
+    (placement == Placement::LinearHash).then_some(LinearHashRecord::FIRST)
 }
 
 impl Placement {
     /// The level from which on keyspaces may be so.
-    pub const fn since(self) -> Level {
+    pub const fn since(self) -> ClusterVersion {
         match self {
-            Placement::Hashed | Placement::Ordered => Level::FIRST,
+            Placement::Hashed | Placement::Ordered => ClusterVersion::FIRST,
             Placement::LinearHash => Feature::LinearHash.since(),
         }
     }

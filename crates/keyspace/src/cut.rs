@@ -18,7 +18,7 @@ use std::fmt;
 
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::KeyspaceId;
-use crate::linear_hash::{number_at, position_of, turned};
+use crate::linear_hash::{bit_reversed_hash, number_at, position_of};
 use crate::position::{Placement, Position};
 use crate::slot::{SLOTS, Slot, slot_of};
 
@@ -70,11 +70,11 @@ impl Cut {
     }
 
     /// Whether a key of such a keyspace lies in the right half.
-    pub fn has_on_right(&self, key: &[u8]) -> bool {
+    pub fn is_right_of(&self, key: &[u8]) -> bool {
         match self {
             Cut::Slot(at) => slot_of(key) >= *at,
             Cut::Key(at) => key >= &**at,
-            Cut::Number(at) => turned(key) >= *at,
+            Cut::Number(at) => bit_reversed_hash(key) >= *at,
         }
     }
 

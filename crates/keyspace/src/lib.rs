@@ -35,12 +35,12 @@
 pub mod arc;
 pub mod base64;
 pub mod catalogue;
+pub mod cluster_version;
 pub mod codec;
 pub mod cut;
 pub mod descriptor;
 pub mod hash;
 pub mod ids;
-pub mod level;
 pub mod linear_hash;
 pub mod position;
 pub mod random;
@@ -49,15 +49,16 @@ pub mod timestamp;
 
 pub use arc::Arc;
 pub use catalogue::{
-    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, FileAct, FileRecord, FileStep,
-    Keyspace, KeyspaceOptions, Standing, Standings, Subject, is_made_on_use,
+    AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability, Keyspace,
+    KeyspaceAlteration, KeyspaceOptions, LinearHashOp, LinearHashRecord, LinearHashStep, Subject,
+    is_made_on_use,
 };
+pub use cluster_version::{ClusterVersion, Feature, UnsupportedVersion, VersionRange};
 pub use codec::DecodeError;
 pub use cut::Cut;
 pub use descriptor::Descriptor;
 pub use hash::{HashedKey, KeyHasher};
 pub use ids::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
-pub use level::{Feature, Level, Levels, Unspoken};
 pub use linear_hash::hash64;
 pub use position::{Placement, Position};
 pub use slot::{SLOTS, Slot, slot_of};

@@ -30,7 +30,7 @@ pub fn hash64(key: &[u8]) -> u64 {
 }
 
 /// The hash of a key, turned about: the number of its position.
-pub fn turned(key: &[u8]) -> u64 {
+pub fn bit_reversed_hash(key: &[u8]) -> u64 {
     hash64(key).reverse_bits()
 }
 
@@ -126,7 +126,8 @@ mod tests {
             let [start, end] = ends.map(|end| position_of(K, end));
             let arc = Arc::new(start, end).unwrap();
             let position = Placement::LinearHash.position(K, &key);
-            prop_assert_eq!(arc.contains(&position), arc.holds(&turned(&key).to_be_bytes()));
+            let place = bit_reversed_hash(&key).to_be_bytes();
+            prop_assert_eq!(arc.contains(&position), arc.holds(&place));
         }
 
         #[test]

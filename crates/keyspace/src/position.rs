@@ -15,7 +15,7 @@
 use std::fmt;
 
 use crate::ids::KeyspaceId;
-use crate::linear_hash::turned;
+use crate::linear_hash::bit_reversed_hash;
 use crate::slot::{SLOTS, Slot, slot_of};
 
 /// How many bytes of a position are its keyspace's id.
@@ -37,7 +37,7 @@ pub enum Placement {
 impl Placement {
     /// The position of a key.
     pub fn position(self, keyspace: KeyspaceId, key: &[u8]) -> Position {
-        let (slot, turned) = (slot_of(key).to_be_bytes(), turned(key).to_be_bytes());
+        let (slot, turned) = (slot_of(key).to_be_bytes(), bit_reversed_hash(key).to_be_bytes());
         let before: &[u8] = match self {
             Placement::Hashed => &slot,
             Placement::Ordered => &[],
@@ -57,7 +57,7 @@ impl Placement {
             }
             Placement::LinearHash => {
                 let (number, key) = tail.split_first_chunk::<8>()?;
-                (u64::from_be_bytes(*number) == turned(key)).then_some(key)
+                (u64::from_be_bytes(*number) == bit_reversed_hash(key)).then_some(key)
             }
         }
     }

@@ -10,13 +10,13 @@
 //! |---|---|
 //! | texts | `bytes` × 5: name, peer address, advertised host, failure domain, software version |
 //! | ports | `varint` × 3: RESP, native, HTTP; 0 = off |
-//! | protocol versions | `varint` lowest, `varint` highest: 8 bits each, and above them 8 bits of the lowest and highest feature level, less 1 |
+//! | protocol versions | `varint` lowest, `varint` highest: 8 bits each, and above them 8 bits of the lowest and highest cluster version, less 1 |
 //! | joined at | `varint` ms |
 //! | load | `varint` shards, leaders (bit 31 beside them: the disk is slow), data bytes |
 //! | clock offset | `varint`, zigzag: 0, −1, 1, −2 … as 0, 1, 2, 3 … |
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, Level, Levels, NodeId};
+use keyspace::{ClusterVersion, DecodeError, NodeId, VersionRange};
 
 /// The longest name of a node, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -86,9 +86,9 @@ pub struct Facts {
     pub protocol_lowest: u8,
     /// The highest version of the peer protocol it speaks.
     pub protocol_highest: u8,
-    /// The feature levels it speaks. They stand above the protocol versions, where who does not
+    /// The cluster versions it speaks. They stand above the protocol versions, where who does not
     /// know of them reads odd versions that nobody goes by; who does not tell speaks the first.
-    pub levels: Levels,
+    pub levels: VersionRange,
     /// When it first joined, wall clock, ms since 1970; kept in its directory. Gives the order of
     /// joining.
     pub joined_at: u64,
@@ -166,8 +166,8 @@ impl Facts {
         let [resp, native, http] = [port(reader)?, port(reader)?, port(reader)?];
         let (protocol_lowest, lowest) = read_versions(reader)?;
         let (protocol_highest, highest) = read_versions(reader)?;
-        let levels = Levels::new(lowest, highest);
-        let levels = levels.ok_or(DecodeError::Field { what: "feature levels" })?;
+        let levels = VersionRange::new(lowest, highest);
+        let levels = levels.ok_or(DecodeError::Field { what: "cluster versions" })?;
         let facts = Self {
             name,
             peer,
@@ -218,15 +218,15 @@ fn small(reader: &mut Reader<'_>, what: &'static str) -> Result<u16, DecodeError
     Ok(reader.varint_max(u16::MAX.into(), what)? as u16)
 }
 
-/// A version of the protocol, and above it a feature level.
-fn versions(protocol: u8, level: Level) -> u64 {
+/// A version of the protocol, and above it a cluster version.
+fn versions(protocol: u8, level: ClusterVersion) -> u64 {
     u64::from(protocol) | u64::from(level.number() - 1) << 8
 }
 
-fn read_versions(reader: &mut Reader<'_>) -> Result<(u8, Level), DecodeError> {
+fn read_versions(reader: &mut Reader<'_>) -> Result<(u8, ClusterVersion), DecodeError> {
     let [protocol, level] = small(reader, "protocol version")?.to_le_bytes();
-    let level = level.checked_add(1).and_then(Level::new);
-    Ok((protocol, level.ok_or(DecodeError::Field { what: "feature level" })?))
+    let level = level.checked_add(1).and_then(ClusterVersion::new);
+    Ok((protocol, level.ok_or(DecodeError::Field { what: "cluster version" })?))
 }
 
 fn port(reader: &mut Reader<'_>) -> Result<Option<u16>, DecodeError> {
@@ -250,11 +250,11 @@ impl Stamp {
 
 /// What is said of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum RecordBody {
     /// It works, as far as it knows itself.
-    Working(Facts),
+    Active(Facts),
     /// It has left on purpose.
-    Gone(Facts),
+    Left(Facts),
     /// An operator had it struck from the list when it was down.
     Forgotten,
 }
@@ -264,14 +264,14 @@ pub(crate) enum Body {
 pub(crate) struct Record {
     pub(crate) node: NodeId,
     pub(crate) stamp: Stamp,
-    pub(crate) body: Body,
+    pub(crate) body: RecordBody,
 }
 
 impl Record {
     pub(crate) fn facts(&self) -> Option<&Facts> {
         match &self.body {
-            Body::Working(facts) | Body::Gone(facts) => Some(facts),
-            Body::Forgotten => None,
+            RecordBody::Active(facts) | RecordBody::Left(facts) => Some(facts),
+            RecordBody::Forgotten => None,
         }
     }
 
@@ -280,9 +280,9 @@ impl Record {
         put_varint(self.stamp.incarnation, out);
         put_varint(self.stamp.version, out);
         let (tag, facts) = match &self.body {
-            Body::Working(facts) => (0, Some(facts)),
-            Body::Gone(facts) => (1, Some(facts)),
-            Body::Forgotten => (2, None),
+            RecordBody::Active(facts) => (0, Some(facts)),
+            RecordBody::Left(facts) => (1, Some(facts)),
+            RecordBody::Forgotten => (2, None),
         };
         out.push(tag);
         if let Some(facts) = facts {
@@ -295,12 +295,12 @@ impl Record {
         let incarnation = reader.varint_max(INCARNATION_MAX, "incarnation")?;
         let stamp = Stamp { incarnation, version: reader.varint()? };
         let body = match reader.u8()? {
-            0 => Body::Working(Facts::decode(reader)?),
-            1 => Body::Gone(Facts::decode(reader)?),
-            2 => Body::Forgotten,
+            0 => RecordBody::Active(Facts::decode(reader)?),
+            1 => RecordBody::Left(Facts::decode(reader)?),
+            2 => RecordBody::Forgotten,
             found => return Err(DecodeError::Tag { what: "body of a record", found }),
         };
-        if matches!(body, Body::Forgotten) != (stamp.version == Stamp::FORGOTTEN) {
+        if matches!(body, RecordBody::Forgotten) != (stamp.version == Stamp::FORGOTTEN) {
             return Err(DecodeError::Field { what: "version of a record" });
         }
         Ok(Self { node, stamp, body })
@@ -324,7 +324,8 @@ mod tests {
             http: Some(1),
             protocol_lowest: 1,
             protocol_highest: u8::MAX,
-            levels: Levels::new(Level::FIRST, Level::new(u8::MAX).unwrap()).unwrap(),
+            levels: VersionRange::new(ClusterVersion::FIRST, ClusterVersion::new(u8::MAX).unwrap())
+                .unwrap(),
             joined_at: u64::MAX,
             load: Load {
                 shards: u32::MAX,
@@ -336,7 +337,8 @@ mod tests {
             clock_offset_ms: i64::MIN,
         };
         let stamp = Stamp { incarnation: INCARNATION_MAX, version: u64::MAX - 1 };
-        let record = Record { node: NodeId(u64::MAX), stamp, body: Body::Gone(facts.clone()) };
+        let record =
+            Record { node: NodeId(u64::MAX), stamp, body: RecordBody::Left(facts.clone()) };
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         assert!(bytes.len() <= RECORD_BYTES_MAX, "{} bytes", bytes.len());
@@ -353,7 +355,7 @@ mod tests {
     /// Who knows of no levels reads versions in their place, and tells them on as they came.
     #[test]
     fn levels_stand_where_others_read_versions() {
-        let level = |number| Level::new(number).unwrap();
+        let level = |number| ClusterVersion::new(number).unwrap();
         let told = |levels| {
             let facts =
                 Facts { protocol_lowest: 1, protocol_highest: 3, levels, ..Facts::default() };
@@ -365,13 +367,13 @@ mod tests {
             let mut reader = Reader::new(&bytes[8..]);
             (reader.varint().unwrap(), reader.varint().unwrap())
         };
-        assert_eq!(told(Levels::BEFORE), (1, 3), "as it was before there were levels");
-        assert_eq!(told(Levels::new(level(1), level(2)).unwrap()), (1, 256 + 3));
-        assert_eq!(told(Levels::new(level(2), level(3)).unwrap()), (256 + 1, 512 + 3));
+        assert_eq!(told(VersionRange::BEFORE), (1, 3), "as it was before there were levels");
+        assert_eq!(told(VersionRange::new(level(1), level(2)).unwrap()), (1, 256 + 3));
+        assert_eq!(told(VersionRange::new(level(2), level(3)).unwrap()), (256 + 1, 512 + 3));
         let mut turned = vec![0; 8];
         put_varint(256 + 1, &mut turned);
         put_varint(1, &mut turned);
         let decoded = Facts::decode(&mut Reader::new(&turned));
-        assert_eq!(decoded, Err(DecodeError::Field { what: "feature levels" }));
+        assert_eq!(decoded, Err(DecodeError::Field { what: "cluster versions" }));
     }
 }

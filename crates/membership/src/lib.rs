@@ -54,11 +54,11 @@
 //! # Where to start
 //! [`Membership`], then `exchange` (digests and records), then `swim`. Bytes: `wire`, `facts`.
 
-mod exchange;
+mod anti_entropy;
 mod facts;
 mod machine;
+mod reconcile;
 mod rng;
-mod settle;
 mod swim;
 mod view;
 mod wire;
@@ -68,7 +68,7 @@ pub use facts::{
     NAME_BYTES_MAX, RECORD_BYTES_MAX, SOFTWARE_BYTES_MAX, Stamp,
 };
 pub use machine::{
-    DIAL_NANOS, DIGEST_NANOS, FORGOTTEN_NANOS, Membership, NODES_MAX, RECALL_NANOS, SEEDS_MAX,
+    DIAL_NANOS, DIGEST_NANOS, DOWN_DIGEST_NANOS, FORGOTTEN_NANOS, Membership, NODES_MAX, SEEDS_MAX,
     SLEPT_NANOS,
 };
 pub use swim::{GOSSIP_NANOS, PACKET_BYTES_MAX, PROBE_ANSWER_NANOS, PROBE_NANOS, SUSPECT_NANOS};

@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use keyspace::codec::Reader;
 use keyspace::{DecodeError, NodeId};
 
-use crate::facts::{Body, Facts, INCARNATION_MAX, Record, Stamp};
+use crate::facts::{Facts, INCARNATION_MAX, Record, RecordBody, Stamp};
 use crate::rng::Rng;
-use crate::swim::{Detector, GOSSIP_NANOS, Id, Liveness, Sight};
+use crate::swim::{Detector, GOSSIP_NANOS, Id, Liveness, NodeView};
 use crate::view::{Effect, ForgetError, FrameError, Member, News, State};
 use crate::wire::{Frame, RecordFrames};
 
 /// How often a digest goes to a random live node, in nanoseconds.
 pub const DIGEST_NANOS: u64 = 1_000_000_000;
 /// How often a digest goes to a random node that is down, in nanoseconds.
-pub const RECALL_NANOS: u64 = 2_000_000_000;
+pub const DOWN_DIGEST_NANOS: u64 = 2_000_000_000;
 /// How often the seeds are dialled while nobody is known, in nanoseconds.
 pub const DIAL_NANOS: u64 = 1_000_000_000;
 /// An input that comes so long after the one before, in nanoseconds, means that we slept.
@@ -62,7 +62,7 @@ pub struct Membership {
     pub(crate) table: BTreeMap<NodeId, Row>,
     pub(crate) rng: Rng,
     /// Records to be told without being asked, and how often yet.
-    pub(crate) hot: BTreeMap<NodeId, u8>,
+    pub(crate) gossip_queue: BTreeMap<NodeId, u8>,
     /// Where the next digest begins, if not all fit one.
     pub(crate) cursor: NodeId,
     phase: Phase,
@@ -71,11 +71,11 @@ pub struct Membership {
     recall_at: u64,
     dial_at: u64,
     gossip_at: u64,
-    reborn_at: u64,
+    refuted_at: u64,
     /// If we lack a record: the earliest time to ask again.
     pub(crate) ask_at: u64,
     /// If one that is down speaks: the earliest time to tell it so again.
-    call_at: u64,
+    contact_down_at: u64,
 }
 
 impl Membership {
@@ -100,18 +100,18 @@ impl Membership {
         let mut rng = Rng::new(seed ^ node.0);
         let detector = Detector::new(Id { node, incarnation }, now, Rng::new(rng.draw()));
         let stamp = Stamp { incarnation, version: 1 };
-        let record = Record { node, stamp, body: Body::Working(facts) };
+        let record = Record { node, stamp, body: RecordBody::Active(facts) };
         let row = Row { record, told: Some(State::Alive), incarnation, since: now };
         // Nodes that start together need not speak together.
         let digest_at = now + rng.draw() % DIGEST_NANOS;
-        let recall_at = now + rng.draw() % RECALL_NANOS;
+        let recall_at = now + rng.draw() % DOWN_DIGEST_NANOS;
         Ok(Self {
             me: node,
             now,
             detector,
             table: BTreeMap::from([(node, row)]),
             rng,
-            hot: BTreeMap::new(),
+            gossip_queue: BTreeMap::new(),
             cursor: NodeId(0),
             phase: Phase::Here,
             seeds: Vec::new(),
@@ -119,9 +119,9 @@ impl Membership {
             recall_at,
             dial_at: now,
             gossip_at: now,
-            reborn_at: now,
+            refuted_at: now,
             ask_at: now,
-            call_at: now,
+            contact_down_at: now,
         })
     }
 
@@ -172,7 +172,7 @@ impl Membership {
             Phase::Here => {
                 let mut at = self.digest_at.min(self.recall_at);
                 at = at.min(self.detector.deadline().unwrap_or(u64::MAX));
-                if !self.hot.is_empty() || self.has_suspects() {
+                if !self.gossip_queue.is_empty() || self.has_suspects() {
                     at = at.min(self.gossip_at);
                 }
                 if self.wants_to_dial() {
@@ -230,7 +230,7 @@ impl Membership {
         let frame = Frame::decode(frame).map_err(|source| FrameError::Decode { from, source })?;
         let result = match frame {
             Frame::Swim(packet) => {
-                self.call_the_dead(from, out);
+                self.contact_down_node(from, out);
                 self.detector
                     .receive(self.now, from, packet)
                     .map_err(|source| FrameError::Packet { from, source: Box::new(source) })
@@ -277,14 +277,14 @@ impl Membership {
         let record = Record::decode(&mut reader)
             .and_then(|record| reader.end().map(|()| record))
             .map_err(|source| FrameError::Decode { from: node, source })?;
-        let at_work = matches!(record.body, Body::Working(_));
+        let at_work = matches!(record.body, RecordBody::Active(_));
         if record.node != node || node == self.me || !at_work {
             return Err(FrameError::Introduction { from: node });
         }
         let incarnation = record.stamp.incarnation;
         self.take_record(record, out);
         if self.table.contains_key(&node) {
-            let sight = Sight { incarnation, round: 0, liveness: Liveness::Alive };
+            let sight = NodeView { incarnation, round: 0, liveness: Liveness::Alive };
             self.detector.hear(self.now, node, sight);
         }
         self.send_digest(node, out);
@@ -307,14 +307,14 @@ impl Membership {
         facts.check()?;
         let own = self.own_mut();
         let before = own.record.facts().expect("we tell of ourselves");
-        if *before == facts || !matches!(own.record.body, Body::Working(_)) {
+        if *before == facts || !matches!(own.record.body, RecordBody::Active(_)) {
             return Ok(());
         }
         let matters = before.differs_in_substance(&facts);
         own.record.stamp.version += 1;
-        own.record.body = Body::Working(facts);
+        own.record.body = RecordBody::Active(facts);
         if matters {
-            self.heat(self.me);
+            self.queue_gossip(self.me);
             self.tick(now, out);
         }
         Ok(())
@@ -330,7 +330,8 @@ impl Membership {
         let since = self.now;
         let own = self.own_mut();
         own.record.stamp.version += 1;
-        own.record.body = Body::Gone(own.record.facts().cloned().expect("we tell of ourselves"));
+        own.record.body =
+            RecordBody::Left(own.record.facts().cloned().expect("we tell of ourselves"));
         (own.told, own.since) = (Some(State::Left), since);
         self.phase = Phase::Leaving(FAREWELLS);
         self.gossip_at = self.now;
@@ -356,7 +357,7 @@ impl Membership {
         }
         let incarnation = row.incarnation.max(row.record.stamp.incarnation);
         let stamp = Stamp { incarnation, version: Stamp::FORGOTTEN };
-        self.take_record(Record { node, stamp, body: Body::Forgotten }, out);
+        self.take_record(Record { node, stamp, body: RecordBody::Forgotten }, out);
         self.settle(None, out);
         Ok(())
     }
@@ -383,17 +384,17 @@ impl Membership {
             self.drop_forgotten();
         }
         if self.now >= self.recall_at {
-            self.recall_at = self.now + RECALL_NANOS;
+            self.recall_at = self.now + DOWN_DIGEST_NANOS;
             let down = self.table.values().filter(|row| row.told == Some(State::Down));
             let mut down: Vec<NodeId> = down.map(|row| row.record.node).collect();
             if let Some(peer) = self.rng.choose(&mut down, 1).pop() {
                 self.send_digest(peer, out);
             }
         }
-        if self.now >= self.gossip_at && (!self.hot.is_empty() || self.has_suspects()) {
+        if self.now >= self.gossip_at && (!self.gossip_queue.is_empty() || self.has_suspects()) {
             self.gossip_at = self.now + GOSSIP_NANOS;
-            self.tell_hot(out);
-            self.question_suspects(out);
+            self.gossip_queued(out);
+            self.send_suspicions(out);
         }
         if self.now >= self.dial_at && self.wants_to_dial() {
             self.dial_at = self.now + DIAL_NANOS;
@@ -411,11 +412,11 @@ impl Membership {
     }
 
     /// A packet of one that is down: it does not know, and its packets are not heard.
-    fn call_the_dead(&mut self, from: NodeId, out: &mut Vec<Effect>) {
+    fn contact_down_node(&mut self, from: NodeId, out: &mut Vec<Effect>) {
         let told = self.table.get(&from).and_then(|row| row.told);
-        if told == Some(State::Down) && self.now >= self.call_at {
-            self.call_at = self.now + GOSSIP_NANOS;
-            self.question(from, out);
+        if told == Some(State::Down) && self.now >= self.contact_down_at {
+            self.contact_down_at = self.now + GOSSIP_NANOS;
+            self.send_suspicion(from, out);
         }
     }
 
@@ -431,22 +432,22 @@ impl Membership {
 
     /// Goes on under a higher incarnation than `above`. At most once in a while, lest two
     /// processes of one id shout at each other; who is not heard will be told again.
-    pub(crate) fn be_reborn(&mut self, above: u64, out: &mut Vec<Effect>) -> bool {
-        if self.now < self.reborn_at {
+    pub(crate) fn refute(&mut self, above: u64, out: &mut Vec<Effect>) -> bool {
+        if self.now < self.refuted_at {
             return false;
         }
-        self.reborn_at = self.now + GOSSIP_NANOS;
+        self.refuted_at = self.now + GOSSIP_NANOS;
         let incarnation = above.max(self.incarnation()).saturating_add(1);
         if incarnation > INCARNATION_MAX {
             return false;
         }
-        self.detector.reborn(self.now, incarnation);
+        self.detector.begin_incarnation(self.now, incarnation);
         let since = self.now;
         let own = self.own_mut();
         own.record.stamp = Stamp { incarnation, version: 1 };
         (own.incarnation, own.since) = (incarnation, since);
-        self.heat(self.me);
-        out.push(Effect::News(News::Reborn(incarnation)));
+        self.queue_gossip(self.me);
+        out.push(Effect::News(News::Refuted(incarnation)));
         true
     }
 
@@ -455,7 +456,7 @@ impl Membership {
         let sights = self.detector.sights();
         let (now, detector) = (self.now, &mut self.detector);
         self.table.retain(|node, row| {
-            let stays = !matches!(row.record.body, Body::Forgotten) || row.since > old;
+            let stays = !matches!(row.record.body, RecordBody::Forgotten) || row.since > old;
             if let (false, Some(sight)) = (stays, sights.get(node)) {
                 detector.forget(now, *node, sight.incarnation);
             }

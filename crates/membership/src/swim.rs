@@ -79,7 +79,7 @@ pub(crate) struct Id {
 impl Identity for Id {
     type Addr = NodeId;
 
-    /// Never by foca itself: [`Detector::reborn`] is how.
+    /// Never by foca itself: [`Detector::begin_incarnation`] is how.
     fn renew(&self) -> Option<Self> {
         None
     }
@@ -103,13 +103,13 @@ pub(crate) enum Liveness {
 
 /// How a node is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct NodeView {
     pub(crate) incarnation: u64,
     pub(crate) round: u16,
     pub(crate) liveness: Liveness,
 }
 
-impl Sight {
+impl NodeView {
     pub(crate) fn is_active(self) -> bool {
         self.liveness != Liveness::Down
     }
@@ -217,14 +217,14 @@ impl Detector {
     }
 
     /// Every node it knows but ourselves.
-    pub(crate) fn sights(&self) -> BTreeMap<NodeId, Sight> {
+    pub(crate) fn sights(&self) -> BTreeMap<NodeId, NodeView> {
         let me = self.foca.identity().node;
         let members = self.foca.iter_membership_state().filter(|member| member.id().node != me);
-        members.map(|member| (member.id().node, Sight::of(member))).collect()
+        members.map(|member| (member.id().node, NodeView::of(member))).collect()
     }
 
     /// The highest incarnation that others have given to ourselves, if it was not us.
-    pub(crate) fn impostor(&self) -> Option<u64> {
+    pub(crate) fn claimed_incarnation(&self) -> Option<u64> {
         let me = self.foca.identity().node;
         let other = self.foca.iter_membership_state().find(|member| member.id().node == me);
         other.map(|member| member.id().incarnation)
@@ -267,7 +267,7 @@ impl Detector {
     }
 
     /// Takes somebody's word about a node (or about us: we may object to a suspicion).
-    pub(crate) fn hear(&mut self, now: u64, node: NodeId, sight: Sight) {
+    pub(crate) fn hear(&mut self, now: u64, node: NodeId, sight: NodeView) {
         self.world.now = now;
         let result = self.foca.apply_many([sight.member(node)].into_iter(), true, &mut self.world);
         self.world.note(result);
@@ -282,7 +282,7 @@ impl Detector {
     }
 
     /// Begins a new life under a higher incarnation.
-    pub(crate) fn reborn(&mut self, now: u64, incarnation: u64) {
+    pub(crate) fn begin_incarnation(&mut self, now: u64, incarnation: u64) {
         let before = *self.foca.identity();
         assert!(incarnation > before.incarnation, "an incarnation goes up");
         let alive: Vec<_> = self
@@ -290,7 +290,8 @@ impl Detector {
             .iter_members()
             .filter(|member| member.id().node != before.node)
             .map(|member| {
-                Sight { liveness: Liveness::Alive, ..Sight::of(member) }.member(member.id().node)
+                NodeView { liveness: Liveness::Alive, ..NodeView::of(member) }
+                    .member(member.id().node)
             })
             .collect();
         let id = Id { node: before.node, incarnation };

@@ -49,7 +49,7 @@ pub enum News {
     /// It was struck from the list; it is no longer a member.
     Forgotten(NodeId),
     /// We ourselves were taken for dead, and live on under this incarnation.
-    Reborn(u64),
+    Refuted(u64),
 }
 
 /// What the driver is to do.

@@ -21,7 +21,7 @@ use keyspace::codec::{Reader, put_varint};
 use keyspace::{DecodeError, NodeId};
 
 use crate::facts::{INCARNATION_MAX, RECORD_BYTES_MAX, Record, Stamp};
-use crate::swim::{Liveness, Sight};
+use crate::swim::{Liveness, NodeView};
 
 /// No frame is longer than this, in bytes.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024;
@@ -41,7 +41,7 @@ const _: () = assert!(16 + RECORD_BYTES_MAX <= FRAME_BYTES_MAX);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Whether it is alive; `None` if the sender does not know.
-    pub(crate) sight: Option<Sight>,
+    pub(crate) sight: Option<NodeView>,
     /// How new the sender's record of it is; all 0 if it has none.
     pub(crate) stamp: Stamp,
 }
@@ -151,7 +151,7 @@ impl Digest {
     }
 }
 
-fn put_sight(sight: Option<Sight>, out: &mut Vec<u8>) {
+fn put_sight(sight: Option<NodeView>, out: &mut Vec<u8>) {
     let Some(sight) = sight else { return out.push(0) };
     out.push(match sight.liveness {
         Liveness::Alive => 1,
@@ -162,7 +162,7 @@ fn put_sight(sight: Option<Sight>, out: &mut Vec<u8>) {
     put_varint(u64::from(sight.round), out);
 }
 
-fn read_sight(reader: &mut Reader<'_>) -> Result<Option<Sight>, DecodeError> {
+fn read_sight(reader: &mut Reader<'_>) -> Result<Option<NodeView>, DecodeError> {
     let liveness = match reader.u8()? {
         0 => return Ok(None),
         1 => Liveness::Alive,
@@ -172,7 +172,7 @@ fn read_sight(reader: &mut Reader<'_>) -> Result<Option<Sight>, DecodeError> {
     };
     let incarnation = reader.varint_max(INCARNATION_MAX, "incarnation")?;
     let round = reader.varint_max(u16::MAX.into(), "round")? as u16;
-    Ok(Some(Sight { incarnation, round, liveness }))
+    Ok(Some(NodeView { incarnation, round, liveness }))
 }
 
 fn decode_records(reader: &mut Reader<'_>) -> Result<Vec<Record>, DecodeError> {
@@ -251,7 +251,7 @@ mod tests {
                     3 => Some(Liveness::Down),
                     _ => None,
                 };
-                let sight = liveness.map(|liveness| Sight { incarnation, round, liveness });
+                let sight = liveness.map(|liveness| NodeView { incarnation, round, liveness });
                 (NodeId(node), Entry { sight, stamp: Stamp { incarnation, version } })
             });
             let (first, last) = (NodeId(first), NodeId(last));

@@ -6,20 +6,20 @@
 //!                                        └─► Recent, a ring ──► `carillon shards --why`
 //! ```
 //!
-//! Who finds something worth telling says [`Happened`]; its sentence is written here, and nowhere
+//! Who finds something worth telling says [`EventKind`]; its sentence is written here, and nowhere
 //! else. Only what is rare is told: no request of a client makes an event by itself, so nothing is
 //! built for any.
 
 mod recent;
-mod words;
+mod text;
 
 use std::fmt;
 
-use keyspace::{DecodeError, Level, NodeId, ReplicaId, ShardId, Standing, Timestamp};
+use keyspace::{AdminState, ClusterVersion, DecodeError, NodeId, ReplicaId, ShardId, Timestamp};
 pub use recent::{EVENTS_MAX, Recent};
 
-use crate::control::decisions::{Came, Decided};
-use crate::replica::{Finding, Unfit};
+use crate::control::decisions::{DecisionOutcome, RecordedDecision};
+use crate::replica::{QuarantineReason, ReplicaComparison};
 
 /// Something that has happened, where and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Event {
     /// When, by that node's clock.
     pub at: Timestamp,
     /// What.
-    pub what: Happened,
+    pub what: EventKind,
 }
 
 impl fmt::Display for Event {
@@ -40,18 +40,18 @@ impl fmt::Display for Event {
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Happened {
+pub enum EventKind {
     /// A node has another administrative state.
     AdminState {
         /// Which.
         node: NodeId,
         /// The state before.
-        before: Standing,
+        before: AdminState,
         /// The state from now on.
-        now: Standing,
+        now: AdminState,
     },
     /// A replica begins here, by a message of another node.
-    ReplicaBegins {
+    ReplicaStarted {
         /// Of which shard.
         shard: ShardId,
         /// Which.
@@ -67,14 +67,14 @@ pub enum Happened {
         frozen_nanos: Option<u64>,
     },
     /// A replica here was left over of a shard that another has taken in, and ends.
-    Superseded {
+    LeftoverReplicaEnded {
         /// Which shard.
         shard: ShardId,
         /// Who has its first place.
         by: ShardId,
     },
     /// A shard goes to where its neighbour's replicas are, to take it in.
-    MergeMoves {
+    MergeRelocating {
         /// The shard.
         left: ShardId,
         /// Its right neighbour.
@@ -83,7 +83,7 @@ pub enum Happened {
         why: String,
     },
     /// A shard that was to take its neighbour in is led elsewhere.
-    MergeLeft {
+    MergeLeaderMoved {
         /// The shard.
         left: ShardId,
         /// Its right neighbour.
@@ -99,41 +99,41 @@ pub enum Happened {
         nanos: u64,
     },
     /// A linear-hash table is to grow.
-    TableGrows {
+    TableGrowing {
         /// Of this keyspace.
         keyspace: Box<str>,
         /// Why, as a clause.
         why: String,
     },
     /// A linear-hash table is to shrink.
-    TableShrinks {
+    TableShrinking {
         /// Of this keyspace.
         keyspace: Box<str>,
     },
     /// The cluster's version rises by itself.
-    VersionRises {
+    VersionRaising {
         /// To this.
-        to: Level,
+        to: ClusterVersion,
         /// For so long all have spoken it.
         seconds: u64,
     },
     /// The cluster's version could rise but for somebody.
-    VersionWaits {
+    VersionBlocked {
         /// To this.
-        to: Level,
+        to: ClusterVersion,
         /// Who or what keeps it.
         why: String,
     },
     /// A shard's leader here has decided something about it.
-    Decided(Box<Decided>),
+    DecisionMade(Box<RecordedDecision>),
     /// It is known what came of a decision, or what else came of it.
-    DecisionCame {
+    DecisionEnded {
         /// The decision's number, on its node.
         number: u64,
         /// About which shard.
         shard: ShardId,
         /// What came of it.
-        came: Came,
+        came: DecisionOutcome,
     },
     /// A replica here was elected, and knows all that was ever committed in its shard.
     LeaderElected {
@@ -160,7 +160,7 @@ pub enum Happened {
         /// The replica.
         replica: ReplicaId,
         /// Why.
-        why: Unfit,
+        why: QuarantineReason,
     },
     /// A shard was cut in two, as its replica here has applied.
     Split {
@@ -170,9 +170,9 @@ pub enum Happened {
         right: ShardId,
     },
     /// A leader here has compared the replicas of its shard.
-    Compared {
+    ReplicasCompared {
         /// What that has shown.
-        finding: Finding,
+        finding: ReplicaComparison,
         /// Where those replicas are.
         places: Vec<(ReplicaId, NodeId)>,
     },
@@ -184,7 +184,7 @@ pub enum Happened {
     /// There was no space for a checkpoint.
     NoSpaceForCheckpoint,
     /// A snapshot of a shard is being sent.
-    SnapshotBegins {
+    SnapshotStarted {
         /// The shard.
         shard: ShardId,
         /// As of this entry.
@@ -206,7 +206,7 @@ pub enum Happened {
         nanos: u64,
     },
     /// A snapshot was not sent, or not to its end.
-    SnapshotUnsent {
+    SnapshotNotSent {
         /// Of this shard.
         shard: ShardId,
         /// Why; none: its receiver does not want it.
@@ -228,10 +228,10 @@ pub enum Happened {
         /// As of this entry.
         index: u64,
         /// Why.
-        why: GivenUp,
+        why: SnapshotRejection,
     },
     /// Another node's record of a shard's birth cannot be read; its message was ignored.
-    UnreadableBirth {
+    UnreadableBootstrapRecord {
         /// Which shard.
         shard: ShardId,
         /// Why.
@@ -246,10 +246,10 @@ pub enum Happened {
 
 /// Why a snapshot that has come whole was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GivenUp {
+pub enum SnapshotRejection {
     /// Right halves that have begun here are in no checkpoint yet: the log that they need would be
     /// cut off.
-    BareHalves,
+    UncoveredHalves,
     /// The replica has voted, has come as far, or has ended since the file was begun.
     Unfit,
     /// The disk is full.
@@ -269,25 +269,27 @@ pub enum Severity {
     Error,
 }
 
-impl Happened {
+impl EventKind {
     /// How much it matters.
     pub fn severity(&self) -> Severity {
         match self {
-            Happened::ReplicaBegins { .. }
-            | Happened::LeaderElected { .. }
-            | Happened::DecisionCame { .. }
-            | Happened::Split { .. }
-            | Happened::Checkpointed { .. } => Severity::Debug,
-            Happened::Compared { finding, .. } if finding.differing.is_empty() => Severity::Debug,
-            Happened::ReplicaEnded { why: Unfit::Before, .. } => Severity::Debug,
-            Happened::ReplicaEnded { why: Unfit::Removed, .. } => Severity::Info,
-            Happened::Compared { .. } | Happened::ReplicaEnded { .. } => Severity::Error,
-            Happened::UnreadableBirth { .. }
-            | Happened::UnreadableCatalogue { .. }
-            | Happened::NoSpaceForCheckpoint
-            | Happened::SnapshotUnsent { is_wrong: true, .. }
-            | Happened::VersionRises { .. }
-            | Happened::VersionWaits { .. } => Severity::Warn,
+            EventKind::ReplicaStarted { .. }
+            | EventKind::LeaderElected { .. }
+            | EventKind::DecisionEnded { .. }
+            | EventKind::Split { .. }
+            | EventKind::Checkpointed { .. } => Severity::Debug,
+            EventKind::ReplicasCompared { finding, .. } if finding.differing.is_empty() => {
+                Severity::Debug
+            }
+            EventKind::ReplicaEnded { why: QuarantineReason::Before, .. } => Severity::Debug,
+            EventKind::ReplicaEnded { why: QuarantineReason::Removed, .. } => Severity::Info,
+            EventKind::ReplicasCompared { .. } | EventKind::ReplicaEnded { .. } => Severity::Error,
+            EventKind::UnreadableBootstrapRecord { .. }
+            | EventKind::UnreadableCatalogue { .. }
+            | EventKind::NoSpaceForCheckpoint
+            | EventKind::SnapshotNotSent { is_wrong: true, .. }
+            | EventKind::VersionRaising { .. }
+            | EventKind::VersionBlocked { .. } => Severity::Warn,
             _ => Severity::Info,
         }
     }
@@ -295,33 +297,33 @@ impl Happened {
     /// The shard that it is about, if it is about one; of two, the one that goes on.
     pub fn shard(&self) -> Option<ShardId> {
         match self {
-            Happened::Decided(decided) => Some(decided.shard),
-            Happened::Merged { left: shard, .. }
-            | Happened::MergeMoves { left: shard, .. }
-            | Happened::MergeLeft { left: shard, .. }
-            | Happened::MergeGivenUp { left: shard, .. }
-            | Happened::Compared { finding: Finding { shard, .. }, .. }
-            | Happened::ReplicaBegins { shard, .. }
-            | Happened::Superseded { shard, .. }
-            | Happened::DecisionCame { shard, .. }
-            | Happened::LeaderElected { shard, .. }
-            | Happened::ReplicasChanged { shard, .. }
-            | Happened::ReplicaEnded { shard, .. }
-            | Happened::Split { shard, .. }
-            | Happened::SnapshotBegins { shard, .. }
-            | Happened::SnapshotSent { shard, .. }
-            | Happened::SnapshotUnsent { shard, .. }
-            | Happened::SnapshotInstalled { shard, .. }
-            | Happened::SnapshotGivenUp { shard, .. }
-            | Happened::UnreadableBirth { shard, .. } => Some(*shard),
-            Happened::AdminState { .. }
-            | Happened::TableGrows { .. }
-            | Happened::TableShrinks { .. }
-            | Happened::VersionRises { .. }
-            | Happened::VersionWaits { .. }
-            | Happened::Checkpointed { .. }
-            | Happened::NoSpaceForCheckpoint
-            | Happened::UnreadableCatalogue { .. } => None,
+            EventKind::DecisionMade(decided) => Some(decided.shard),
+            EventKind::Merged { left: shard, .. }
+            | EventKind::MergeRelocating { left: shard, .. }
+            | EventKind::MergeLeaderMoved { left: shard, .. }
+            | EventKind::MergeGivenUp { left: shard, .. }
+            | EventKind::ReplicasCompared { finding: ReplicaComparison { shard, .. }, .. }
+            | EventKind::ReplicaStarted { shard, .. }
+            | EventKind::LeftoverReplicaEnded { shard, .. }
+            | EventKind::DecisionEnded { shard, .. }
+            | EventKind::LeaderElected { shard, .. }
+            | EventKind::ReplicasChanged { shard, .. }
+            | EventKind::ReplicaEnded { shard, .. }
+            | EventKind::Split { shard, .. }
+            | EventKind::SnapshotStarted { shard, .. }
+            | EventKind::SnapshotSent { shard, .. }
+            | EventKind::SnapshotNotSent { shard, .. }
+            | EventKind::SnapshotInstalled { shard, .. }
+            | EventKind::SnapshotGivenUp { shard, .. }
+            | EventKind::UnreadableBootstrapRecord { shard, .. } => Some(*shard),
+            EventKind::AdminState { .. }
+            | EventKind::TableGrowing { .. }
+            | EventKind::TableShrinking { .. }
+            | EventKind::VersionRaising { .. }
+            | EventKind::VersionBlocked { .. }
+            | EventKind::Checkpointed { .. }
+            | EventKind::NoSpaceForCheckpoint
+            | EventKind::UnreadableCatalogue { .. } => None,
         }
     }
 }

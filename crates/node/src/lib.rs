@@ -25,7 +25,7 @@
 //!
 //! A `GET` is shorter: `routing`, then [`replica::read::read`] under the shard's read guard (G1).
 //! Only if a check fails does it go to the executor, which says when to try again
-//! ([`executor::Answer::Go`]).
+//! ([`executor::Answer::Retry`]).
 //!
 //! # Rooms
 //!
@@ -45,28 +45,28 @@
 //! | [`executor::Input`] | answered by |
 //! |---|---|
 //! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
-//! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
-//! | `Fetch`: what a read wants of a shard that is away, or lags here | `Fetched`, `NotDone`, `Go` |
-//! | `Count`: who has a shard's log on disk | `Counted`, or nothing |
+//! | `AwaitRead`: a read that was blocked, or reads the past | `Retry`, or `NotDone` |
+//! | `Fetch`: what a read wants of a remote shard, or lags here | `Fetched`, `NotDone`, `Retry` |
+//! | `Count`: who has a shard's log on disk | `ReplicaCount`, or nothing |
 //! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
 //! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | `safe_points` |
 //! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
 //! | `Written`, `Durable`: how far the log has come | – |
 //! | `Tick`, `Message`: time, and other replicas | – |
-//! | `Letter`, `LinkLost`: what other nodes ask and answer for clients | letters |
-//! | `Away`: a shard that is on other nodes only | – |
-//! | `Digested`: what a replica's state is ([`replica::digest`]) | – |
-//! | `Exchange`, `Transfer`: what becomes of a shard's replicas | – |
-//! | `Install`, `Declined`, `SnapshotLost`: snapshots that have come, or have not | – |
+//! | `Rpc`, `LinkLost`: what other nodes ask and answer for clients | RPCs |
+//! | `RemoteShard`: a shard that is on other nodes only | – |
+//! | `DigestDone`: what a replica's state is ([`replica::digest`]) | – |
+//! | `ChangeReplicas`, `Transfer`: what becomes of a shard's replicas | – |
+//! | `InstallSnapshot`, `SnapshotDeclined`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
 //! | [`executor::Effects`] | the driver |
 //! |---|---|
 //! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
 //! | `answers` | gives them to those who asked |
 //! | `messages` | sends them to other nodes; beside the head of a snapshot, the state |
-//! | `letters` | sends them to other nodes |
+//! | `rpcs` | sends them to other nodes |
 //! | `refused` | counts them |
-//! | `digests` | steps them beside the executor; says `Digested` |
+//! | `digests` | steps them beside the executor; says `DigestDone` |
 //! | `findings` | tells people what comparing replicas has shown |
 //! | `ended` | forgets the replica; it takes no part any more (SAFETY G9) |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
@@ -79,7 +79,7 @@
 //!
 //! By entries of their logs: [`reshape::split`], [`reshape::merge`], [`replica::members`];
 //! [`reshape::bootstrap`] says how they begin. A replica that does not lead forwards requests to
-//! the leader ([`rpc::request`], [`routing::session`]); a node without any replica of a shard does
+//! the leader ([`rpc::message`], [`routing::session`]); a node without any replica of a shard does
 //! the same, and fetches what its clients read ([`routing::fetch`]). What is of several shards at
 //! once is a transaction's ([`txn`]).
 //!

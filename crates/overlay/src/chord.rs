@@ -35,14 +35,14 @@ use std::sync::Arc as Shared;
 
 use keyspace::ShardId;
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lookup::Outbox;
+use crate::lookup_path::HOPS_MAX;
 use crate::message::Message;
 use crate::ring::Ring;
 use crate::ring::member::{Finger, Fingers, MemberTable};
+use crate::ring::message::{RingMessage, Strategy, fits_beside};
 use crate::ring::place::{Entry, Members, between};
-use crate::ring::word::{Strategy, Word, fits_beside};
-use crate::walk::HOPS_MAX;
 
 /// The highest level.
 pub const LEVEL_MAX: u8 = 63;
@@ -105,7 +105,7 @@ fn top(ring: &Ring) -> Option<u8> {
 
 /// From this level on the finger is `member`, up to a level that has another; none if it is the
 /// keeper itself.
-fn set(ring: &mut Ring, level: u8, member: Shared<Known>) {
+fn set(ring: &mut Ring, level: u8, member: Shared<KnownShard>) {
     let me = ring.row().place();
     let found = Finger { level, entry: Entry::new(member) };
     let none = ring.is_me(found.entry.known());
@@ -148,7 +148,7 @@ impl Numbers {
         let (asker, target) = (ring.me().shard(), target(ring, self.level));
         let before = out.len();
         self.search = Some(Search { number, by: None, ticks_left: FIND_TICKS });
-        self.pass_on(ring, Word::Find { number, asker, node, hops: 0, target }, out);
+        self.pass_on(ring, RingMessage::Find { number, asker, node, hops: 0, target }, out);
         if let (Some(search), Some((_, Message::Ring { to, .. }))) =
             (&mut self.search, out.get(before))
         {
@@ -173,8 +173,8 @@ impl Numbers {
     }
 
     /// Answers who is at or after a number, or passes the question on.
-    fn pass_on(&mut self, ring: &mut Ring, word: Word, out: &mut Outbox) {
-        let Word::Find { number, asker, node, hops, target } = word else { return };
+    fn pass_on(&mut self, ring: &mut Ring, word: RingMessage, out: &mut Outbox) {
+        let RingMessage::Find { number, asker, node, hops, target } = word else { return };
         // The lowest of all strings with this prefix, so that they are ordered as the numbers are.
         let bytes = target.to_be_bytes();
         let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -188,7 +188,7 @@ impl Numbers {
             }
             Some(_) => match ring.reach(tail) {
                 Some((_, closer)) if hops < HOPS_MAX => {
-                    let word = Word::Find { number, asker, node, hops: hops + 1, target };
+                    let word = RingMessage::Find { number, asker, node, hops: hops + 1, target };
                     return ring.say(closer.known(), word, out);
                 }
                 _ => None,
@@ -199,12 +199,12 @@ impl Numbers {
             if asker == ring.me().shard() {
                 return self.found(ring, number, member);
             }
-            ring.say_at(node, asker, Word::Found { number, member }, out);
+            ring.say_at(node, asker, RingMessage::Found { number, member }, out);
         }
     }
 
     /// The finger that was looked for; nothing if it was another.
-    fn found(&mut self, ring: &mut Ring, number: u64, member: Shared<Known>) {
+    fn found(&mut self, ring: &mut Ring, number: u64, member: Shared<KnownShard>) {
         if self.search.take_if(|search| search.number == number).is_none() {
             return;
         }
@@ -251,7 +251,7 @@ impl Fingers for Numbers {
             Some(search) => {
                 // Whoever is at fault: the next time it goes another way.
                 if let Some(by) = search.by {
-                    ring.distrust(by);
+                    ring.mark_unreachable(by);
                 }
                 self.search = None;
                 self.go_down();
@@ -262,13 +262,13 @@ impl Fingers for Numbers {
     fn step(
         &mut self,
         ring: &mut Ring,
-        _: &Shared<Known>,
-        word: Word,
+        _: &Shared<KnownShard>,
+        word: RingMessage,
         out: &mut Outbox,
-    ) -> Option<Word> {
+    ) -> Option<RingMessage> {
         match word {
-            Word::Find { .. } => self.pass_on(ring, word, out),
-            Word::Found { number, member } => self.found(ring, number, member),
+            RingMessage::Find { .. } => self.pass_on(ring, word, out),
+            RingMessage::Found { number, member } => self.found(ring, number, member),
             word => return Some(word),
         }
         None

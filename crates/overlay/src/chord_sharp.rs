@@ -28,12 +28,12 @@
 
 use std::sync::Arc as Shared;
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lookup::Outbox;
 use crate::ring::member::{Finger, Fingers, MemberTable};
+use crate::ring::message::{RingMessage, Strategy, fits_beside};
 use crate::ring::place::{Entry, Members, between};
-use crate::ring::word::{Strategy, Word, fits_beside};
-use crate::ring::{PATIENCE_TICKS, Ring};
+use crate::ring::{Ring, SILENCE_TICKS};
 
 /// The base of the original: each finger is twice as many members ahead as the one below.
 pub const BASE: u8 = 2;
@@ -60,7 +60,7 @@ pub struct Counted {
 #[derive(Clone, Debug)]
 struct Search {
     number: u64,
-    asked: Shared<Known>,
+    asked: Shared<KnownShard>,
     ticks_left: u8,
 }
 
@@ -69,15 +69,15 @@ impl ChordSharp {
     ///
     /// # Panics
     /// If the base is not from [`BASE`] to [`BASE_MAX`]; the same of the other constructors.
-    pub fn new(me: Shared<Known>, length: usize, base: u8) -> Self {
+    pub fn new(me: Shared<KnownShard>, length: usize, base: u8) -> Self {
         Self::of(Counted::new(base), me, length)
     }
 
     /// A member that joins right after `left`, whose list is `list` ([`Ring::list`]).
     pub fn join(
-        me: Shared<Known>,
-        left: Shared<Known>,
-        list: &[Shared<Known>],
+        me: Shared<KnownShard>,
+        left: Shared<KnownShard>,
+        list: &[Shared<KnownShard>],
         length: usize,
         base: u8,
     ) -> Self {
@@ -115,18 +115,18 @@ impl Counted {
         let asked = below.known().clone();
         let level = (self.at - 1) / (self.base - 1) * (self.base - 1);
         let number = ring.number();
-        ring.say(&asked, Word::AskFinger { number, level }, out);
-        self.search = Some(Search { number, asked, ticks_left: PATIENCE_TICKS });
+        ring.say(&asked, RingMessage::AskFinger { number, level }, out);
+        self.search = Some(Search { number, asked, ticks_left: SILENCE_TICKS });
     }
 
     /// What was asked for; nothing if it was something else.
-    fn found(&mut self, ring: &mut Ring, number: u64, member: Option<Shared<Known>>) {
+    fn found(&mut self, ring: &mut Ring, number: u64, member: Option<Shared<KnownShard>>) {
         let Some(search) = self.search.take_if(|search| search.number == number) else { return };
         let (row, me) = (usize::from(self.at - 1), ring.me());
         // The finger below may be another by now: then the round begins again.
         let is_below = finger(ring, self.at - 1).map(Entry::shard) == Some(search.asked.shard());
         let (from, end) = (search.asked.arc().start().tail(), me.arc().start().tail());
-        let is_ahead = |member: &Shared<Known>| {
+        let is_ahead = |member: &Shared<KnownShard>| {
             member.arc().keyspace() == me.arc().keyspace()
                 && between(from, member.arc().start().tail(), end)
         };
@@ -175,7 +175,7 @@ impl Fingers for Counted {
             Some(search) if search.ticks_left > 1 => search.ticks_left -= 1,
             Some(_) => {
                 let asked = self.search.take().expect("just seen").asked;
-                ring.distrust(asked.shard());
+                ring.mark_unreachable(asked.shard());
                 self.at = 1;
             }
         }
@@ -184,17 +184,17 @@ impl Fingers for Counted {
     fn step(
         &mut self,
         ring: &mut Ring,
-        from: &Shared<Known>,
-        word: Word,
+        from: &Shared<KnownShard>,
+        word: RingMessage,
         out: &mut Outbox,
-    ) -> Option<Word> {
+    ) -> Option<RingMessage> {
         match word {
-            Word::AskFinger { number, level } => {
+            RingMessage::AskFinger { number, level } => {
                 let finger = finger(ring, level).map(|entry| entry.known().clone());
                 let member = finger.filter(|member| fits_beside(ring.me(), member));
-                ring.say(from, Word::Finger { number, member }, out);
+                ring.say(from, RingMessage::Finger { number, member }, out);
             }
-            Word::Finger { number, member } => self.found(ring, number, member),
+            RingMessage::Finger { number, member } => self.found(ring, number, member),
             word => return Some(word),
         }
         None

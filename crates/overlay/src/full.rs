@@ -45,9 +45,9 @@ use std::sync::Arc as Shared;
 use keyspace::random::mix;
 use keyspace::{Generation, NodeId, ShardId};
 
-use crate::dropped::Dropped;
-use crate::known::Known;
-use crate::lookup::{Learnt, Lookup, News, Outbox, Step};
+use crate::dropped_keyspaces::DroppedKeyspaces;
+use crate::known_shard::KnownShard;
+use crate::lookup::{LearnOutcome, Lookup, Outbox, Step, Update};
 use crate::message::{Message, SUMMARY_VERSIONS_MAX, pieces};
 use crate::point::Point;
 use crate::table::{BUCKETS, Sums, Table, Version};
@@ -66,12 +66,12 @@ pub const SHARDS_MESSAGES_MAX: usize = 4;
 
 /// Every descriptor, kept equal to that of other nodes.
 #[derive(Clone, Debug)]
-pub struct Full {
+pub struct FullTable {
     table: Table,
     peers: Vec<NodeId>,
     /// Shards learnt since the last tick, to be told as rumours.
     fresh: BTreeSet<ShardId>,
-    /// Shards that are known otherwise than when it was last asked ([`Full::take_changed`]).
+    /// Shards that are known otherwise than when it was last asked ([`FullTable::take_changed`]).
     changed: BTreeSet<ShardId>,
     /// Shards asked in vain since the last tick.
     distrusted: BTreeSet<ShardId>,
@@ -79,7 +79,7 @@ pub struct Full {
     random: u64,
 }
 
-impl Full {
+impl FullTable {
     /// An empty table. The seed decides which peers it talks to when; give each node another.
     pub fn new(seed: u64) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Full {
     }
 
     /// Learns a shard and trusts it again, unless what it was told is old.
-    fn take(&mut self, known: Shared<Known>) -> Learnt {
+    fn take(&mut self, known: Shared<KnownShard>) -> LearnOutcome {
         let shard = known.shard();
         let learnt = self.table.learn(known, FULL_ENTRIES_MAX);
         self.note(shard, learnt);
@@ -112,25 +112,25 @@ impl Full {
     }
 
     /// What was learnt of a shard makes it trusted again, and may be news for who asks it.
-    fn note(&mut self, shard: ShardId, learnt: Learnt) {
-        if matches!(learnt, Learnt::New | Learnt::Leader) {
+    fn note(&mut self, shard: ShardId, learnt: LearnOutcome) {
+        if matches!(learnt, LearnOutcome::New | LearnOutcome::Leader) {
             self.changed.insert(shard);
         }
-        if matches!(learnt, Learnt::New | Learnt::Leader | Learnt::Known) {
+        if matches!(learnt, LearnOutcome::New | LearnOutcome::Leader | LearnOutcome::Known) {
             self.distrusted.remove(&shard);
         }
     }
 
     /// The shards of which something newer was learnt since this was last asked, as they are known
     /// now.
-    pub fn take_changed(&mut self) -> Vec<Shared<Known>> {
+    pub fn take_changed(&mut self) -> Vec<Shared<KnownShard>> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().filter_map(|shard| self.table.shard(shard).cloned()).collect()
     }
 
     /// Remembers to tell others, if it was new.
-    fn spread(&mut self, shard: ShardId, learnt: Learnt) -> Learnt {
-        let new = matches!(learnt, Learnt::New | Learnt::Leader);
+    fn spread(&mut self, shard: ShardId, learnt: LearnOutcome) -> LearnOutcome {
+        let new = matches!(learnt, LearnOutcome::New | LearnOutcome::Leader);
         if new && self.fresh.len() < RUMOURS_MAX {
             self.fresh.insert(shard);
         }
@@ -207,13 +207,13 @@ impl Full {
     }
 
     /// Sends shards, newest first, as far as they fit.
-    fn tell(&self, to: NodeId, known: Vec<Shared<Known>>, out: &mut Outbox) {
+    fn tell(&self, to: NodeId, known: Vec<Shared<KnownShard>>, out: &mut Outbox) {
         let pieces = pieces(newest_first(known), SHARDS_MESSAGES_MAX);
         out.extend(pieces.into_iter().map(|piece| (to, Message::Shards(piece))));
     }
 
     /// Unites the dropped keyspaces; answers if the sender knew fewer.
-    fn unite(&mut self, from: NodeId, theirs: &Dropped, out: &mut Outbox) {
+    fn unite(&mut self, from: NodeId, theirs: &DroppedKeyspaces, out: &mut Outbox) {
         for (first, last) in theirs.stretches() {
             self.table.drop_keyspaces(first, last);
         }
@@ -231,12 +231,12 @@ fn has_more(first: &Version, second: &Version) -> bool {
 }
 
 /// By falling rank: the order in which learning leads to the same table everywhere.
-fn newest_first(mut known: Vec<Shared<Known>>) -> Vec<Shared<Known>> {
+fn newest_first(mut known: Vec<Shared<KnownShard>>) -> Vec<Shared<KnownShard>> {
     known.sort_unstable_by_key(|known| std::cmp::Reverse(known.rank()));
     known
 }
 
-impl Lookup for Full {
+impl Lookup for FullTable {
     fn next(&self, point: Point<'_>) -> Step<'_> {
         match self.table.owner(point) {
             Some(known) if self.peers.is_empty() || self.distrusted.is_empty() => {
@@ -247,25 +247,25 @@ impl Lookup for Full {
         }
     }
 
-    fn learn(&mut self, news: News) -> Learnt {
+    fn learn(&mut self, news: Update) -> LearnOutcome {
         match news {
-            News::Shard(known) => {
+            Update::Shard(known) => {
                 let shard = known.shard();
                 let learnt = self.take(known);
                 self.spread(shard, learnt)
             }
-            News::Leader { shard, hint } => {
+            Update::Leader { shard, hint } => {
                 let learnt = self.table.hint(shard, hint);
-                if learnt == Learnt::Leader {
+                if learnt == LearnOutcome::Leader {
                     self.note(shard, learnt);
                 }
                 self.spread(shard, learnt)
             }
-            News::Dropped(keyspace) => self.table.drop_keyspace(keyspace),
+            Update::Dropped(keyspace) => self.table.drop_keyspace(keyspace),
         }
     }
 
-    fn distrust(&mut self, shard: ShardId, generation: Generation) {
+    fn mark_unreachable(&mut self, shard: ShardId, generation: Generation) {
         let known = self.table.shard(shard);
         if known.is_some_and(|known| known.generation() == generation) {
             self.distrusted.insert(shard);

@@ -12,12 +12,12 @@
 
 use std::sync::Arc as Shared;
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lookup::Outbox;
 use crate::ring::Ring;
 use crate::ring::member::{Finger, Fingers, MemberTable};
+use crate::ring::message::{RingMessage, Strategy};
 use crate::ring::place::Members;
-use crate::ring::word::{Strategy, Word};
 
 /// One member's table.
 pub type Linear = MemberTable<NoFingers>;
@@ -38,10 +38,10 @@ impl Fingers for NoFingers {
     fn step(
         &mut self,
         _: &mut Ring,
-        _: &Shared<Known>,
-        word: Word,
+        _: &Shared<KnownShard>,
+        word: RingMessage,
         _: &mut Outbox,
-    ) -> Option<Word> {
+    ) -> Option<RingMessage> {
         Some(word)
     }
 }

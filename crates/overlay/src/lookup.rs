@@ -13,10 +13,10 @@ use std::sync::Arc as Shared;
 
 use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
 
-use crate::known::{Hint, Known};
+use crate::known_shard::{Hint, KnownShard};
 use crate::message::Message;
 use crate::point::Point;
-use crate::ring::word::Strategy;
+use crate::ring::message::Strategy;
 
 /// The lookups that a request can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,9 +68,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// This shard owns the point, as far as is known: ask its leader, then its other replicas.
-    Owner(&'a Shared<Known>),
+    Owner(&'a Shared<KnownShard>),
     /// This shard is closer, and keeps a table of its own for what is beyond it: ask its leader.
-    Closer(&'a Shared<Known>),
+    Closer(&'a Shared<KnownShard>),
     /// The owner is not known here: any of these nodes may know more, the first as well as the
     /// last. None: there is nobody to ask.
     Ask(&'a [NodeId]),
@@ -78,9 +78,9 @@ pub enum Step<'a> {
 
 /// Something to learn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Update {
     /// A shard as somebody remembers it.
-    Shard(Shared<Known>),
+    Shard(Shared<KnownShard>),
     /// Who leads a shard.
     Leader {
         /// Which shard.
@@ -94,7 +94,7 @@ pub enum News {
 
 /// What came of something to learn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Learnt {
+pub enum LearnOutcome {
     /// It was new; whatever contradicted it is gone.
     New,
     /// A newer leader of a shard that was known.
@@ -119,11 +119,11 @@ pub trait Lookup {
 
     /// Takes what an answer, a shard of this node or the catalogue has shown. Repeating is
     /// harmless.
-    fn learn(&mut self, news: News) -> Learnt;
+    fn learn(&mut self, news: Update) -> LearnOutcome;
 
     /// Every replica of this descriptor was asked in vain: it must not be the only answer for
     /// ever. Does nothing if another generation is known by now.
-    fn distrust(&mut self, shard: ShardId, generation: Generation);
+    fn mark_unreachable(&mut self, shard: ShardId, generation: Generation);
 
     /// The other nodes that are believed alive, instead of those named before.
     fn peers(&mut self, nodes: &[NodeId]);

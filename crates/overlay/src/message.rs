@@ -17,8 +17,8 @@
 //! | 3 want | `varint` count, shard `varint` each |
 //! | 4 shards, 5 rumour | `varint` count, each as in [`known`](crate::known) |
 //! | 6 dropped | `varint` count, then first and last keyspace id, `varint` each, as rising stretches with gaps between them |
-//! | 7 ring | as in [`ring::word`](crate::ring::word) |
-//! | 8 request | as in [`request::word`] |
+//! | 7 ring | as in [`ring::message`](crate::ring::message) |
+//! | 8 request | as in [`request::message`] |
 //!
 //! Reading never panics, and allocates no more than a small multiple of the bytes read.
 
@@ -27,10 +27,10 @@ use std::sync::Arc as Shared;
 use keyspace::codec::{DecodeError, Reader, VARINT_BYTES_MAX, put_varint};
 use keyspace::{Generation, KeyspaceId, ShardId};
 
-use crate::dropped::{Dropped, STRETCHES_MAX};
-use crate::known::{KNOWN_BYTES_MAX, Known};
+use crate::dropped_keyspaces::{DroppedKeyspaces, STRETCHES_MAX};
+use crate::known_shard::{KNOWN_SHARD_BYTES_MAX, KnownShard};
 use crate::request;
-use crate::ring::word::{self, Strategy, Word};
+use crate::ring::message::{self, RingMessage, Strategy};
 use crate::table::{BUCKETS, Sums, Version, bucket_of};
 
 /// The most bytes of a message.
@@ -47,7 +47,7 @@ const HEAD_BYTES_MAX: usize = 2 + VARINT_BYTES_MAX;
 
 const _: () = {
     let head = HEAD_BYTES_MAX;
-    assert!(head + KNOWN_BYTES_MAX <= MESSAGE_BYTES_MAX);
+    assert!(head + KNOWN_SHARD_BYTES_MAX <= MESSAGE_BYTES_MAX);
     assert!(head + 8 + 8 * BUCKETS <= MESSAGE_BYTES_MAX);
     let buckets = BUCKETS * (1 + VARINT_BYTES_MAX);
     assert!(head + buckets + SUMMARY_VERSIONS_MAX * 3 * VARINT_BYTES_MAX <= MESSAGE_BYTES_MAX);
@@ -73,7 +73,7 @@ const FULL_KINDS: [&str; 6] = ["digest", "summary", "want", "shards", "rumour", 
 pub enum Message {
     /// "Is your table like this?" Once a tick, to one peer. Equal tables: no answer.
     Digest {
-        /// [`Dropped::sum`].
+        /// [`DroppedKeyspaces::sum`].
         dropped: u64,
         /// The sums of the table's buckets.
         sums: Box<Sums>,
@@ -84,11 +84,11 @@ pub enum Message {
     /// "Tell me these shards." The answer to a summary that lists newer ones.
     Want(Vec<ShardId>),
     /// Shards by falling rank: the answer to a want, or to a summary that lacks them.
-    Shards(Vec<Shared<Known>>),
+    Shards(Vec<Shared<KnownShard>>),
     /// Shards that the sender has just learnt. Whoever learns from it passes it on, once.
-    Rumour(Vec<Shared<Known>>),
+    Rumour(Vec<Shared<KnownShard>>),
     /// "These keyspaces are gone." When the digest's sum differs, and in answer if there are more.
-    Dropped(Dropped),
+    Dropped(DroppedKeyspaces),
     /// From one member of a ring to another.
     Ring {
         /// Which of the receiver's tables is meant.
@@ -96,20 +96,23 @@ pub enum Message {
         /// Which member.
         to: ShardId,
         /// Who says it, as it knows itself.
-        from: Shared<Known>,
+        from: Shared<KnownShard>,
         /// What it says.
-        word: Word,
+        word: RingMessage,
     },
     /// For a request on its way.
-    Request(request::Word),
+    Request(request::RequestMessage),
 }
 
 impl Message {
     /// Names of the kinds of messages, for metrics: never changed.
     pub const KINDS: [&'static str;
-        FULL_KINDS.len() + Word::KINDS.len() + request::Word::KINDS.len()] = {
-        let parts: [&[&str]; 3] = [&FULL_KINDS, &Word::KINDS, &request::Word::KINDS];
-        let mut kinds = [""; FULL_KINDS.len() + Word::KINDS.len() + request::Word::KINDS.len()];
+        FULL_KINDS.len() + RingMessage::KINDS.len() + request::RequestMessage::KINDS.len()] = {
+        let parts: [&[&str]; 3] =
+            [&FULL_KINDS, &RingMessage::KINDS, &request::RequestMessage::KINDS];
+        let mut kinds = [""; FULL_KINDS.len()
+            + RingMessage::KINDS.len()
+            + request::RequestMessage::KINDS.len()];
         let (mut part, mut first, mut place) = (0, 0, 0);
         while place < kinds.len() {
             if place - first == parts[part].len() {
@@ -131,7 +134,7 @@ impl Message {
             Message::Rumour(_) => 4,
             Message::Dropped(_) => 5,
             Message::Ring { word, .. } => FULL_KINDS.len() + word.kind(),
-            Message::Request(word) => FULL_KINDS.len() + Word::KINDS.len() + word.kind(),
+            Message::Request(word) => FULL_KINDS.len() + RingMessage::KINDS.len() + word.kind(),
         }
     }
 
@@ -178,7 +181,7 @@ impl Message {
             }
             Message::Ring { strategy, to, from, word } => {
                 out.push(RING);
-                word::put(*strategy, *to, from, word, out);
+                message::put(*strategy, *to, from, word, out);
             }
             Message::Request(word) => {
                 out.push(REQUEST);
@@ -214,10 +217,10 @@ impl Message {
             RUMOUR => Message::Rumour(read_known(&mut reader)?),
             DROPPED => read_dropped(&mut reader)?,
             RING => {
-                let (strategy, to, from, word) = word::read(&mut reader)?;
+                let (strategy, to, from, word) = message::read(&mut reader)?;
                 Message::Ring { strategy, to, from, word }
             }
-            REQUEST => Message::Request(request::Word::read(&mut reader)?),
+            REQUEST => Message::Request(request::RequestMessage::read(&mut reader)?),
             found => return Err(DecodeError::Tag { what: "lookup message", found }),
         };
         reader.end()?;
@@ -226,8 +229,11 @@ impl Message {
 }
 
 /// Cuts shards into messages' worth, in order: at most `messages_max` pieces, the rest is left out.
-pub(crate) fn pieces(known: Vec<Shared<Known>>, messages_max: usize) -> Vec<Vec<Shared<Known>>> {
-    let mut pieces: Vec<Vec<Shared<Known>>> = Vec::new();
+pub(crate) fn pieces(
+    known: Vec<Shared<KnownShard>>,
+    messages_max: usize,
+) -> Vec<Vec<Shared<KnownShard>>> {
+    let mut pieces: Vec<Vec<Shared<KnownShard>>> = Vec::new();
     let mut room = 0;
     for known in known {
         let bytes = known.bytes_max();
@@ -244,15 +250,15 @@ pub(crate) fn pieces(known: Vec<Shared<Known>>, messages_max: usize) -> Vec<Vec<
     pieces
 }
 
-fn put_known(tag: u8, known: &[Shared<Known>], out: &mut Vec<u8>) {
+fn put_known(tag: u8, known: &[Shared<KnownShard>], out: &mut Vec<u8>) {
     out.push(tag);
     put_varint(known.len() as u64, out);
     known.iter().for_each(|known| known.encode(out));
 }
 
-fn read_known(reader: &mut Reader<'_>) -> Result<Vec<Shared<Known>>, DecodeError> {
+fn read_known(reader: &mut Reader<'_>) -> Result<Vec<Shared<KnownShard>>, DecodeError> {
     let count = reader.varint()?;
-    (0..count).map(|_| Known::decode(reader).map(Shared::new)).collect()
+    (0..count).map(|_| KnownShard::decode(reader).map(Shared::new)).collect()
 }
 
 fn read_digest(reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
@@ -292,7 +298,7 @@ fn read_summary(reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
 
 fn read_dropped(reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let count = reader.varint_max(STRETCHES_MAX as u64, "stretch count")?;
-    let mut dropped = Dropped::default();
+    let mut dropped = DroppedKeyspaces::default();
     let mut above = 0;
     for _ in 0..count {
         let mut id = || reader.varint_max(u32::MAX.into(), "keyspace id").map(|id| id as u32);

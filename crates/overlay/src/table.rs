@@ -34,9 +34,9 @@ use std::sync::Arc as Shared;
 use keyspace::random::mix;
 use keyspace::{Arc, Generation, KeyspaceId, ShardId};
 
-use crate::dropped::Dropped;
-use crate::known::{Hint, Known};
-use crate::lookup::Learnt;
+use crate::dropped_keyspaces::DroppedKeyspaces;
+use crate::known_shard::{Hint, KnownShard};
+use crate::lookup::LearnOutcome;
 use crate::point::{Point, prefix};
 
 /// How many buckets the index has; the first byte of a hash says which.
@@ -58,7 +58,7 @@ pub struct Version {
 
 impl Version {
     /// The version of what is known of a shard.
-    pub fn of(known: &Known) -> Self {
+    pub fn of(known: &KnownShard) -> Self {
         Self { shard: known.shard(), generation: known.generation(), term: known.term() }
     }
 
@@ -78,7 +78,7 @@ pub fn bucket_of(shard: ShardId) -> u8 {
 struct Row {
     /// Of the start's tail.
     prefix: u64,
-    known: Shared<Known>,
+    known: Shared<KnownShard>,
 }
 
 impl Row {
@@ -107,9 +107,9 @@ fn rank_of(rows: &[Row], tail: &[u8], or_at: bool) -> usize {
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: BTreeMap<KeyspaceId, Vec<Row>>,
-    shards: BTreeMap<(u8, ShardId), Shared<Known>>,
+    shards: BTreeMap<(u8, ShardId), Shared<KnownShard>>,
     sums: Box<Sums>,
-    dropped: Dropped,
+    dropped: DroppedKeyspaces,
 }
 
 impl Default for Table {
@@ -118,7 +118,7 @@ impl Default for Table {
             rows: BTreeMap::new(),
             shards: BTreeMap::new(),
             sums: Box::new([0; BUCKETS]),
-            dropped: Dropped::default(),
+            dropped: DroppedKeyspaces::default(),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Default for Table {
 impl Table {
     /// The shard whose arc holds a point, if it is known.
     #[inline]
-    pub fn owner(&self, point: Point<'_>) -> Option<&Shared<Known>> {
+    pub fn owner(&self, point: Point<'_>) -> Option<&Shared<KnownShard>> {
         let rows = self.rows.get(&point.keyspace)?;
         let row = match rank_of(rows, point.tail, true) {
             0 => rows.last()?,
@@ -136,22 +136,22 @@ impl Table {
     }
 
     /// What is known of a shard.
-    pub fn shard(&self, shard: ShardId) -> Option<&Shared<Known>> {
+    pub fn shard(&self, shard: ShardId) -> Option<&Shared<KnownShard>> {
         self.shards.get(&(bucket_of(shard), shard))
     }
 
     /// The shards of a keyspace, by rising start of their arcs.
-    pub fn keyspace(&self, keyspace: KeyspaceId) -> impl Iterator<Item = &Shared<Known>> {
+    pub fn keyspace(&self, keyspace: KeyspaceId) -> impl Iterator<Item = &Shared<KnownShard>> {
         self.rows.get(&keyspace).into_iter().flatten().map(|row| &row.known)
     }
 
     /// All shards, bucket after bucket, by rising id in each.
-    pub fn iter(&self) -> impl Iterator<Item = &Shared<Known>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Shared<KnownShard>> {
         self.shards.values()
     }
 
     /// The shards of one bucket, by rising id.
-    pub fn bucket(&self, bucket: u8) -> impl Iterator<Item = &Shared<Known>> {
+    pub fn bucket(&self, bucket: u8) -> impl Iterator<Item = &Shared<KnownShard>> {
         let whole = (bucket, ShardId(0))..=(bucket, ShardId(u64::MAX));
         self.shards.range(whole).map(|(_, known)| known)
     }
@@ -172,7 +172,7 @@ impl Table {
     }
 
     /// The keyspaces that are gone.
-    pub fn dropped(&self) -> &Dropped {
+    pub fn dropped(&self) -> &DroppedKeyspaces {
         &self.dropped
     }
 
@@ -181,12 +181,12 @@ impl Table {
     /// more nothing is learnt that would add one.
     ///
     /// Of the same shard the hint is taken by its term, whichever descriptor is newer.
-    pub fn learn(&mut self, known: Shared<Known>, entries_max: usize) -> Learnt {
+    pub fn learn(&mut self, known: Shared<KnownShard>, entries_max: usize) -> LearnOutcome {
         if self.dropped.contains(known.arc().keyspace()) {
-            return Learnt::Stale;
+            return LearnOutcome::Stale;
         }
         if !known.fits() {
-            return Learnt::TooLarge;
+            return LearnOutcome::TooLarge;
         }
         let old = self.shard(known.shard()).map(|old| (old.generation(), old.hint()));
         if let Some((generation, _)) = old
@@ -194,9 +194,9 @@ impl Table {
         {
             let equal = known.generation() == generation;
             return match known.hint().map(|hint| self.hint(known.shard(), hint)) {
-                Some(Learnt::Leader) => Learnt::Leader,
-                _ if equal => Learnt::Known,
-                _ => Learnt::Stale,
+                Some(LearnOutcome::Leader) => LearnOutcome::Leader,
+                _ if equal => LearnOutcome::Known,
+                _ => LearnOutcome::Stale,
             };
         }
         let against = self.overlapping(known.arc());
@@ -205,10 +205,10 @@ impl Table {
         if against.iter().any(newer) {
             // Neither this one nor an older one of its shard is true any more.
             self.remove(known.shard());
-            return Learnt::Stale;
+            return LearnOutcome::Stale;
         }
         if old.is_none() && against.is_empty() && self.len() >= entries_max {
-            return Learnt::TooLarge;
+            return LearnOutcome::TooLarge;
         }
         against.into_iter().for_each(|shard| drop(self.remove(shard)));
         let shard = known.shard();
@@ -217,26 +217,26 @@ impl Table {
         if let Some((_, Some(hint))) = old {
             self.hint(shard, hint);
         }
-        Learnt::New
+        LearnOutcome::New
     }
 
     /// Takes who leads a shard, if the shard is known and the term is newer.
-    pub fn hint(&mut self, shard: ShardId, hint: Hint) -> Learnt {
+    pub fn hint(&mut self, shard: ShardId, hint: Hint) -> LearnOutcome {
         match self.shard(shard).map(|known| known.term()) {
-            None => Learnt::Unknown,
-            Some(term) if hint.term == term => Learnt::Known,
-            Some(term) if hint.term < term => Learnt::Stale,
+            None => LearnOutcome::Unknown,
+            Some(term) if hint.term == term => LearnOutcome::Known,
+            Some(term) if hint.term < term => LearnOutcome::Stale,
             Some(_) => {
                 let mut known = self.remove(shard).expect("just seen");
                 Shared::make_mut(&mut known).take_hint(hint);
                 self.insert(known);
-                Learnt::Leader
+                LearnOutcome::Leader
             }
         }
     }
 
     /// Forgets a shard; it may be learnt again.
-    pub fn remove(&mut self, shard: ShardId) -> Option<Shared<Known>> {
+    pub fn remove(&mut self, shard: ShardId) -> Option<Shared<KnownShard>> {
         let bucket = bucket_of(shard);
         let known = self.shards.remove(&(bucket, shard))?;
         let keyspace = known.arc().keyspace();
@@ -252,7 +252,7 @@ impl Table {
     }
 
     /// Forgets the shards of the keyspaces `first..=last` for ever; answers whether any id was new
-    /// (see [`Dropped::insert`]).
+    /// (see [`DroppedKeyspaces::insert`]).
     pub fn drop_keyspaces(&mut self, first: KeyspaceId, last: KeyspaceId) -> bool {
         let new = self.dropped.insert(first, last);
         if new {
@@ -264,8 +264,12 @@ impl Table {
     }
 
     /// [`Self::drop_keyspaces`] of one, as an answer to somebody who learns it.
-    pub fn drop_keyspace(&mut self, keyspace: KeyspaceId) -> Learnt {
-        if self.drop_keyspaces(keyspace, keyspace) { Learnt::New } else { Learnt::Known }
+    pub fn drop_keyspace(&mut self, keyspace: KeyspaceId) -> LearnOutcome {
+        if self.drop_keyspaces(keyspace, keyspace) {
+            LearnOutcome::New
+        } else {
+            LearnOutcome::Known
+        }
     }
 
     /// The shard whose place in the index comes after `place`, the first after the last; `None`
@@ -277,7 +281,7 @@ impl Table {
     }
 
     /// Adds a shard that contradicts none.
-    fn insert(&mut self, known: Shared<Known>) {
+    fn insert(&mut self, known: Shared<KnownShard>) {
         let (shard, start) = (known.shard(), known.arc().start().tail());
         let rows = self.rows.entry(known.arc().keyspace()).or_default();
         let at = rank_of(rows, start, false);

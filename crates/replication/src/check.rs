@@ -13,10 +13,10 @@ const NUMBER_END: u64 = 1 << 62;
 
 /// Why a message was not stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RejectedMessage {
     /// It is for another replica, or from nobody.
     #[error("a message for replica {to} from {from} reached another")]
-    Misled {
+    WrongReplica {
         /// Whom it is for.
         to: u64,
         /// Who sent it.
@@ -24,7 +24,7 @@ pub enum Refused {
     },
     /// No correct replica sends it.
     #[error("a message of replicas makes no sense: {0}")]
-    Nonsense(&'static str),
+    Invalid(&'static str),
     /// The leader knows that this replica has had entries which it has not: its disk has lost them.
     #[error("the log ends at {last} and {needed} was acknowledged before: entries were lost")]
     LostLog {
@@ -39,9 +39,9 @@ pub(crate) fn message(
     own: ReplicaId,
     raw: &RawNode<Entries>,
     message: &Message,
-) -> Result<(), Refused> {
+) -> Result<(), RejectedMessage> {
     if message.to != own.0 || message.from == own.0 || message.from == 0 {
-        return Err(Refused::Misled { to: message.to, from: message.from });
+        return Err(RejectedMessage::WrongReplica { to: message.to, from: message.from });
     }
     let numbers = [
         message.term,
@@ -52,7 +52,7 @@ pub(crate) fn message(
         message.reject_hint,
     ];
     if message.term == 0 || numbers.iter().any(|number| *number >= NUMBER_END) {
-        return Err(Refused::Nonsense("its numbers"));
+        return Err(RejectedMessage::Invalid("its numbers"));
     }
     let log = &raw.raft.raft_log;
     let (last, current) = (log.last_index(), message.term >= raw.raft.term);
@@ -64,11 +64,11 @@ pub(crate) fn message(
                 && message.index == log.committed
                 && known.is_ok_and(|term| term != message.log_term)
             {
-                return Err(Refused::LostLog { last, needed: log.committed });
+                return Err(RejectedMessage::LostLog { last, needed: log.committed });
             }
         }
         MessageType::MsgHeartbeat if current && message.commit > last => {
-            return Err(Refused::LostLog { last, needed: message.commit });
+            return Err(RejectedMessage::LostLog { last, needed: message.commit });
         }
         MessageType::MsgSnapshot => snapshot(own, message)?,
         MessageType::MsgAppendResponse
@@ -76,46 +76,46 @@ pub(crate) fn message(
                 && message.term == raw.raft.term
                 && message.index.max(message.commit) > last =>
         {
-            return Err(Refused::Nonsense("it acknowledges what was never sent"));
+            return Err(RejectedMessage::Invalid("it acknowledges what was never sent"));
         }
         _ => {}
     }
     let carries = matches!(message.get_msg_type(), MessageType::MsgAppend);
     if !carries && !message.entries.is_empty() {
-        return Err(Refused::Nonsense("entries in a message of another kind"));
+        return Err(RejectedMessage::Invalid("entries in a message of another kind"));
     }
     Ok(())
 }
 
-fn entries(message: &Message) -> Result<(), Refused> {
+fn entries(message: &Message) -> Result<(), RejectedMessage> {
     if message.log_term > message.term {
-        return Err(Refused::Nonsense("an entry of a later term before it"));
+        return Err(RejectedMessage::Invalid("an entry of a later term before it"));
     }
     let (mut index, mut term) = (message.index, message.log_term);
     for entry in &message.entries {
         if entry.index != index + 1 || entry.term < term || entry.term > message.term {
-            return Err(Refused::Nonsense("entries out of order"));
+            return Err(RejectedMessage::Invalid("entries out of order"));
         }
         (index, term) = (entry.index, entry.term);
     }
     Ok(())
 }
 
-fn snapshot(own: ReplicaId, message: &Message) -> Result<(), Refused> {
+fn snapshot(own: ReplicaId, message: &Message) -> Result<(), RejectedMessage> {
     let metadata = message.get_snapshot().get_metadata();
     if metadata.index == 0 || metadata.index >= NUMBER_END || metadata.term > message.term {
-        return Err(Refused::Nonsense("a snapshot of nothing"));
+        return Err(RejectedMessage::Invalid("a snapshot of nothing"));
     }
     let config = metadata.get_conf_state();
     let lists = [&config.voters, &config.learners, &config.voters_outgoing];
     if config.voters.is_empty() || !lists.iter().any(|list| list.contains(&own.0)) {
-        return Err(Refused::Nonsense("a snapshot for others"));
+        return Err(RejectedMessage::Invalid("a snapshot for others"));
     }
     let mut all: Vec<u64> = config.voters.iter().chain(&config.learners).copied().collect();
     all.sort_unstable();
     let twice = all.windows(2).any(|pair| pair[0] == pair[1]);
     if twice || config.learners_next.iter().any(|id| !config.voters_outgoing.contains(id)) {
-        return Err(Refused::Nonsense("members that contradict each other"));
+        return Err(RejectedMessage::Invalid("members that contradict each other"));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use raft::eraftpb::{self, EntryType};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::message::payload;
-use crate::{HardState, Members, Start};
+use crate::{HardState, Members, StartState};
 
 /// One entry of a group's log: the library's own, so that handing it out costs nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,15 +61,15 @@ pub(crate) struct Entries {
     before: (u64, u64),
     kept: VecDeque<eraftpb::Entry>,
     /// Of their data.
-    kept_bytes: usize,
+    retained_bytes: usize,
 }
 
 impl Entries {
-    pub(crate) fn new(start: Start, members: Members) -> Self {
-        let Start { hard_state, before, entries, applied } = start;
-        let kept_bytes = entries.iter().map(|entry| entry.data().len()).sum();
+    pub(crate) fn new(start: StartState, members: Members) -> Self {
+        let StartState { hard_state, before, entries, applied } = start;
+        let retained_bytes = entries.iter().map(|entry| entry.data().len()).sum();
         let kept = entries.into_iter().map(|entry| entry.0).collect();
-        Self { hard_state, members, applied, before, kept, kept_bytes }
+        Self { hard_state, members, applied, before, kept, retained_bytes }
     }
 
     pub(crate) fn members(&self) -> &Members {
@@ -90,14 +90,14 @@ impl Entries {
         self.applied = at.0;
         self.members = members;
         self.kept.clear();
-        self.kept_bytes = 0;
+        self.retained_bytes = 0;
     }
 
     pub(crate) fn append(&mut self, entries: &[eraftpb::Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.before.0, "an append below the compacted log");
         while let Some(last) = self.kept.back().filter(|last| last.index >= first.index) {
-            self.kept_bytes -= last.data.len();
+            self.retained_bytes -= last.data.len();
             self.kept.pop_back();
         }
         assert_eq!(first.index, self.last() + 1, "a gap in the log");
@@ -106,7 +106,7 @@ impl Entries {
             if !entry.context.is_empty() {
                 entry.data = std::mem::take(&mut entry.context);
             }
-            self.kept_bytes += entry.data.len();
+            self.retained_bytes += entry.data.len();
             self.kept.push_back(entry);
         }
     }
@@ -114,16 +114,16 @@ impl Entries {
     /// Forgets entries up to and including `index`, oldest first, while they are more than
     /// `bytes_kept`.
     pub(crate) fn compact(&mut self, index: u64, bytes_kept: usize) {
-        while self.kept_bytes > bytes_kept || bytes_kept == 0 {
+        while self.retained_bytes > bytes_kept || bytes_kept == 0 {
             let Some(entry) = self.kept.front().filter(|e| e.index <= index) else { return };
             self.before = (entry.index, entry.term);
-            self.kept_bytes -= entry.data.len();
+            self.retained_bytes -= entry.data.len();
             self.kept.pop_front();
         }
     }
 
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+    pub(crate) fn retained_bytes(&self) -> usize {
+        self.retained_bytes
     }
 
     fn last(&self) -> u64 {

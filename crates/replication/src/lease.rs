@@ -25,7 +25,7 @@ pub(crate) struct Lease {
     term: u64,
     echoed: BTreeMap<ReplicaId, BootNanos>,
     /// Leadership is being handed over: no lease for the rest of the term.
-    forgone: bool,
+    given_up: bool,
 }
 
 impl Lease {
@@ -48,12 +48,12 @@ impl Lease {
         self.echoed.get(&replica).copied().unwrap_or(0)
     }
 
-    pub fn forgo(&mut self) {
-        self.forgone = true;
+    pub fn give_up(&mut self) {
+        self.given_up = true;
     }
 
-    pub fn is_forgone(&self) -> bool {
-        self.forgone
+    pub fn is_given_up(&self) -> bool {
+        self.given_up
     }
 
     /// The newest own clock at which a majority followed this leader.
@@ -68,17 +68,17 @@ impl Lease {
 
 /// A voter's word to the leader it follows.
 #[derive(Debug, Default)]
-pub(crate) struct Word {
+pub(crate) struct VotePromise {
     /// No votes before.
-    pub still_until: BootNanos,
-    /// No votes before, not even for a leader's chosen heir: what was promised before the start is
-    /// not remembered.
-    pub silent_until: BootNanos,
+    pub no_vote_until: BootNanos,
+    /// No votes before, not even for a leader's chosen transfer target: what was promised before
+    /// the start is not remembered.
+    pub no_forced_vote_until: BootNanos,
     /// The newest clock handled of the leader of a term.
     heard: (u64, ReplicaId, BootNanos),
 }
 
-impl Word {
+impl VotePromise {
     /// A message of the leader of `term` was handled at `now`.
     pub fn handled(
         &mut self,
@@ -88,7 +88,7 @@ impl Word {
         now: BootNanos,
         still_nanos: u64,
     ) {
-        self.still_until = self.still_until.max(now + still_nanos);
+        self.no_vote_until = self.no_vote_until.max(now + still_nanos);
         let newest = if self.heard.0 == term && self.heard.1 == leader { self.heard.2 } else { 0 };
         self.heard = (term, leader, clock.max(newest));
     }

@@ -14,12 +14,12 @@
 //! replica, stepped, never waiting. It stays behind this module so that it can be replaced:
 //! nothing above knows its types. What the library leaves to its user, and how we take it:
 //!
-//! - Its defaults hurt (one entry per message, unlimited sizes): see [`Limits`].
+//! - Its defaults hurt (one entry per message, unlimited sizes): see [`GroupLimits`].
 //! - Followers forward proposals; we propose as leader only, else [`NotLeader`].
 //! - A leader applies only what is persisted here: entries come out of [`Group::ready`] as
 //!   committed after [`Group::persisted`] covered them.
 //! - It trusts what it is sent: [`Group::step`] refuses nonsense first, and tells a replica that
-//!   has lost entries ([`Refused::LostLog`]) from one that lags.
+//!   has lost entries ([`RejectedMessage::LostLog`]) from one that lags.
 //! - Its leases look at roles, not clocks: [`lease`] has ours.
 //! - Its `batch_append` may put entries into an empty append of a later place, and the receiver
 //!   then acknowledges more than it has: off.
@@ -47,10 +47,11 @@ pub mod lease;
 pub mod members;
 mod message;
 
-pub use check::Refused;
+pub use check::RejectedMessage;
 pub use entries::Entry;
 pub use group::{
-    Boot, ChangeRefused, Follower, Group, HardState, Limits, NotLeader, Proposed, Start, Work,
+    ChangeRefused, Follower, Group, GroupLimits, HardState, NotLeader, Proposed, StartContext,
+    StartState, Work,
 };
 pub use keyspace::BootNanos;
 pub use members::{Change, Members};

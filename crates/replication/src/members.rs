@@ -33,14 +33,14 @@ pub enum Change {
     /// New replicas follow the log, until they are near its end.
     AddLearners(Vec<ReplicaId>),
     /// The group becomes joint: these learners will vote, those replicas will go.
-    Enter {
+    EnterJoint {
         /// Learners that become voters.
         promote: Vec<ReplicaId>,
         /// Replicas that end.
         remove: Vec<ReplicaId>,
     },
     /// The change is done; the outgoing voters no longer count.
-    Leave,
+    LeaveJoint,
 }
 
 impl Members {
@@ -99,11 +99,13 @@ impl Members {
     pub fn after(&self, change: &Change) -> Self {
         let mut next = self.clone();
         match change {
-            Change::Leave => {
+            Change::LeaveJoint => {
                 next.outgoing.clear();
                 next.learners.append(&mut next.learners_next);
             }
-            Change::AddLearners(_) | Change::Enter { .. } => next.outgoing = self.voters.clone(),
+            Change::AddLearners(_) | Change::EnterJoint { .. } => {
+                next.outgoing = self.voters.clone()
+            }
         }
         match change {
             Change::AddLearners(new) => {
@@ -115,14 +117,14 @@ impl Members {
                     }
                 }
             }
-            Change::Enter { promote, remove } => {
+            Change::EnterJoint { promote, remove } => {
                 for replica in promote {
                     next.take_out(*replica);
                     next.voters.push(*replica);
                 }
                 remove.iter().for_each(|replica| next.take_out(*replica));
             }
-            Change::Leave => {}
+            Change::LeaveJoint => {}
         }
         let Self { voters, learners, outgoing, learners_next } = &mut next;
         [voters, learners, outgoing, learners_next].into_iter().for_each(|l| l.sort_unstable());
@@ -174,12 +176,12 @@ impl Change {
                 .iter()
                 .map(|replica| single(ConfChangeType::AddLearnerNode, replica))
                 .collect(),
-            Change::Enter { promote, remove } => promote
+            Change::EnterJoint { promote, remove } => promote
                 .iter()
                 .map(|replica| single(ConfChangeType::AddNode, replica))
                 .chain(remove.iter().map(|r| single(ConfChangeType::RemoveNode, r)))
                 .collect(),
-            Change::Leave => Vec::new(),
+            Change::LeaveJoint => Vec::new(),
         };
         // Never left by the library: whoever leads then says so in an entry of its own.
         if !singles.is_empty() {

@@ -8,7 +8,9 @@
 mod world;
 
 use keyspace::ReplicaId;
-use replication::{Boot, Change, Entry, Group, HardState, Members, Refused, Start};
+use replication::{
+    Change, Entry, Group, HardState, Members, RejectedMessage, StartContext, StartState,
+};
 
 use world::{ADD, ENTER, MILLI, World, ids};
 
@@ -78,7 +80,7 @@ fn one_becomes_three() {
             if members.is_sole(ReplicaId(1)) {
                 world.propose_change(&ADD());
             } else if members.is_joint() {
-                world.propose_change(&Change::Leave);
+                world.propose_change(&Change::LeaveJoint);
             } else if members.learners.len() == 2 && members.learners.iter().all(near) {
                 world.propose_change(&ENTER());
             }
@@ -105,7 +107,7 @@ fn lost_entries_are_noticed() {
         .expect("a follower");
     let disk = follower.disk.clone();
     assert!(leader.committed() > 20 && disk.applied > 20);
-    let start = Start {
+    let start = StartState {
         hard_state: HardState { commit: 5, ..disk.hard_state },
         before: (1, 1),
         entries: world
@@ -116,7 +118,7 @@ fn lost_entries_are_noticed() {
             .collect(),
         applied: 5,
     };
-    let boot = Boot { now: world.now, started: world.now, seed: 7 };
+    let boot = StartContext { now: world.now, started: world.now, seed: 7 };
     let mut forgetful = Group::new(*id, &disk.members, start, &world.limits, boot);
     let id = *id;
     let mut refused = None;
@@ -126,7 +128,7 @@ fn lost_entries_are_noticed() {
         world.step();
         let inbox = std::mem::take(&mut world.replicas.get_mut(&id).unwrap().inbox);
         for message in inbox {
-            if let Err(why @ Refused::LostLog { .. }) = forgetful.step(message, world.now) {
+            if let Err(why @ RejectedMessage::LostLog { .. }) = forgetful.step(message, world.now) {
                 refused = Some(why);
             }
         }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keyspace::KeyHasher;
-use node::recovery::{Evidence, RecoverError, Recovering};
+use node::recovery::{LogEvidence, RecoverError, RecoveringReplica};
 use storage::addresses;
 use storage::checkpoint::CheckpointReader;
 use storage::disk::{Disk, File};
@@ -22,7 +22,7 @@ use storage::manifest;
 
 /// What was found in a healthy directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// The cluster its node belongs to.
     pub cluster: u64,
     /// The node.
@@ -82,21 +82,23 @@ pub enum CheckError {
 ///
 /// # Errors
 /// The first damage found, with file, offset and remedy; or why nothing could be looked at.
-pub fn check(dir: &Path) -> Result<Checked, CheckError> {
+pub fn check(dir: &Path) -> Result<CheckReport, CheckError> {
     let disk: Arc<dyn Disk> = Arc::new(ReadOnly::open(dir)?);
     let Some(manifest) = manifest::load(&*disk)? else {
         return Err(CheckError::Empty { dir: dir.to_owned() });
     };
     let mut found =
-        Checked { cluster: manifest.cluster, node: manifest.node.0, ..Checked::default() };
+        CheckReport { cluster: manifest.cluster, node: manifest.node.0, ..CheckReport::default() };
     let contradiction = |source| CheckError::Contradiction { dir: dir.to_owned(), source };
-    let mut evidence = Evidence::default();
+    let mut evidence = LogEvidence::default();
     let mut buffer = Vec::new();
     for checkpoint in &manifest.checkpoints {
         let mut reader = CheckpointReader::open(&*disk, manifest.cluster, &checkpoint.name())?;
         let hasher = KeyHasher::new(manifest.hash_seed);
         // One that makes no sense to its shard says nothing about the log: a start refuses it.
-        if let Ok(shard) = Recovering::from_checkpoint(checkpoint.shard, reader.meta(), hasher) {
+        if let Ok(shard) =
+            RecoveringReplica::from_checkpoint(checkpoint.shard, reader.meta(), hasher)
+        {
             evidence.checkpoint(&shard);
         }
         while let Some(block) = reader.next_block(&mut buffer)? {

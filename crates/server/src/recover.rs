@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keyspace::{NodeId, ShardId};
-use node::recovery::quorum_loss::{Plan, Refused, Survivor};
-use node::recovery::{RecoverError, Replayed};
+use node::recovery::quorum_loss::{RecoveryPlan, RecoveryRefused, Survivor};
+use node::recovery::{RecoverError, ReplayResult};
 use storage::disk::Disk;
 use storage::log::{Group, Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest};
 
 use crate::check::{CheckError, ReadOnly};
-use crate::medium::Directory;
+use crate::directory::Directory;
 use crate::runtime::open::{self, Replay};
 
 /// Why a directory could not be looked at, or a plan not be carried out in it.
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// The plan is not for it. Nothing was changed, but for a torn tail that was cut.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RecoveryRefused),
     /// It could not be written. Either nothing has changed, or the plan is carried out here: apply
     /// it again to know.
     #[error(
@@ -56,7 +56,7 @@ pub enum Error {
 
 /// What was done in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct RecoveryApplied {
     /// Its node.
     pub node: NodeId,
     /// Shards that got a record, with its kind. None: all was done before.
@@ -77,12 +77,12 @@ pub fn inspect(dir: &Path) -> Result<Survivor, Error> {
 ///
 /// # Errors
 /// [`Error`]. Nothing was changed, if the disk changes nothing.
-pub(crate) fn read(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, Replayed), Error> {
+pub(crate) fn read(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, ReplayResult), Error> {
     let (manifest, (replayed, _)) = read_to_end(dir, disk)?;
     Ok((manifest, replayed))
 }
 
-fn read_to_end(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, (Replayed, Lsn)), Error> {
+fn read_to_end(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, (ReplayResult, Lsn)), Error> {
     let manifest = load(dir, &**disk)?;
     let read = match has_log(dir, &**disk, &manifest)? {
         true => split(replay(dir, disk, &manifest)?).0,
@@ -98,7 +98,7 @@ fn read_to_end(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, (Replayed,
 ///
 /// # Errors
 /// [`Error`].
-pub fn apply(dir: &Path, plan: &Plan) -> Result<Applied, Error> {
+pub fn apply(dir: &Path, plan: &RecoveryPlan) -> Result<RecoveryApplied, Error> {
     // Nothing is made where no node has been.
     load(dir, &ReadOnly::open(dir)?)?;
     let disk: Arc<dyn Disk> = Arc::new(Directory::open(dir).map_err(|source| {
@@ -113,7 +113,7 @@ pub fn apply(dir: &Path, plan: &Plan) -> Result<Applied, Error> {
     let had_log = has_log(dir, &*disk, &manifest)?;
     if !had_log && manifest.checkpoints.is_empty() {
         plan.records(who, Lsn::NEW, &nothing())?;
-        return Ok(Applied { node: manifest.node, shards: Vec::new() });
+        return Ok(RecoveryApplied { node: manifest.node, shards: Vec::new() });
     }
     let write = |source| Error::Write { dir: dir.to_owned(), source };
     // As at every start: a rename whose directory was not synced may be known to memory only.
@@ -129,7 +129,7 @@ pub fn apply(dir: &Path, plan: &Plan) -> Result<Applied, Error> {
     drop(replayed);
     append(&mut log, &records).map_err(write)?;
     let shards = records.into_iter().map(|(shard, kind, _)| (shard, kind)).collect();
-    Ok(Applied { node: manifest.node, shards })
+    Ok(RecoveryApplied { node: manifest.node, shards })
 }
 
 /// Puts the records at the end of the log, durably, and says there that they are.
@@ -171,10 +171,10 @@ fn replay(dir: &Path, disk: &Arc<dyn Disk>, manifest: &Manifest) -> Result<Repla
         .map_err(|source| Error::Unreadable { dir: dir.to_owned(), source })
 }
 
-fn split(replay: Replay) -> ((Replayed, Lsn), Log) {
+fn split(replay: Replay) -> ((ReplayResult, Lsn), Log) {
     ((replay.replayed, replay.log.written_end()), replay.log)
 }
 
-fn nothing() -> Replayed {
-    Replayed::default()
+fn nothing() -> ReplayResult {
+    ReplayResult::default()
 }

@@ -1,9 +1,9 @@
 //! How is the data of a lone node written anew after a start with a clock that was far ahead?
 //!
 //! The old directory is read as a start would read it, over a medium that changes nothing; what
-//! [`node::recovery::retime`] makes of it is written into an empty directory, as checkpoints and a
-//! manifest. The manifest comes last: before it, the new directory is of no use, and the old one
-//! always is.
+//! [`node::recovery::rewrite_times`] makes of it is written into an empty directory, as checkpoints
+//! and a manifest. The manifest comes last: before it, the new directory is of no use, and the old
+//! one always is.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use hlc::AHEAD_MILLIS_MAX;
 use keyspace::{ShardId, Timestamp};
-use node::recovery::retime::{NoRetime, Retimed, RetimedSink};
+use node::recovery::rewrite_times::{NoRewriteReason, RetimedSink, RewrittenTimes};
 use storage::checkpoint::CheckpointWriter;
 use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest, Origin};
 
 use crate::check::ReadOnly;
-use crate::medium::Directory;
+use crate::directory::Directory;
 use crate::peer::draw;
 use crate::recover;
 
@@ -35,7 +35,7 @@ pub enum Error {
         /// The old directory.
         dir: PathBuf,
         /// Why.
-        source: NoRetime,
+        source: NoRewriteReason,
     },
     /// There is something in the new directory.
     #[error("{dir} is not empty: the repaired data goes into a directory of its own")]
@@ -63,7 +63,7 @@ pub enum Error {
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repaired {
+pub struct ClockRepair {
     /// The newest time that was in the old data, in ms since 1970.
     pub newest_millis: u64,
     /// The time that stands in its place.
@@ -80,11 +80,11 @@ pub struct Repaired {
 ///
 /// # Errors
 /// [`Error`]. The old directory is never changed.
-pub fn repair(old: &Path, new: &Path, now_millis: u64) -> Result<Repaired, Error> {
+pub fn repair(old: &Path, new: &Path, now_millis: u64) -> Result<ClockRepair, Error> {
     let disk: Arc<dyn Disk> = Arc::new(ReadOnly::open(old).map_err(recover::Error::from)?);
     let (manifest, replayed) = recover::read(old, &disk)?;
     let now = Timestamp::from_millis(now_millis);
-    let retimed = Retimed::new(replayed, manifest.node, now, AHEAD_MILLIS_MAX)
+    let retimed = RewrittenTimes::new(replayed, manifest.node, now, AHEAD_MILLIS_MAX)
         .map_err(|source| Error::Refused { dir: old.to_owned(), source })?;
     let newest_millis = retimed.newest().millis();
 
@@ -110,7 +110,7 @@ pub fn repair(old: &Path, new: &Path, now_millis: u64) -> Result<Repaired, Error
         ..manifest
     };
     manifest::store(&*disk, &manifest).map_err(write)?;
-    Ok(Repaired { newest_millis, now_millis, values, shards, cluster })
+    Ok(ClockRepair { newest_millis, now_millis, values, shards, cluster })
 }
 
 /// The checkpoints of the new directory.

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use storage::manifest::MANIFEST_NAME;
 
 use crate::cluster::secret::{self, SecretError};
-use crate::cluster::{self, Cluster, ClusterError, Identity};
+use crate::cluster::{self, ClusterError, Identity, MembershipDriver};
 use crate::config::Config;
 use crate::event_loop::{Clients, EventLoop, Texts, WAKER};
 use crate::listeners::{Bound, ListenError, Listening, Protocol};
@@ -20,7 +20,7 @@ use crate::logging::Banner;
 use crate::peer::Secret;
 use crate::process::{self, disk_failed};
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::open::{self, Held, OpenError, Opened};
+use crate::runtime::open::{self, LockedDirectory, OpenError, OpenedNode};
 use crate::runtime::{NodeRuntime, readiness, ticker};
 use crate::service::{NodeApi, NodeFacts};
 use crate::signals;
@@ -84,7 +84,7 @@ pub fn run(mut config: Config) -> Result<ExitReason, StartError> {
 struct Serving {
     runtime: Arc<NodeRuntime>,
     config: Arc<Config>,
-    cluster: Option<Arc<Cluster>>,
+    cluster: Option<Arc<MembershipDriver>>,
     background: Background,
     http: Option<http::Server>,
     loops: Vec<JoinHandle<()>>,
@@ -102,9 +102,9 @@ impl Serving {
         let addresses = listening.addresses();
         let (polls, mailboxes) = make_polls(config.threads_count())?;
         let Some(entered) = enter(&config, &mut listening, stop)? else { return Ok(None) };
-        let Entered { held, cluster, signals } = entered;
+        let EnteredCluster { held, cluster, signals } = entered;
         let opened = open::open(&config, held, mailboxes, cluster.clone())?;
-        let Opened { runtime, disk, found, manifest } = opened;
+        let OpenedNode { runtime, disk, found, manifest } = opened;
         let joined_at = manifest.joined_at;
         // Until here a signal has ended the process at once, unless it waited for others.
         let signals = match signals {
@@ -166,9 +166,9 @@ fn make_polls(count: usize) -> io::Result<(Vec<Poll>, Vec<Mailbox>)> {
 }
 
 /// A directory that has its manifest, and the links to other nodes if there is a peer listener.
-struct Entered {
-    held: Held,
-    cluster: Option<Arc<Cluster>>,
+struct EnteredCluster {
+    held: LockedDirectory,
+    cluster: Option<Arc<MembershipDriver>>,
     /// There if the node has waited for others, and a signal could end that.
     signals: Option<signals::Listener>,
 }
@@ -179,7 +179,7 @@ fn enter(
     config: &Config,
     listening: &mut Listening,
     stop: &Arc<Stop>,
-) -> Result<Option<Entered>, StartError> {
+) -> Result<Option<EnteredCluster>, StartError> {
     let peer = match (listening.take(Protocol::Peer), &config.peer_secret_file) {
         (Some(listener), Some(file)) => {
             let is_of_a_cluster = config.dir.join(MANIFEST_NAME).exists();
@@ -201,7 +201,7 @@ fn enter(
         }
     }
     held.load_or_begin(config, None)?;
-    Ok(Some(Entered { held, cluster, signals }))
+    Ok(Some(EnteredCluster { held, cluster, signals }))
 }
 
 /// Founds, joins or comes back to a cluster; the directory has a manifest afterwards. None if the
@@ -209,10 +209,10 @@ fn enter(
 fn enter_cluster(
     config: &Config,
     secret: Secret,
-    held: &mut Held,
+    held: &mut LockedDirectory,
     listener: TcpListener,
     stop: &Arc<Stop>,
-) -> Result<Option<Arc<Cluster>>, StartError> {
+) -> Result<Option<Arc<MembershipDriver>>, StartError> {
     let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
     options.addresses = held.addresses();
     let on_fatal = {
@@ -220,7 +220,7 @@ fn enter_cluster(
         move || stop.ask()
     };
     if held.manifest.is_none() && !config.join.is_empty() {
-        let cluster = Cluster::start(options, None, listener, on_fatal)?;
+        let cluster = MembershipDriver::start(options, None, listener, on_fatal)?;
         let Some(identity) = cluster.wait_for_identity(|| stop.is_asked()) else {
             cluster.stop();
             return cluster.fatal().map_or(Ok(None), |why| Err(StartError::Cluster(why.clone())));
@@ -230,7 +230,7 @@ fn enter_cluster(
         return Ok(Some(cluster));
     }
     let identity = Identity::from(held.load_or_begin(config, None)?);
-    Ok(Some(Cluster::start(options, Some(identity), listener, on_fatal)?))
+    Ok(Some(MembershipDriver::start(options, Some(identity), listener, on_fatal)?))
 }
 
 /// A stop that can be waited for.
@@ -313,7 +313,7 @@ fn wait_until_serving(runtime: &NodeRuntime, stop: &Stop) -> bool {
 
 fn banner(
     config: &Config,
-    found: &open::Found,
+    found: &open::RecoveredData,
     listeners: Vec<(&'static str, SocketAddr)>,
 ) -> Banner {
     let mut warnings = Vec::new();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use storage::disk::Disk;
 use storage::manifest::Manifest;
 
-use crate::cluster::Cluster;
+use crate::cluster::MembershipDriver;
 use crate::cluster::addresses::AddressFile;
 use crate::config::Config;
 use crate::process::disk_failed;
@@ -36,7 +36,7 @@ impl Background {
     /// If the system refuses a thread.
     pub fn spawn(
         runtime: &Arc<NodeRuntime>,
-        cluster: Option<&Arc<Cluster>>,
+        cluster: Option<&Arc<MembershipDriver>>,
         disk: Arc<dyn Disk>,
         manifest: Manifest,
         config: &Config,
@@ -56,7 +56,7 @@ impl Background {
         let maintenance = spawn("maintenance", move || maintenance.run())?;
         let for_peers = match cluster {
             Some(cluster) => {
-                spawn_for_peers(runtime, cluster, &checkpoints, Pace::new(config.move_rate))?
+                spawn_for_peers(runtime, cluster, &checkpoints, Pace::new(config.snapshot_rate))?
             }
             None => Vec::new(),
         };
@@ -106,7 +106,7 @@ fn spawn_segments(runtime: &Arc<NodeRuntime>) -> io::Result<JoinHandle<()>> {
 /// The threads that a node has for the sake of others, from when frames are read on.
 fn spawn_for_peers(
     runtime: &Arc<NodeRuntime>,
-    cluster: &Arc<Cluster>,
+    cluster: &Arc<MembershipDriver>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
     pace: Pace,
 ) -> io::Result<Vec<JoinHandle<()>>> {

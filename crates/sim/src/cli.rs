@@ -9,7 +9,7 @@ use std::thread;
 use crate::check::Violation;
 
 /// A kind of run that can be repeated: a pure function of what it is told.
-pub trait Life: Clone + Send + Sync {
+pub trait SimulatedRun: Clone + Send + Sync {
     /// Its seed.
     fn seed(&self) -> u64;
     /// The same with another seed.
@@ -20,7 +20,7 @@ pub trait Life: Clone + Send + Sync {
     /// What the runs have in common, a line each; the first follows the seeds.
     fn heading(&self) -> [String; 2];
     /// Runs it.
-    fn run(&self) -> Told<Self>;
+    fn run(&self) -> RunReport<Self>;
     /// A run that breaks a rule: the smallest that was found to break the same one, and how.
     fn shrunk(&self) -> (Self, Result<(), Violation>);
     /// The command that runs it.
@@ -29,7 +29,7 @@ pub trait Life: Clone + Send + Sync {
 
 /// How a run has ended.
 #[derive(Clone, Debug)]
-pub struct Told<L> {
+pub struct RunReport<L> {
     /// What it was told.
     pub life: L,
     /// The hash of everything that happened (R13).
@@ -52,7 +52,7 @@ const LEGEND: &str = "  .  held     !  a rule is broken     ≠  the same seed, 
 ///
 /// # Errors
 /// What `out` says.
-pub fn main_with<L: Life>(
+pub fn main_with<L: SimulatedRun>(
     life: &L,
     seeds: u64,
     doublecheck: bool,
@@ -142,7 +142,11 @@ fn in_order<T: Send>(
     })
 }
 
-fn explain<L: Life>(told: Told<L>, differs: bool, out: &mut dyn Write) -> io::Result<()> {
+fn explain<L: SimulatedRun>(
+    told: RunReport<L>,
+    differs: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if differs {
         writeln!(out, "R13: the same seed gave two different runs")?;
         return writeln!(out, "replay: {} --doublecheck", told.life.command());

@@ -9,7 +9,8 @@
 use std::fmt;
 
 use command::{
-    ExpireIf, Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Sink, Step, Transaction, Write,
+    ExpireIf, Expiry, ObservedVersion, Read, Refusal, Reply, SetIf, SetReply, Sink, Step,
+    Transaction, Write,
 };
 
 /// Bytes of a value, shown as text and cut short.
@@ -111,7 +112,7 @@ pub enum Command {
     /// EXEC: commands on one key each, told by its place.
     Transaction {
         /// What the keys had when they were watched, if they are, and which versions these were.
-        watched: Option<Vec<(Option<Cell>, Seen)>>,
+        watched: Option<Vec<(Option<Cell>, ObservedVersion)>>,
         /// What is done.
         steps: Vec<(usize, Command)>,
     },

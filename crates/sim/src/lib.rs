@@ -1,10 +1,10 @@
 //! What happens to a node when everything that can go wrong does?
 //!
-//! A seed decides a whole life: what virtual clients ask, in which order lanes, readers, syncs and
-//! checkpoints take their steps, when the power goes and what the disk then still holds. The cores
-//! are those of the server (`node`, `txn`, `storage`); this crate is their second driver, on one
-//! thread, with a virtual disk and a virtual clock. So a failure that takes a bad night in the real
-//! world is found in a second here, and happens again as often as wanted.
+//! A seed decides a whole life: what virtual clients ask, in which order executors, readers, syncs
+//! and checkpoints take their steps, when the power goes and what the disk then still holds. The
+//! cores are those of the server (`node`, `txn`, `storage`); this crate is their second driver, on
+//! one thread, with a virtual disk and a virtual clock. So a failure that takes a bad night in the
+//! real world is found in a second here, and happens again as often as wanted.
 //!
 //! ```text
 //!   $ carillon sim --seed 1 --seeds 100
@@ -23,7 +23,7 @@
 //! Kill -9 (everything written survives); power cuts at any change of the disk, also within starts,
 //! checkpoints and manifests (what was synced survives, of the rest any sectors, names in any
 //! order); failed and slow syncs; failed and short writes; a full disk and its end; a clock that
-//! jumps ahead, and stands earlier at the next start; readers that run while lanes do not;
+//! jumps ahead, and stands earlier at the next start; readers that run while executors do not;
 //! keyspaces that come and go; memory that is full for writes. Bit rot is not among them: it is
 //! tried by itself, in the tests, since a node may refuse to start after it.
 //!
@@ -92,10 +92,10 @@ pub mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cli::{Life, Told};
+use cli::{RunReport, SimulatedRun};
 
 pub use check::Violation;
-pub use options::{Bug, Fault, Faults, Mood, Options};
+pub use options::{Bug, Fault, Faults, Options, RunProfile};
 use world::{Counts, World};
 
 /// How a run has ended.
@@ -104,7 +104,7 @@ pub struct Report {
     /// What it was told.
     pub options: Options,
     /// What the seed chose.
-    pub mood: Mood,
+    pub profile: RunProfile,
     /// The hash of everything that happened (R13).
     pub trace_hash: u64,
     /// What happened, if that was wanted.
@@ -126,7 +126,7 @@ pub(crate) fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), 
     })
 }
 
-impl Life for Options {
+impl SimulatedRun for Options {
     fn seed(&self) -> u64 {
         self.seed
     }
@@ -146,10 +146,10 @@ impl Life for Options {
         [format!("{steps} steps, {clients} clients"), more]
     }
 
-    fn run(&self) -> Told<Self> {
-        let Report { options: life, mood, trace_hash, trace, step, counts, verdict } = run(self);
-        let summary = format!("the seed's mood: {mood}\nended in step {step}: {counts:?}");
-        Told { life, trace_hash, trace, summary, verdict }
+    fn run(&self) -> RunReport<Self> {
+        let Report { options: life, profile, trace_hash, trace, step, counts, verdict } = run(self);
+        let summary = format!("the seed's profile: {profile}\nended in step {step}: {counts:?}");
+        RunReport { life, trace_hash, trace, summary, verdict }
     }
 
     fn shrunk(&self) -> (Self, Result<(), Violation>) {
@@ -165,11 +165,11 @@ impl Life for Options {
 /// Runs once: a pure function of its options.
 pub fn run(options: &Options) -> Report {
     let mut world = World::new(options);
-    let mood = *world.mood();
+    let profile = *world.profile();
     let verdict = caught(|| world.run());
     Report {
         options: options.clone(),
-        mood,
+        profile,
         trace_hash: world.trace.hash(),
         step: world.trace.step,
         counts: world.counts,

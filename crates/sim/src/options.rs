@@ -207,9 +207,9 @@ impl Options {
 
 /// What the seed chooses for the whole run: each seed stresses something else.
 #[derive(Clone, Copy, Debug)]
-pub struct Mood {
-    /// Lanes of the node.
-    pub lanes: usize,
+pub struct RunProfile {
+    /// Executors of the node.
+    pub executors: usize,
     /// Bytes of a segment of the log.
     pub segment_bytes: u64,
     /// Keys in each keyspace.
@@ -240,11 +240,11 @@ pub struct Mood {
     pub piece_keys: usize,
 }
 
-impl Mood {
+impl RunProfile {
     /// As the seed has it.
     pub fn draw(rng: &mut Rng) -> Self {
         Self {
-            lanes: rng.between(1, 3) as usize,
+            executors: rng.between(1, 3) as usize,
             segment_bytes: *rng.pick(&[16 << 10, 32 << 10, 64 << 10, 256 << 10]),
             keys: *rng.pick(&[2, 3, 4, 5, 6, 16]),
             tagged: *rng.pick(&[1, 2, 3, 6]),
@@ -263,30 +263,30 @@ impl Mood {
                     bytes_max: *rng.pick(&[1, 200, 4_000, 256 << 10]),
                 },
                 flush_in_place_keys_max: *rng.pick(&[0, 1, 3, 1024]),
-                turn_bytes_max: *rng.pick(&[100, 300, 4_000, 256 << 20]),
+                round_bytes_max: *rng.pick(&[100, 300, 4_000, 256 << 20]),
             },
             piece_keys: *rng.pick(&[1, 3, 4096]),
         }
     }
 }
 
-impl fmt::Display for Mood {
+impl fmt::Display for RunProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lanes, segment_bytes, keys, depth, crash_every, .. } = self;
+        let Self { executors, segment_bytes, keys, depth, crash_every, .. } = self;
         let Self { sync_slowness, retention_ms, ttl_ms_max, .. } = self;
         let Self { past_reads, tick_ms_max, limits, piece_keys, .. } = self;
         let Self { tagged, joint_writes, memory_bytes_max, .. } = self;
-        let Limits { block, flush_in_place_keys_max, turn_bytes_max } = limits;
+        let Limits { block, flush_in_place_keys_max, round_bytes_max } = limits;
         let PieceLimits { examined_max, bytes_max } = block;
         write!(
             f,
-            "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, \
+            "{executors} executors, segments of {segment_bytes} bytes, {keys} keys a keyspace, \
              {tagged} a tag, {joint_writes} % of several, memory of {memory_bytes_max} bytes, \
              {depth} deep, crash every {crash_every}, sync slowness {sync_slowness}, \
              retention {retention_ms} ms, \
              ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms, \
              blocks of {examined_max} keys and {bytes_max} bytes, \
-             {flush_in_place_keys_max} keys flushed in place, turns of {turn_bytes_max} bytes, \
+             {flush_in_place_keys_max} keys flushed in place, turns of {round_bytes_max} bytes, \
              pieces of {piece_keys} keys"
         )
     }

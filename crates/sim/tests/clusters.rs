@@ -1,6 +1,6 @@
 //! Whole clusters under faults.
 
-use sim::cli::Life;
+use sim::cli::SimulatedRun;
 use sim::cluster::{Counts, Options, Plant, Workload, World};
 
 /// Runs a seed; what it has seen, or the rule that was broken.
@@ -22,7 +22,7 @@ fn all_rules_hold() {
         if let Err(violation) = world.run() {
             panic!("{:?}: {violation}", Options::of(seed));
         }
-        let hours = world.mood().offset_ms_max / 3_600_000;
+        let hours = world.profile().offset_ms_max / 3_600_000;
         apart += if hours > 0 { world.counts.wide_committed } else { 0 };
         all.push(world.counts);
     }
@@ -208,7 +208,7 @@ fn planted_faults_are_found() {
         let found = seeds.find(|seed| {
             let options = Options { plant: Some(plant), ..Options::of(*seed) };
             // An assert of the node that fails is a rule that is broken, too.
-            let verdict = Life::run(&options).verdict;
+            let verdict = SimulatedRun::run(&options).verdict;
             if let Err(violation) = &verdict {
                 println!(
                     "{}: {}",

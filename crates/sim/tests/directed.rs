@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use command::{Expiry, NotDone, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
-use keyspace::{CatalogueOp, Durability, KeyspaceOptions, Level, ShardId};
+use keyspace::{CatalogueOp, ClusterVersion, Durability, KeyspaceOptions, ShardId};
 use node::executor::{Answer, Input};
 use node::recovery::RecoverError;
 use node::replica::entry::{Batch, Waiter};
 use sim::check::ledger::Ledger;
 use sim::machine::open::{Start, open};
 use sim::machine::rounds::Progress;
-use sim::machine::{CLIENTS, Failed, Limits, Machine};
+use sim::machine::{CLIENTS, Limits, Machine, StepFailure};
 use sim::rng::Rng;
 use sim::trace::Trace;
 use storage::Error;
@@ -57,13 +57,13 @@ impl Sink for One {
 
 fn start_at(wall_ms: u64) -> Start {
     Start {
-        lanes: 2,
+        executors: 2,
         segment_bytes: 32 << 10,
         wall_ms,
         boot: 0,
         join: None,
         limits: Limits::usual(),
-        level: Level::NEWEST,
+        level: ClusterVersion::NEWEST,
         seed: 1,
         forgets: None,
         system_replicas: 1,
@@ -91,14 +91,17 @@ impl Node {
     fn settle(&mut self) -> Result<Vec<Answer>, Error> {
         let mut answers = Vec::new();
         let fatal = |failed| match failed {
-            Failed::Fatal(error) => error,
-            Failed::Broken(violation) => panic!("{violation}"),
+            StepFailure::Fatal(error) => error,
+            StepFailure::Broken(violation) => panic!("{violation}"),
         };
         loop {
-            let lanes = 0..self.machine.lanes.len();
-            if let Some(lane) = lanes.into_iter().find(|lane| self.machine.is_busy(*lane)) {
+            let executors = 0..self.machine.executors.len();
+            if let Some(executor) =
+                executors.into_iter().find(|executor| self.machine.is_busy(*executor))
+            {
                 let (ledger, trace) = (&mut self.ledger, &mut self.trace);
-                let more = self.machine.step_lane(lane, 64, ledger, trace).map_err(fatal)?;
+                let more =
+                    self.machine.step_executor(executor, 64, ledger, trace).map_err(fatal)?;
                 answers.extend(more);
             } else if self.machine.has_news() {
                 self.machine.spread_news();
@@ -158,7 +161,7 @@ impl Node {
                     let at = blocked.at;
                     self.machine.submit(
                         shard,
-                        Input::Await { shard, at, lock: None, origin: CLIENTS, waiter },
+                        Input::AwaitRead { shard, at, lock: None, origin: CLIENTS, waiter },
                     );
                     self.settle()?;
                 }
@@ -498,7 +501,7 @@ fn a_keyspace_dropped_while_checkpoints_are_written() {
 
 /// A PERSIST from before the expiry is under way: nobody may be told that the value is gone.
 #[test]
-fn a_read_waits_for_who_may_still_keep_the_value() {
+fn read_waits_for_writer_that_may_keep_value() {
     let disk = FaultyDisk::new(10);
     let mut node = Node::new(&disk);
     node.create("s", Durability::Sync).expect("no faults");
@@ -508,13 +511,15 @@ fn a_read_waits_for_who_may_still_keep_the_value() {
     let shard = route.shard(route.place(&route.key(b"k")));
     // Someone reads the present as if it were past, so that there is a horizon ahead of it.
     let (at, waiter) = (node.machine.now(), Waiter(1));
-    node.machine.submit(shard, Input::Await { shard, at, lock: None, origin: CLIENTS, waiter });
+    node.machine.submit(shard, Input::AwaitRead { shard, at, lock: None, origin: CLIENTS, waiter });
     node.settle().expect("no faults");
     let mut batch = Batch::default();
     batch.push(&Write::Persist { key: b"k" }, Waiter(2));
     node.machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
-    for lane in 0..node.machine.lanes.len() {
-        node.machine.step_lane(lane, 9, &mut node.ledger, &mut node.trace).expect("no faults");
+    for executor in 0..node.machine.executors.len() {
+        node.machine
+            .step_executor(executor, 9, &mut node.ledger, &mut node.trace)
+            .expect("no faults");
     }
     node.machine.elapsed_ms += 200;
     let now = node.machine.moment();

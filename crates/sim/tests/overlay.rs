@@ -6,7 +6,7 @@ use overlay::lh::FORWARDS_MAX;
 use sim::overlay::churn::{self, Event};
 use sim::overlay::ring::Ring;
 use sim::overlay::studies::{Found, Study, study};
-use sim::overlay::tables::{Shared, Tables};
+use sim::overlay::tables::{SharedTable, Tables};
 use sim::overlay::{Keys, Kind, Kinds, Options, Report, SUCCESSORS_MIN, plot, report, run, walks};
 use sim::rng::Rng;
 
@@ -142,7 +142,7 @@ fn wrong_answers_and_circles_are_found() {
     let found = wrong(&Liar { arrives: true });
     assert!((500..1000).contains(&found), "{found}: one in ten asks for what is its own, or so");
     assert_eq!(wrong(&Liar { arrives: false }), 1000);
-    assert_eq!(wrong(&Shared::new(&ring)), 0);
+    assert_eq!(wrong(&SharedTable::new(&ring)), 0);
 }
 
 #[test]

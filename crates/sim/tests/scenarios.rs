@@ -1,6 +1,6 @@
 //! Every scenario, in its short form; and that what judges them finds what is wrong.
 
-use sim::cli::Life as _;
+use sim::cli::SimulatedRun as _;
 use sim::cluster::Counts;
 use sim::scenario::{Options, Scenario, run};
 
@@ -57,7 +57,7 @@ fn a_domain_is_lost() {
 }
 
 #[test]
-fn who_was_replaced_returns() {
+fn replaced_node_returns() {
     holds(Scenario::RemovedReturns, 0..6);
 }
 
@@ -101,7 +101,7 @@ fn coordinators_die_at_every_step() {
 }
 
 #[test]
-fn who_finishes_a_transaction_dies_at_every_step() {
+fn recovering_coordinator_crashes_at_every_step() {
     for seed in 0..2 {
         let last = plays(Scenario::RecoveryCrashes, seed);
         assert!(last.wide_finished > 0, "somebody finishes it: {last:?}");

@@ -18,7 +18,7 @@
 //! or kill does nothing any more. 3. A file that was removed can be used by those who have it
 //! open, as on Unix.
 
-mod image;
+mod contents;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use keyspace::random::Random;
 
 use crate::disk::{Disk, File};
-use image::{Contents, Fate};
+use contents::{Contents, PowerLossOutcome};
 
 /// What of the unsynced changes survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ struct State {
     /// How many handles each file has.
     handles: BTreeMap<u64, u64>,
     /// Counts crashes and kills; handles of an earlier life are dead.
-    life: u64,
+    incarnation: u64,
     capacity_bytes: u64,
     /// Changes allowed until the power goes.
     writes_left: Option<u64>,
@@ -89,7 +89,7 @@ impl FaultyDisk {
             durable_names: BTreeMap::new(),
             name_changes: Vec::new(),
             handles: BTreeMap::new(),
-            life: 0,
+            incarnation: 0,
             capacity_bytes: u64::MAX,
             writes_left: None,
             power_off: false,
@@ -107,7 +107,7 @@ impl FaultyDisk {
         let mut state = self.lock().clone();
         state.rng = Random::new(seed);
         state.handles.clear();
-        state.life += 1;
+        state.incarnation += 1;
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -122,9 +122,9 @@ impl FaultyDisk {
         let mut guard = self.lock();
         let state = &mut *guard;
         let fate = match crash {
-            Crash::LoseUnsynced => Fate::Lose,
-            Crash::KeepUnsynced => Fate::Keep,
-            Crash::Shuffle | Crash::ShuffleOrderedNames => Fate::Shuffle,
+            Crash::LoseUnsynced => PowerLossOutcome::Lose,
+            Crash::KeepUnsynced => PowerLossOutcome::Keep,
+            Crash::Shuffle | Crash::ShuffleOrderedNames => PowerLossOutcome::Shuffle,
         };
         let changes = std::mem::take(&mut state.name_changes);
         let kept_prefix = state.rng.below(changes.len() as u64 + 1) as usize;
@@ -143,13 +143,13 @@ impl FaultyDisk {
         for contents in state.files.values_mut() {
             contents.lose_power(fate, &mut state.rng);
         }
-        state.begin_life();
+        state.begin_incarnation();
     }
 
     /// Death of the process only: everything written is there, unsynced as before, all handles
     /// are dead, all planned faults are forgotten.
     pub fn kill(&self) {
-        self.lock().begin_life();
+        self.lock().begin_incarnation();
     }
 
     /// Lets `writes` more changes (writes, syncs, reservations, cuts, creations, renames,
@@ -213,7 +213,7 @@ impl FaultyDisk {
 
     fn file(&self, state: &mut State, file: u64) -> Arc<dyn File> {
         *state.handles.entry(file).or_default() += 1;
-        Arc::new(FaultyFile { disk: self.clone(), file, life: state.life })
+        Arc::new(FaultyFile { disk: self.clone(), file, incarnation: state.incarnation })
     }
 }
 
@@ -238,8 +238,8 @@ impl NameChange {
 }
 
 impl State {
-    fn begin_life(&mut self) {
-        self.life += 1;
+    fn begin_incarnation(&mut self) {
+        self.incarnation += 1;
         self.handles.clear();
         (self.writes_left, self.fail_write_in, self.fail_sync_in) = (None, None, None);
         self.power_off = false;
@@ -299,7 +299,7 @@ fn power_lost() -> io::Error {
 }
 
 /// Whether the fault planned `left` calls ahead strikes now.
-fn strikes(left: &mut Option<u64>) -> bool {
+fn fault_is_due(left: &mut Option<u64>) -> bool {
     match left {
         Some(0) => {
             *left = None;
@@ -366,7 +366,7 @@ impl Disk for FaultyDisk {
         let state = &mut *guard;
         state.change()?;
         state.syncs += 1;
-        let fails = strikes(&mut state.fail_sync_in);
+        let fails = fault_is_due(&mut state.fail_sync_in);
         for change in std::mem::take(&mut state.name_changes) {
             if !fails || state.rng.below(2) == 0 {
                 change.apply(&mut state.durable_names);
@@ -381,14 +381,14 @@ impl Disk for FaultyDisk {
 struct FaultyFile {
     disk: FaultyDisk,
     file: u64,
-    life: u64,
+    incarnation: u64,
 }
 
 impl FaultyFile {
     /// The disk, unless it died since this handle was made.
     fn lock(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.disk.lock();
-        if state.life == self.life { Ok(state) } else { Err(power_lost()) }
+        if state.incarnation == self.incarnation { Ok(state) } else { Err(power_lost()) }
     }
 }
 
@@ -403,7 +403,7 @@ impl File for FaultyFile {
         let old = state.files[&self.file].bytes();
         let grown = state.grow(old, at + bytes.len() as u64);
         let contents = state.files.get_mut(&self.file).expect(OPEN);
-        let short = strikes(&mut state.fail_write_in);
+        let short = fault_is_due(&mut state.fail_write_in);
         if short || grown.is_err() {
             let room = if grown.is_err() { old.saturating_sub(at) } else { u64::MAX };
             let part = state.rng.below(bytes.len() as u64 + 1).min(room);
@@ -427,7 +427,7 @@ impl File for FaultyFile {
         state.change()?;
         state.syncs += 1;
         let contents = state.files.get_mut(&self.file).expect(OPEN);
-        if strikes(&mut state.fail_sync_in) {
+        if fault_is_due(&mut state.fail_sync_in) {
             contents.fail_sync(&mut state.rng);
             return Err(io::Error::other("sync failed"));
         }

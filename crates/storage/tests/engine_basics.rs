@@ -3,7 +3,8 @@
 use keyspace::codec::Reader;
 use keyspace::{Cut, HashedKey, KeyHasher, SLOTS, Timestamp};
 use storage::engine::{
-    At, DumpCursor, Layout, MemoryEngine, PieceLimits, Range, RestoreError, ScanCursor, WrongLayout,
+    DumpCursor, Layout, MemoryEngine, PieceLimits, Range, ReadResult, RestoreError, ScanCursor,
+    WrongLayout,
 };
 
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
@@ -24,9 +25,9 @@ fn newest(engine: &MemoryEngine, key: &str, now: u64) -> Option<String> {
 
 fn at(engine: &MemoryEngine, key: &str, at: u64) -> String {
     match engine.at(&HASHER.key(key.as_bytes()), ts(at)) {
-        At::Value(version) => String::from_utf8(version.value.to_vec()).expect("text"),
-        At::Nil => "nil".into(),
-        At::NilYet => "nil yet".into(),
+        ReadResult::Value(version) => String::from_utf8(version.value.to_vec()).expect("text"),
+        ReadResult::Nil => "nil".into(),
+        ReadResult::NilYet => "nil yet".into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What lanes and readers share, in every order in which threads can take their steps: see
+//! What executors and readers share, in every order in which threads can take their steps: see
 //! `tests/orders.rs`. Nothing else.
 //!
 //! A crate of its own, tested by itself: loom asks more of libraries that the server has, too, than

@@ -1,10 +1,10 @@
-//! What a shard's lane publishes and what its readers make of it, in every order in which threads
-//! can take their steps: the sources of `node::replica::serving`, `hlc::Promise` and `hlc::Clock`
-//! compiled once more, with loom's atomics in the place of the real ones.
+//! What a shard's executor publishes and what its readers make of it, in every order in which
+//! threads can take their steps: the sources of `node::replica::serving`, `hlc::ReadPromise` and
+//! `hlc::Clock` compiled once more, with loom's atomics in the place of the real ones.
 //!
 //! ```text
-//!   lane     publish ──► send, apply ──► publish          every interleaving, and every value that
-//!   reader   clock ──► guard ──► check ──► read           the memory orderings allow (loom)
+//!   executor  publish ──► send, apply ──► publish    every interleaving, and every value that
+//!   reader    clock ──► guard ──► check ──► read     the memory orderings allow (loom)
 //! ```
 //!
 //! The state under the guard is a stand-in of a few words: what is in doubt is the order of the
@@ -34,7 +34,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
 use clock::Clock;
-use promise::{Promise, SnapshotRead, Unsettled};
+use promise::{ReadPromise, SnapshotRead, UnsettledFloor};
 use serving::Serving;
 use sync::{AtomicU64, Ordering};
 
@@ -42,14 +42,14 @@ use sync::{AtomicU64, Ordering};
 /// apply it yet. It publishes that nobody may read here *before* the message leaves that lets
 /// another replica apply, and answer. Whoever was answered there does not read the old value here.
 ///
-/// Fails if the lane sends first and publishes then (the two lines of the lane exchanged).
+/// Fails if the executor sends first and publishes then (the two lines of the executor exchanged).
 fn what_is_published_before_it_is_sent_keeps_late_leaders_silent() {
     loom::model(|| {
         let serving = Arc::new(Serving::default());
         serving.until(100);
         let state = Arc::new(RwLock::new(0));
         let sent = Arc::new(AtomicBool::new(false));
-        let lane = {
+        let executor = {
             let (serving, state, sent) = (serving.clone(), state.clone(), sent.clone());
             thread::spawn(move || {
                 serving.until(0);
@@ -65,7 +65,7 @@ fn what_is_published_before_it_is_sent_keeps_late_leaders_silent() {
             assert_eq!(*guard, 1, "a read here is older than an answer elsewhere");
         }
         drop(guard);
-        lane.join().unwrap();
+        executor.join().unwrap();
     });
 }
 
@@ -99,17 +99,17 @@ fn a_lease_ends_for_whoever_comes_after_it() {
 /// SAFETY G2: a reader at a time of the clock learns of every entry at or below that time that is
 /// not applied: it is published before the clock moves.
 ///
-/// Fails if `Promise::take` ticks before it publishes, or if `Promise::applied` comes before the
-/// entry is applied (the last two lines of the lane exchanged).
+/// Fails if `ReadPromise::take` ticks before it publishes, or if `ReadPromise::applied` comes
+/// before the entry is applied (the last two lines of the executor exchanged).
 fn what_is_in_flight_is_published_before_the_clock_moves() {
     loom::model(|| {
         let clock = Arc::new(Clock::new(Timestamp(9)));
-        let unsettled = Arc::new(Unsettled::default());
+        let unsettled = Arc::new(UnsettledFloor::default());
         let applied = Arc::new(RwLock::new(false));
-        let mut promise = Promise::new(unsettled.clone());
+        let mut promise = ReadPromise::new(unsettled.clone());
         promise.lead();
-        // The lane on the first thread: loom remembers of each word the last access only, and must
-        // not take the lane's own for the reader's.
+        // The executor on the first thread: loom remembers of each word the last access only, and
+        // must not take the executor's own for the reader's.
         let reader = {
             let (clock, applied) = (clock.clone(), applied.clone());
             thread::spawn(move || {
@@ -132,7 +132,8 @@ fn what_is_in_flight_is_published_before_the_clock_moves() {
 /// SAFETY G2: the promise to readers and the timestamps of entries come from one clock that other
 /// threads move, too. Whatever they do, nothing is taken at or below a promise.
 ///
-/// Fails (with the assert in `Promise::take`) if `Promise::read_at` does not raise the clock.
+/// Fails (with the assert in `ReadPromise::take`) if `ReadPromise::read_at` does not raise the
+/// clock.
 fn no_timestamp_is_taken_at_or_below_a_promise() {
     loom::model(|| {
         let clock = Arc::new(Clock::new(Timestamp(9)));
@@ -143,7 +144,7 @@ fn no_timestamp_is_taken_at_or_below_a_promise() {
                 clock.now()
             })
         };
-        let mut promise = Promise::default();
+        let mut promise = ReadPromise::default();
         promise.lead();
         let read = promise.read_at(Timestamp(14), Timestamp(100), &clock);
         assert_eq!(read, SnapshotRead::Now);
@@ -152,14 +153,14 @@ fn no_timestamp_is_taken_at_or_below_a_promise() {
     });
 }
 
-/// SAFETY G13: what one read has told to have ended is not alive for a later one. The lane raises
-/// the floor before it lets anyone read by it.
+/// SAFETY G13: what one read has told to have ended is not alive for a later one. The executor
+/// raises the floor before it lets anyone read by it.
 ///
-/// Fails if the lane publishes `until` before the floor (its two lines exchanged).
+/// Fails if the executor publishes `until` before the floor (its two lines exchanged).
 fn a_floor_is_there_before_anyone_reads_by_it() {
     loom::model(|| {
         let serving = Arc::new(Serving::default());
-        let lane = {
+        let executor = {
             let serving = serving.clone();
             thread::spawn(move || {
                 serving.raise_floor(Timestamp::from_millis(20));
@@ -170,7 +171,7 @@ fn a_floor_is_there_before_anyone_reads_by_it() {
             let judged_at = Timestamp::from_millis(10).max(serving.floor());
             assert!(judged_at >= Timestamp::from_millis(20), "an ended value is back");
         }
-        lane.join().unwrap();
+        executor.join().unwrap();
     });
 }
 

@@ -22,7 +22,7 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | time until it last waits, rests or runs again | the request's timeout | `BUSY`: nothing done |
-//! | a pause | `PAUSE_MAX_NANOS` | – |
+//! | a pause | `BACKOFF_MAX_NANOS` | – |
 //! | commands in the queue | one for each asker | – |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,9 +30,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use keyspace::{BootNanos, Timestamp};
 
 /// The range of the second pause; the first one is none.
-const PAUSE_NANOS: BootNanos = 1_000_000;
+const BACKOFF_NANOS: BootNanos = 1_000_000;
 /// The longest pause.
-const PAUSE_MAX_NANOS: BootNanos = 32_000_000;
+const BACKOFF_MAX_NANOS: BootNanos = 32_000_000;
 
 /// A command that still fails after so long has its keys reserved from everyone: that has them all
 /// wait, and most get through without.
@@ -52,14 +52,14 @@ pub struct ConflictRetry {
 /// See the front page. Whoever asks has one command in it at most, and is known by a number.
 #[derive(Default)]
 pub struct RetryQueue {
-    all: BTreeMap<usize, Retried>,
+    all: BTreeMap<usize, QueuedRetry>,
     /// Who wants each key, in the order of coming.
     by_key: BTreeMap<Box<[u8]>, VecDeque<usize>>,
     /// When those who wait or rest are looked at.
     times: BTreeSet<(BootNanos, usize)>,
 }
 
-struct Retried {
+struct QueuedRetry {
     keys: Vec<Box<[u8]>>,
     since: BootNanos,
     /// How often it has met a change.
@@ -74,15 +74,15 @@ struct Retried {
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     /// Another has one of its keys. Refused then.
-    Waits(BootNanos),
+    WaitingForKey(BootNanos),
     /// Runs again then, or is refused, if it is too late.
-    Rests(BootNanos),
-    Runs,
+    BackingOff(BootNanos),
+    Running,
 }
 
-impl Retried {
+impl QueuedRetry {
     fn new(keys: Vec<Box<[u8]>>, since: BootNanos) -> Self {
-        Self { keys, since, changes: 0, met: None, reserved_as: None, state: State::Runs }
+        Self { keys, since, changes: 0, met: None, reserved_as: None, state: State::Running }
     }
 
     /// If others were in its way and it is not to be run any more: the last key of theirs.
@@ -93,7 +93,7 @@ impl Retried {
 
 /// What an asker is to do.
 #[derive(Debug, PartialEq)]
-pub enum Next {
+pub enum RetryAction {
     /// Run its command.
     Run(usize),
     /// Refuse it: another had this key all the time.
@@ -111,25 +111,25 @@ impl RetryQueue {
         timeout: u64,
     ) -> bool {
         if let Some(one) = self.all.get(&at) {
-            let runs = one.state == State::Runs;
+            let runs = one.state == State::Running;
             let is_late = runs && one.is_late(now, timeout).is_some();
             if is_late {
-                self.enter(at, State::Rests(now));
+                self.enter(at, State::BackingOff(now));
             }
             return runs && !is_late;
         }
         for key in &keys {
             self.by_key.entry(key.clone()).or_default().push_back(at);
         }
-        self.all.insert(at, Retried::new(keys, now));
-        let Some(key) = self.in_the_way(at).map(Box::from) else { return true };
-        self.enter(at, State::Waits(now.saturating_add(timeout)));
+        self.all.insert(at, QueuedRetry::new(keys, now));
+        let Some(key) = self.conflicting_key(at).map(Box::from) else { return true };
+        self.enter(at, State::WaitingForKey(now.saturating_add(timeout)));
         self.all.entry(at).and_modify(|one| one.met = Some(key));
         false
     }
 
     /// The first of its keys that another had before.
-    fn in_the_way(&self, at: usize) -> Option<&[u8]> {
+    fn conflicting_key(&self, at: usize) -> Option<&[u8]> {
         let keys = self.all.get(&at)?.keys.iter().map(|key| &**key);
         keys.into_iter().find(|key| self.by_key.get(*key).and_then(VecDeque::front) != Some(&at))
     }
@@ -137,17 +137,17 @@ impl RetryQueue {
     fn enter(&mut self, at: usize, state: State) {
         let Some(one) = self.all.get_mut(&at) else { return };
         let before = std::mem::replace(&mut one.state, state);
-        if let State::Waits(time) | State::Rests(time) = before {
+        if let State::WaitingForKey(time) | State::BackingOff(time) = before {
             self.times.remove(&(time, at));
         }
-        if let State::Waits(time) | State::Rests(time) = state {
+        if let State::WaitingForKey(time) | State::BackingOff(time) = state {
             self.times.insert((time, at));
         }
     }
 
     /// A command has met a change of this key: when it is to run again, if it is to. The pause is
     /// drawn by `random`.
-    pub fn rest(
+    pub fn back_off(
         &mut self,
         at: usize,
         changed: &[u8],
@@ -156,21 +156,21 @@ impl RetryQueue {
         random: u64,
     ) -> Option<BootNanos> {
         let one = self.all.get_mut(&at)?;
-        let doubled = one.changes.checked_sub(1).map_or(0, |n| PAUSE_NANOS << n.min(16));
-        let pause = random % (doubled.min(PAUSE_MAX_NANOS) + 1);
+        let doubled = one.changes.checked_sub(1).map_or(0, |n| BACKOFF_NANOS << n.min(16));
+        let pause = random % (doubled.min(BACKOFF_MAX_NANOS) + 1);
         let until = now.saturating_add(pause);
         if until >= one.since.saturating_add(timeout) {
             return None;
         }
         one.changes += 1;
         one.met = Some(changed.into());
-        self.enter(at, State::Rests(until));
+        self.enter(at, State::BackingOff(until));
         Some(until)
     }
 
     /// An asker's command is over, if there was one: which may run now.
-    pub fn leave(&mut self, at: usize) -> Vec<Next> {
-        self.enter(at, State::Runs);
+    pub fn leave(&mut self, at: usize) -> Vec<RetryAction> {
+        self.enter(at, State::Running);
         let Some(one) = self.all.remove(&at) else { return Vec::new() };
         let mut behind = BTreeSet::new();
         for key in one.keys {
@@ -181,27 +181,27 @@ impl RetryQueue {
                 self.by_key.remove(&key);
             }
         }
-        let waits = |at: &usize| matches!(self.all[at].state, State::Waits(_));
-        behind.retain(|at| waits(at) && self.in_the_way(*at).is_none());
-        behind.iter().for_each(|at| self.enter(*at, State::Runs));
-        behind.into_iter().map(Next::Run).collect()
+        let waits = |at: &usize| matches!(self.all[at].state, State::WaitingForKey(_));
+        behind.retain(|at| waits(at) && self.conflicting_key(*at).is_none());
+        behind.iter().for_each(|at| self.enter(*at, State::Running));
+        behind.into_iter().map(RetryAction::Run).collect()
     }
 
     /// Time has passed: what is to be done.
-    pub fn due(&mut self, now: BootNanos, timeout: u64) -> Vec<Next> {
+    pub fn due(&mut self, now: BootNanos, timeout: u64) -> Vec<RetryAction> {
         let mut all = Vec::new();
         while let Some((time, at)) = self.times.first().copied()
             && time <= now
         {
             let is_late = || self.all[&at].is_late(now, timeout);
-            match self.in_the_way(at).or_else(is_late).map(Box::from) {
+            match self.conflicting_key(at).or_else(is_late).map(Box::from) {
                 None => {
-                    self.enter(at, State::Runs);
-                    all.push(Next::Run(at));
+                    self.enter(at, State::Running);
+                    all.push(RetryAction::Run(at));
                 }
                 Some(key) => {
                     all.extend(self.leave(at));
-                    all.push(Next::Refuse(at, key));
+                    all.push(RetryAction::Refuse(at, key));
                 }
             }
         }
@@ -263,14 +263,14 @@ mod tests {
         assert!(queue.may_run(1, keys("ab"), 4, TIMEOUT), "it runs still");
         assert!(!queue.may_run(2, keys("bc"), 4, TIMEOUT));
         assert_eq!(queue.leave(4), []);
-        assert_eq!(queue.leave(1), [Next::Run(2)]);
+        assert_eq!(queue.leave(1), [RetryAction::Run(2)]);
         assert_eq!(queue.leave(1), [], "it had none");
         assert!(queue.may_run(2, keys("bc"), 5, TIMEOUT));
         // Who goes away out of the middle lets others by.
         assert!(!queue.may_run(5, keys("bx"), 6, TIMEOUT));
         assert!(!queue.may_run(6, keys("x"), 6, TIMEOUT));
-        assert_eq!(queue.leave(5), [Next::Run(6)]);
-        assert_eq!(queue.leave(2), [Next::Run(3)]);
+        assert_eq!(queue.leave(5), [RetryAction::Run(6)]);
+        assert_eq!(queue.leave(2), [RetryAction::Run(3)]);
         assert_eq!((queue.leave(3), queue.leave(6)), (vec![], vec![]));
         assert!(queue.all.is_empty() && queue.by_key.is_empty() && queue.times.is_empty());
     }
@@ -282,10 +282,10 @@ mod tests {
         assert!(queue.may_run(1, keys("a"), 0, TIMEOUT));
         assert!(!queue.may_run(2, keys("a"), 7, TIMEOUT));
         let (mut now, mut runs) = (0, 0);
-        while let Some(until) = queue.rest(1, b"a", now, TIMEOUT, u64::MAX - 1) {
-            assert!(until - now <= PAUSE_MAX_NANOS && until < TIMEOUT);
+        while let Some(until) = queue.back_off(1, b"a", now, TIMEOUT, u64::MAX - 1) {
+            assert!(until - now <= BACKOFF_MAX_NANOS && until < TIMEOUT);
             assert!(!queue.may_run(1, keys("a"), now, TIMEOUT), "it rests");
-            assert_eq!(queue.due(until, TIMEOUT), [Next::Run(1)]);
+            assert_eq!(queue.due(until, TIMEOUT), [RetryAction::Run(1)]);
             assert_eq!(queue.due(until, TIMEOUT), []);
             assert!(queue.may_run(1, keys("a"), until, TIMEOUT));
             now = until + 10_000_000;
@@ -294,9 +294,9 @@ mod tests {
         assert!((100..500).contains(&runs), "{runs}");
         // Nor does it go on if what it reads has taken too long.
         assert!(!queue.may_run(1, keys("a"), TIMEOUT, TIMEOUT));
-        let refused = |at| Next::Refuse(at, Box::from(*b"a"));
+        let refused = |at| RetryAction::Refuse(at, Box::from(*b"a"));
         assert!(!queue.may_run(3, keys("a"), TIMEOUT, TIMEOUT));
-        assert_eq!(queue.due(TIMEOUT, TIMEOUT), [Next::Run(2), refused(1)]);
+        assert_eq!(queue.due(TIMEOUT, TIMEOUT), [RetryAction::Run(2), refused(1)]);
         // Who waits has waited as long.
         assert_eq!(queue.due(2 * TIMEOUT - 1, TIMEOUT), []);
         assert_eq!(queue.due(2 * TIMEOUT, TIMEOUT), [refused(3)]);

@@ -31,7 +31,7 @@ use crate::ApiError;
 pub const FREE_BYTES: usize = 64 << 10;
 
 /// A body, and the room that it takes until this is dropped.
-pub struct Held<'a> {
+pub struct HeldBody<'a> {
     /// The bytes.
     pub bytes: Bytes,
     _room: Option<SemaphorePermit<'a>>,
@@ -45,7 +45,7 @@ pub async fn read(
     body: Body,
     bytes_max: u64,
     too_long: fn(u64, u64) -> Problem,
-) -> Result<Held<'_>, Problem> {
+) -> Result<HeldBody<'_>, Problem> {
     let limit = context.options.body_timeout;
     timeout(limit, read_all(context, body, bytes_max, too_long)).await.unwrap_or_else(|_| {
         Err(late(format!("the body was not there within {} ms", limit.as_millis())))
@@ -57,13 +57,14 @@ async fn read_all(
     mut body: Body,
     bytes_max: u64,
     too_long: fn(u64, u64) -> Problem,
-) -> Result<Held<'_>, Problem> {
+) -> Result<HeldBody<'_>, Problem> {
     // A length that is not announced may turn out to be any.
     let announced = body.size_hint().exact().unwrap_or(bytes_max);
     if announced > bytes_max {
         return Err(too_long(announced, bytes_max));
     }
-    let mut out = Growing { context, bytes: Vec::new(), bytes_max: announced as usize, room: None };
+    let mut out =
+        GrowingBody { context, bytes: Vec::new(), bytes_max: announced as usize, room: None };
     let stall = context.options.body_stall_timeout;
     loop {
         let next = timeout(stall, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
@@ -81,11 +82,11 @@ async fn read_all(
         }
         out.add(&data).await?;
     }
-    Ok(Held { bytes: out.bytes.into(), _room: out.room })
+    Ok(HeldBody { bytes: out.bytes.into(), _room: out.room })
 }
 
 /// A body that grows, and the room that it has by now.
-struct Growing<'a> {
+struct GrowingBody<'a> {
     context: &'a Context,
     bytes: Vec<u8>,
     /// It grows no longer than this.
@@ -93,7 +94,7 @@ struct Growing<'a> {
     room: Option<SemaphorePermit<'a>>,
 }
 
-impl Growing<'_> {
+impl GrowingBody<'_> {
     /// Adds bytes, when there is room for them.
     async fn add(&mut self, data: &[u8]) -> Result<(), Problem> {
         let wanted = self.bytes.len() + data.len();

@@ -11,7 +11,7 @@ use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{number, parameters};
-use crate::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
+use crate::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
@@ -29,7 +29,7 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
         let why = format!("limit is {limit}: it has to be from 1 to {SHARDS_PAGE_MAX}");
         return Err(Problem::bad_request(why));
     }
-    let asked = ShardsAsked { keyspace: keyspace.as_deref(), after, limit: limit as usize };
+    let asked = ShardsQuery { keyspace: keyspace.as_deref(), after, limit: limit as usize };
     Ok(Json(context.api.shards(&asked)?))
 }
 

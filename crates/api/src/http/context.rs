@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::Options;
 use super::problem::Problem;
-use super::sent::SentRoom;
+use super::reply_room::ReplyRoom;
 use crate::{ApiError, Done, Kind, Metrics, NodeService, RequestId};
 
 /// Handlers' shared state.
@@ -38,7 +38,7 @@ pub struct Context {
     /// Room for bodies, in pieces.
     pub room: Semaphore,
     /// Room for values that are being sent, in pieces: as much.
-    pub sent_room: SentRoom,
+    pub sent_room: ReplyRoom,
     sequence: AtomicU64,
     /// Connections now.
     pub connections: AtomicU64,
@@ -54,7 +54,7 @@ impl Context {
             api,
             loopback: ip.to_canonical().is_loopback(),
             room: Semaphore::new((bytes / PIECE_BYTES) as usize),
-            sent_room: SentRoom::new((bytes / PIECE_BYTES) as usize),
+            sent_room: ReplyRoom::new((bytes / PIECE_BYTES) as usize),
             sequence: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             replies: Default::default(),

@@ -14,7 +14,7 @@ use axum::{Json, Router};
 use super::context::Shared;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
-use super::{cluster, keyspaces, kv, levels, linger, nodes, preconditions, routes, txn};
+use super::{cluster, cluster_version, keyspaces, kv, linger, nodes, preconditions, routes, txn};
 use crate::Status;
 
 /// What paths of keys begin with.
@@ -33,7 +33,7 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/shards", get(cluster::shards))
         .route("/v1/shards/{shard}/split", post(cluster::split))
         .route("/v1/shards/{shard}/merge", post(cluster::merge))
-        .route("/v1/level", get(levels::show).post(levels::raise))
+        .route("/v1/level", get(cluster_version::show).post(cluster_version::raise))
         .route("/v1/decisions", get(cluster::decisions))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
@@ -45,20 +45,24 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/txn/{id}/commit", post(txn::commit))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
-        .layer(from_fn_with_state(context.clone(), around))
+        .layer(from_fn_with_state(context.clone(), with_common_checks))
         .with_state(context)
 }
 
 /// Refuses strangers' pages and what no handler judges, counts, and adds the headers that every
 /// reply has.
-async fn around(State(context): State<Shared>, request: Request, next: Next) -> Response {
+async fn with_common_checks(
+    State(context): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Response {
     let refused = bad_host(&request)
         .or_else(|| foreign_host(&context, request.uri(), request.headers()))
         .or_else(|| unjudged(&request));
     let (request, body) = linger::watched(request);
     let mut response = match refused {
         Some(problem) => problem.into_response(),
-        None => in_our_words(next.run(request).await).await,
+        None => as_problem(next.run(request).await).await,
     };
     context.count(response.status());
     let headers = response.headers_mut();
@@ -103,7 +107,7 @@ fn unjudged(request: &Request) -> Option<Problem> {
 }
 
 /// What the libraries have refused by themselves, in few words of theirs, as a problem.
-async fn in_our_words(response: Response) -> Response {
+async fn as_problem(response: Response) -> Response {
     /// They say a sentence.
     const SAID_BYTES_MAX: usize = 4 << 10;
     let status = response.status();

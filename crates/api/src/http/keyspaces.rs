@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::body::{self, Held, Object};
+use super::body::{self, HeldBody, Object};
 use super::context::{Context, Shared};
 use super::problem::Problem;
 use super::uri::{decode_text, parameters};
@@ -98,7 +98,7 @@ pub(super) async fn json_within<'c, T: DeserializeOwned>(
     body: Body,
     bytes_max: u64,
     too_long: fn(u64, u64) -> Problem,
-) -> Result<(T, Held<'c>), Problem> {
+) -> Result<(T, HeldBody<'c>), Problem> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {

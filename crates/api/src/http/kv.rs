@@ -12,8 +12,8 @@ use super::body;
 use super::context::{Context, Shared};
 use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
+use super::reply_room::{ReplyRoom, sent};
 use super::routes;
-use super::sent::{SentRoom, sent};
 use super::uri::{decode, decode_text, number, parameters, timestamp};
 use crate::{Answer, ApiError, Command, Condition};
 
@@ -40,7 +40,7 @@ pub async fn get(
     let (id, command) = (context.next_id(), Command::Get { key, at, stale_ms });
     let mut response =
         match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
-            Answer::Aged { age_ms, answer } => {
+            Answer::StaleValue { age_ms, answer } => {
                 let mut response = match shown(*answer, at, &preconditions, &context.sent_room) {
                     Ok(response) => response,
                     Err(problem) => problem.into_response(),
@@ -62,7 +62,7 @@ fn shown(
     answer: Answer,
     at: Option<Timestamp>,
     preconditions: &Preconditions,
-    sent_room: &SentRoom,
+    sent_room: &ReplyRoom,
 ) -> Result<Response, Problem> {
     match answer {
         Answer::Value { value, timestamp, expires_at_ms } => {
@@ -99,7 +99,7 @@ fn shown(
             "the key had no value at the time asked for, but was given one later",
             "Ask for a later time, or without at for the newest value.",
         )),
-        Answer::Aged { .. }
+        Answer::StaleValue { .. }
         | Answer::Written { .. }
         | Answer::ConditionFailed
         | Answer::NothingToDelete => {
@@ -176,7 +176,7 @@ async fn done(context: &Context, keyspace: &str, command: Command) -> Result<Res
             "the key has no value, so there was nothing to delete",
             "None is needed.",
         )),
-        Answer::Aged { .. } | Answer::Value { .. } | Answer::Nil | Answer::NilYet => {
+        Answer::StaleValue { .. } | Answer::Value { .. } | Answer::Nil | Answer::NilYet => {
             unreachable!("a write is answered as a write")
         }
     }

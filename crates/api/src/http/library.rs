@@ -1,8 +1,8 @@
 //! What the HTTP library refuses by itself becomes a problem like all others.
 //!
 //! It answers bytes that are no request (400), too long a request line (414) and too many headers
-//! (431) before any handler is asked, with a head and no body, and closes. [`Refusing`] stands
-//! between the library and the socket and writes another reply instead.
+//! (431) before any handler is asked, with a head and no body, and closes. [`RefusalRewriter`]
+//! stands between the library and the socket and writes another reply instead.
 //!
 //! It must know such a reply from bytes of a value that look like one. The library refuses a
 //! request only while no reply is under way, so only what is written then is looked at:
@@ -41,14 +41,14 @@ pub struct Replies {
 }
 
 /// A reply that is under way until this is dropped.
-pub struct Open(Arc<Replies>);
+pub struct OpenReply(Arc<Replies>);
 
 impl Replies {
     /// A request has reached the handlers.
-    pub fn begin(self: &Arc<Self>) -> Open {
+    pub fn begin(self: &Arc<Self>) -> OpenReply {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.unflushed.store(true, Ordering::Relaxed);
-        Open(self.clone())
+        OpenReply(self.clone())
     }
 
     fn are_over(&self) -> bool {
@@ -62,7 +62,7 @@ impl Replies {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenReply {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -71,12 +71,12 @@ impl Drop for Open {
 /// A reply's body, under way as long as the library has it.
 pub struct ReplyBody {
     body: Body,
-    _open: Open,
+    _open: OpenReply,
 }
 
 impl ReplyBody {
     /// Of a reply.
-    pub fn new(body: Body, open: Open) -> Self {
+    pub fn new(body: Body, open: OpenReply) -> Self {
         Self { body, _open: open }
     }
 }
@@ -102,7 +102,7 @@ impl HttpBody for ReplyBody {
 }
 
 /// See the front page.
-pub struct Refusing<S> {
+pub struct RefusalRewriter<S> {
     stream: S,
     context: Shared,
     replies: Arc<Replies>,
@@ -117,7 +117,7 @@ struct Refusal {
     instead_of: usize,
 }
 
-impl<S> Refusing<S> {
+impl<S> RefusalRewriter<S> {
     /// Between the library and a stream.
     pub fn new(stream: S, context: Shared, replies: Arc<Replies>) -> Self {
         Self { stream, context, replies, refusal: None }
@@ -161,7 +161,7 @@ fn refusal(bare: &[u8]) -> Option<(StatusCode, Vec<u8>)> {
     Some((status, [reply.as_bytes(), &json].concat()))
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Refusing<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RefusalRewriter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,
@@ -171,7 +171,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Refusing<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Refusing<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RefusalRewriter<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,

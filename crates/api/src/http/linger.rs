@@ -52,9 +52,9 @@ pub async fn linger(stream: &mut TcpStream) {
 }
 
 /// Whether a request's body was read to its end.
-pub struct Watch(Arc<AtomicBool>);
+pub struct BodyWatch(Arc<AtomicBool>);
 
-impl Watch {
+impl BodyWatch {
     /// See the type.
     pub fn was_read(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -62,18 +62,18 @@ impl Watch {
 }
 
 /// The same request, and a watch on its body.
-pub fn watched(request: Request) -> (Request, Watch) {
+pub fn watched(request: Request) -> (Request, BodyWatch) {
     let was_read = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-    let watch = Watch(was_read.clone());
-    (request.map(|body| Body::new(Watched { body, was_read })), watch)
+    let watch = BodyWatch(was_read.clone());
+    (request.map(|body| Body::new(WatchedBody { body, was_read })), watch)
 }
 
-struct Watched {
+struct WatchedBody {
     body: Body,
     was_read: Arc<AtomicBool>,
 }
 
-impl HttpBody for Watched {
+impl HttpBody for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -17,7 +17,7 @@
 //!              &limit=N                          page by page
 //!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by who leads it
 //!   POST   /v1/shards/{shard}/merge               it takes in the one behind it, by who leads it
-//!   GET    /v1/level                             the cluster's feature level, and what nodes speak
+//!   GET    /v1/level                             the cluster version, and what nodes support
 //!   POST   /v1/level                             {to}: it rises
 //!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
 //!                                                leads, and why; or would decide
@@ -72,18 +72,18 @@
 
 mod body;
 mod cluster;
+mod cluster_version;
 mod context;
 mod handlers;
 mod keyspaces;
 mod kv;
-mod levels;
 mod library;
 mod linger;
 mod nodes;
 mod preconditions;
 pub mod problem;
+mod reply_room;
 mod routes;
-mod sent;
 mod server;
 mod stall;
 pub mod txn;

@@ -15,12 +15,12 @@ use super::handlers::unknown_path;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{decode_text, parameters};
-use crate::Standing;
+use crate::AdminState;
 
 /// What may be said beside the path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ActBody {
+struct NodeActionBody {
     /// An id is meant that no node here knows.
     #[serde(default)]
     unknown: bool,
@@ -35,25 +35,25 @@ pub async fn act(
 ) -> Result<Response, Problem> {
     let path = uri.path().strip_prefix("/v1/nodes/").unwrap_or_default();
     let (node, action) = path.split_once('/').unwrap_or((path, ""));
-    let Some(standing) = standing_after(action) else {
+    let Some(standing) = admin_state_after(action) else {
         return Err(unknown_path(uri).await);
     };
     let node = decode_text(node)?;
     let [] = parameters(uri.query(), [])?;
-    let ActBody { unknown } = json(&context, &headers, body).await?;
+    let NodeActionBody { unknown } = json(&context, &headers, body).await?;
     let id = context.next_id();
-    let act = |done| context.api.set_standing(id, &node, standing, unknown, done);
+    let act = |done| context.api.set_admin_state(id, &node, standing, unknown, done);
     let done = context.write(id, act).await?;
     Ok(Json(done).into_response())
 }
 
 /// What an action makes of a node.
-fn standing_after(action: &str) -> Option<Standing> {
+fn admin_state_after(action: &str) -> Option<AdminState> {
     Some(match action {
-        "cordon" => Standing::Cordoned,
-        "uncordon" => Standing::Member,
-        "drain" => Standing::Draining,
-        "remove" => Standing::Removed,
+        "cordon" => AdminState::Cordoned,
+        "uncordon" => AdminState::Member,
+        "drain" => AdminState::Draining,
+        "remove" => AdminState::Removed,
         _ => return None,
     })
 }

@@ -104,7 +104,7 @@ impl From<ApiError> for Problem {
     fn from(error: ApiError) -> Self {
         let &Row { status, slug, title, remedy } = row_of(&error);
         let unknown = match error {
-            ApiError::Unknown { id } | ApiError::CommittedPerhaps { id, .. } => Some(id),
+            ApiError::Unknown { id } | ApiError::MaybeCommitted { id, .. } => Some(id),
             _ => None,
         };
         debug_assert_eq!(unknown.is_some(), error.outcome() == Outcome::Unknown);

@@ -21,9 +21,9 @@ use tokio::time::{sleep, timeout};
 use super::Options;
 use super::context::{Context, Shared};
 use super::handlers::router;
-use super::library::{Refusing, Replies, ReplyBody};
+use super::library::{RefusalRewriter, Replies, ReplyBody};
 use super::linger::linger;
-use super::stall::Stalling;
+use super::stall::StallTimeoutStream;
 use crate::NodeService;
 
 /// Head of a request and what is read ahead of its body, per connection.
@@ -152,7 +152,8 @@ async fn connection(
         tracing::debug!(%error, "an HTTP connection stays without TCP_NODELAY");
     }
     let mut has_stalled = false;
-    let stalling = Stalling::new(&mut stream, &mut has_stalled, context.options.stall_timeout);
+    let stalling =
+        StallTimeoutStream::new(&mut stream, &mut has_stalled, context.options.stall_timeout);
     let ended = requests(stalling, router, &context, &mut stopping).await;
     if let Err(error) = ended {
         tracing::debug!(%error, "an HTTP connection ended badly");
@@ -169,13 +170,13 @@ async fn connection(
 
 /// Answers requests until their connection ends, or those under way when the server is to stop.
 async fn requests(
-    stream: Stalling<'_>,
+    stream: StallTimeoutStream<'_>,
     router: Router,
     context: &Shared,
     stopping: &mut Stopping,
 ) -> hyper::Result<()> {
     let replies = Arc::new(Replies::default());
-    let stream = Refusing::new(stream, context.clone(), replies.clone());
+    let stream = RefusalRewriter::new(stream, context.clone(), replies.clone());
     let handlers = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
         let (open, reply) = (replies.begin(), handlers.call(request));

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// A stream whose writes fail once no byte has left for a while. Reads are not timed here: heads
 /// and bodies have their own limits.
-pub struct Stalling<'a> {
+pub struct StallTimeoutStream<'a> {
     stream: &'a mut TcpStream,
     stalled: &'a mut bool,
     timeout: Duration,
@@ -20,7 +20,7 @@ pub struct Stalling<'a> {
     waiting: bool,
 }
 
-impl<'a> Stalling<'a> {
+impl<'a> StallTimeoutStream<'a> {
     /// Gives up after `timeout` without progress, and says so in `stalled`.
     pub fn new(stream: &'a mut TcpStream, stalled: &'a mut bool, timeout: Duration) -> Self {
         Self { stream, stalled, timeout, clock: Box::pin(sleep(timeout)), waiting: false }
@@ -49,7 +49,7 @@ impl<'a> Stalling<'a> {
     }
 }
 
-impl AsyncRead for Stalling<'_> {
+impl AsyncRead for StallTimeoutStream<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl AsyncRead for Stalling<'_> {
     }
 }
 
-impl AsyncWrite for Stalling<'_> {
+impl AsyncWrite for StallTimeoutStream<'_> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

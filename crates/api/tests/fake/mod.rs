@@ -21,7 +21,7 @@ struct State {
     keyspaces: BTreeMap<String, (KeyspaceInfo, BTreeMap<Bytes, Versions>)>,
     writes: u64,
     unanswered: Vec<Done<Answer>>,
-    standings: BTreeMap<u64, Standing>,
+    standings: BTreeMap<u64, AdminState>,
     /// Replicas that have moved away from `n2`.
     moved: u64,
 }
@@ -214,7 +214,7 @@ impl NodeService for Fake {
     fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>) {
         done(Err(match txn {
             "unknown" => ApiError::Unknown { id },
-            "again" => ApiError::CommittedPerhaps { id, why: "it is not open".into() },
+            "again" => ApiError::MaybeCommitted { id, why: "it is not open".into() },
             _ => ApiError::Conflict { key: b"a\xff".as_slice().into() },
         }));
     }
@@ -313,7 +313,7 @@ impl NodeService for Fake {
 
     fn nodes(&self) -> Nodes {
         let mut state = self.state.lock().unwrap();
-        if state.standings.get(&2) == Some(&Standing::Draining) {
+        if state.standings.get(&2) == Some(&AdminState::Draining) {
             state.moved = (state.moved + 4).min(9);
         }
         let (standings, moved) = (state.standings.clone(), state.moved);
@@ -347,18 +347,18 @@ impl NodeService for Fake {
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
         let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
-        let removed = standings.iter().filter(|(_, standing)| **standing == Standing::Removed);
+        let removed = standings.iter().filter(|(_, standing)| **standing == AdminState::Removed);
         let removed = removed.map(|(id, _)| format!("{id:016x}")).collect();
         Nodes { health: self.health(), nodes, removed }
     }
 
-    fn set_standing(
+    fn set_admin_state(
         &self,
         id: RequestId,
         node: &str,
-        standing: Standing,
+        standing: AdminState,
         unknown_too: bool,
-        done: Done<NodeStanding>,
+        done: Done<NodeAdminState>,
     ) {
         let mut state = self.state.lock().unwrap();
         let moved = state.moved;
@@ -381,12 +381,12 @@ impl NodeService for Fake {
             }
         };
         let left = if number == 2 { 9 - moved } else { 9 };
-        if standing == Standing::Removed && left > 0 {
+        if standing == AdminState::Removed && left > 0 {
             let why = format!("{node} still has {left} replicas");
             return done(Err(ApiError::NodeInUse { why }));
         }
         state.standings.insert(number, standing);
-        done(Ok(NodeStanding {
+        done(Ok(NodeAdminState {
             id: format!("{number:016x}"),
             name: Some(format!("n{number}")),
             standing,
@@ -419,29 +419,32 @@ impl NodeService for Fake {
         });
     }
 
-    fn level(&self) -> LevelStatus {
-        let node = |id: u64, speaks| NodeLevels {
+    fn level(&self) -> ClusterVersionStatus {
+        let node = |id: u64, speaks| NodeVersions {
             id: format!("{id:016x}"),
             name: format!("n{id}"),
             speaks,
         };
-        LevelStatus {
+        ClusterVersionStatus {
             level: 1,
             speaks: [1, 2],
             automatic: true,
-            objections: vec!["n2 speaks 1 only".into(), "n3 has not been heard of".into()],
+            objections: vec!["n2 supports 1 only".into(), "n3 has not been heard of".into()],
             nodes: vec![node(1, Some([1, 2])), node(2, Some([1, 1])), node(3, None)],
         }
     }
 
-    fn raise_level(&self, _id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+    fn raise_version(&self, _id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>) {
         done(match to {
             Some(1) => Ok(self.level()),
             None | Some(2) => {
-                let why = format!("not all nodes speak level 2: {}", self.level().objections[0]);
-                Err(ApiError::NoLevel { why })
+                let why =
+                    format!("not all nodes support version 2: {}", self.level().objections[0]);
+                Err(ApiError::VersionRefused { why })
             }
-            Some(to) => Err(ApiError::NoLevel { why: format!("{to} is not the next level") }),
+            Some(to) => {
+                Err(ApiError::VersionRefused { why: format!("{to} is not the next level") })
+            }
         });
     }
 
@@ -459,14 +462,14 @@ impl NodeService for Fake {
             merge: None,
             why: "n2 is draining".into(),
             deviation: Some(deviation),
-            came: if dry { DecisionCame::Dry } else { DecisionCame::HandedOn },
+            came: if dry { DecisionOutcomeStatus::Dry } else { DecisionOutcomeStatus::HandedOn },
             took_ms: None,
             waits: None,
         };
         Decisions { balances: false, decisions: vec![decided] }
     }
 
-    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+    fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError> {
         let keyspace = asked.keyspace;
         let keyspaces = self.state.lock().unwrap();
         if let Some(name) = keyspace.filter(|name| !keyspaces.keyspaces.contains_key(*name)) {

@@ -120,7 +120,7 @@ fn values_that_nobody_reads_take_a_bounded_room() {
 
 /// A client that has sent all says so, and waits for its reply.
 #[test]
-fn who_has_ended_its_side_is_answered() {
+fn half_closed_connection_is_answered() {
     let server = serve(options());
     for (method, status) in [("PUT", 504), ("GET", 503)] {
         let mut stream = connect(&server);

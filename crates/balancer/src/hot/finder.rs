@@ -24,7 +24,7 @@ const BOTH_MAX: f64 = 0.5;
 
 /// What the requests noted say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum SplitPoint {
     /// A cut here parts them well: the first place of the right half.
     Cut(Box<[u8]>),
     /// They are too few to say.
@@ -38,7 +38,7 @@ pub enum Found {
 
 /// Sees requests, and remembers what cuts would have done to them.
 #[derive(Clone, Debug)]
-pub struct Finder {
+pub struct SplitPointFinder {
     random: Random,
     seen: u64,
     /// Of these, such as were for more than one place.
@@ -54,7 +54,7 @@ struct Candidate {
     both: u32,
 }
 
-impl Finder {
+impl SplitPointFinder {
     /// That has seen nothing; which places it keeps is decided by the seed.
     pub fn new(seed: u64) -> Self {
         let (seen, stretches) = (0, 0);
@@ -81,16 +81,16 @@ impl Finder {
     }
 
     /// What they say.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> SplitPoint {
         let counts = || self.candidates.iter().filter(|c| c.seen() >= SEEN_MIN);
         let fit = counts().filter(|c| c.uneven() < UNEVEN_MAX && c.shared() < BOTH_MAX);
         let worth = |c: &&Candidate| c.uneven() + c.shared();
         let best = fit.min_by(|a, b| worth(a).total_cmp(&worth(b)));
         match best {
-            Some(best) => Found::Cut(best.at.clone()),
-            None if counts().count() == 0 => Found::TooFew,
-            None if 2 * self.stretches >= self.seen => Found::Scans,
-            None => Found::OneKey,
+            Some(best) => SplitPoint::Cut(best.at.clone()),
+            None if counts().count() == 0 => SplitPoint::TooFew,
+            None if 2 * self.stretches >= self.seen => SplitPoint::Scans,
+            None => SplitPoint::OneKey,
         }
     }
 }
@@ -131,16 +131,16 @@ mod tests {
     use super::*;
 
     /// What a finder says that has seen these.
-    fn found(seed: u64, requests: impl IntoIterator<Item = (u16, u16)>) -> Found {
-        let mut finder = Finder::new(seed);
+    fn found(seed: u64, requests: impl IntoIterator<Item = (u16, u16)>) -> SplitPoint {
+        let mut finder = SplitPointFinder::new(seed);
         for (first, last) in requests {
             finder.add(&first.to_be_bytes(), Some(&last.to_be_bytes()));
         }
         finder.found()
     }
 
-    fn cut(found: &Found) -> Option<u16> {
-        let Found::Cut(at) = found else { return None };
+    fn cut(found: &SplitPoint) -> Option<u16> {
+        let SplitPoint::Cut(at) = found else { return None };
         Some(u16::from_be_bytes(at[..].try_into().expect("a slot")))
     }
 
@@ -167,7 +167,7 @@ mod tests {
                 .map(|_| if random.one_in(5) { random.below(16_384) as u16 } else { hot })
                 .collect();
             let found = found(mix(seed), slots.iter().map(|slot| (*slot, *slot)));
-            prop_assert_eq!(found, Found::OneKey);
+            prop_assert_eq!(found, SplitPoint::OneKey);
         }
 
         /// Requests for stretches that nearly all cuts would lie within.
@@ -180,7 +180,7 @@ mod tests {
                     false => (random.below(100) as u16, 16_300 + random.below(84) as u16),
                 })
                 .collect();
-            prop_assert_eq!(found(mix(seed), requests), Found::Scans);
+            prop_assert_eq!(found(mix(seed), requests), SplitPoint::Scans);
         }
 
         /// What it says is a place that was asked for, and equal arguments say the same.
@@ -202,13 +202,13 @@ mod tests {
     fn few_requests_say_nothing() {
         for (many, few) in [(100, true), (1_000, false)] {
             let said = found(1, (0..many).map(|slot| (slot, slot)));
-            assert_eq!(said == Found::TooFew, few, "{many}: {said:?}");
+            assert_eq!(said == SplitPoint::TooFew, few, "{many}: {said:?}");
         }
     }
 
     #[test]
     fn what_has_no_end_is_on_both_sides_of_all_behind_its_beginning() {
-        let mut finder = Finder::new(1);
+        let mut finder = SplitPointFinder::new(1);
         finder.add(b"m", Some(b"m"));
         (2..CANDIDATES).for_each(|_| finder.add(b"a", None));
         assert_eq!(finder.candidates[0].both, 18);

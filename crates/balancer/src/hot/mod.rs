@@ -1,8 +1,9 @@
 //! Is a shard asked so often that it should be cut in two, and where?
 //!
 //! Gateways note one request in [`GAP`] or so, and which stretch of the shard it was for
-//! ([`Sampler`]). Of that each shard has a [`Record`]: how often it is asked, and, while that is
-//! more than it should be, what a cut at each of a few places would have done ([`Finder`]).
+//! ([`Sampler`]). Of that each shard has a [`ShardLoad`]: how often it is asked, and, while that is
+//! more than it should be, what a cut at each of a few places would have done
+//! ([`SplitPointFinder`]).
 //!
 //! ```text
 //!   requests ──► 1 in 64 ──► rate ≤ split_rate ──► nothing is written down
@@ -19,6 +20,6 @@ mod finder;
 mod record;
 mod sampler;
 
-pub use finder::{Finder, Found};
-pub use record::{RECORD_MS, Record};
+pub use finder::{SplitPoint, SplitPointFinder};
+pub use record::{RECORD_MS, ShardLoad};
 pub use sampler::{GAP, Sampler};

@@ -1,10 +1,10 @@
 //! How often is a shard asked, and what is to be done about it?
 //!
-//! The rate is a mean that follows within seconds. While it is above `rate_max`, a [`Finder`] sees
-//! what is noted; after [`RECORD_MS`], and once it has seen enough, it says what it has found, and
-//! another begins: what clients ask for changes.
+//! The rate is a mean that follows within seconds. While it is above `rate_max`, a
+//! [`SplitPointFinder`] sees what is noted; after [`RECORD_MS`], and once it has seen enough, it
+//! says what it has found, and another begins: what clients ask for changes.
 
-use super::{Finder, Found, GAP};
+use super::{GAP, SplitPoint, SplitPointFinder};
 
 /// So long a finder sees requests before it is asked.
 pub const RECORD_MS: u64 = 10_000;
@@ -13,19 +13,19 @@ const FOLLOW: f64 = 0.25;
 
 /// What is known of how often a shard is asked.
 #[derive(Clone, Debug, Default)]
-pub struct Record {
+pub struct ShardLoad {
     /// Noted since the last look.
     noted: u32,
     /// Requests a second.
     rate: f64,
     /// Since when it sees what is noted.
-    finder: Option<(u64, Finder)>,
+    finder: Option<(u64, SplitPointFinder)>,
     /// Why the shard stays whole although it is asked too often.
-    whole: Option<Found>,
+    whole: Option<SplitPoint>,
 }
 
-impl Record {
-    /// A request was noted: see [`Finder::add`].
+impl ShardLoad {
+    /// A request was noted: see [`SplitPointFinder::add`].
     pub fn add(&mut self, first: &[u8], last: Option<&[u8]>) {
         self.noted = self.noted.saturating_add(1);
         if let Some((_, finder)) = &mut self.finder {
@@ -50,19 +50,19 @@ impl Record {
             return None;
         }
         let Some((since, finder)) = &self.finder else {
-            self.finder = Some((now_ms, Finder::new(seed)));
+            self.finder = Some((now_ms, SplitPointFinder::new(seed)));
             return None;
         };
         if now_ms.saturating_sub(*since) < RECORD_MS {
             return None;
         }
         let found = finder.found();
-        if found == Found::TooFew {
+        if found == SplitPoint::TooFew {
             return None;
         }
-        self.finder = Some((now_ms, Finder::new(seed)));
+        self.finder = Some((now_ms, SplitPointFinder::new(seed)));
         match found {
-            Found::Cut(at) => {
+            SplitPoint::Cut(at) => {
                 self.whole = None;
                 Some(at)
             }
@@ -79,8 +79,8 @@ impl Record {
     }
 
     /// Why the shard stays whole although it is asked too often, if that is known:
-    /// [`Found::OneKey`] or [`Found::Scans`].
-    pub fn whole(&self) -> Option<&Found> {
+    /// [`SplitPoint::OneKey`] or [`SplitPoint::Scans`].
+    pub fn whole(&self) -> Option<&SplitPoint> {
         self.whole.as_ref()
     }
 
@@ -98,7 +98,7 @@ mod tests {
 
     /// One second with so many requests noted, each for a slot that `slot` says; what comes of it.
     fn second(
-        record: &mut Record,
+        record: &mut ShardLoad,
         now: u64,
         noted: u32,
         mut slot: impl FnMut() -> u16,
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_rate_follows_what_is_asked() {
-        let mut record = Record::default();
+        let mut record = ShardLoad::default();
         for now in 0..20 {
             second(&mut record, now, 10, || 1);
         }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn it_sees_ten_seconds_before_it_says_where() {
         let mut random = Random::new(3);
-        let mut record = Record::default();
+        let mut record = ShardLoad::default();
         let mut slot = || random.below(16_384) as u16;
         let cuts: Vec<u64> =
             (0..26).filter(|now| second(&mut record, *now, 100, &mut slot).is_some()).collect();
@@ -137,11 +137,11 @@ mod tests {
 
     #[test]
     fn why_it_stays_whole_is_known_until_it_is_not_asked_so_often() {
-        let mut record = Record::default();
+        let mut record = ShardLoad::default();
         for now in 0..12 {
             assert_eq!(second(&mut record, now, 100, || 7), None);
         }
-        assert_eq!(record.whole(), Some(&Found::OneKey));
+        assert_eq!(record.whole(), Some(&SplitPoint::OneKey));
         for now in 12..30 {
             second(&mut record, now, 0, || 7);
         }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn few_requests_are_seen_for_longer() {
-        let mut record = Record::default();
+        let mut record = ShardLoad::default();
         let mut random = Random::new(5);
         let at = |now: u64| second(&mut record, now, 20, || random.below(16_384) as u16);
         // 1 280 a second; the first candidates have seen a hundred after five seconds or so.

@@ -7,15 +7,15 @@
 
 use crate::chance::Chance;
 use crate::measure::Measure;
-use crate::nodes::Site;
+use crate::nodes::NodeView;
 
 /// Draws one of these for a shard of this size, where `level` is what a node should carry.
 pub(crate) fn pick<'n>(
     size: Measure,
     level: Measure,
-    candidates: &[&'n Site],
+    candidates: &[&'n NodeView],
     chance: &mut Chance,
-) -> Option<&'n Site> {
+) -> Option<&'n NodeView> {
     let lacks = candidates.iter().map(|site| size.shards_in(level - site.load));
     draw(lacks, chance).map(|index| candidates[index])
 }

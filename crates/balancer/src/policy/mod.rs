@@ -19,7 +19,7 @@ use std::fmt;
 use keyspace::NodeId;
 
 use crate::chance::Chance;
-use crate::nodes::Site;
+use crate::nodes::NodeView;
 use crate::view::{View, Voter};
 
 pub(crate) mod balanced;
@@ -53,19 +53,19 @@ impl fmt::Display for Policy {
 
 /// A replica that stays, or that has just been given its place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct RetainedReplica {
     pub(crate) node: NodeId,
     pub(crate) domain: Option<u32>,
 }
 
-impl From<&Voter<'_>> for Kept {
+impl From<&Voter<'_>> for RetainedReplica {
     fn from(voter: &Voter<'_>) -> Self {
         Self { node: voter.node, domain: voter.domain() }
     }
 }
 
-impl From<&Site> for Kept {
-    fn from(site: &Site) -> Self {
+impl From<&NodeView> for RetainedReplica {
+    fn from(site: &NodeView) -> Self {
         Self { node: site.node.id, domain: Some(site.domain) }
     }
 }
@@ -83,15 +83,15 @@ impl Policy {
     pub(crate) fn pick<'n>(
         self,
         view: &View<'_>,
-        kept: &[Kept],
-        candidates: &[&'n Site],
+        retained: &[RetainedReplica],
+        candidates: &[&'n NodeView],
         chance: &mut Chance,
-    ) -> Option<&'n Site> {
+    ) -> Option<&'n NodeView> {
         let (place, wanted) = (view.shard.place, view.shard.wanted_odd());
         match self {
             Policy::Balanced => balanced::pick(view.size, view.nodes.middle(), candidates, chance),
             Policy::Successors => successors::pick(place, candidates),
-            Policy::Symmetric => symmetric::pick(place, wanted, kept, candidates),
+            Policy::Symmetric => symmetric::pick(place, wanted, retained, candidates),
         }
     }
 }

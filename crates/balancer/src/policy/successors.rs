@@ -4,8 +4,8 @@
 //! by the next. Arcs between nodes vary, and loads with them: by as much as the mean itself.
 
 use super::ring::distance;
-use crate::nodes::Site;
+use crate::nodes::NodeView;
 
-pub(super) fn pick<'n>(place: u64, candidates: &[&'n Site]) -> Option<&'n Site> {
+pub(super) fn pick<'n>(place: u64, candidates: &[&'n NodeView]) -> Option<&'n NodeView> {
     candidates.iter().copied().min_by_key(|site| distance(place, site.node.id))
 }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use balancer::{
-    Decision, Gone, Node, Nodes, Settings, Shard, decide as decide_one, heir as heir_of,
+    Decision, Node, Nodes, PlacementSettings, Shard, Unavailable, decide as decide_one,
+    transfer_target as target_of,
 };
 use keyspace::random::{Random, mix};
 use keyspace::{NodeId, ReplicaId, ShardId};
@@ -56,7 +57,7 @@ impl Group {
     fn apply(&mut self, decision: &Decision, nodes: &Nodes) {
         for id in &decision.add {
             let node = nodes.get(*id).expect("a node that is known");
-            assert!(node.takes && node.is_alive && node.gone.is_none(), "{node:?}");
+            assert!(node.takes && node.is_alive && node.unavailable.is_none(), "{node:?}");
             assert!(!self.nodes().contains(id), "two on node {id}: {self:?}");
             self.replicas.push((ReplicaId(self.next), *id));
             self.next += 1;
@@ -82,7 +83,7 @@ pub struct Cluster {
     /// What is true of the nodes but their loads.
     pub nodes: BTreeMap<NodeId, Node>,
     pub groups: Vec<Group>,
-    pub settings: Settings,
+    pub settings: PlacementSettings,
     /// How many replicas and how many leaders move in a round at most.
     pub cap: usize,
     /// How many rounds old all pictures are.
@@ -99,7 +100,7 @@ impl Cluster {
         let mut cluster = Self {
             nodes: BTreeMap::new(),
             groups: Vec::new(),
-            settings: Settings::default(),
+            settings: PlacementSettings::default(),
             cap: usize::MAX,
             age: 0,
             moves: 0,
@@ -149,7 +150,7 @@ impl Cluster {
     /// The node stops, and all have known it for a while.
     pub fn kill(&mut self, id: u64) {
         let node = self.node(id);
-        (node.takes, node.is_alive, node.gone) = (false, false, Some(Gone::Dead));
+        (node.takes, node.is_alive, node.unavailable) = (false, false, Some(Unavailable::Dead));
         for group in &mut self.groups {
             group.elect(|id| self.nodes[&id].is_alive);
         }
@@ -157,7 +158,7 @@ impl Cluster {
 
     pub fn drain(&mut self, id: u64) {
         let node = self.node(id);
-        (node.takes, node.gone) = (false, Some(Gone::Draining));
+        (node.takes, node.unavailable) = (false, Some(Unavailable::Draining));
     }
 
     /// The nodes as they are now.
@@ -184,12 +185,12 @@ impl Cluster {
         }
         let nodes = self.pictures.front().expect("one was just made").clone();
         self.rounds += 1;
-        let settings = Settings { salt: self.rounds, ..self.settings };
+        let settings = PlacementSettings { salt: self.rounds, ..self.settings };
 
         let lot = |index: &usize| mix(*index as u64 ^ mix(settings.salt));
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
         order.sort_by_key(lot);
-        let (mut moves, mut heirs) = (0, 0);
+        let (mut moves, mut targets) = (0, 0);
         for index in order {
             let group = &mut self.groups[index];
             if let Some(decision) = group.with(|shard| decide_one(&nodes, shard, &settings)) {
@@ -198,22 +199,23 @@ impl Cluster {
                     self.moves += decision.add.len().max(decision.remove.len());
                 }
                 moves += 1;
-            } else if let Some(heir) = heir(group, &nodes, &settings) {
-                if heirs < self.cap {
-                    group.leader = heir;
+            } else if let Some(target) = transfer_target(group, &nodes, &settings) {
+                if targets < self.cap {
+                    group.leader = target;
                 }
-                heirs += 1;
+                targets += 1;
             }
         }
-        moves + heirs
+        moves + targets
     }
 
     /// What would be better even so, chance aside: how many replicas and leaders would move.
     pub fn wishes(&self) -> usize {
-        let (nodes, settings) = (self.picture(), Settings { damp: false, ..self.settings });
+        let (nodes, settings) =
+            (self.picture(), PlacementSettings { damps_moves: false, ..self.settings });
         let wishes = |group: &&Group| {
             group.with(|shard| decide_one(&nodes, shard, &settings)).is_some()
-                || heir(group, &nodes, &settings).is_some()
+                || transfer_target(group, &nodes, &settings).is_some()
         };
         self.groups.iter().filter(wishes).count()
     }
@@ -265,7 +267,10 @@ impl Cluster {
     pub fn assert_full_strength(&self) {
         for group in &self.groups {
             assert_eq!(group.replicas.len(), group.wanted, "{group:?}");
-            assert!(group.nodes().iter().all(|id| self.nodes[id].gone.is_none()), "{group:?}");
+            assert!(
+                group.nodes().iter().all(|id| self.nodes[id].unavailable.is_none()),
+                "{group:?}"
+            );
         }
     }
 
@@ -285,8 +290,12 @@ impl Cluster {
     }
 }
 
-pub fn heir(group: &Group, nodes: &Nodes, settings: &Settings) -> Option<ReplicaId> {
-    group.with(|shard| heir_of(nodes, shard, &group.replicas, settings)).map(|(heir, _)| heir)
+pub fn transfer_target(
+    group: &Group,
+    nodes: &Nodes,
+    settings: &PlacementSettings,
+) -> Option<ReplicaId> {
+    group.with(|shard| target_of(nodes, shard, &group.replicas, settings)).map(|(target, _)| target)
 }
 
 pub fn relative_deviation(loads: &[u64]) -> f64 {

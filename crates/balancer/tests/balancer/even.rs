@@ -1,6 +1,6 @@
 //! Clusters come to rest, and are even then.
 
-use balancer::Settings;
+use balancer::PlacementSettings;
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, MIB};
@@ -123,7 +123,7 @@ fn a_cluster_within_the_band_stays_as_it_is() {
     assert_eq!(cluster.loads(|node| node.replicas.into()), [31, 30, 30, 29]);
     assert_eq!(cluster.wishes(), 0);
     // A narrower band would have one moved.
-    cluster.settings = Settings { band: 0.02, ..cluster.settings };
+    cluster.settings = PlacementSettings { band: 0.02, ..cluster.settings };
     assert_ne!(cluster.wishes(), 0);
 }
 

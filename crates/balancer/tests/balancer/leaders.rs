@@ -1,6 +1,6 @@
 //! Leaders leave nodes that are slow or to be left, and are spread among the others.
 
-use balancer::{Gone, WhyLeader, heir};
+use balancer::{TransferReason, Unavailable, transfer_target};
 use keyspace::{NodeId, ReplicaId};
 use proptest::prelude::*;
 
@@ -63,9 +63,11 @@ fn a_hot_shard_does_not_wander() {
     }
     cluster.settings.balance = true;
     let wish = |cluster: &Cluster, at: usize| {
-        let settings = balancer::Settings { damp: false, ..cluster.settings };
+        let settings = balancer::PlacementSettings { damps_moves: false, ..cluster.settings };
         let (nodes, group) = (cluster.picture(), &cluster.groups[at]);
-        group.with(|shard| heir(&nodes, shard, &group.replicas, &settings)).map(|(_, why)| why)
+        group
+            .with(|shard| transfer_target(&nodes, shard, &group.replicas, &settings))
+            .map(|(_, why)| why)
     };
     assert_eq!(wish(&cluster, 0), None);
     let why = wish(&cluster, 1).expect("it has room");
@@ -100,9 +102,10 @@ fn heirs_are_fit_to_lead() {
     cluster.drain(4);
     let ask = |cluster: &Cluster| {
         let (nodes, group) = (cluster.picture(), &cluster.groups[0]);
-        group.with(|shard| heir(&nodes, shard, &group.replicas, &cluster.settings))
+        group.with(|shard| transfer_target(&nodes, shard, &group.replicas, &cluster.settings))
     };
-    let why = WhyLeader::Gone { node: NodeId(1), gone: Gone::Draining };
+    let why =
+        TransferReason::NodeUnavailable { node: NodeId(1), unavailable: Unavailable::Draining };
     assert_eq!(ask(&cluster), Some((ReplicaId(5), why)));
     assert_eq!(why.words(&|id| format!("node {id}")), "node 1 is draining");
     cluster.node(5).is_alive = false;

@@ -1,6 +1,6 @@
 //! Nodes die, are drained, and come back.
 
-use balancer::Gone;
+use balancer::Unavailable;
 use proptest::prelude::*;
 
 use crate::cluster::{Cluster, MIB};
@@ -65,7 +65,7 @@ fn all_that_are_gone_are_replaced_at_once() {
     cluster.add_shard(&[1, 2, 3, 4, 5], 5, 64 * MIB);
     cluster.kill(1);
     cluster.kill(4);
-    cluster.node(5).gone = Some(Gone::Removed);
+    cluster.node(5).unavailable = Some(Unavailable::Removed);
     assert_eq!(cluster.round(), 1);
     cluster.assert_full_strength();
 }

@@ -1,6 +1,6 @@
 //! Policies that fix a shard's nodes by its place on the ring.
 
-use balancer::{Policy, Why};
+use balancer::{DecisionReason, Policy};
 use keyspace::NodeId;
 use keyspace::random::mix;
 use proptest::prelude::*;
@@ -107,7 +107,7 @@ fn reasons_name_the_policy() {
     let decide =
         |group: &Group| group.with(|shard| balancer::decide(&nodes, shard, &cluster.settings));
     let decision = cluster.groups.iter().find_map(decide).expect("a new successor for one of 20");
-    assert!(matches!(decision.why, Why::Place { to: NodeId(4), .. }));
+    assert!(matches!(decision.why, DecisionReason::Place { to: NodeId(4), .. }));
     assert!(
         decision
             .why

@@ -2,26 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use balancer::{Gone, Node, Nodes, Policy, Settings, Shard, Why, decide, heir};
+use balancer::{
+    DecisionReason, Node, Nodes, PlacementSettings, Policy, Shard, Unavailable, decide,
+    transfer_target,
+};
 use keyspace::{NodeId, ReplicaId, ShardId};
 use proptest::prelude::*;
 
 fn node(id: u64) -> impl Strategy<Value = Node> {
-    let gone = prop_oneof![
+    let unavailable = prop_oneof![
         6 => Just(None),
-        1 => Just(Some(Gone::Dead)),
-        1 => Just(Some(Gone::Draining)),
-        1 => Just(Some(Gone::Removed)),
+        1 => Just(Some(Unavailable::Dead)),
+        1 => Just(Some(Unavailable::Draining)),
+        1 => Just(Some(Unavailable::Removed)),
     ];
     let flags = (prop::bool::weighted(0.8), prop::bool::weighted(0.8), prop::bool::weighted(0.1));
     let loads =
         prop_oneof![(0..9u32, 0..9u32, 0..9u64 << 28), (any::<u32>(), any::<u32>(), any::<u64>()),];
-    (prop::sample::select(vec!["", "a", "b", "c"]), flags, gone, loads).prop_map(
-        move |(domain, (takes, is_alive, is_slow), gone, (replicas, leaders, bytes))| Node {
+    (prop::sample::select(vec!["", "a", "b", "c"]), flags, unavailable, loads).prop_map(
+        move |(domain, (takes, is_alive, is_slow), unavailable, (replicas, leaders, bytes))| Node {
             id: NodeId(id),
             domain: domain.into(),
             takes,
-            gone,
+            unavailable,
             is_alive,
             is_slow,
             replicas,
@@ -42,7 +45,7 @@ struct Case {
     is_settled: bool,
     wanted: usize,
     bytes: u64,
-    settings: Settings,
+    settings: PlacementSettings,
 }
 
 fn cases() -> impl Strategy<Value = Case> {
@@ -61,12 +64,12 @@ fn cases() -> impl Strategy<Value = Case> {
             unsettled,
             wanted,
             bytes,
-            (policy, (balance, salt, damp)),
+            (policy, (balance, salt, damps_moves)),
         )| {
             let replicas: Vec<_> =
                 (1..).zip(on).map(|(replica, node)| (ReplicaId(replica), NodeId(node))).collect();
             let learners = usize::from(learns && replicas.len() > 1);
-            let settings = Settings { policy, balance, band: 0.05, salt, damp };
+            let settings = PlacementSettings { policy, balance, band: 0.05, salt, damps_moves };
             let is_settled = !unsettled;
             Case { nodes, replicas, learners, is_joint, is_settled, wanted, bytes, settings }
         },
@@ -109,13 +112,14 @@ proptest! {
 
         // Whoever leads is not dead, whatever gossip says.
         let leads = case.replicas[0].1;
-        let gone = |id: NodeId| {
-            let gone = nodes.get(id).and_then(|node| node.gone);
-            gone.filter(|gone| id != leads || *gone != Gone::Dead)
+        let unavailable = |id: NodeId| {
+            let unavailable = nodes.get(id).and_then(|node| node.unavailable);
+            unavailable.filter(|unavailable| id != leads || *unavailable != Unavailable::Dead)
         };
         prop_assert!(!decision.add.is_empty() || !decision.remove.is_empty());
-        if let Why::CallOff { node, .. } = decision.why {
-            prop_assert!(case.learners > 0 && decision.add.is_empty() && gone(node).is_some());
+        if let DecisionReason::RemoveLearner { node, .. } = decision.why {
+            prop_assert!(case.learners > 0 && decision.add.is_empty());
+            prop_assert!(unavailable(node).is_some());
             prop_assert_eq!(case.node(decision.remove[0]), node);
             return Ok(());
         }
@@ -127,7 +131,7 @@ proptest! {
         prop_assert!(added.len() == decision.add.len() && added.is_disjoint(&held));
         for id in &added {
             let node = nodes.get(*id).expect("known");
-            prop_assert!(node.takes && node.is_alive && node.gone.is_none());
+            prop_assert!(node.takes && node.is_alive && node.unavailable.is_none());
         }
         // Those that leave: each once, each a replica.
         let left: BTreeSet<NodeId> = decision.remove.iter().map(|r| case.node(*r)).collect();
@@ -138,25 +142,28 @@ proptest! {
         let wanted = (case.wanted.max(1) - 1) | 1;
         let after = voters + added.len() - left.len();
         prop_assert!(after % 2 == 1 || after == 2 && voters == 2, "{} voters", after);
-        let healthy = left.iter().filter(|id| gone(**id).is_none()).count();
+        let healthy = left.iter().filter(|id| unavailable(**id).is_none()).count();
         if after < wanted && after < voters {
             // Only the dead have left, or what makes the number even.
-            let others = left.iter().filter(|id| gone(**id) != Some(Gone::Dead)).count();
+            let is_dead = |id: &NodeId| unavailable(*id) == Some(Unavailable::Dead);
+            let others = left.iter().filter(|id| !is_dead(id)).count();
             prop_assert!(others <= added.len() + 1, "{:?}", decision);
         }
         match decision.why {
-            Why::Even { .. } | Why::Place { .. } => {
+            DecisionReason::Rebalance { .. } | DecisionReason::Place { .. } => {
                 prop_assert!(case.settings.balance);
                 prop_assert!(added.len() == 1 && healthy == 1);
             }
-            Why::Part { .. } => prop_assert!(added.len() == 1 && left.len() == 1),
-            Why::Shrink { .. } => prop_assert!(after < voters && healthy == left.len()),
-            Why::Grow { .. } => prop_assert!(after > voters && after <= wanted),
-            Why::Replace { .. } | Why::CallOff { .. } => {
+            DecisionReason::SpreadDomains { .. } => {
+                prop_assert!(added.len() == 1 && left.len() == 1);
+            }
+            DecisionReason::Shrink { .. } => prop_assert!(after < voters && healthy == left.len()),
+            DecisionReason::Grow { .. } => prop_assert!(after > voters && after <= wanted),
+            DecisionReason::Replace { .. } | DecisionReason::RemoveLearner { .. } => {
                 prop_assert!(left.len() > healthy);
             }
         }
-        if matches!(decision.why, Why::Even { .. }) {
+        if matches!(decision.why, DecisionReason::Rebalance { .. }) {
             let effect = decision.effect;
             let both_take = left.iter().all(|id| nodes.get(*id).is_some_and(|node| node.takes));
             prop_assert!(!both_take || effect.after < effect.before, "{}", effect);
@@ -165,24 +172,31 @@ proptest! {
     }
 
     #[test]
-    fn no_heir_is_unfit(case in cases()) {
+    fn no_transfer_target_is_unavailable(case in cases()) {
         let nodes = Nodes::new(case.nodes.clone());
-        let Some((heir, why)) =
-            case.with(|shard| heir(&nodes, shard, &case.replicas, &case.settings))
+        let Some((target, why)) =
+            case.with(|shard| transfer_target(&nodes, shard, &case.replicas, &case.settings))
         else {
             return Ok(());
         };
-        let node = nodes.get(case.node(heir)).expect("known");
-        prop_assert!(node.is_alive && !node.is_slow && node.gone.is_none() && !case.is_joint);
-        prop_assert!(heir != case.replicas[0].0 && !why.words(&|node| node.to_string()).is_empty());
+        let node = nodes.get(case.node(target)).expect("known");
+        prop_assert!(node.is_alive && !node.is_slow && node.unavailable.is_none());
+        prop_assert!(!case.is_joint);
+        prop_assert!(target != case.replicas[0].0);
+        prop_assert!(!why.words(&|node| node.to_string()).is_empty());
     }
 }
 
 #[test]
 fn a_learner_on_a_dead_node_is_called_off_even_while_joint() {
-    let node =
-        |id, gone| Node { id: NodeId(id), takes: true, is_alive: true, gone, ..Node::default() };
-    let nodes = Nodes::new(vec![node(1, None), node(2, Some(Gone::Dead)), node(3, None)]);
+    let node = |id, unavailable| Node {
+        id: NodeId(id),
+        takes: true,
+        is_alive: true,
+        unavailable,
+        ..Node::default()
+    };
+    let nodes = Nodes::new(vec![node(1, None), node(2, Some(Unavailable::Dead)), node(3, None)]);
     let ids = [1, 2].map(|id| (ReplicaId(id), NodeId(id)));
     let shard = Shard {
         shard: ShardId(1),
@@ -197,9 +211,9 @@ fn a_learner_on_a_dead_node_is_called_off_even_while_joint() {
         leader: ReplicaId(1),
         requests: 0,
     };
-    let decision = decide(&nodes, &shard, &Settings::default()).expect("a call");
+    let decision = decide(&nodes, &shard, &PlacementSettings::default()).expect("a call");
     assert_eq!((decision.add, decision.remove), (vec![], vec![ReplicaId(2)]));
     let learners_node = [(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(3))];
     let waiting = Shard { replicas: &learners_node, ..shard };
-    assert_eq!(decide(&nodes, &waiting, &Settings::default()), None);
+    assert_eq!(decide(&nodes, &waiting, &PlacementSettings::default()), None);
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 
-use super::contender::{CLIENTS, Load, Stores, Who};
+use super::contender::{CLIENTS, Competitor, Load, Stores};
 use crate::load::{Run, VALUE_BYTES};
 use crate::rates::median;
 use crate::{Outcome, machine};
@@ -33,40 +33,58 @@ pub struct Options {
 }
 
 /// What is measured, and with how many requests: a few seconds each on two cores.
-const LOADS: &[(&str, usize, Who, usize)] = &[
-    ("get", 1, Who::Etcd, 15_000),
-    ("get", 1, Who::CarillonOne, 80_000),
-    ("get", 1, Who::RedisMemory, 80_000),
-    ("get", 1, Who::CarillonAll, 80_000),
-    ("set", 1, Who::Etcd, 12_000),
-    ("set", 1, Who::CarillonOne, 40_000),
-    ("set", 1, Who::RedisAlways, 40_000),
-    ("set", 1, Who::CarillonAll, 40_000),
-    ("get", 16, Who::CarillonOne, 800_000),
-    ("get", 16, Who::CarillonAll, 800_000),
-    ("set", 16, Who::CarillonOne, 300_000),
-    ("set", 16, Who::CarillonAll, 300_000),
-    ("set", 16, Who::RedisWait, 200_000),
-    ("set", 16, Who::CarillonPipes, 300_000),
+const LOADS: &[(&str, usize, Competitor, usize)] = &[
+    ("get", 1, Competitor::Etcd, 15_000),
+    ("get", 1, Competitor::CarillonOne, 80_000),
+    ("get", 1, Competitor::RedisMemory, 80_000),
+    ("get", 1, Competitor::CarillonAll, 80_000),
+    ("set", 1, Competitor::Etcd, 12_000),
+    ("set", 1, Competitor::CarillonOne, 40_000),
+    ("set", 1, Competitor::RedisAlways, 40_000),
+    ("set", 1, Competitor::CarillonAll, 40_000),
+    ("get", 16, Competitor::CarillonOne, 800_000),
+    ("get", 16, Competitor::CarillonAll, 800_000),
+    ("set", 16, Competitor::CarillonOne, 300_000),
+    ("set", 16, Competitor::CarillonAll, 300_000),
+    ("set", 16, Competitor::RedisWait, 200_000),
+    ("set", 16, Competitor::CarillonPipes, 300_000),
 ];
 
 /// A ratio that is asked for: of Carillon at this load to whom, at which pipeline of theirs.
-struct Aim {
+struct TargetRatio {
     test: &'static str,
     pipeline: usize,
-    to: Who,
+    to: Competitor,
     to_pipeline: usize,
     least: f64,
 }
 
-const AIMS: &[Aim] = &[
-    Aim { test: "get", pipeline: 1, to: Who::Etcd, to_pipeline: 1, least: 5.0 },
-    Aim { test: "set", pipeline: 1, to: Who::Etcd, to_pipeline: 1, least: 4.0 },
-    Aim { test: "get", pipeline: 1, to: Who::RedisMemory, to_pipeline: 1, least: 0.4 },
-    Aim { test: "set", pipeline: 1, to: Who::RedisAlways, to_pipeline: 1, least: 0.4 },
-    Aim { test: "get", pipeline: 16, to: Who::Etcd, to_pipeline: 1, least: 20.0 },
-    Aim { test: "set", pipeline: 16, to: Who::Etcd, to_pipeline: 1, least: 12.0 },
-    Aim { test: "set", pipeline: 16, to: Who::RedisWait, to_pipeline: 16, least: 1.5 },
+const AIMS: &[TargetRatio] = &[
+    TargetRatio { test: "get", pipeline: 1, to: Competitor::Etcd, to_pipeline: 1, least: 5.0 },
+    TargetRatio { test: "set", pipeline: 1, to: Competitor::Etcd, to_pipeline: 1, least: 4.0 },
+    TargetRatio {
+        test: "get",
+        pipeline: 1,
+        to: Competitor::RedisMemory,
+        to_pipeline: 1,
+        least: 0.4,
+    },
+    TargetRatio {
+        test: "set",
+        pipeline: 1,
+        to: Competitor::RedisAlways,
+        to_pipeline: 1,
+        least: 0.4,
+    },
+    TargetRatio { test: "get", pipeline: 16, to: Competitor::Etcd, to_pipeline: 1, least: 20.0 },
+    TargetRatio { test: "set", pipeline: 16, to: Competitor::Etcd, to_pipeline: 1, least: 12.0 },
+    TargetRatio {
+        test: "set",
+        pipeline: 16,
+        to: Competitor::RedisWait,
+        to_pipeline: 16,
+        least: 1.5,
+    },
 ];
 
 /// All runs of one measurement.
@@ -93,7 +111,7 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Runs>)> 
         for turn in 0..LOADS.len() {
             // Who goes first changes with the round; neighbours stay neighbours.
             let (test, pipeline, who, requests) = LOADS[(turn + 5 * round) % LOADS.len()];
-            if who == Who::Etcd && !stores.has_etcd() {
+            if who == Competitor::Etcd && !stores.has_etcd() {
                 continue;
             }
             let load = Load { test, pipeline, who };
@@ -118,7 +136,12 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Runs>)> 
     Ok((out, all.into_iter().map(|(load, runs)| Runs { load, runs }).collect()))
 }
 
-fn rate(all: &BTreeMap<Load, Vec<Run>>, test: &'static str, pipeline: usize, who: Who) -> f64 {
+fn rate(
+    all: &BTreeMap<Load, Vec<Run>>,
+    test: &'static str,
+    pipeline: usize,
+    who: Competitor,
+) -> f64 {
     let runs = all.get(&Load { test, pipeline, who });
     runs.map_or(0.0, |runs| median(runs, |run| run.rate))
 }
@@ -139,17 +162,17 @@ fn render(out: &mut String, all: &BTreeMap<Load, Vec<Run>>) {
     }
     *out += "\n| Carillon ÷ | command | pipeline | through one node | through all | aim |\n\
              |---|---|---|---|---|---|\n";
-    for Aim { test, pipeline, to, to_pipeline, least } in AIMS {
+    for TargetRatio { test, pipeline, to, to_pipeline, least } in AIMS {
         let other = rate(all, test, *to_pipeline, *to);
         if other == 0.0 {
             continue;
         }
         // The same generator for both, where redis-benchmark cannot be theirs.
         let (one, through_all) = match to {
-            Who::RedisWait => (rate(all, test, *pipeline, Who::CarillonPipes), None),
+            Competitor::RedisWait => (rate(all, test, *pipeline, Competitor::CarillonPipes), None),
             _ => (
-                rate(all, test, *pipeline, Who::CarillonOne),
-                Some(rate(all, test, *pipeline, Who::CarillonAll)),
+                rate(all, test, *pipeline, Competitor::CarillonOne),
+                Some(rate(all, test, *pipeline, Competitor::CarillonAll)),
             ),
         };
         let through_all = through_all.map_or("–".into(), |rate| format!("{:.2}", rate / other));
@@ -173,7 +196,11 @@ mod tests {
             LOADS.iter().any(|load| (load.0, load.1, load.2) == (test, pipeline, who))
         };
         for aim in AIMS {
-            let own = if aim.to == Who::RedisWait { Who::CarillonPipes } else { Who::CarillonOne };
+            let own = if aim.to == Competitor::RedisWait {
+                Competitor::CarillonPipes
+            } else {
+                Competitor::CarillonOne
+            };
             assert!(is_measured(aim.test, aim.pipeline, own));
             assert!(is_measured(aim.test, aim.to_pipeline, aim.to));
         }
@@ -184,9 +211,9 @@ mod tests {
         let run = |rate| Run { rate, p50_ms: 1.0, p99_ms: 2.0, cpu_us: 3.0 };
         let load = |who| Load { test: "set", pipeline: 1, who };
         let all = BTreeMap::from([
-            (load(Who::Etcd), vec![run(1e3), run(4e3), run(2e3)]),
-            (load(Who::CarillonOne), vec![run(9e3)]),
-            (load(Who::CarillonAll), vec![run(1e4)]),
+            (load(Competitor::Etcd), vec![run(1e3), run(4e3), run(2e3)]),
+            (load(Competitor::CarillonOne), vec![run(9e3)]),
+            (load(Competitor::CarillonAll), vec![run(1e4)]),
         ]);
         let mut out = String::new();
         render(&mut out, &all);

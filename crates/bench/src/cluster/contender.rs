@@ -17,7 +17,7 @@ pub const CLIENTS: usize = 64;
 /// A store, and the way it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Who {
+pub enum Competitor {
     /// redis-benchmark at one node, another one in each round.
     CarillonOne,
     /// redis-benchmark at all three nodes at once, a third of the clients each.
@@ -34,23 +34,26 @@ pub enum Who {
     RedisWait,
 }
 
-impl Who {
+impl Competitor {
     /// Its name in the table.
     pub fn title(self) -> &'static str {
         match self {
-            Who::CarillonOne => "Carillon, through one node",
-            Who::CarillonAll => "Carillon, through all nodes",
-            Who::CarillonPipes => "Carillon, the generator of WAIT",
-            Who::Etcd => "etcd, three members",
-            Who::RedisMemory => "Redis alone, no files",
-            Who::RedisAlways => "Redis alone, always",
-            Who::RedisWait => "Redis, 2 replicas, always, WAIT 1",
+            Competitor::CarillonOne => "Carillon, through one node",
+            Competitor::CarillonAll => "Carillon, through all nodes",
+            Competitor::CarillonPipes => "Carillon, the generator of WAIT",
+            Competitor::Etcd => "etcd, three members",
+            Competitor::RedisMemory => "Redis alone, no files",
+            Competitor::RedisAlways => "Redis alone, always",
+            Competitor::RedisWait => "Redis, 2 replicas, always, WAIT 1",
         }
     }
 
     /// Whether it is Carillon.
     pub fn is_carillon(self) -> bool {
-        matches!(self, Who::CarillonOne | Who::CarillonAll | Who::CarillonPipes)
+        matches!(
+            self,
+            Competitor::CarillonOne | Competitor::CarillonAll | Competitor::CarillonPipes
+        )
     }
 }
 
@@ -62,7 +65,7 @@ pub struct Load {
     /// Commands per pipeline.
     pub pipeline: usize,
     /// Of whom.
-    pub who: Who,
+    pub who: Competitor,
 }
 
 /// Every store, running and filled.
@@ -110,28 +113,28 @@ impl Stores {
     pub fn run(&self, load: &Load, requests: usize, round: usize) -> Outcome<Run> {
         let pids = match load.who {
             who if who.is_carillon() => self.nodes.pids(),
-            Who::Etcd => self.etcd.as_ref().map(Rival::pids).unwrap_or_default(),
-            Who::RedisMemory => self.memory.pids(),
-            Who::RedisAlways => self.always.pids(),
+            Competitor::Etcd => self.etcd.as_ref().map(Rival::pids).unwrap_or_default(),
+            Competitor::RedisMemory => self.memory.pids(),
+            Competitor::RedisAlways => self.always.pids(),
             _ => self.replicated.pids(),
         };
         let cpu = || pids.iter().map(|pid| machine::cpu_seconds(*pid)).sum::<Outcome<f64>>();
         let before = cpu()?;
         let one = self.nodes.resp(round % NODES);
         let mut run = match load.who {
-            Who::CarillonOne => self.redis_benchmark(&[one], load, requests)?,
-            Who::CarillonAll => {
+            Competitor::CarillonOne => self.redis_benchmark(&[one], load, requests)?,
+            Competitor::CarillonAll => {
                 let all: Vec<u16> = (0..NODES).map(|node| self.nodes.resp(node)).collect();
                 self.redis_benchmark(&all, load, requests)?
             }
-            Who::RedisMemory => self.redis_benchmark(&self.memory.ports, load, requests)?,
-            Who::RedisAlways => self.redis_benchmark(&self.always.ports, load, requests)?,
-            Who::CarillonPipes => pipes::run(&[one], &self.shape(load, false), requests)?,
-            Who::RedisWait => {
+            Competitor::RedisMemory => self.redis_benchmark(&self.memory.ports, load, requests)?,
+            Competitor::RedisAlways => self.redis_benchmark(&self.always.ports, load, requests)?,
+            Competitor::CarillonPipes => pipes::run(&[one], &self.shape(load, false), requests)?,
+            Competitor::RedisWait => {
                 let master = &self.replicated.ports[..1];
                 pipes::run(master, &self.shape(load, true), requests)?
             }
-            Who::Etcd => self.etcd_load(&["-t", load.test, "-n", &requests.to_string()])?,
+            Competitor::Etcd => self.etcd_load(&["-t", load.test, "-n", &requests.to_string()])?,
         };
         run.cpu_us = (cpu()? - before) * 1e6 / requests as f64;
         Ok(run)

@@ -29,7 +29,7 @@ const NOTHING: Duration = Duration::from_millis(30);
 /// What is done to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Break {
+pub enum NodeFailure {
     /// kill -9, later a start.
     Kill,
     /// SIGSTOP, later SIGCONT.
@@ -38,12 +38,12 @@ pub enum Break {
     Leave,
 }
 
-impl Break {
+impl NodeFailure {
     fn title(self) -> &'static str {
         match self {
-            Break::Kill => "kill -9",
-            Break::Pause => "SIGSTOP",
-            Break::Leave => "SIGTERM",
+            NodeFailure::Kill => "kill -9",
+            NodeFailure::Pause => "SIGSTOP",
+            NodeFailure::Leave => "SIGTERM",
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct Options {
     rounds: usize,
     /// Ways to break, any of kill, pause, leave.
     #[arg(long, value_delimiter = ',', default_value = "kill,pause,leave")]
-    breaks: Vec<Break>,
+    breaks: Vec<NodeFailure>,
     /// How long clients are watched after the break, in ms.
     #[arg(long, default_value_t = 2_500)]
     watch_ms: u64,
@@ -75,7 +75,7 @@ pub struct Options {
 /// The rounds of one way to break.
 #[derive(Debug, Serialize)]
 pub struct Rounds {
-    what: Break,
+    what: NodeFailure,
     /// The figure of each round in milliseconds, in the order of rounds.
     silences_ms: Vec<f64>,
     not_done: u64,
@@ -101,15 +101,15 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Rounds>)
             sleep(settle);
             clients.watch();
             match result.what {
-                Break::Kill => nodes.kill(victim),
-                Break::Pause => nodes.signal(victim, Signal::Stop),
-                Break::Leave => nodes.stop(victim),
+                NodeFailure::Kill => nodes.kill(victim),
+                NodeFailure::Pause => nodes.signal(victim, Signal::Stop),
+                NodeFailure::Leave => nodes.stop(victim),
             }
             sleep(Duration::from_millis(options.watch_ms));
             let seen = clients.seen(victim);
             match result.what {
-                Break::Pause => nodes.signal(victim, Signal::Continue),
-                Break::Kill | Break::Leave => nodes.launch(victim),
+                NodeFailure::Pause => nodes.signal(victim, Signal::Continue),
+                NodeFailure::Kill | NodeFailure::Leave => nodes.launch(victim),
             }
             nodes.wait_until_ready(victim);
             nodes.wait_until_replicated()?;
@@ -139,7 +139,7 @@ fn without_silence(silences_ms: &[f64]) -> usize {
 
 fn judge(all: &[Rounds], gap_ms_max: u64) -> Outcome<()> {
     for Rounds { what, silences_ms, not_done, unknown } in all {
-        let is_leave = *what == Break::Leave;
+        let is_leave = *what == NodeFailure::Leave;
         let (what, longest) = (what.title(), part(silences_ms, 1.0));
         if !is_leave && 2 * without_silence(silences_ms) > silences_ms.len() {
             return Err(format!("{what}: most victims led nothing, so nothing was seen").into());
@@ -178,7 +178,7 @@ fn render(all: &[Rounds]) -> String {
 mod tests {
     use super::*;
 
-    fn rounds(what: Break, silences_ms: &[f64], unknown: u64) -> Rounds {
+    fn rounds(what: NodeFailure, silences_ms: &[f64], unknown: u64) -> Rounds {
         Rounds { what, silences_ms: silences_ms.to_vec(), not_done: 0, unknown }
     }
 
@@ -187,16 +187,19 @@ mod tests {
         let judge = |what, silences_ms: &[f64], unknown| {
             judge(&[rounds(what, silences_ms, unknown)], 1_500).is_ok()
         };
-        assert!(judge(Break::Kill, &[700.0, 1_500.0], 3));
-        assert!(!judge(Break::Pause, &[700.0, 1_501.0], 0));
-        assert!(!judge(Break::Pause, &[700.0, 9.0, 9.0], 0), "it was seen that nothing was led");
-        assert!(judge(Break::Leave, &[40.0], 0));
-        assert!(!judge(Break::Leave, &[40.0], 1));
+        assert!(judge(NodeFailure::Kill, &[700.0, 1_500.0], 3));
+        assert!(!judge(NodeFailure::Pause, &[700.0, 1_501.0], 0));
+        assert!(
+            !judge(NodeFailure::Pause, &[700.0, 9.0, 9.0], 0),
+            "it was seen that nothing was led"
+        );
+        assert!(judge(NodeFailure::Leave, &[40.0], 0));
+        assert!(!judge(NodeFailure::Leave, &[40.0], 1));
     }
 
     #[test]
     fn rounds_in_which_the_victim_led_nothing_are_counted() {
-        let table = render(&[rounds(Break::Kill, &[12.0, 700.0, 800.0], 2)]);
+        let table = render(&[rounds(NodeFailure::Kill, &[12.0, 700.0, 800.0], 2)]);
         assert!(table.contains("| kill -9 | 3 | 1 | 700 | 800 | 800 | 0 | 2 |"), "{table}");
     }
 }

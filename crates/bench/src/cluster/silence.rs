@@ -24,7 +24,7 @@ const REPLY_MAX: Duration = Duration::from_secs(6);
 
 /// What clients of some nodes have seen since [`Clients::watch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct ClientRecord {
     /// Longest time between two answers to one client.
     pub longest: Duration,
     /// Requests answered with an error that says they were not done.
@@ -36,7 +36,7 @@ pub struct Seen {
 struct Track {
     /// When this client was last answered.
     last: Instant,
-    seen: Seen,
+    seen: ClientRecord,
 }
 
 struct Client {
@@ -110,7 +110,7 @@ impl Clients {
         let mut all = Self { clients: Vec::new(), stop: stop.clone(), threads: Vec::new() };
         for (node, port) in ports.iter().copied().enumerate() {
             for key in keys {
-                let track = Mutex::new(Track { last: began, seen: Seen::default() });
+                let track = Mutex::new(Track { last: began, seen: ClientRecord::default() });
                 let client = Arc::new(Client { node, port, key: key.clone(), track });
                 all.clients.push(client.clone());
                 let stop = stop.clone();
@@ -133,14 +133,14 @@ impl Clients {
     /// Forgets what was seen; silences under way go on.
     pub fn watch(&self) {
         for client in &self.clients {
-            self.track(client, |track| track.seen = Seen::default());
+            self.track(client, |track| track.seen = ClientRecord::default());
         }
     }
 
     /// What clients of all nodes but one have seen. A silence that lasts is as long as it is now.
-    pub fn seen(&self, but: usize) -> Seen {
+    pub fn seen(&self, but: usize) -> ClientRecord {
         let now = Instant::now();
-        let mut all = Seen::default();
+        let mut all = ClientRecord::default();
         for client in self.clients.iter().filter(|client| client.node != but) {
             self.track(client, |track| {
                 let so_far = track.seen.longest.max(now.saturating_duration_since(track.last));
@@ -205,6 +205,6 @@ mod tests {
         let seen = clients.seen(1);
         assert!(seen.longest >= pause && seen.longest < 2 * pause, "{seen:?}");
         assert_eq!((seen.not_done, seen.unknown), (0, 1));
-        assert_eq!(clients.seen(0), Seen::default());
+        assert_eq!(clients.seen(0), ClientRecord::default());
     }
 }

@@ -91,7 +91,7 @@ impl Load {
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub struct LookupsReport {
     nodes: u8,
     shards: usize,
     images: bool,
@@ -119,7 +119,7 @@ const THESIS: [(&str, f64, f64); 4] = [
 ];
 
 /// Measures it; the table, and the figures behind it.
-pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
+pub fn measure(binary: &str, options: &Options) -> Outcome<(String, LookupsReport)> {
     let (nodes, shards, clients, rounds, seconds) = match options.quick {
         true => (3, 16, vec![50], 1, 1),
         false => {
@@ -140,7 +140,7 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
     for clients in clients {
         loads.extend(of_clients(&cluster, options, (clients, rounds, seconds))?);
     }
-    let measured = Measured { nodes, shards, images: options.images, loads };
+    let measured = LookupsReport { nodes, shards, images: options.images, loads };
     Ok((measured.table(), measured))
 }
 
@@ -208,7 +208,7 @@ fn counts(cluster: &Nodes, loads: &[Load]) -> Outcome<Vec<[f64; 3]>> {
     loads.iter().map(|load| cluster.counted(&load.lookup, &load.form)).collect()
 }
 
-impl Measured {
+impl LookupsReport {
     fn table(&self) -> String {
         let mut out = format!(
             "{} nodes, {} shards, GETs, {}:\n\n\

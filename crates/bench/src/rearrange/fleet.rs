@@ -34,7 +34,7 @@ const FORM_MAX: Duration = Duration::from_secs(60);
 
 /// A node that runs, for those who look at it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
+pub struct RunningNode {
     /// Counted from 1.
     pub node: usize,
     /// Its process.
@@ -44,7 +44,7 @@ pub struct Seat {
 }
 
 /// Who runs at present.
-pub type Roster = Arc<Mutex<Vec<Seat>>>;
+pub type Roster = Arc<Mutex<Vec<RunningNode>>>;
 
 /// The nodes. Dropping it kills them and removes their files.
 pub struct Fleet {
@@ -170,7 +170,7 @@ impl Fleet {
     fn seat(&self, node: usize) {
         let http = self.at(node, HTTP);
         let pid = self.processes[node - 1].as_ref().map(Process::pid);
-        self.seats(|seats| seats.extend(pid.map(|pid| Seat { node, pid, http })));
+        self.seats(|seats| seats.extend(pid.map(|pid| RunningNode { node, pid, http })));
     }
 
     /// Starts a node that reaches no other before it is released, and says nothing until then.
@@ -280,7 +280,7 @@ impl Fleet {
         Ok(())
     }
 
-    fn seats(&self, change: impl FnOnce(&mut Vec<Seat>)) {
+    fn seats(&self, change: impl FnOnce(&mut Vec<RunningNode>)) {
         change(&mut self.roster.lock().unwrap_or_else(PoisonError::into_inner));
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::load::Return;
-use super::plays::Play;
-use super::stage::Seen;
+use super::live_cluster::RunRecord;
+use super::load::Recovery;
+use super::scenarios::Scenario;
 use super::svg::Limits;
 use super::timeline::{ClientsSecond, Figure, NodeSecond, Second};
 
@@ -34,7 +34,7 @@ const MIB: f64 = 1_048_576.0;
 type Window = (f64, f64);
 
 /// The whole seconds within a window.
-fn within(seen: &Seen, (from, until): Window) -> impl Iterator<Item = &Second> {
+fn within(seen: &RunRecord, (from, until): Window) -> impl Iterator<Item = &Second> {
     let is_in = move |second: &&Second| {
         second.at_s as f64 >= from && second.at_s as f64 + 1.0 <= until.max(from + 1.0)
     };
@@ -42,7 +42,7 @@ fn within(seen: &Seen, (from, until): Window) -> impl Iterator<Item = &Second> {
 }
 
 /// The seconds that a window touches.
-fn touching(seen: &Seen, (from, until): Window) -> impl Iterator<Item = &Second> {
+fn touching(seen: &RunRecord, (from, until): Window) -> impl Iterator<Item = &Second> {
     let is_in =
         move |second: &&Second| second.at_s as f64 + 1.0 > from && (second.at_s as f64) < until;
     seen.seconds.iter().filter(is_in)
@@ -60,7 +60,7 @@ fn unevenness(figures: &[f64]) -> f64 {
     if mean_of_all > 0.0 { squares.sqrt() / mean_of_all } else { 0.0 }
 }
 
-fn answered_alone(seen: &Seen, alone: Window) -> f64 {
+fn answered_alone(seen: &RunRecord, alone: Window) -> f64 {
     mean(within(seen, alone).map(|second| second.answered as f64))
 }
 
@@ -73,7 +73,7 @@ fn is_disturbed(second: &Second) -> bool {
 }
 
 /// What the load is before anything happens, and how much it scatters by itself.
-pub fn load_alone(seen: &Seen, alone: Window) -> Vec<Figure> {
+pub fn load_alone(seen: &RunRecord, alone: Window) -> Vec<Figure> {
     let answered = answered_alone(seen, alone);
     let processor = |second: &Second| second.nodes.iter().map(|node| node.processor).sum();
     let cores = mean(within(seen, alone).map(processor));
@@ -90,7 +90,7 @@ pub fn load_alone(seen: &Seen, alone: Window) -> Vec<Figure> {
 
 /// The lowest second of a window beside the load alone. Seconds in which the machine itself was
 /// disturbed count; how low the others are stands beside it.
-pub fn lowest_second(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
+pub fn lowest_second(seen: &RunRecord, what: &str, alone: Window, window: Window) -> Figure {
     let answered = answered_alone(seen, alone).max(1.0);
     let part = |second: &Second| second.answered as f64 / answered;
     let all = lowest(touching(seen, window));
@@ -106,27 +106,27 @@ pub fn lowest_second(seen: &Seen, what: &str, alone: Window, window: Window) -> 
 }
 
 /// As [`lowest_second`], and it must be as high as it must be when nodes join.
-pub fn throughput(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
+pub fn throughput(seen: &RunRecord, what: &str, alone: Window, window: Window) -> Figure {
     let lowest = lowest_second(seen, what, alone, window);
     let judged = Figure::at_least(lowest.what.clone(), lowest.value, "", THROUGHPUT_MIN);
     judged.noted(lowest.note)
 }
 
 /// What must not be passed in a picture of these figures.
-pub fn limits(figures: &[Figure], play: Play) -> Limits {
+pub fn limits(figures: &[Figure], play: Scenario) -> Limits {
     let alone = figures.iter().find(|figure| figure.what == ALONE);
     match play {
-        Play::Join => {
+        Scenario::Join => {
             let answered = alone.map(|figure| figure.value * THROUGHPUT_MIN);
             Limits { answered, wait_ms: None }
         }
-        Play::Drain => Limits::default(),
+        Scenario::Drain => Limits::default(),
         _ => Limits { answered: None, wait_ms: Some(SILENCE_MAX_S * 1e3) },
     }
 }
 
 /// How even the nodes are at the end, but for those that were drained.
-pub fn evenness(seen: &Seen, drained: &[usize]) -> Vec<Figure> {
+pub fn evenness(seen: &RunRecord, drained: &[usize]) -> Vec<Figure> {
     let known = seen.seconds.iter().rev().find(|second| !second.nodes.is_empty());
     let Some(last) = known else { return Vec::new() };
     let of = |figure: fn(&NodeSecond) -> u64| -> Vec<f64> {
@@ -150,7 +150,7 @@ pub fn evenness(seen: &Seen, drained: &[usize]) -> Vec<Figure> {
 
 /// What nodes sent in seconds in which they had something to send at both ends. A state that has
 /// left, and is not installed yet, is none.
-pub fn rate(seen: &Seen) -> Vec<Figure> {
+pub fn rate(seen: &RunRecord) -> Vec<Figure> {
     let mut full = Vec::new();
     let mut most: f64 = 0.0;
     for pair in seen.seconds.windows(2) {
@@ -164,18 +164,18 @@ pub fn rate(seen: &Seen) -> Vec<Figure> {
             }
         }
     }
-    let configured = seen.setup.move_rate as f64;
+    let configured = seen.setup.snapshot_rate as f64;
     let total = seen.seconds.iter().map(|second| second.moved_bytes as f64).sum::<f64>();
     vec![
         Figure::told("moved", total / MIB, "MiB"),
         Figure::at_most(
-            "fastest second of a node ÷ move_rate",
+            "fastest second of a node ÷ snapshot_rate",
             most / configured,
             "",
             1.0 + RATE_OFF_MAX,
         ),
         Figure::told(
-            "mean of a node's seconds with something to send ÷ move_rate",
+            "mean of a node's seconds with something to send ÷ snapshot_rate",
             mean(full.iter().copied()) / configured,
             "",
         )
@@ -184,8 +184,8 @@ pub fn rate(seen: &Seen) -> Vec<Figure> {
 }
 
 /// How long a drain took.
-pub fn drain(seen: &Seen, bytes: u64, took_s: f64) -> Figure {
-    let at_rate = bytes as f64 / seen.setup.move_rate as f64;
+pub fn drain(seen: &RunRecord, bytes: u64, took_s: f64) -> Figure {
+    let at_rate = bytes as f64 / seen.setup.snapshot_rate as f64;
     Figure::at_most("drained in", took_s, "s", at_rate * DRAIN_MAX).noted(format!(
         "{:.0} MiB, which is {at_rate:.1} s at the rate of one node",
         bytes as f64 / MIB
@@ -194,7 +194,7 @@ pub fn drain(seen: &Seen, bytes: u64, took_s: f64) -> Figure {
 
 /// What clients of some nodes saw in the seconds that a window touches; of all, if none is named.
 fn of_clients<'a>(
-    seen: &'a Seen,
+    seen: &'a RunRecord,
     window: Window,
     nodes: &'a [usize],
 ) -> impl Iterator<Item = &'a ClientsSecond> {
@@ -202,12 +202,12 @@ fn of_clients<'a>(
     touching(seen, window).flat_map(|second| &second.clients).filter(is_meant)
 }
 
-fn longest_s(seen: &Seen, window: Window, nodes: &[usize]) -> f64 {
+fn longest_s(seen: &RunRecord, window: Window, nodes: &[usize]) -> f64 {
     of_clients(seen, window, nodes).map(|one| one.longest_wait_ms).fold(0.0, f64::max) / 1e3
 }
 
 /// A wait from some time on, and how long it may be; what the machine could not do comes on top.
-fn wait(seen: &Seen, what: String, from: f64, wait_s: f64, most_s: f64) -> Figure {
+fn wait(seen: &RunRecord, what: String, from: f64, wait_s: f64, most_s: f64) -> Figure {
     let since = Duration::from_secs_f64(from);
     let until = since + Duration::from_secs_f64(wait_s.max(0.0));
     let allowance = seen.stalls.allowance(since, until);
@@ -219,16 +219,22 @@ fn wait(seen: &Seen, what: String, from: f64, wait_s: f64, most_s: f64) -> Figur
 }
 
 /// The longest wait of clients of some nodes, or of all, in a window.
-pub fn waits(seen: &Seen, what: &str, window: Window, nodes: &[usize], most_s: f64) -> Figure {
+pub fn waits(seen: &RunRecord, what: &str, window: Window, nodes: &[usize], most_s: f64) -> Figure {
     let longest = longest_s(seen, window, nodes);
     wait(seen, format!("{what}: longest wait of a client"), window.0, longest, most_s)
 }
 
 /// After how long clients of some nodes, or all, were served again once something was over; if
 /// any client never was, the time that was left.
-pub fn served_again(seen: &Seen, what: &str, over_s: f64, nodes: &[usize], most_s: f64) -> Figure {
+pub fn served_again(
+    seen: &RunRecord,
+    what: &str,
+    over_s: f64,
+    nodes: &[usize],
+    most_s: f64,
+) -> Figure {
     let returns = || seen.returns.iter().filter(|one| one.since_s == over_s);
-    let is_meant = |one: &&Return| nodes.is_empty() || nodes.contains(&one.node);
+    let is_meant = |one: &&Recovery| nodes.is_empty() || nodes.contains(&one.node);
     let last = returns().filter(is_meant).map(|one| one.after_s).fold(0.0, f64::max);
     let away = seen.setup.clients - returns().count();
     let end_s = seen.seconds.last().map_or(0.0, |second| second.at_s as f64 + 1.0);
@@ -243,7 +249,7 @@ pub fn served_again(seen: &Seen, what: &str, over_s: f64, nodes: &[usize], most_
 
 /// Requests of clients of nodes that reach no majority: once leases have ended, none is answered.
 /// If any is, they were not cut off.
-pub fn is_cut_off(seen: &Seen, what: &str, (from, until): Window, nodes: &[usize]) -> Figure {
+pub fn is_cut_off(seen: &RunRecord, what: &str, (from, until): Window, nodes: &[usize]) -> Figure {
     let window = (from + LEASES_S, until);
     let answered: u64 = within(seen, window).map(|second| answered_by(second, nodes)).sum();
     let what = format!("{what}: answered after {LEASES_S} s");
@@ -257,7 +263,7 @@ pub fn settled(what: &str, is_so: bool, after_s: f64) -> Figure {
 }
 
 /// Requests of clients of some nodes, or of all, that failed in a window: none may.
-pub fn none_fails(seen: &Seen, what: &str, window: Window, nodes: &[usize]) -> Figure {
+pub fn none_fails(seen: &RunRecord, what: &str, window: Window, nodes: &[usize]) -> Figure {
     let failed: u64 = of_clients(seen, window, nodes).map(|one| one.failed).sum();
     Figure::at_most(format!("{what}: requests failed"), failed as f64, "", 0.0)
 }
@@ -268,13 +274,13 @@ fn answered_by(second: &Second, nodes: &[usize]) -> u64 {
 }
 
 /// Requests of clients of some nodes that were answered in a second of a window.
-pub fn answered(seen: &Seen, what: &str, window: Window, nodes: &[usize]) -> Figure {
+pub fn answered(seen: &RunRecord, what: &str, window: Window, nodes: &[usize]) -> Figure {
     let rate = mean(within(seen, window).map(|second| answered_by(second, nodes) as f64));
     Figure::told(format!("{what}: answered"), rate, "requests/s")
 }
 
 /// Requests that failed.
-pub fn failures(seen: &Seen, must_be_none: bool) -> Vec<Figure> {
+pub fn failures(seen: &RunRecord, must_be_none: bool) -> Vec<Figure> {
     let sum = |of: fn(&Second) -> u64| seen.seconds.iter().map(of).sum::<u64>() as f64;
     let figure = |what: &str, value| match must_be_none {
         true => Figure::at_most(what, value, "", 0.0),
@@ -288,7 +294,7 @@ pub fn failures(seen: &Seen, must_be_none: bool) -> Vec<Figure> {
 }
 
 /// What was acknowledged and is gone.
-pub fn lost(seen: &Seen) -> Figure {
+pub fn lost(seen: &RunRecord) -> Figure {
     let contradicted = seen.seconds.iter().map(|second| second.lost).sum::<u64>();
     let lost = (seen.read_back.lost + contradicted) as f64;
     let keys = seen.read_back.client_keys + seen.read_back.filled_keys;
@@ -322,7 +328,7 @@ mod tests {
             let first = client(1, if is_cut { 0 } else { 9 }, u64::from(at_s == 15), waited_s);
             Second { at_s, clients: vec![first, client(2, 7, 0, 0.2)], ..Second::default() }
         };
-        let seen = Seen { seconds: (0..30).map(second).collect(), ..Seen::default() };
+        let seen = RunRecord { seconds: (0..30).map(second).collect(), ..RunRecord::default() };
         let (window, cut) = ((10.0, 30.0), (10.0, 20.0));
         assert_eq!(waits(&seen, "", window, &[], 1.5).holds, Some(false));
         assert_eq!(waits(&seen, "", window, &[2], 1.5).holds, Some(true));
@@ -337,19 +343,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_served_again_is_missed() {
-        let at = |node, after_s| Return { since_s: 10.0, after_s, node };
+    fn unserved_replica_is_reported_missing() {
+        let at = |node, after_s| Recovery { since_s: 10.0, after_s, node };
         let setup = Setup { clients: 2, ..Setup::default() };
         let seconds = vec![Second { at_s: 29, ..Second::default() }];
-        let returns = vec![at(1, 0.4), at(2, 4.0), Return { since_s: 3.0, ..at(1, 9.0) }];
-        let all = Seen { returns, setup, seconds, ..Seen::default() };
-        let again = |seen: &Seen, nodes: &[usize]| {
+        let returns = vec![at(1, 0.4), at(2, 4.0), Recovery { since_s: 3.0, ..at(1, 9.0) }];
+        let all = RunRecord { returns, setup, seconds, ..RunRecord::default() };
+        let again = |seen: &RunRecord, nodes: &[usize]| {
             let figure = served_again(seen, "", 10.0, nodes, 0.5);
             (figure.value, figure.holds)
         };
         assert_eq!(again(&all, &[1]), (0.4, Some(true)));
         assert_eq!(again(&all, &[]), (4.0, Some(false)));
-        let one = Seen { returns: vec![at(1, 0.4)], ..all };
+        let one = RunRecord { returns: vec![at(1, 0.4)], ..all };
         assert_eq!(again(&one, &[1]), (20.0, Some(false)));
     }
 }

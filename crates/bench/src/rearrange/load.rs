@@ -81,7 +81,7 @@ impl Counts {
 
 /// The first answer to a client since something was over.
 #[derive(Clone, Copy, Debug)]
-pub struct Return {
+pub struct Recovery {
     /// When that was, in seconds since the load began: see [`Load::is_over`].
     pub since_s: f64,
     /// How much later the client was answered.
@@ -121,15 +121,15 @@ struct Shared {
     /// Of all clients that write.
     keys: Vec<Keys>,
     failures: Mutex<Vec<Failure>>,
-    slow: Mutex<Vec<Slow>>,
+    slow: Mutex<Vec<SlowRequest>>,
     /// When something was over, in seconds since the load began, as the bits of that number.
     over_s: AtomicU64,
-    returns: Mutex<Vec<Return>>,
+    returns: Mutex<Vec<Recovery>>,
 }
 
 /// A request that was answered late.
 #[derive(Clone, Debug, Serialize)]
-pub struct Slow {
+pub struct SlowRequest {
     /// When it was asked, in seconds since the load began.
     pub at_s: f64,
     /// How long it took.
@@ -241,7 +241,7 @@ impl Load {
     }
 
     /// When clients were answered again.
-    pub fn returns(&self) -> Vec<Return> {
+    pub fn returns(&self) -> Vec<Recovery> {
         self.shared.returns.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -251,7 +251,7 @@ impl Load {
     }
 
     /// The first requests that were late.
-    pub fn slow(&self) -> Vec<Slow> {
+    pub fn slow(&self) -> Vec<SlowRequest> {
         self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -20,9 +20,9 @@ mod fill;
 mod fleet;
 mod judge;
 mod keys;
+mod live_cluster;
 mod load;
-mod plays;
-mod stage;
+mod scenarios;
 mod svg;
 mod timeline;
 mod watch;
@@ -37,8 +37,8 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::machine::Machine;
-use plays::{Play, Scale};
-use stage::Plan;
+use live_cluster::ClusterPlan;
+use scenarios::{Scale, Scenario};
 use timeline::{FORMAT, Figure, Timeline};
 
 const MIB: u64 = 1 << 20;
@@ -53,7 +53,7 @@ pub struct Options {
         value_delimiter = ',',
         default_value = "join,drain,swap,lose,leave,domain,dark,part,isolate"
     )]
-    plays: Vec<Play>,
+    plays: Vec<Scenario>,
     /// Keys and values of each node at the beginning, in MiB. Unless told otherwise 256 for join,
     /// swap and dark, 1024 for drain, 64 for the others.
     #[arg(long)]
@@ -82,7 +82,7 @@ pub struct Options {
     settle_s: u64,
     /// What each node may send of shards' states, in MiB a second.
     #[arg(long, default_value_t = 64)]
-    move_rate: u64,
+    snapshot_rate: u64,
     /// Flags for all nodes besides, in one word: --flags='--split-bytes 16MiB'.
     #[arg(long, default_value = "")]
     flags: String,
@@ -126,7 +126,7 @@ impl Options {
         Ok(())
     }
 
-    fn scale(&self, play: Play) -> Scale {
+    fn scale(&self, play: Scenario) -> Scale {
         let part = if self.quick { 8 } else { 1 };
         Scale {
             bytes_each: self.size.unwrap_or(play.mib_each() / part) * MIB,
@@ -138,11 +138,11 @@ impl Options {
         }
     }
 
-    fn plan(&self, binary: &str, play: Play, scale: &Scale) -> Plan {
+    fn plan(&self, binary: &str, play: Scenario, scale: &Scale) -> ClusterPlan {
         let (nodes, held) = play.nodes(scale);
         let mut flags: Vec<String> = play.flags().iter().map(|flag| (*flag).to_owned()).collect();
         flags.extend(self.flags.split_whitespace().map(str::to_owned));
-        Plan {
+        ClusterPlan {
             binary: binary.to_owned(),
             nodes,
             held,
@@ -153,7 +153,7 @@ impl Options {
             clients: self.clients,
             readers: if play.has_readers() { nodes } else { 0 },
             pause: Duration::from_millis(self.pause_ms),
-            move_rate: self.move_rate * MIB,
+            snapshot_rate: self.snapshot_rate * MIB,
             flags,
         }
     }
@@ -161,7 +161,7 @@ impl Options {
 
 /// The figures of a play.
 #[derive(Debug, Serialize)]
-pub struct Played {
+pub struct ScenarioResult {
     play: &'static str,
     figures: Vec<Figure>,
 }
@@ -172,13 +172,13 @@ pub fn measure(
     machine: &Machine,
     out: &Path,
     options: &Options,
-) -> Outcome<(String, Vec<Played>)> {
+) -> Outcome<(String, Vec<ScenarioResult>)> {
     options.check()?;
     let (mut text, mut all) = (String::new(), Vec::new());
     for play in &options.plays {
         let (table, figures) = one(binary, machine, out, options, *play)?;
         text += &table;
-        all.push(Played { play: play.name(), figures });
+        all.push(ScenarioResult { play: play.name(), figures });
     }
     let failed = all.iter().flat_map(|played| &played.figures);
     let failed: Vec<&str> = failed
@@ -196,7 +196,7 @@ fn one(
     machine: &Machine,
     out: &Path,
     options: &Options,
-    play: Play,
+    play: Scenario,
 ) -> Outcome<(String, Vec<Figure>)> {
     let scale = options.scale(play);
     let title = play.title(&scale);

@@ -33,11 +33,11 @@ pub fn render(timeline: &Timeline, limits: Limits) -> String {
 fn about(timeline: &Timeline) -> String {
     let (setup, machine) = (&timeline.setup, &timeline.machine);
     format!(
-        "{} clients, {} shards, {:.0} MiB ×3, move_rate {:.0} MiB/s; {}, {} cores, commit {}",
+        "{} clients, {} shards, {:.0} MiB ×3, snapshot_rate {:.0} MiB/s; {}, {} cores, commit {}",
         setup.clients,
         setup.shards,
         setup.filled_bytes as f64 / MIB,
-        setup.move_rate as f64 / MIB,
+        setup.snapshot_rate as f64 / MIB,
         machine.cpu,
         machine.cores,
         machine.commit

@@ -6,7 +6,7 @@
 //!   title      for people
 //!   machine    cpu, cores, memory_gib, kernel, commit, date …
 //!   setup      nodes, held, shards, replicas, clients, pause_ms, filled_keys, filled_bytes,
-//!              move_rate, flags, network (namespaces or loopback)
+//!              snapshot_rate, flags, network (namespaces or loopback)
 //!   events     [{at_s, what}], by time; at_s since the load began
 //!   seconds    [{at_s, answered, not_done, unknown, lost, longest_wait_ms, machine_stalled_ms,
 //!              host_taken, moved_bytes, changing, below_strength,
@@ -34,7 +34,7 @@ use std::time::Duration;
 use harness::stalls::Stalls;
 use serde::Serialize;
 
-use super::load::{Counts, Failure, Load, Slow};
+use super::load::{Counts, Failure, Load, SlowRequest};
 use super::watch::{NodeSample, Sample};
 use crate::machine::Machine;
 
@@ -63,9 +63,9 @@ pub struct Timeline {
     /// Requests that failed.
     pub failures: Vec<Failure>,
     /// Requests that were late.
-    pub slow: Vec<Slow>,
+    pub slow: Vec<SlowRequest>,
     /// What was there at the end.
-    pub read_back: Lost,
+    pub read_back: LossReport,
 }
 
 /// What was set up before the first second.
@@ -88,7 +88,7 @@ pub struct Setup {
     /// Bytes of their values, once.
     pub filled_bytes: u64,
     /// Bytes a second of states that a node may send.
-    pub move_rate: u64,
+    pub snapshot_rate: u64,
     /// What all nodes were started with besides.
     pub flags: Vec<String>,
     /// `namespaces` or `loopback`.
@@ -188,7 +188,7 @@ pub struct Figure {
 
 /// What was read back.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Lost {
+pub struct LossReport {
     /// Keys of clients that were acknowledged.
     pub client_keys: u64,
     /// Keys that were there before.

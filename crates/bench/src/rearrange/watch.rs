@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::fleet::{Roster, Seat, get};
+use super::fleet::{Roster, RunningNode, get};
 use crate::{Outcome, http, machine};
 
 /// How long a node may take to answer.
@@ -80,13 +80,13 @@ impl Sample {
 }
 
 /// The thread that asks. Dropping it ends it.
-pub struct Watch {
+pub struct NodeWatcher {
     samples: Arc<Mutex<Vec<Sample>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
+impl NodeWatcher {
     /// Begins to ask, at whole seconds since `begun`.
     pub fn start(roster: Roster, begun: Instant) -> Outcome<Self> {
         let (samples, stop) = (Arc::<Mutex<Vec<Sample>>>::default(), Arc::<AtomicBool>::default());
@@ -115,7 +115,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for NodeWatcher {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -132,7 +132,7 @@ pub fn look(second: usize, roster: &Roster) -> Sample {
     Sample { second, running: seats.len(), nodes, host_s: machine::stolen_seconds() }
 }
 
-fn of(Seat { node, pid, http }: Seat) -> Outcome<NodeSample> {
+fn of(RunningNode { node, pid, http }: RunningNode) -> Outcome<NodeSample> {
     let nodes = get(http, "/v1/nodes", ANSWER_MAX)?;
     let own = nodes["nodes"].as_array().and_then(|all| all.iter().find(|one| one["this"] == true));
     let own = own.ok_or("the node does not know itself")?;
@@ -150,9 +150,9 @@ fn of(Seat { node, pid, http }: Seat) -> Outcome<NodeSample> {
         leaders: number("leaders"),
         bytes: number("data_bytes"),
         sent_bytes: metric("carillon_snapshot_bytes_total{direction=\"sent\"}"),
-        sending: metric("carillon_snapshots_under_way{direction=\"sent\"}")
+        sending: metric("carillon_snapshots_in_progress{direction=\"sent\"}")
             + metric("carillon_snapshots_waiting"),
-        unsent_bytes: metric("carillon_snapshot_bytes_left"),
+        unsent_bytes: metric("carillon_snapshot_remaining_bytes"),
         changing: led.iter().filter(|shard| shard["changing"] == true).count() as u64,
         below_strength: led.iter().filter(is_weak).count() as u64,
         processor_s: machine::cpu_seconds(pid)?,

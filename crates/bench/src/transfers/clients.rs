@@ -22,7 +22,7 @@ use crate::Outcome;
 use crate::cluster::figures::part;
 use bytes::BytesMut;
 use client::Decoder;
-use harness::resp::Reply;
+use harness::resp::TextReply;
 use harness::resp::encode;
 
 /// No reply for so long is an error of the benchmark: nodes answer earlier, one way or another.
@@ -34,7 +34,7 @@ const AMOUNT_MAX: u64 = 10;
 
 /// How a transfer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TransferMethod {
     /// In one pipeline, by INCRBY.
     OneShot,
     /// By WATCH, with values that the client makes.
@@ -62,7 +62,7 @@ struct Client {
     /// Bytes of replies that are not whole yet.
     input: BytesMut,
     decoder: Decoder,
-    replies: Vec<Reply>,
+    replies: Vec<TextReply>,
     /// Replies to the pipeline under way; 0 if there is none.
     awaited: usize,
     accounts: [usize; 2],
@@ -77,7 +77,7 @@ struct Client {
 /// Runs so many clients for so long, spread over the nodes, with random pairs of so many accounts.
 pub fn run(
     ports: &[u16],
-    way: Way,
+    way: TransferMethod,
     clients: usize,
     accounts: usize,
     lasting: Duration,
@@ -177,7 +177,7 @@ impl Client {
     }
 
     /// A transfer between two others.
-    fn begin(&mut self, way: Way, accounts: usize, random: &mut Random) {
+    fn begin(&mut self, way: TransferMethod, accounts: usize, random: &mut Random) {
         let from = random.below(accounts as u64) as usize;
         let to = random.below(accounts as u64 - 1) as usize;
         self.accounts = [from, to + usize::from(to >= from)];
@@ -187,21 +187,23 @@ impl Client {
     }
 
     /// Its first pipeline.
-    fn ask(&mut self, way: Way) {
+    fn ask(&mut self, way: TransferMethod) {
         let [from, to] = self.accounts.map(account);
         match way {
-            Way::OneShot => self.pipeline(&[
+            TransferMethod::OneShot => self.pipeline(&[
                 &["MULTI"],
                 &["INCRBY", &from, &(-self.amount).to_string()],
                 &["INCRBY", &to, &self.amount.to_string()],
                 &["EXEC"],
             ]),
-            Way::Watching if self.watches => {
+            TransferMethod::Watching if self.watches => {
                 self.pipeline(&[&["UNWATCH"], &["WATCH", &from, &to], &["MGET", &from, &to]])
             }
-            Way::Watching => self.pipeline(&[&["WATCH", &from, &to], &["MGET", &from, &to]]),
+            TransferMethod::Watching => {
+                self.pipeline(&[&["WATCH", &from, &to], &["MGET", &from, &to]])
+            }
         }
-        self.ends = way == Way::OneShot;
+        self.ends = way == TransferMethod::OneShot;
         self.watches = !self.ends;
     }
 
@@ -216,7 +218,7 @@ impl Client {
     /// What to do with the replies to a whole pipeline.
     fn step(&mut self) -> Next {
         let mut replies = std::mem::take(&mut self.replies);
-        let last = replies.pop().unwrap_or(Reply::Nil);
+        let last = replies.pop().unwrap_or(TextReply::Nil);
         if self.ends {
             // EXEC ends watching, whatever it answers.
             self.watches = false;
@@ -224,9 +226,9 @@ impl Client {
         let refused = replies.iter().chain([&last]).find_map(error);
         match last {
             _ if refused.is_some() => Next::Ends(refused),
-            Reply::Nil if self.ends => Next::Again,
-            Reply::Many(_) if self.ends => Next::Ends(None),
-            Reply::Many(held) => {
+            TextReply::Nil if self.ends => Next::Again,
+            TextReply::Many(_) if self.ends => Next::Ends(None),
+            TextReply::Many(held) => {
                 let held: Vec<i64> = held.iter().filter_map(number).collect();
                 let [from, to] = held[..] else {
                     return Next::Ends(Some("an account is missing".into()));
@@ -273,7 +275,7 @@ impl Client {
                 Err(error) => return Err(error.into()),
             }
         }
-        while let Some(reply) = self.decoder.next(&mut self.input)?.map(Reply::from) {
+        while let Some(reply) = self.decoder.next(&mut self.input)?.map(TextReply::from) {
             if self.replies.len() == self.awaited {
                 return Err(format!("a reply that nobody asked for: {reply:?}").into());
             }
@@ -287,15 +289,15 @@ impl Client {
     }
 }
 
-fn number(reply: &Reply) -> Option<i64> {
-    if let Reply::Bulk(text) = reply { text.parse().ok() } else { None }
+fn number(reply: &TextReply) -> Option<i64> {
+    if let TextReply::Bulk(text) = reply { text.parse().ok() } else { None }
 }
 
 /// The first word of an error, also of one among several replies.
-fn error(reply: &Reply) -> Option<String> {
+fn error(reply: &TextReply) -> Option<String> {
     match reply {
-        Reply::Error(text) => Some(text.split(' ').next().unwrap_or_default().to_owned()),
-        Reply::Many(each) => each.iter().find_map(error),
+        TextReply::Error(text) => Some(text.split(' ').next().unwrap_or_default().to_owned()),
+        TextReply::Many(each) => each.iter().find_map(error),
         _ => None,
     }
 }
@@ -317,7 +319,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    fn client(way: Way) -> Client {
+    fn client(way: TransferMethod) -> Client {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut client = Client::new(TcpStream::from_std(stream));
@@ -338,26 +340,26 @@ mod tests {
 
     #[test]
     fn a_one_shot_is_one_pipeline() {
-        let mut client = client(Way::OneShot);
+        let mut client = client(TransferMethod::OneShot);
         let done = "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:996\r\n:1004\r\n";
         assert_eq!(answered(&mut client, done), Next::Ends(None));
-        client.ask(Way::OneShot);
+        client.ask(TransferMethod::OneShot);
         let busy = "+OK\r\n+QUEUED\r\n+QUEUED\r\n-BUSY others\r\n";
         assert_eq!(answered(&mut client, busy), Next::Ends(Some("BUSY".into())));
     }
 
     #[test]
     fn a_watched_account_that_changed_has_it_begin_again() {
-        let mut client = client(Way::Watching);
+        let mut client = client(TransferMethod::Watching);
         assert_eq!(answered(&mut client, "+OK\r\n*2\r\n$1\r\n7\r\n$1\r\n8\r\n"), Next::Sends);
         let sent = String::from_utf8(client.out.clone()).unwrap();
         assert!(sent.contains("$1\r\n3\r\n") && sent.contains("$2\r\n12\r\n"), "{sent}");
         assert_eq!(answered(&mut client, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*-1\r\n"), Next::Again);
-        client.ask(Way::Watching);
+        client.ask(TransferMethod::Watching);
         assert_eq!(client.awaited, 2);
         let refused = answered(&mut client, "+OK\r\n-TRYAGAIN it was cut\r\n");
         assert_eq!(refused, Next::Ends(Some("TRYAGAIN".into())));
-        client.ask(Way::Watching);
+        client.ask(TransferMethod::Watching);
         assert!(String::from_utf8_lossy(&client.out).contains("UNWATCH"));
     }
 }

@@ -35,7 +35,7 @@ use crate::cluster::rivals::{self, Rival};
 use crate::rates::median;
 use crate::{Outcome, load, machine};
 use accounts::OPENING;
-use clients::{Counts, Way};
+use clients::{Counts, TransferMethod};
 use harness::process::Directory;
 
 /// Clients of every run.
@@ -107,7 +107,7 @@ impl Load {
 
 /// One turn of a load.
 #[derive(Clone, Debug, Serialize)]
-struct Turn {
+struct LoadTurn {
     /// Transfers a second.
     rate: f64,
     p50_ms: f64,
@@ -128,12 +128,12 @@ struct Turn {
 #[derive(Debug, Serialize)]
 struct Turns {
     load: Load,
-    turns: Vec<Turn>,
+    turns: Vec<LoadTurn>,
 }
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub struct TransfersReport {
     accounts: usize,
     shards: usize,
     /// The part of all pairs, and of hot ones, that lies in two shards.
@@ -155,7 +155,7 @@ struct Stores {
 }
 
 /// Measures everything; returns what is to be printed and every turn.
-pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
+pub fn measure(binary: &str, options: &Options) -> Outcome<(String, TransfersReport)> {
     let (accounts, rounds, seconds, rest_s) = match options.quick {
         true => (options.accounts.min(20_000), 1, options.seconds.min(2), options.rest_s.min(3)),
         false => (options.accounts, options.rounds, options.seconds, options.rest_s),
@@ -174,7 +174,7 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
         100.0 * apart,
         100.0 * hot_apart
     );
-    let mut all: BTreeMap<Load, Vec<Turn>> = BTreeMap::new();
+    let mut all: BTreeMap<Load, Vec<LoadTurn>> = BTreeMap::new();
     for round in 0..rounds {
         for turn in 0..LOADS.len() {
             let load = LOADS[(turn + 2 * round) % LOADS.len()];
@@ -191,7 +191,7 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
         }
     }
     let right = accounts as i64 * OPENING;
-    let measured = Measured {
+    let measured = TransfersReport {
         accounts,
         shards,
         apart,
@@ -235,7 +235,7 @@ impl Stores {
         Ok(stores)
     }
 
-    fn turn(&self, load: Load, lasting: Duration) -> Outcome<Turn> {
+    fn turn(&self, load: Load, lasting: Duration) -> Outcome<LoadTurn> {
         let pids = match load {
             Load::Etcd => self.etcd.as_ref().map(Rival::pids).unwrap_or_default(),
             _ => self.nodes.pids(),
@@ -246,13 +246,13 @@ impl Stores {
         let ports: Vec<u16> = (0..NODES).map(|node| self.nodes.resp(node)).collect();
         let carillon = |way| clients::run(&ports, way, CLIENTS, accounts, lasting);
         let counts = match load {
-            Load::OneShot | Load::HotOneShot => carillon(Way::OneShot)?,
-            Load::Watch | Load::HotWatch => carillon(Way::Watching)?,
+            Load::OneShot | Load::HotOneShot => carillon(TransferMethod::OneShot)?,
+            Load::Watch | Load::HotWatch => carillon(TransferMethod::Watching)?,
             Load::Etcd => self.etcd_transfers(lasting)?,
         };
         let seconds = lasting.as_secs_f64();
         let attempts = (counts.done + counts.aborts).max(1);
-        Ok(Turn {
+        Ok(LoadTurn {
             rate: counts.done as f64 / seconds,
             p50_ms: counts.ms[0],
             p99_ms: counts.ms[1],
@@ -301,7 +301,7 @@ impl Stores {
     }
 }
 
-fn errors(turns: &[Turn]) -> String {
+fn errors(turns: &[LoadTurn]) -> String {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for (word, count) in turns.iter().flat_map(|turn| &turn.errors) {
         *all.entry(word).or_default() += count;
@@ -310,7 +310,7 @@ fn errors(turns: &[Turn]) -> String {
     if each.is_empty() { "0".into() } else { each.join(", ") }
 }
 
-fn row(load: Load, turns: &[Turn]) -> String {
+fn row(load: Load, turns: &[LoadTurn]) -> String {
     format!(
         "| {} | {:.0} | {:.2} / {:.2} | {:.0} | {:.2} | {} | {:.0} | {:.1} |",
         load.title(),
@@ -325,7 +325,7 @@ fn row(load: Load, turns: &[Turn]) -> String {
     )
 }
 
-fn render(out: &mut String, measured: &Measured) {
+fn render(out: &mut String, measured: &TransfersReport) {
     *out += "| | transfers/s | p50 / p99 ms | longest ms | aborts % | errors | µs | host % |\n\
              |---|---|---|---|---|---|---|---|\n";
     for Turns { load, turns } in &measured.loads {
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     fn turns(load: Load, rates: &[f64]) -> Turns {
-        let turn = |rate: &f64| Turn {
+        let turn = |rate: &f64| LoadTurn {
             rate: *rate,
             p50_ms: 1.0,
             p99_ms: 2.0,
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn ratios_are_of_rounds_and_errors_are_summed() {
-        let mut measured = Measured {
+        let mut measured = TransfersReport {
             accounts: 1_000,
             shards: 8,
             apart: 0.875,

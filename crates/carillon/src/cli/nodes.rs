@@ -114,8 +114,8 @@ pub struct OneNodeArgs {
 /// `carillon drain`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The node gets no more replicas, and those it has move to others, as fast as move_rate lets them. It
-serves clients all the while. What is left is shown until the node is empty.
+The node gets no more replicas, and those it has move to others, as fast as snapshot_rate lets them.
+It serves clients all the while. What is left is shown until the node is empty.
 
 Ctrl-C ends the showing; the drain goes on. The same command again shows on. `carillon nodes
 uncordon NODE` ends the drain where it is.

@@ -51,7 +51,7 @@ pub struct SimArgs {
     /// Play a disaster to its end, in a cluster that arranges itself; `list` lists them.
     #[arg(long, value_name = "NAME", value_parser = scenario)]
     #[arg(conflicts_with_all = ["steps", "clients", "faults", "bug", "nodes"])]
-    pub scenario: Option<Asked>,
+    pub scenario: Option<ScenarioChoice>,
     /// Of a scenario: its short form, as tests run it.
     #[arg(long, requires = "scenario")]
     pub short: bool,
@@ -101,19 +101,19 @@ pub enum SimCommand {
 
 /// What is asked of scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ScenarioChoice {
     /// Which there are.
     List,
     /// One of them.
     Play(Scenario),
 }
 
-fn scenario(text: &str) -> Result<Asked, String> {
+fn scenario(text: &str) -> Result<ScenarioChoice, String> {
     if text == "list" {
-        return Ok(Asked::List);
+        return Ok(ScenarioChoice::List);
     }
     let named = Scenario::ALL.into_iter().find(|scenario| scenario.name() == text);
-    named.map(Asked::Play).ok_or_else(|| {
+    named.map(ScenarioChoice::Play).ok_or_else(|| {
         let nearest = server::config::nearest(text, Scenario::ALL.map(Scenario::name));
         match nearest {
             Some(nearest) => format!("did you mean `{nearest}`?"),
@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn scenarios_have_names() {
-        assert_eq!(scenario("list"), Ok(Asked::List));
-        assert_eq!(scenario("all-off"), Ok(Asked::Play(Scenario::AllOff)));
+        assert_eq!(scenario("list"), Ok(ScenarioChoice::List));
+        assert_eq!(scenario("all-off"), Ok(ScenarioChoice::Play(Scenario::AllOff)));
         assert_eq!(scenario("nine-of-twelve"), Err("did you mean `nine-of-twenty`?".into()));
         assert!(scenario("flood").is_err_and(|why| why.contains("--scenario list")));
     }

@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 
+use super::node_output;
 use super::plan::NodePlan;
-use super::voice;
 
 /// A node's process.
 pub struct Child {
     process: std::process::Child,
     ended: Option<ExitStatus>,
-    voice: Option<JoinHandle<()>>,
+    output: Option<JoinHandle<()>>,
 }
 
 impl Child {
@@ -49,8 +49,8 @@ impl Child {
         }
         let mut process = command.spawn()?;
         let stderr = process.stderr.take().expect("it is piped");
-        let voice = voice::stream(stderr, node.number, width)?;
-        Ok(Self { process, ended: None, voice: Some(voice) })
+        let output = node_output::stream(stderr, node.number, width)?;
+        Ok(Self { process, ended: None, output: Some(output) })
     }
 
     /// Its process id.
@@ -95,9 +95,9 @@ impl Child {
     /// Waits until everything it said is printed. It must have ended.
     pub fn finish(&mut self) {
         assert!(!self.runs(), "a node that runs may go on speaking");
-        if let Some(voice) = self.voice.take() {
+        if let Some(output) = self.output.take() {
             // It only prints; a panic of it was printed as well.
-            let _panicked = voice.join();
+            let _panicked = output.join();
         }
     }
 }

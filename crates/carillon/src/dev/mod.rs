@@ -19,9 +19,9 @@
 //! flags make of them ([`plan`]).
 
 mod children;
-mod place;
+mod node_output;
 mod plan;
-mod voice;
+mod preflight;
 
 use std::ffi::OsString;
 use std::io;
@@ -38,7 +38,7 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 use crate::output;
 use children::Child;
-use plan::{BASE_PORT, BASE_PORT_MAX, NODES_MAX, NodePlan, Wish};
+use plan::{BASE_PORT, BASE_PORT_MAX, DevOptions, NODES_MAX, NodePlan};
 
 /// Nodes of a new directory.
 const NODES_DEFAULT: usize = 3;
@@ -115,7 +115,7 @@ enum DevError {
     #[error("cannot write {path}: {source}. Choose another --dir")]
     Directory { path: PathBuf, source: io::Error },
     /// A port cannot be had. Nothing was started.
-    #[error("{node} cannot listen for {protocol}: {}", place::port_remedy(.source, .address))]
+    #[error("{node} cannot listen for {protocol}: {}", preflight::port_remedy(.source, .address))]
     Port { node: String, protocol: &'static str, address: SocketAddr, source: io::Error },
     /// The program does not find itself. Nothing was started.
     #[error("cannot find this program's file: {source}")]
@@ -146,13 +146,13 @@ fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
     // Absolute, so that the command lines hold from any directory.
     let dir = std::path::absolute(&args.dir);
     let dir = dir.map_err(|source| DevError::Directory { path: args.dir.clone(), source })?;
-    let used = place::used(&dir);
+    let used = preflight::used(&dir);
     let there = used.last().copied();
     let nodes = args.nodes.map(usize::from).or(there).unwrap_or(NODES_DEFAULT);
     if let Some(there) = there.filter(|there| *there > nodes) {
         return Err(DevError::TooFew { dir, there, wanted: nodes });
     }
-    let wish = Wish {
+    let wish = DevOptions {
         nodes,
         dir,
         base_port: args.base_port,
@@ -160,14 +160,14 @@ fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
         memory_is_set: std::env::var_os("CARILLON_MEMORY_MAX").is_some(),
         used,
     };
-    let (nodes, program) = (plan::nodes(&wish), place::program()?);
+    let (nodes, program) = (plan::nodes(&wish), preflight::program()?);
     if args.print {
-        place::prepare(&wish.dir)?;
+        preflight::prepare(&wish.dir)?;
         let lines = nodes.iter().map(|node| node.command_line(&program) + "\n");
         return Ok(output::raw(lines.collect::<String>().as_bytes()));
     }
-    place::ports_are_free(&nodes)?;
-    place::prepare(&wish.dir)?;
+    preflight::ports_are_free(&nodes)?;
+    preflight::prepare(&wish.dir)?;
     Cluster::start(program, nodes)?.run()
 }
 

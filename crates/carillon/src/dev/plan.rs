@@ -35,7 +35,7 @@ const REPLICAS: usize = 3;
 
 /// What is to be started, where.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct DevOptions {
     /// How many nodes.
     pub nodes: usize,
     /// The directory of them all.
@@ -104,11 +104,11 @@ pub fn replicas(nodes: usize) -> usize {
 }
 
 /// The nodes of a wish.
-pub fn nodes(wish: &Wish) -> Vec<NodePlan> {
+pub fn nodes(wish: &DevOptions) -> Vec<NodePlan> {
     (1..=wish.nodes).map(|number| node(wish, number)).collect()
 }
 
-fn node(wish: &Wish, number: usize) -> NodePlan {
+fn node(wish: &DevOptions, number: usize) -> NodePlan {
     let at = |port: u16, number: usize| {
         let port = u32::from(port) + u32::from(wish.base_port) - u32::from(BASE_PORT);
         let port = u16::try_from(port + number as u32 - 1).expect("base ports are bounded");
@@ -145,7 +145,11 @@ fn node(wish: &Wish, number: usize) -> NodePlan {
 }
 
 /// What makes a cluster of the nodes.
-fn cluster_flags(wish: &Wish, node: &NodePlan, others: &[String]) -> Vec<(&'static str, OsString)> {
+fn cluster_flags(
+    wish: &DevOptions,
+    node: &NodePlan,
+    others: &[String],
+) -> Vec<(&'static str, OsString)> {
     let mut flags = vec![
         ("peer", node.peer.to_string().into()),
         ("peer-secret-file", secret_path(&wish.dir).into()),
@@ -177,8 +181,8 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn wish(nodes: usize) -> Wish {
-        Wish {
+    fn wish(nodes: usize) -> DevOptions {
+        DevOptions {
             nodes,
             dir: "d".into(),
             base_port: BASE_PORT,
@@ -188,7 +192,7 @@ mod tests {
         }
     }
 
-    fn line(wish: &Wish, number: usize) -> String {
+    fn line(wish: &DevOptions, number: usize) -> String {
         nodes(wish)[number - 1].command_line(Path::new("carillon"))
     }
 
@@ -197,13 +201,13 @@ mod tests {
         let all = nodes(&wish(3));
         assert_eq!(all[0].resp.port(), 6379);
         assert_eq!(all[2].listeners().map(|(_, at)| at.port()), [6381, 7402, 7482, 7602]);
-        let shifted = nodes(&Wish { base_port: 16_379, ..wish(2) });
+        let shifted = nodes(&DevOptions { base_port: 16_379, ..wish(2) });
         assert_eq!(
             shifted[1].listeners().map(|(_, at)| at.port()),
             [16_380, 17_401, 17_481, 17_601]
         );
         for base_port in [1, BASE_PORT_MAX] {
-            let mut ports: Vec<u16> = nodes(&Wish { base_port, ..wish(NODES_MAX) })
+            let mut ports: Vec<u16> = nodes(&DevOptions { base_port, ..wish(NODES_MAX) })
                 .iter()
                 .flat_map(|node| node.listeners().map(|(_, at)| at.port()))
                 .collect();
@@ -226,21 +230,21 @@ mod tests {
         assert!(first.ends_with(own), "{first}");
         let last = line(&wish, 3);
         assert!(last.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601"), "{last}");
-        assert!(!line(&Wish { nodes: 1, ..wish.clone() }, 1).contains("--join"));
+        assert!(!line(&DevOptions { nodes: 1, ..wish.clone() }, 1).contains("--join"));
         // Its data is gone, and the others have theirs.
-        let wiped = line(&Wish { used: vec![2, 3], ..wish.clone() }, 1);
+        let wiped = line(&DevOptions { used: vec![2, 3], ..wish.clone() }, 1);
         assert!(wiped.ends_with("--join 127.0.0.1:7601,127.0.0.1:7602"), "{wiped}");
-        assert!(!line(&Wish { used: vec![1, 2, 3], ..wish }, 1).contains("--join"));
+        assert!(!line(&DevOptions { used: vec![1, 2, 3], ..wish }, 1).contains("--join"));
     }
 
     #[test]
     fn memory_is_shared_unless_somebody_says_otherwise() {
         assert!(line(&wish(3), 2).contains("--memory-max 20%"));
-        let set = Wish { memory_is_set: true, ..wish(3) };
+        let set = DevOptions { memory_is_set: true, ..wish(3) };
         assert!(!line(&set, 2).contains("--memory-max"));
         let flags: Vec<OsString> =
             ["--memory-max=1GiB", "--log-level", "warn"].map(Into::into).into();
-        let given = line(&Wish { flags, ..wish(3) }, 2);
+        let given = line(&DevOptions { flags, ..wish(3) }, 2);
         assert!(given.ends_with("--memory-max=1GiB --log-level warn"), "{given}");
         assert!(!given.contains('%'), "{given}");
     }

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
-use node::recovery::quorum_loss::{Gone, Members, Named, Names, Plan, Remains, Rescue, Survivor};
+use node::recovery::quorum_loss::{
+    LostShard, Members, Named, Names, RecoveryPlan, ShardRecovery, SurvivingReplica, Survivor,
+};
 use node::replica::record::Recovered;
 use serde_json::{Value, json};
 use storage::log::Lsn;
@@ -18,7 +20,7 @@ const PLAN: &str = "plan";
 
 /// Why a file is not what it should be.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Bad {
+pub enum InvalidFile {
     /// Another kind of file.
     #[error("it is no {wanted} of this version. `carillon recover {by}` prints one")]
     Kind {
@@ -35,7 +37,7 @@ pub enum Bad {
     },
 }
 
-type Read<T> = Result<T, Bad>;
+type Read<T> = Result<T, InvalidFile>;
 
 /// What a survivor says.
 pub fn survivor(survivor: &Survivor) -> Value {
@@ -59,12 +61,12 @@ pub fn survivor(survivor: &Survivor) -> Value {
 /// Reads what [`survivor`] has written.
 ///
 /// # Errors
-/// [`Bad`].
+/// [`InvalidFile`].
 pub fn survivor_of(value: &Value) -> Read<Survivor> {
     check(value, SURVIVOR, "inspect")?;
     let replicas = list(value, "replicas")?.iter().map(remains_of);
     let ended = list(value, "ended")?.iter().map(|one| {
-        let is_removed = one["removed"].as_bool().ok_or(Bad::Member { name: "removed" })?;
+        let is_removed = one["removed"].as_bool().ok_or(InvalidFile::Member { name: "removed" })?;
         Ok((ShardId(number(one, "shard")?), (ReplicaId(number(one, "replica")?), is_removed)))
     });
     Ok(Survivor {
@@ -77,7 +79,7 @@ pub fn survivor_of(value: &Value) -> Read<Survivor> {
     })
 }
 
-fn remains(shard: ShardId, one: &Remains) -> Value {
+fn remains(shard: ShardId, one: &SurvivingReplica) -> Value {
     let changes = one
         .changes
         .iter()
@@ -102,10 +104,10 @@ fn remains(shard: ShardId, one: &Remains) -> Value {
     })
 }
 
-fn remains_of(value: &Value) -> Read<(ShardId, Remains)> {
+fn remains_of(value: &Value) -> Read<(ShardId, SurvivingReplica)> {
     let changes = list(value, "changes")?.iter();
     let changes = changes.map(|one| Ok((number(one, "index")?, members_of(&one["members"])?)));
-    let remains = Remains {
+    let remains = SurvivingReplica {
         replica: ReplicaId(number(value, "replica")?),
         keyspace: keyspace_id(value, "keyspace_id")?,
         slots: slots_of(&value["slots"])?,
@@ -172,7 +174,7 @@ fn next_ids_of(value: &Value) -> Read<(KeyspaceId, ShardId)> {
 }
 
 /// A plan.
-pub fn plan(plan: &Plan) -> Value {
+pub fn plan(plan: &RecoveryPlan) -> Value {
     let nodes = plan.nodes.iter();
     let nodes = nodes.map(|(node, end)| json!({ "node": hex(node.0), "log_end": end.0 }));
     json!({
@@ -191,17 +193,17 @@ pub fn plan(plan: &Plan) -> Value {
 /// Reads what [`plan`] has written.
 ///
 /// # Errors
-/// [`Bad`].
-pub fn plan_of(value: &Value) -> Read<Plan> {
+/// [`InvalidFile`].
+pub fn plan_of(value: &Value) -> Read<RecoveryPlan> {
     check(value, PLAN, "plan")?;
     let nodes = list(value, "nodes")?.iter();
     let nodes = nodes.map(|one| Ok((NodeId(word(one, "node")?), Lsn(number(one, "log_end")?))));
-    let bad = |name| move || Bad::Member { name };
+    let bad = |name| move || InvalidFile::Member { name };
     let lost = list(value, "lost")?.iter();
     let lost = lost.map(|one| one.as_str().and_then(of_hex).map(NodeId).ok_or_else(bad("lost")));
     let nameless = list(value, "nameless")?.iter();
     let nameless = nameless.map(|one| one.as_u64().map(ShardId).ok_or_else(bad("nameless")));
-    Ok(Plan {
+    Ok(RecoveryPlan {
         cluster: word(value, "cluster")?,
         nodes: nodes.collect::<Read<BTreeMap<_, _>>>()?,
         lost: lost.collect::<Read<BTreeSet<_>>>()?,
@@ -212,7 +214,7 @@ pub fn plan_of(value: &Value) -> Read<Plan> {
     })
 }
 
-fn rescue(rescue: &Rescue) -> Value {
+fn rescue(rescue: &ShardRecovery) -> Value {
     let Recovered { replica, node, index, term, generation, newest, next_ids } = rescue.record;
     let removed: Vec<_> = rescue.removed.iter().map(|(node, one)| (*one, *node)).collect();
     json!({
@@ -236,11 +238,11 @@ fn rescue(rescue: &Rescue) -> Value {
     })
 }
 
-fn rescue_of(value: &Value) -> Read<Rescue> {
+fn rescue_of(value: &Value) -> Read<ShardRecovery> {
     let on = &value["goes_on"];
     let may_miss = "may_miss_acknowledged_writes";
     let removed = placed_of(value, "removed")?;
-    Ok(Rescue {
+    Ok(ShardRecovery {
         shard: gone_of(&value["shard"])?,
         record: Recovered {
             replica: ReplicaId(number(on, "replica")?),
@@ -255,16 +257,16 @@ fn rescue_of(value: &Value) -> Read<Rescue> {
         voters: (number(value, "voters_left")? as usize, number(value, "voters")? as usize),
         committed: number(value, "committed")?,
         last_at: Timestamp(number(value, "last_at")?),
-        may_miss: value[may_miss].as_bool().ok_or(Bad::Member { name: may_miss })?,
+        may_miss: value[may_miss].as_bool().ok_or(InvalidFile::Member { name: may_miss })?,
     })
 }
 
-fn gone(gone: &Gone) -> Value {
+fn gone(gone: &LostShard) -> Value {
     json!({ "shard": gone.shard.0, "keyspace": gone.keyspace, "slots": slots(gone.slots) })
 }
 
-fn gone_of(value: &Value) -> Read<Gone> {
-    Ok(Gone {
+fn gone_of(value: &Value) -> Read<LostShard> {
+    Ok(LostShard {
         shard: ShardId(number(value, "shard")?),
         keyspace: some(&value["keyspace"]).map(|_| text(value, "keyspace")).transpose()?,
         slots: slots_of(&value["slots"])?,
@@ -281,7 +283,7 @@ fn slots_of(value: &Value) -> Read<Option<(Slot, Slot)>> {
         Value::Array(pair) if pair.len() == 2 => slot(&pair[0]).zip(slot(&pair[1])),
         _ => None,
     };
-    some(value).map(|value| pair(value).ok_or(Bad::Member { name: "slots" })).transpose()
+    some(value).map(|value| pair(value).ok_or(InvalidFile::Member { name: "slots" })).transpose()
 }
 
 fn placed(placed: &[(ReplicaId, NodeId)]) -> Vec<Value> {
@@ -302,13 +304,13 @@ fn ids(ids: &[ReplicaId]) -> Vec<u64> {
 }
 
 fn ids_of(value: &Value, name: &'static str) -> Read<Vec<ReplicaId>> {
-    let id = |one: &Value| one.as_u64().map(ReplicaId).ok_or(Bad::Member { name });
+    let id = |one: &Value| one.as_u64().map(ReplicaId).ok_or(InvalidFile::Member { name });
     list(value, name)?.iter().map(id).collect()
 }
 
 fn check(value: &Value, wanted: &'static str, by: &'static str) -> Read<()> {
     let is_it = value["what"] == wanted && value["format"] == FORMAT;
-    if is_it { Ok(()) } else { Err(Bad::Kind { wanted, by }) }
+    if is_it { Ok(()) } else { Err(InvalidFile::Kind { wanted, by }) }
 }
 
 fn some(value: &Value) -> Option<&Value> {
@@ -316,24 +318,24 @@ fn some(value: &Value) -> Option<&Value> {
 }
 
 fn number(value: &Value, name: &'static str) -> Read<u64> {
-    value[name].as_u64().ok_or(Bad::Member { name })
+    value[name].as_u64().ok_or(InvalidFile::Member { name })
 }
 
 fn keyspace_id(value: &Value, name: &'static str) -> Read<KeyspaceId> {
     let id = number(value, name)?.try_into();
-    id.map(KeyspaceId).map_err(|_| Bad::Member { name })
+    id.map(KeyspaceId).map_err(|_| InvalidFile::Member { name })
 }
 
 fn text(value: &Value, name: &'static str) -> Read<String> {
-    value[name].as_str().map(str::to_owned).ok_or(Bad::Member { name })
+    value[name].as_str().map(str::to_owned).ok_or(InvalidFile::Member { name })
 }
 
 fn list<'a>(value: &'a Value, name: &'static str) -> Read<&'a Vec<Value>> {
-    value[name].as_array().ok_or(Bad::Member { name })
+    value[name].as_array().ok_or(InvalidFile::Member { name })
 }
 
 fn word(value: &Value, name: &'static str) -> Read<u64> {
-    value[name].as_str().and_then(of_hex).ok_or(Bad::Member { name })
+    value[name].as_str().and_then(of_hex).ok_or(InvalidFile::Member { name })
 }
 
 fn of_hex(text: &str) -> Option<u64> {
@@ -354,7 +356,7 @@ pub mod tests {
         let voters = ids(&[1, 2, 3]);
         let joint =
             Members { voters, learners: ids(&[9]), outgoing: ids(&[1]), learners_next: ids(&[8]) };
-        let one = |keyspace, slots| Remains {
+        let one = |keyspace, slots| SurvivingReplica {
             replica: ReplicaId(1),
             keyspace: KeyspaceId(keyspace),
             slots,
@@ -370,7 +372,7 @@ pub mod tests {
             members: Members::of_voters(&ids(&[1, 2, 3])),
             changes: Vec::new(),
         };
-        let late = Remains { changes: vec![(119, joint)], ..one(1, Some((0, 8192))) };
+        let late = SurvivingReplica { changes: vec![(119, joint)], ..one(1, Some((0, 8192))) };
         let replicas = [(ShardId(0), one(0, None)), (ShardId(1), late)];
         let shards = vec![(ShardId(1), Some((0, 8192))), (ShardId(2), Some((8192, 16384)))];
         let named = Named { id: KeyspaceId(1), name: "orders".into(), shards };
@@ -401,12 +403,12 @@ pub mod tests {
     #[test]
     fn a_file_that_is_something_else_is_refused() {
         let good = survivor(&left());
-        assert_eq!(plan_of(&good), Err(Bad::Kind { wanted: "plan", by: "plan" }));
+        assert_eq!(plan_of(&good), Err(InvalidFile::Kind { wanted: "plan", by: "plan" }));
         let mut newer = good.clone();
         newer["format"] = 2.into();
-        assert!(matches!(survivor_of(&newer), Err(Bad::Kind { .. })));
+        assert!(matches!(survivor_of(&newer), Err(InvalidFile::Kind { .. })));
         let mut cut = good;
         cut["replicas"][0]["term"] = Value::Null;
-        assert_eq!(survivor_of(&cut), Err(Bad::Member { name: "term" }));
+        assert_eq!(survivor_of(&cut), Err(InvalidFile::Member { name: "term" }));
     }
 }

@@ -10,12 +10,12 @@
 //! become JSON ([`json`]) and words ([`words`]).
 
 mod json;
-mod words;
+mod text;
 
 use std::fs;
 use std::path::Path;
 
-use node::recovery::quorum_loss::{self, Plan, Survivor};
+use node::recovery::quorum_loss::{self, RecoveryPlan, Survivor};
 use serde_json::Value;
 
 use crate::cli::RecoverCommand;
@@ -37,7 +37,7 @@ pub fn recover(command: &RecoverCommand) -> Exit {
 
 fn inspect(dir: &Path) -> Result<Exit, String> {
     let survivor = server::recover::inspect(dir).map_err(|error| error.to_string())?;
-    eprint!("{}", words::survivor(&survivor));
+    eprint!("{}", text::survivor(&survivor));
     Ok(output::json(&json::survivor(&survivor)))
 }
 
@@ -45,7 +45,7 @@ fn plan(files: &[impl AsRef<Path>]) -> Result<Exit, String> {
     let survivors: Result<Vec<Survivor>, String> =
         files.iter().map(|file| read(file.as_ref(), json::survivor_of)).collect();
     let plan = quorum_loss::plan(&survivors?).map_err(|refused| refused.to_string())?;
-    eprint!("{}", words::plan(&plan));
+    eprint!("{}", text::plan(&plan));
     if plan.shards.is_empty() {
         return Err("nothing is left to go on from: there is no plan, and nothing to apply".into());
     }
@@ -53,19 +53,22 @@ fn plan(files: &[impl AsRef<Path>]) -> Result<Exit, String> {
 }
 
 fn apply(dir: &Path, file: &Path, accept_loss: bool) -> Result<Exit, String> {
-    let plan: Plan = read(file, json::plan_of)?;
+    let plan: RecoveryPlan = read(file, json::plan_of)?;
     if !accept_loss {
-        eprint!("{}", words::plan(&plan));
+        eprint!("{}", text::plan(&plan));
         return Err(
             "nothing was changed. If what may be lost is to be lost, add --accept-loss".into()
         );
     }
     let applied = server::recover::apply(dir, &plan).map_err(|error| error.to_string())?;
-    Ok(output::raw(words::applied(&applied, &plan).as_bytes()))
+    Ok(output::raw(text::applied(&applied, &plan).as_bytes()))
 }
 
 /// What a file says.
-fn read<T>(file: &Path, decode: impl Fn(&Value) -> Result<T, json::Bad>) -> Result<T, String> {
+fn read<T>(
+    file: &Path,
+    decode: impl Fn(&Value) -> Result<T, json::InvalidFile>,
+) -> Result<T, String> {
     let shown = file.display();
     let bytes = fs::read(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let value = serde_json::from_slice(&bytes);

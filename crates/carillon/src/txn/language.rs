@@ -47,7 +47,7 @@ pub enum Line {
 #[derive(Debug, PartialEq)]
 pub enum Script {
     /// All of it in one request.
-    AtOnce(AtOnce),
+    AtOnce(ConditionalTxn),
     /// Operations one after the other, each with the number of its line; and whether all is done at
     /// the end.
     Steps(Vec<(usize, Value)>, bool),
@@ -55,7 +55,7 @@ pub enum Script {
 
 /// A transaction with conditions.
 #[derive(Debug, PartialEq)]
-pub struct AtOnce {
+pub struct ConditionalTxn {
     /// The request, but for the keyspace.
     pub txn: Value,
     /// Whether it says what is done if the conditions do not hold.
@@ -277,7 +277,7 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
     }
     let [then, otherwise] = branches;
     let txn = json!({ "compare": compare, "then": then, "else": otherwise });
-    Ok(Script::AtOnce(AtOnce { txn, has_else, lines }))
+    Ok(Script::AtOnce(ConditionalTxn { txn, has_else, lines }))
 }
 
 fn tokens(text: &[u8]) -> Result<Vec<Token>, String> {

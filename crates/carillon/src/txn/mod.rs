@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::cli::NodeArgs;
 use crate::exit::Exit;
 use crate::output::{self, with_node};
-use language::{AtOnce, Line, Script, quoted};
+use language::{ConditionalTxn, Line, Script, quoted};
 
 /// No file may be longer: a request takes no more.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -181,8 +181,8 @@ fn whole(from: impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// One request.
-fn at_once(client: &Client, args: &TxnArgs, script: AtOnce) -> Result<Exit, ClientError> {
-    let AtOnce { mut txn, has_else, lines } = script;
+fn at_once(client: &Client, args: &TxnArgs, script: ConditionalTxn) -> Result<Exit, ClientError> {
+    let ConditionalTxn { mut txn, has_else, lines } = script;
     txn["keyspace"] = args.keyspace.as_str().into();
     let answer = client.transact(&txn).map_err(|error| by_line(error, &lines))?;
     let succeeded = answer["succeeded"] == true;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::http::Got;
+use client::http::GetResult;
 use keyspace::slot_of;
 
 use crate::four::{Cluster, EMPTY, until};
@@ -92,7 +92,7 @@ fn what_is_asked_too_often_is_cut_unless_it_is_one_key() {
     for key in spread.iter().chain(&one) {
         for asked in 0..EMPTY {
             let got = cluster.client(asked).get(KEYSPACE, key.as_bytes(), None).expect("answers");
-            assert!(matches!(got, Got::Value { value, .. } if value == b"v"));
+            assert!(matches!(got, GetResult::Value { value, .. } if value == b"v"));
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, PATIENCE};
 use crate::load::history::Event;
 use crate::load::{ANSWER_MAX, Load, keys};
 use harness::net::root_or_skip;
-use harness::resp::{Connection, Reply};
+use harness::resp::{Connection, TextReply};
 
 /// Nodes of each test here.
 pub const NODES: usize = 3;
@@ -45,9 +45,13 @@ pub fn started(mut cluster: Cluster) -> Cluster {
     let mut all: Vec<Connection> = cluster.resp().into_iter().map(&mut open).collect();
     let (first, others) = all.split_first_mut().expect("there are nodes");
     for key in keys().map(|key| format!("before-{}", key.name())) {
-        assert_eq!(first.ask(&["SET", &key, "1"]).unwrap(), Reply::Simple("OK".into()));
+        assert_eq!(first.ask(&["SET", &key, "1"]).unwrap(), TextReply::Simple("OK".into()));
         for other in &mut *others {
-            assert_eq!(other.ask(&["GET", &key]).unwrap(), Reply::Bulk("1".into()), "one store");
+            assert_eq!(
+                other.ask(&["GET", &key]).unwrap(),
+                TextReply::Bulk("1".into()),
+                "one store"
+            );
         }
     }
     sleep(SPREAD);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::node::HTTP;
 use crate::cluster::proxy::Weather;
 use crate::cluster::{Cluster, PATIENCE};
-use harness::resp::{Connection, Reply};
+use harness::resp::{Connection, TextReply};
 
 const VALUES: usize = 512;
 const VALUE_BYTES: usize = 64 << 10;
@@ -34,7 +34,7 @@ fn open(cluster: &Cluster, number: usize) -> Connection {
     let address = cluster.resp()[number - 1];
     let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
     let mut connection = cluster.net.clients().inside(open);
-    assert_eq!(connection.ask(&["SELECT", "big"]).unwrap(), Reply::Simple("OK".into()));
+    assert_eq!(connection.ask(&["SELECT", "big"]).unwrap(), TextReply::Simple("OK".into()));
     connection
 }
 
@@ -97,7 +97,7 @@ fn begun() -> Cluster {
     let mut first = open(&cluster, 1);
     for number in 0..VALUES {
         let answer = first.ask(&["SET", &key(number), &value(number)]).unwrap();
-        assert_eq!(answer, Reply::Simple("OK".into()));
+        assert_eq!(answer, TextReply::Simple("OK".into()));
     }
     weather(&cluster, Weather { rate: Some(RATE), ..Weather::default() });
     (2..=3).for_each(|number| cluster.node(number).start());
@@ -122,7 +122,7 @@ fn assert_all_is_there(mut cluster: Cluster) {
         let mut connection = open(&cluster, number);
         for number in 0..VALUES {
             let answer = connection.ask(&["GET", &key(number)]).unwrap();
-            assert_eq!(answer, Reply::Bulk(value(number)), "{}", key(number));
+            assert_eq!(answer, TextReply::Bulk(value(number)), "{}", key(number));
         }
     }
 }

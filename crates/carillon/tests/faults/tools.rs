@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, PATIENCE};
 use crate::load::Load;
 use crate::load::history::Event;
 use harness::net::{NAMES, Net, root_or_skip};
-use harness::resp::{Connection, Reply};
+use harness::resp::{Connection, TextReply};
 
 /// Within one machine, whatever has not come by then was lost.
 const LOST_AFTER: Duration = Duration::from_millis(150);
@@ -86,7 +86,7 @@ fn connections_stand_still_while_they_are_cut() {
     let clients = cluster.net.clients().clone();
     let open = || Connection::open(address, PATIENCE, PATIENCE).unwrap();
     let mut one = clients.inside(open);
-    assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), Reply::Simple("OK".into()));
+    assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), TextReply::Simple("OK".into()));
     if root_or_skip("cutting a network") {
         cluster.net.unplug(1);
         let begun = Instant::now();
@@ -96,7 +96,7 @@ fn connections_stand_still_while_they_are_cut() {
         let refused = clients.inside(|| TcpStream::connect_timeout(&address, LOST_AFTER));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::TimedOut);
         cluster.net.heal();
-        assert_eq!(asked.join().unwrap().unwrap(), Reply::Bulk("v".into()));
+        assert_eq!(asked.join().unwrap().unwrap(), TextReply::Bulk("v".into()));
         assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     }
 }
@@ -162,16 +162,16 @@ fn a_small_disk_fills_and_empties() {
         cluster.net.clients().inside(|| Connection::open(address, PATIENCE, PATIENCE)).unwrap();
     let value = "x".repeat(256 << 10);
     let mut set = |key: usize| one.ask(&["SET", &key.to_string(), &value]).unwrap();
-    assert_eq!(set(0), Reply::Simple("OK".into()));
+    assert_eq!(set(0), TextReply::Simple("OK".into()));
     cluster.disk(0).fill();
-    let refused = (0..400).map(&mut set).find(|reply| *reply != Reply::Simple("OK".into()));
+    let refused = (0..400).map(&mut set).find(|reply| *reply != TextReply::Simple("OK".into()));
     assert!(
-        matches!(&refused, Some(Reply::Error(why)) if why.starts_with("MISCONF")),
+        matches!(&refused, Some(TextReply::Error(why)) if why.starts_with("MISCONF")),
         "{refused:?}"
     );
     cluster.disk(0).free();
     let begun = Instant::now();
-    while set(0) != Reply::Simple("OK".into()) {
+    while set(0) != TextReply::Simple("OK".into()) {
         assert!(begun.elapsed() < PATIENCE, "there is room again");
         thread::sleep(Duration::from_millis(20));
     }

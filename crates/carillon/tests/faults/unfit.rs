@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cluster::node::HTTP;
 use crate::cluster::{Cluster, PATIENCE};
-use harness::resp::{Connection, Reply};
+use harness::resp::{Connection, TextReply};
 
 const KEYS: usize = 400;
 /// From one replica to three takes a moment.
@@ -64,12 +64,12 @@ fn a_follower_that_has_lost_the_end_of_its_log_is_replaced() {
     let mut first = open(&cluster, 1);
     for key in 0..KEYS {
         let (key, value) = (format!("key-{key}"), format!("value-{key}"));
-        assert_eq!(first.ask(&["SET", &key, &value]).unwrap(), Reply::Simple("OK".into()));
+        assert_eq!(first.ask(&["SET", &key, &value]).unwrap(), TextReply::Simple("OK".into()));
     }
     sleep(SPREAD);
     for key in 0..KEYS {
         let (key, value) = (format!("more-{key}"), format!("value-{key}"));
-        assert_eq!(first.ask(&["SET", &key, &value]).unwrap(), Reply::Simple("OK".into()));
+        assert_eq!(first.ask(&["SET", &key, &value]).unwrap(), TextReply::Simple("OK".into()));
     }
     assert!(cluster.node(3).stop().success());
     let before = replicas_on(&shards(&mut cluster, 1), "node-3");
@@ -77,7 +77,7 @@ fn a_follower_that_has_lost_the_end_of_its_log_is_replaced() {
     lose_tail(&cluster.node(3).dir.clone());
     cluster.node(3).start();
     cluster.node(3).wait_until_said("is quarantined", 1);
-    // Whatever was quarantined is replaced, and all is at full strength.
+    // Whatever was quarantined is replaced, and all is fully replicated.
     let begun = Instant::now();
     let after = loop {
         let found = shards(&mut cluster, 1);
@@ -103,7 +103,7 @@ fn a_follower_that_has_lost_the_end_of_its_log_is_replaced() {
     cluster.node(2).kill();
     let mut third = open(&cluster, 3);
     for key in 0..KEYS {
-        let value = Reply::Bulk(format!("value-{key}"));
+        let value = TextReply::Bulk(format!("value-{key}"));
         for name in [format!("key-{key}"), format!("more-{key}")] {
             assert_eq!(third.ask(&["GET", &name]).unwrap(), value, "{name}");
         }

@@ -1,7 +1,8 @@
 //! Three real nodes are upgraded one after the other while clients write: versions N−1 and N
 //! together, a way back, the level that rises, and then old nodes that are refused.
 //!
-//! One binary plays both versions: with `--level-max 1` it speaks what the version before does.
+//! One binary plays both versions: with `--cluster-version-max 1` it speaks what the version before
+//! does.
 
 use std::fs;
 use std::thread::sleep;
@@ -17,7 +18,7 @@ use crate::load::history::Event;
 use crate::service::{NODES, SILENCE_MAX, judge};
 
 /// Flags of a node of the version before.
-const OLD: [&str; 2] = ["--level-max", "1"];
+const OLD: [&str; 2] = ["--cluster-version-max", "1"];
 /// Flags of one of this version, with a short time before the level rises.
 const NEW: [&str; 2] = ["--auto-upgrade-after-ms", "2s"];
 
@@ -72,14 +73,14 @@ fn levels(cluster: &Cluster) -> Vec<Option<u64>> {
 fn is_held_by(cluster: &mut Cluster, nodes: &[&str]) {
     let refused = ask(cluster, 1, |client| client.raise_level(None)).unwrap_err().to_string();
     for node in nodes {
-        assert!(refused.contains(&format!("{node} speaks 1 only")), "{refused}");
+        assert!(refused.contains(&format!("{node} supports 1 only")), "{refused}");
     }
     assert_eq!(levels(cluster), [Some(1); NODES]);
 }
 
-/// It starts, and ends by itself: it does not speak the cluster's level.
+/// It starts, and ends by itself: it does not support the cluster's level.
 fn is_refused(cluster: &mut Cluster, number: usize, codes: &[i32]) {
-    let words = "the cluster is at feature level 2, and this program speaks 1 only";
+    let words = "the cluster is at cluster version 2, and this program supports 1 only";
     let node = cluster.node(number);
     let before = node.said().matches(words).count();
     node.start();
@@ -118,7 +119,7 @@ fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
     events.push(replace(&mut cluster, &load, 3, NEW));
     until("the level rises", || levels(&cluster) == [Some(2); NODES]);
     for number in 1..=NODES {
-        let words = "the cluster's feature level is 2 from now on, and was 1";
+        let words = "the cluster version is 2 from now on, and was 1";
         cluster.node(number).wait_until_said(words, 1);
     }
     let raised = ask(&mut cluster, 1, |client| client.raise_level(Some(2)));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::http::{Client, Got, PutOptions};
+use client::http::{Client, GetResult, PutOptions};
 
 use super::{Cluster, EMPTY};
 
@@ -36,7 +36,7 @@ pub fn read(cluster: &Cluster, asked: usize, written: &BTreeMap<String, String>)
     let client = cluster.client(asked);
     for (key, value) in written {
         match client.get(KEYSPACE, key.as_bytes(), None).expect("it answers") {
-            Got::Value { value: found, .. } => {
+            GetResult::Value { value: found, .. } => {
                 assert_eq!(String::from_utf8_lossy(&found), *value, "{key} at n{asked}");
             }
             _ => panic!("{key} is missing at n{asked}"),

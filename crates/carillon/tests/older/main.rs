@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use client::http::Got;
+use client::http::GetResult;
 use harness::node::{Node, PATIENCE};
 use harness::process::Directory;
 
@@ -51,7 +51,7 @@ fn assert_holds_all(node: &Node) {
         for number in 0..100 {
             let key = format!("{letter}{number}");
             let got = node.client().get(keyspace, key.as_bytes(), None).unwrap();
-            let holds = matches!(&got, Got::Value { value, .. } if value == key.as_bytes());
+            let holds = matches!(&got, GetResult::Value { value, .. } if value == key.as_bytes());
             assert!(holds, "{keyspace} {key}: {got:?}");
         }
     }

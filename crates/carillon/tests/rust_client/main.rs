@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use client::{Error, Reason, Store, Ttl};
 use dev::{Dev, NODES, PATIENCE, open, run};
 use harness::process::Signal;
-use harness::stalls::Witness;
+use harness::stalls::StallRecorder;
 
 mod dev;
 #[allow(dead_code, reason = "its main is for people")]
@@ -24,7 +24,7 @@ mod transactions;
 mod transfer;
 
 #[test]
-fn examples_run_and_requests_go_straight_to_who_leads() {
+fn requests_go_directly_to_leaders() {
     let dev = Dev::start(0);
     run(async {
         quickstart::run(dev.addresses()).await.unwrap();
@@ -56,8 +56,8 @@ fn examples_run_and_requests_go_straight_to_who_leads() {
             if forwarded * 100 <= keys.len() as u64 {
                 break;
             }
-            let patience = 2 * PATIENCE;
-            assert!(begun.elapsed() < patience, "{forwarded} of 600 requests were passed on");
+            let timeout = 2 * PATIENCE;
+            assert!(begun.elapsed() < timeout, "{forwarded} of 600 requests were passed on");
         }
     });
 }
@@ -163,7 +163,7 @@ fn a_killed_leader_loses_no_count_and_none_is_done_twice() {
 }
 
 #[test]
-fn a_leader_that_stands_still_holds_up_nobody_else() {
+fn paused_leader_delays_no_other_shard() {
     let dev = Dev::start(3);
     let victim = dev.busiest();
     run(async {
@@ -183,7 +183,7 @@ fn a_leader_that_stands_still_holds_up_nobody_else() {
             .collect();
         // … while others are served, by nodes that are there.
         let begun = Instant::now();
-        let witness = Witness::start(&dev.dir, begun);
+        let witness = StallRecorder::start(&dev.dir, begun);
         let mut times = Vec::new();
         while begun.elapsed() < Duration::from_secs(2) {
             for key in &of_others {

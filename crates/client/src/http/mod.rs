@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
-pub use types::{Got, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
+pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
 pub use wire::{REPLY_BYTES_MAX, Reply, Request};
@@ -121,7 +121,12 @@ impl Client {
     ///
     /// # Errors
     /// Nothing was changed in any case.
-    pub fn get(&self, keyspace: &str, key: &[u8], at: Option<&str>) -> Result<Got, ClientError> {
+    pub fn get(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        at: Option<&str>,
+    ) -> Result<GetResult, ClientError> {
         let at = at.map(|at| format!("at={}", encode(at.as_bytes())));
         self.get_path(&self.kv(keyspace, key, at.into_iter().collect())).map(|(got, _)| got)
     }
@@ -136,24 +141,26 @@ impl Client {
         keyspace: &str,
         key: &[u8],
         stale_ms: u64,
-    ) -> Result<(Got, Option<u64>), ClientError> {
+    ) -> Result<(GetResult, Option<u64>), ClientError> {
         self.get_path(&self.kv(keyspace, key, vec![format!("stale={stale_ms}")]))
     }
 
-    fn get_path(&self, path: &str) -> Result<(Got, Option<u64>), ClientError> {
+    fn get_path(&self, path: &str) -> Result<(GetResult, Option<u64>), ClientError> {
         match self.ask(Request::get(path)) {
             Ok(reply) => {
                 let age_ms = reply.number("carillon-age-ms");
-                let got = Got::Value {
+                let got = GetResult::Value {
                     timestamp: reply.number("carillon-timestamp"),
                     expires_at_ms: reply.number("carillon-expires-at-ms"),
                     value: reply.body,
                 };
                 Ok((got, age_ms))
             }
-            Err(ClientError::Refused(problem)) if problem.kind == "nil" => Ok((Got::Nil, None)),
+            Err(ClientError::Refused(problem)) if problem.kind == "nil" => {
+                Ok((GetResult::Nil, None))
+            }
             Err(ClientError::Refused(problem)) if problem.kind == "nil-yet" => {
-                Ok((Got::NilYet, None))
+                Ok((GetResult::NilYet, None))
             }
             Err(other) => Err(other),
         }
@@ -295,7 +302,7 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
-    /// The cluster's feature level, and what its nodes speak: later versions may say more.
+    /// The cluster version, and what its nodes speak: later versions may say more.
     ///
     /// # Errors
     /// Nothing was changed in any case.
@@ -303,7 +310,7 @@ impl Client {
         self.json(&self.ask(Request::get("/v1/level"))?)
     }
 
-    /// Raises the cluster's feature level, to the next one unless another is named. What it is
+    /// Raises the cluster version, to the next one unless another is named. What it is
     /// then.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a get found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Got {
+pub enum GetResult {
     /// The value.
     Value {
         /// Its bytes.

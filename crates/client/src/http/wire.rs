@@ -119,14 +119,16 @@ impl Endpoint {
         match (read_reply(&stream, request.method), sent) {
             (Ok(reply), _) => Ok(reply),
             (Err(_), Err(error)) => {
-                Err(failed(format!("sending broke off ({})", self.said(&error))))
+                Err(failed(format!("sending broke off ({})", self.io_error_text(&error))))
             }
-            (Err(error), Ok(())) => Err(failed(format!("no answer came ({})", self.said(&error)))),
+            (Err(error), Ok(())) => {
+                Err(failed(format!("no answer came ({})", self.io_error_text(&error))))
+            }
         }
     }
 
     /// What an error of a connection means to people.
-    fn said(&self, error: &io::Error) -> String {
+    fn io_error_text(&self, error: &io::Error) -> String {
         match error.kind() {
             // Which of them it is depends on the system.
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {

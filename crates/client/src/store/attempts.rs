@@ -16,13 +16,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::cluster::{Cluster, Way};
+use super::cluster::{Cluster, RequestRoute};
 use super::error::{Meaning, meaning};
-use super::image;
-use super::link::Lost;
+use super::link::LinkLost;
 use super::pause::Pauses;
 use super::reply::Reply;
 use super::request::Request;
+use super::route_cache;
 use super::{Error, Reason};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
@@ -31,9 +31,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// now it is known that nothing was.
 const WRITE_TIME_MIN: Duration = Duration::from_millis(50);
 /// Redirections followed at once. More than these in a row: the nodes do not agree yet who leads.
-const MOVES_AT_ONCE: usize = 3;
+const REDIRECTS_AT_ONCE: usize = 3;
 /// After so many redirections in a row a node is asked to pass the request on.
-const MOVES_MAX: usize = 6;
+const REDIRECTS_MAX: usize = 6;
 
 /// Does a request; `number` and `limit` are its own.
 pub(crate) async fn attempt(
@@ -42,7 +42,7 @@ pub(crate) async fn attempt(
     number: u64,
     limit: Duration,
 ) -> Result<Reply, Error> {
-    let mut tries = Tries {
+    let mut tries = Attempts {
         request,
         number,
         deadline: Instant::now() + limit,
@@ -51,29 +51,29 @@ pub(crate) async fn attempt(
     };
     let mut moves = 0;
     let mut failures = 0;
-    let mut next: Option<Way> = None;
+    let mut next: Option<RequestRoute> = None;
     loop {
         // Off the straight way once the leader could not take it, or nobody agrees who it is.
-        let spread = if moves > MOVES_MAX { moves } else { failures };
+        let spread = if moves > REDIRECTS_MAX { moves } else { failures };
         let way = next.take().or_else(|| cluster.way(request.slot, spread));
         let Some(way) = way else {
             tries.pause().await?;
             continue;
         };
         match tries.ask(&way).await? {
-            Answer::Reply(reply) => return Ok(reply),
-            Answer::Moved { slot, address } => {
+            AttemptOutcome::Reply(reply) => return Ok(reply),
+            AttemptOutcome::Moved { slot, address } => {
                 moves += 1;
                 let there = cluster.moved(slot, &address);
-                if moves > MOVES_AT_ONCE {
+                if moves > REDIRECTS_AT_ONCE {
                     tries.pause().await?;
                 }
-                if moves <= MOVES_MAX {
+                if moves <= REDIRECTS_MAX {
                     failures += usize::from(there.is_none());
                     next = there;
                 }
             }
-            Answer::Again => {
+            AttemptOutcome::Retry => {
                 failures += 1;
                 tries.pause().await?;
                 // The leader may be known meanwhile: every other attempt goes straight.
@@ -85,17 +85,17 @@ pub(crate) async fn attempt(
     }
 }
 
-enum Answer {
+enum AttemptOutcome {
     Reply(Reply),
     Moved {
         slot: u16,
         address: String,
     },
-    /// Nothing was done, or nothing can have been; [`Tries::last`] says why.
-    Again,
+    /// Nothing was done, or nothing can have been; [`Attempts::last`] says why.
+    Retry,
 }
 
-struct Tries<'a> {
+struct Attempts<'a> {
     request: &'a Request<'a>,
     number: u64,
     deadline: Instant,
@@ -104,9 +104,9 @@ struct Tries<'a> {
     last: Error,
 }
 
-impl Tries<'_> {
+impl Attempts<'_> {
     /// Asks once.
-    async fn ask(&mut self, way: &Way) -> Result<Answer, Error> {
+    async fn ask(&mut self, way: &RequestRoute) -> Result<AttemptOutcome, Error> {
         let queued = timeout_at(self.deadline, way.link.put(self.request)).await;
         let awaited = match queued {
             Ok(Ok(awaited)) => awaited,
@@ -118,11 +118,11 @@ impl Tries<'_> {
         };
         match timeout_at(self.deadline, awaited).await {
             Ok(Ok(Ok(Reply::Error(text)))) => self.refused(&text, way),
-            Ok(Ok(Ok(reply))) => Ok(Answer::Reply(reply)),
+            Ok(Ok(Ok(reply))) => Ok(AttemptOutcome::Reply(reply)),
             Ok(Ok(Err(lost))) => self.lost(lost),
             Ok(Err(_)) => {
                 let why = "its runtime has ended".into();
-                self.lost(Lost { sent: true, unusable: false, why })
+                self.lost(LinkLost { sent: true, unusable: false, why })
             }
             Err(_) => Err(self.no_answer(
                 Reason::TimedOut,
@@ -132,8 +132,8 @@ impl Tries<'_> {
     }
 
     /// A connection has ended.
-    fn lost(&mut self, lost: Lost) -> Result<Answer, Error> {
-        let Lost { sent, unusable, why } = lost;
+    fn lost(&mut self, lost: LinkLost) -> Result<AttemptOutcome, Error> {
+        let LinkLost { sent, unusable, why } = lost;
         if unusable && sent {
             // It would be no different the next time.
             return Err(self.no_answer(Reason::BadAnswer, why.to_string()));
@@ -142,22 +142,22 @@ impl Tries<'_> {
             return Err(self.unknown(why.to_string()));
         }
         self.last = Error::not_done(Reason::NoNode, why.to_string());
-        Ok(Answer::Again)
+        Ok(AttemptOutcome::Retry)
     }
 
     /// A node has answered with an error.
-    fn refused(&mut self, text: &Bytes, way: &Way) -> Result<Answer, Error> {
+    fn refused(&mut self, text: &Bytes, way: &RequestRoute) -> Result<AttemptOutcome, Error> {
         let words = || String::from_utf8_lossy(text).into_owned();
         match meaning(text) {
             Meaning::Moved { slot, host, port } => {
-                let address = image::address(&host, port, &way.node.address);
+                let address = route_cache::address(&host, port, &way.node.address);
                 self.last = Error::not_done(Reason::NoLeader, words());
-                Ok(Answer::Moved { slot, address: address.unwrap_or_default() })
+                Ok(AttemptOutcome::Moved { slot, address: address.unwrap_or_default() })
             }
             Meaning::Unknown if !self.request.reads => Err(self.unknown(words())),
             Meaning::Again | Meaning::Unknown => {
                 self.last = Error::not_done(Reason::NoLeader, words());
-                Ok(Answer::Again)
+                Ok(AttemptOutcome::Retry)
             }
             Meaning::NotDone(reason) => Err(Error::not_done(reason, words())),
             Meaning::Bad => Err(Error::bad(words())),

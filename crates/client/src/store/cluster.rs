@@ -10,7 +10,7 @@
 //!
 //! The image is put right by `MOVED`, and learnt anew, over a connection of its own, from whoever
 //! answers: when something was moved, when a link went down, and when a detour was taken; but not
-//! again within [`RELEARN_PAUSE`].
+//! again within [`ROUTE_REFRESH_PAUSE`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,14 +23,14 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::dial::{self, DialError, Purpose};
-use super::image::{Image, NODES_MAX, ShardFacts, told};
 use super::link::Link;
 use super::options::Options;
 use super::reply::Reply;
+use super::route_cache::{NODES_MAX, RouteCache, ShardFacts, told};
 use super::{Error, Reason};
 
 /// The image is not learnt more often than this.
-pub const RELEARN_PAUSE: Duration = Duration::from_millis(100);
+pub const ROUTE_REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// … and not more often than this as long as nothing is known of any shard.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(2);
 
@@ -69,7 +69,7 @@ impl Node {
 #[derive(Debug)]
 struct View {
     nodes: Vec<Arc<Node>>,
-    image: Image,
+    image: RouteCache,
     shards: Vec<ShardFacts>,
 }
 
@@ -81,7 +81,7 @@ impl View {
 
 /// Where a request goes now.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct RequestRoute {
     pub link: Arc<Link>,
     pub node: Arc<Node>,
 }
@@ -105,7 +105,7 @@ impl Cluster {
         if seeds.is_empty() {
             return Err(Error::bad("no address of a node"));
         }
-        let view = View { nodes: Vec::new(), image: Image::unknown(), shards: Vec::new() };
+        let view = View { nodes: Vec::new(), image: RouteCache::unknown(), shards: Vec::new() };
         let cluster = Arc::new(Self {
             options,
             seeds,
@@ -117,28 +117,30 @@ impl Cluster {
         match cluster.learn().await {
             Ok(()) => {}
             Err(DialError::Refused(text)) => return Err(Error::bad(text)),
-            Err(DialError::Nobody(text)) => return Err(Error::not_done(Reason::NoNode, text)),
+            Err(DialError::Unreachable(text)) => return Err(Error::not_done(Reason::NoNode, text)),
         }
         tokio::spawn(keep_learning(Arc::downgrade(&cluster), cluster.news.clone()));
         Ok(cluster)
     }
 
     /// The way for a request, unless nobody is up. `spread` differs from attempt to attempt.
-    pub fn way(&self, slot: Option<Slot>, spread: usize) -> Option<Way> {
+    pub fn way(&self, slot: Option<Slot>, spread: usize) -> Option<RequestRoute> {
         let view = self.view.load();
         let leader = slot.and_then(|slot| view.image.leader(slot)).map(|at| &view.nodes[at]);
         if let (Some(slot), Some(leader)) = (slot, leader)
             && spread == 0
             && let Some(link) = leader.of_slot(slot)
         {
-            return Some(Way { link: link.clone(), node: leader.clone() });
+            return Some(RequestRoute { link: link.clone(), node: leader.clone() });
         }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let nodes = view.nodes.iter().cycle().skip(turn % view.nodes.len().max(1));
         let nodes = nodes.take(view.nodes.len());
         if view.image.is_unknown() {
             let mut up = nodes.filter_map(|node| Some((node, node.direct(turn)?)));
-            return up.next().map(|(node, link)| Way { link: link.clone(), node: node.clone() });
+            return up
+                .next()
+                .map(|(node, link)| RequestRoute { link: link.clone(), node: node.clone() });
         }
         if slot.is_some() {
             self.news.notify_one();
@@ -147,11 +149,11 @@ impl Cluster {
         let is_away = |node: &Arc<Node>| leader.is_some_and(|leader| Arc::ptr_eq(leader, node));
         let mut up = nodes.filter(|node| !is_away(node) && node.detour.is_up());
         let node = up.next().or(leader.filter(|leader| leader.detour.is_up()))?;
-        Some(Way { link: node.detour.clone(), node: node.clone() })
+        Some(RequestRoute { link: node.detour.clone(), node: node.clone() })
     }
 
     /// A node has said who leads a slot. The way there, if it can be gone.
-    pub fn moved(&self, slot: Slot, address: &str) -> Option<Way> {
+    pub fn moved(&self, slot: Slot, address: &str) -> Option<RequestRoute> {
         self.news.notify_one();
         if self.view.load().find(address).is_none() {
             self.add(address);
@@ -161,7 +163,7 @@ impl Cluster {
         view.image.adjust(slot, at);
         let node = &view.nodes[at];
         let link = node.of_slot(slot)?;
-        Some(Way { link: link.clone(), node: node.clone() })
+        Some(RequestRoute { link: link.clone(), node: node.clone() })
     }
 
     fn add(&self, address: &str) {
@@ -176,7 +178,7 @@ impl Cluster {
 
     fn put(&self, nodes: Vec<Arc<Node>>, shards: Vec<ShardFacts>) {
         let find = |address: &str| nodes.iter().position(|node| node.address == address);
-        let image = Image::new(&shards, find);
+        let image = RouteCache::new(&shards, find);
         self.view.store(Arc::new(View { nodes, image, shards }));
     }
 
@@ -220,7 +222,7 @@ impl Cluster {
                 Err(why) => failed = Some(why),
             }
         }
-        Err(failed.unwrap_or(DialError::Nobody("no node is known".into())))
+        Err(failed.unwrap_or(DialError::Unreachable("no node is known".into())))
     }
 
     async fn ask(&self, address: &str) -> Result<Reply, DialError> {
@@ -272,6 +274,6 @@ async fn keep_learning(cluster: Weak<Cluster>, news: Arc<Notify>) {
         let _failed = alive.learn().await;
         let unknown = alive.view.load().image.is_unknown();
         drop(alive);
-        sleep(if unknown { UNKNOWN_PAUSE } else { RELEARN_PAUSE }).await;
+        sleep(if unknown { UNKNOWN_PAUSE } else { ROUTE_REFRESH_PAUSE }).await;
     }
 }

@@ -11,7 +11,7 @@ use super::request::Request;
 use super::{Error, Reason};
 
 /// An answer that is none to what was asked.
-pub(crate) const STRANGE: &str = "the answer is of another kind than such a command has";
+pub(crate) const UNEXPECTED_REPLY: &str = "the answer is of another kind than such a command has";
 
 /// When a set takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) trait Runs: Copy + Send {
     fn run(self, request: Request<'_>) -> impl Future<Output = Result<Reply, Error>> + Send;
 
     /// What it is if a command that writes was answered by what is no answer.
-    fn strange(self, request: &Request<'_>) -> Error;
+    fn unexpected_reply(self, request: &Request<'_>) -> Error;
 }
 
 pub(crate) async fn get(on: impl Runs, key: &[u8]) -> Result<Option<Bytes>, Error> {
@@ -139,9 +139,9 @@ pub(crate) async fn mget<K: AsRef<[u8]>>(
     let mut args: Vec<&[u8]> = vec![b"MGET"];
     args.extend(keys.iter().map(AsRef::as_ref));
     let reply = on.run(Request::of_key(&args, first.as_ref(), true)).await?;
-    let Reply::Array(items) = reply else { return Err(strange()) };
+    let Reply::Array(items) = reply else { return Err(unexpected_reply()) };
     if items.len() != keys.len() {
-        return Err(strange());
+        return Err(unexpected_reply());
     }
     items.into_iter().map(value).collect()
 }
@@ -167,8 +167,8 @@ async fn number(on: impl Runs, request: Request<'_>) -> Result<i64, Error> {
     let reply = on.run(request).await?;
     match reply.integer() {
         Some(number) => Ok(number),
-        None if request.reads => Err(strange()),
-        None => Err(on.strange(&request)),
+        None if request.reads => Err(unexpected_reply()),
+        None => Err(on.unexpected_reply(&request)),
     }
 }
 
@@ -176,19 +176,19 @@ fn value(reply: Reply) -> Result<Option<Bytes>, Error> {
     match reply {
         Reply::Bulk(bytes) => Ok(Some(bytes)),
         Reply::Nil => Ok(None),
-        _ => Err(strange()),
+        _ => Err(unexpected_reply()),
     }
 }
 
 /// Keys and values: as pairs (RESP3), or one behind the other (RESP2).
 fn pairs(reply: Reply) -> Result<Vec<(Bytes, Bytes)>, Error> {
-    let Reply::Array(items) = reply else { return Err(strange()) };
+    let Reply::Array(items) = reply else { return Err(unexpected_reply()) };
     let mut flat = Vec::with_capacity(items.len());
     for item in items {
         match item {
             Reply::Array(pair) if pair.len() == 2 => flat.extend(pair),
             Reply::Bulk(_) => flat.push(item),
-            _ => return Err(strange()),
+            _ => return Err(unexpected_reply()),
         }
     }
     let mut pairs = Vec::with_capacity(flat.len() / 2);
@@ -196,15 +196,15 @@ fn pairs(reply: Reply) -> Result<Vec<(Bytes, Bytes)>, Error> {
     while let Some(key) = flat.next() {
         match (key, flat.next()) {
             (Reply::Bulk(key), Some(Reply::Bulk(value))) => pairs.push((key, value)),
-            _ => return Err(strange()),
+            _ => return Err(unexpected_reply()),
         }
     }
     Ok(pairs)
 }
 
 /// A read was answered by what is no node of ours.
-pub(crate) fn strange() -> Error {
-    Error::not_done(Reason::BadAnswer, STRANGE)
+pub(crate) fn unexpected_reply() -> Error {
+    Error::not_done(Reason::BadAnswer, UNEXPECTED_REPLY)
 }
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
         let nested = [["a", "1"], ["b", "2"]].map(|pair| Reply::Array(pair.map(bulk).into()));
         assert_eq!(pairs(Reply::Array(nested.into())), Ok(expected));
         for odd in [vec![bulk("a")], vec![Reply::Nil, Reply::Nil], vec![Reply::Array(vec![])]] {
-            assert_eq!(pairs(Reply::Array(odd)), Err(strange()));
+            assert_eq!(pairs(Reply::Array(odd)), Err(unexpected_reply()));
         }
     }
 }

@@ -20,7 +20,7 @@ const GREETING_BYTES_MAX: usize = 4 << 20;
 pub(crate) enum DialError {
     /// Nobody answers there, in time.
     #[error("{0}")]
-    Nobody(String),
+    Unreachable(String),
     /// The node does not have the keyspace.
     #[error("{0}")]
     Refused(String),
@@ -52,12 +52,12 @@ pub(crate) async fn dial(
 ) -> Result<Greeted, DialError> {
     match timeout(limit, greet(address, keyspace, purpose)).await {
         Ok(done) => done,
-        Err(_) => Err(DialError::Nobody(format!("{address} does not answer"))),
+        Err(_) => Err(DialError::Unreachable(format!("{address} does not answer"))),
     }
 }
 
 async fn greet(address: &str, keyspace: &str, purpose: Purpose) -> Result<Greeted, DialError> {
-    let nobody = |why: std::io::Error| DialError::Nobody(format!("{address}: {why}"));
+    let nobody = |why: std::io::Error| DialError::Unreachable(format!("{address}: {why}"));
     let stream = TcpStream::connect(address).await.map_err(nobody)?;
     stream.set_nodelay(true).map_err(nobody)?;
     let decoder = Decoder::new(GREETING_BYTES_MAX);
@@ -74,12 +74,12 @@ async fn greet(address: &str, keyspace: &str, purpose: Purpose) -> Result<Greete
     let hello = greeted.receive().await?;
     let selected = match greeted.receive().await {
         // What it said before it hung up.
-        Err(DialError::Nobody(why)) => {
+        Err(DialError::Unreachable(why)) => {
             let said = match &hello {
                 Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
                 _ => why,
             };
-            return Err(DialError::Nobody(format!("{}: {said}", greeted.address)));
+            return Err(DialError::Unreachable(format!("{}: {said}", greeted.address)));
         }
         other => other?,
     };
@@ -95,13 +95,13 @@ async fn greet(address: &str, keyspace: &str, purpose: Purpose) -> Result<Greete
 impl Greeted {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), DialError> {
         let sent = self.stream.write_all(bytes).await;
-        sent.map_err(|why| DialError::Nobody(format!("{}: {why}", self.address)))
+        sent.map_err(|why| DialError::Unreachable(format!("{}: {why}", self.address)))
     }
 
     async fn receive(&mut self) -> Result<Reply, DialError> {
         loop {
             let next = self.decoder.next(&mut self.input);
-            let nobody = |why: &str| DialError::Nobody(format!("{}: {why}", self.address));
+            let nobody = |why: &str| DialError::Unreachable(format!("{}: {why}", self.address));
             if let Some(reply) = next.map_err(|why| nobody(&why.to_string()))? {
                 return Ok(reply);
             }
@@ -122,6 +122,8 @@ impl Greeted {
             self.receive().await
         };
         let done = timeout(limit, asked).await;
-        done.unwrap_or_else(|_| Err(DialError::Nobody(format!("{} does not answer", self.address))))
+        done.unwrap_or_else(|_| {
+            Err(DialError::Unreachable(format!("{} does not answer", self.address)))
+        })
     }
 }

@@ -16,7 +16,7 @@
 //!
 //! # What a request is told when the connection ends
 //! The task counts the bytes that the system took. A request of which the last byte was not among
-//! them was not done: the node had no whole command. All others may have been ([`Lost::sent`]).
+//! them was not done: the node had no whole command. All others may have been ([`LinkLost::sent`]).
 //!
 //! # A node that stands still
 //! If answers are due and nothing has come for [`SILENCE_MAX`], the node is greeted over a
@@ -63,7 +63,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A request has no answer, and its connection is gone.
 #[derive(Clone, Debug)]
-pub(crate) struct Lost {
+pub(crate) struct LinkLost {
     /// Whether the node may have had the whole request.
     pub sent: bool,
     /// Whether what came as an answer could not be used.
@@ -73,13 +73,13 @@ pub(crate) struct Lost {
 }
 
 /// Where an answer will be.
-pub(crate) type Awaited = oneshot::Receiver<Result<Reply, Lost>>;
+pub(crate) type Awaited = oneshot::Receiver<Result<Reply, LinkLost>>;
 
 #[derive(Debug)]
 struct Pending {
     /// Where its bytes end, counted from the first that was ever queued here.
     end: u64,
-    answer: oneshot::Sender<Result<Reply, Lost>>,
+    answer: oneshot::Sender<Result<Reply, LinkLost>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Link {
     ///
     /// # Errors
     /// The link is down: nothing was sent.
-    pub async fn put(&self, request: &Request<'_>) -> Result<Awaited, Lost> {
+    pub async fn put(&self, request: &Request<'_>) -> Result<Awaited, LinkLost> {
         if let Some(done) = self.try_put(request) {
             return done;
         }
@@ -180,11 +180,11 @@ impl Link {
     }
 
     /// As [`Self::put`], but `None` if there is no room.
-    fn try_put(&self, request: &Request<'_>) -> Option<Result<Awaited, Lost>> {
+    fn try_put(&self, request: &Request<'_>) -> Option<Result<Awaited, LinkLost>> {
         let mut queue = self.queue.lock();
         if queue.state != State::Up {
             let why = queue.why.clone();
-            return Some(Err(Lost { sent: false, unusable: false, why }));
+            return Some(Err(LinkLost { sent: false, unusable: false, why }));
         }
         let full = queue.pending.len() >= self.options.outstanding_max
             || queue.out.len() >= self.options.queued_bytes_max;
@@ -231,7 +231,7 @@ impl Link {
             // `close` does not know what its task has written.
             let sent = written.is_none_or(|written| end <= written);
             // Nobody may wait any more.
-            let _unwanted = answer.send(Err(Lost { sent, unusable, why: why.clone() }));
+            let _unwanted = answer.send(Err(LinkLost { sent, unusable, why: why.clone() }));
         }
         self.room.notify_waiters();
     }

@@ -24,8 +24,7 @@ mod cluster;
 mod commands;
 mod dial;
 mod error;
-mod image;
-mod line;
+mod exclusive;
 mod link;
 mod options;
 mod pause;
@@ -33,6 +32,7 @@ mod pool;
 mod range;
 mod reply;
 mod request;
+mod route_cache;
 mod transact;
 mod transaction;
 mod typed;
@@ -41,10 +41,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::Cluster;
-pub use cluster::RELEARN_PAUSE;
+pub use cluster::ROUTE_REFRESH_PAUSE;
 pub use commands::{Expiry, SetOptions, Ttl, When};
 pub use error::{Error, Reason};
-pub use image::NODES_MAX;
 pub use link::{GREETING_MAX, PAUSE_MAX, SILENCE_MAX};
 use options::Options;
 pub use options::{
@@ -56,6 +55,7 @@ pub use pool::SHUNNED;
 pub use range::KeyRange;
 pub use reply::{DecodeError, Decoder, LINE_BYTES_MAX, NESTING_MAX, Reply};
 use request::Request;
+pub use route_cache::NODES_MAX;
 pub use transaction::{OpenTransaction, Transaction};
 
 /// A keyspace of a cluster.

@@ -20,10 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::cluster::Cluster;
-use super::commands::strange;
+use super::commands::unexpected_reply;
 use super::dial::DialError;
 use super::error::{Meaning, meaning};
-use super::line::Line;
+use super::exclusive::Line;
 use super::options::Options;
 use super::pause::Pauses;
 use super::reply::Reply;
@@ -37,7 +37,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// A line on which a transaction was begun, with its place.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenConnection {
     pub line: Line,
     place: OwnedSemaphorePermit,
 }
@@ -63,7 +63,7 @@ impl Pool {
     ///
     /// # Errors
     /// There was no place in time, no node that answers, or nodes refuse.
-    pub async fn take(&self, cluster: &Cluster, until: Instant) -> Result<Taken, Error> {
+    pub async fn take(&self, cluster: &Cluster, until: Instant) -> Result<TakenConnection, Error> {
         let Ok(place) = timeout_at(until, self.places.clone().acquire_owned()).await else {
             let count = self.options.transactions_max;
             let text = format!("{count} transactions are under way (transactions_max)");
@@ -73,7 +73,7 @@ impl Pool {
         let mut pauses = Pauses::new(PAUSE_FIRST, PAUSE_MAX);
         loop {
             let failed = match self.line(cluster, until).await {
-                Ok(line) => return Ok(Taken { line, place }),
+                Ok(line) => return Ok(TakenConnection { line, place }),
                 Err(error) if error.is_passing() => error,
                 Err(error) => return Err(error),
             };
@@ -86,8 +86,8 @@ impl Pool {
     }
 
     /// A transaction is over, and its line has answered all it was asked.
-    pub fn give_back(&self, taken: Taken) {
-        let Taken { line, place } = taken;
+    pub fn give_back(&self, taken: TakenConnection) {
+        let TakenConnection { line, place } = taken;
         self.kept.lock().push(line);
         drop(place);
     }
@@ -127,7 +127,7 @@ impl Pool {
             let limit = limit.min(until.saturating_duration_since(Instant::now()));
             let begun = match Line::dial(&address, &self.options, limit).await {
                 Ok(line) => begin(line, until).await,
-                Err(DialError::Nobody(text)) => Err(Error::not_done(Reason::NoNode, text)),
+                Err(DialError::Unreachable(text)) => Err(Error::not_done(Reason::NoNode, text)),
                 Err(DialError::Refused(text)) => Err(refused(text.as_bytes())),
             };
             match begun {
@@ -144,7 +144,7 @@ async fn begin(mut line: Line, until: Instant) -> Result<Line, Error> {
     match line.ask(&Request { args: &[b"BEGIN"], slot: None, reads: true }, until).await {
         Ok(Reply::Status(_)) => Ok(line),
         Ok(Reply::Error(text)) => Err(refused(&text)),
-        Ok(_) => Err(strange()),
+        Ok(_) => Err(unexpected_reply()),
         Err(failed) => Err(Error::not_done(failed.reason, failed.why)),
     }
 }

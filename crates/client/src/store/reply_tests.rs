@@ -110,7 +110,7 @@ fn what_nobody_asked_for_is_left_out() {
 }
 
 #[test]
-fn limits_hold_before_anything_is_kept() {
+fn limits_are_checked_before_buffering() {
     let too_long = Err(DecodeError::TooLong { bytes_max: BYTES_MAX });
     assert_eq!(decoded(b"$70000\r\n", &[1000]), too_long);
     assert_eq!(decoded(b"*9000000000000000000\r\n", &[1000]), too_long);

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::commands::{Runs, STRANGE, strange};
+use super::commands::{Runs, UNEXPECTED_REPLY, unexpected_reply};
 use super::error::{Meaning, meaning};
-use super::pool::{Taken, refused};
+use super::pool::{TakenConnection, refused};
 use super::reply::Reply;
 use super::request::Request;
 use super::{Error, Reason, Shared};
@@ -31,7 +31,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 struct State {
     /// None when it is over.
-    taken: Option<Taken>,
+    taken: Option<TakenConnection>,
     /// Whether it may have written something, in the copy.
     writes: bool,
     /// Why the last command was not done, unless that was its own fault.
@@ -109,8 +109,8 @@ impl Open {
                 self.shared.pool.give_back(taken);
                 Err(error)
             }
-            Ok(_) if writes => Err(unknown(STRANGE.to_owned())),
-            Ok(_) => Err(strange()),
+            Ok(_) if writes => Err(unknown(UNEXPECTED_REPLY.to_owned())),
+            Ok(_) => Err(unexpected_reply()),
             Err(lost) => {
                 self.shared.pool.shun(taken.line.address());
                 match lost.sent && writes {
@@ -134,7 +134,7 @@ impl Open {
         failed
     }
 
-    async fn end(&self) -> (Option<Taken>, bool, Option<Error>) {
+    async fn end(&self) -> (Option<TakenConnection>, bool, Option<Error>) {
         let mut state = self.state.lock().await;
         (state.taken.take(), state.writes, state.failed.take())
     }
@@ -146,8 +146,8 @@ impl Runs for &Transaction {
     }
 
     /// Nothing was done before COMMIT.
-    fn strange(self, _: &Request<'_>) -> Error {
-        strange()
+    fn unexpected_reply(self, _: &Request<'_>) -> Error {
+        unexpected_reply()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::commands::{self, Runs, STRANGE, SetOptions, Ttl};
+use super::commands::{self, Runs, SetOptions, Ttl, UNEXPECTED_REPLY};
 use super::range::KeyRange;
 use super::reply::Reply;
 use super::request::Request;
@@ -15,8 +15,8 @@ impl Runs for &Store {
         self.call(request).await
     }
 
-    fn strange(self, request: &Request<'_>) -> Error {
-        self.shared.unknown(request.shown(), STRANGE.to_owned())
+    fn unexpected_reply(self, request: &Request<'_>) -> Error {
+        self.shared.unknown(request.shown(), UNEXPECTED_REPLY.to_owned())
     }
 }
 

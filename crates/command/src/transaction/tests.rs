@@ -20,7 +20,10 @@ fn put(engine: &mut MemoryEngine, millis: u64, write: &Write<'_>) -> Reply {
     apply(engine, write, at(millis))
 }
 
-fn exec(watched: &[(&'static [u8], Seen)], commands: Vec<Step<'static>>) -> Write<'static> {
+fn exec(
+    watched: &[(&'static [u8], ObservedVersion)],
+    commands: Vec<Step<'static>>,
+) -> Write<'static> {
     Write::Transaction(Box::new(Transaction {
         watched: watched.to_vec(),
         commands,
@@ -87,29 +90,29 @@ fn what_is_too_much_is_refused_and_the_rest_done() {
 #[test]
 fn a_watched_version_is_that_one_and_no_other() {
     let mut engine = engine();
-    let seen = [(&b"k"[..], Seen::Version(at(10)))];
+    let seen = [(&b"k"[..], ObservedVersion::Version(at(10)))];
     put(&mut engine, 10, &set(b"k", b"v", Expiry::Never));
     let done = Reply::Array(vec![Reply::Int(2)]);
     assert_eq!(put(&mut engine, 20, &exec(&seen, append(b"k"))), done);
     assert_eq!(put(&mut engine, 30, &exec(&seen, append(b"k"))), changed());
-    let seen = [(&b"k"[..], Seen::Version(at(20)))];
+    let seen = [(&b"k"[..], ObservedVersion::Version(at(20)))];
     put(&mut engine, 40, &set(b"k", b"v!", Expiry::Never));
     assert_eq!(put(&mut engine, 50, &exec(&seen, append(b"k"))), changed(), "the same again");
     // It ends by itself, and by a flush.
     put(&mut engine, 60, &set(b"k", b"v", Expiry::At(70)));
-    let seen = [(&b"k"[..], Seen::Version(at(60)))];
+    let seen = [(&b"k"[..], ObservedVersion::Version(at(60)))];
     assert_eq!(put(&mut engine, 65, &exec(&seen, vec![])), Reply::Array(vec![]));
     assert_eq!(put(&mut engine, 70, &exec(&seen, vec![])), changed());
     put(&mut engine, 80, &set(b"k", b"v", Expiry::Never));
     put(&mut engine, 90, &Write::Flush { from: None, end: Cut::Slot(0) });
-    let seen = [(&b"k"[..], Seen::Version(at(80)))];
+    let seen = [(&b"k"[..], ObservedVersion::Version(at(80)))];
     assert_eq!(put(&mut engine, 95, &exec(&seen, vec![])), changed());
 }
 
 #[test]
 fn nothing_that_is_watched_stays_nothing() {
     let mut engine = engine();
-    let as_of = |millis| [(&b"k"[..], Seen::Nothing(at(millis)))];
+    let as_of = |millis| [(&b"k"[..], ObservedVersion::Absent(at(millis)))];
     let is_as_it_was = Reply::Array(vec![]);
     assert_eq!(put(&mut engine, 10, &exec(&as_of(5), vec![])), is_as_it_was);
     put(&mut engine, 20, &set(b"k", b"v", Expiry::At(40)));

@@ -58,8 +58,8 @@ use command::{Read, Write};
 
 use crate::access::Access;
 
-pub use parse::{Fault, FaultKind, Limits, Parsed, parse};
-pub use write::{FrameSink, Reason, write_error, write_fault, write_frame};
+pub use parse::{Fault, FaultKind, FrameLimits, Parsed, parse};
+pub use write::{ErrorText, FrameSink, write_error, write_fault, write_frame};
 
 /// Bytes before the key.
 pub const HEADER_BYTES: usize = 11;

@@ -4,7 +4,7 @@ use super::{HEADER_BYTES, Op, Request};
 
 /// What a request may be as long as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FrameLimits {
     /// Longest key.
     pub key_bytes_max: u32,
     /// Longest value.
@@ -65,7 +65,7 @@ pub struct Fault {
 /// # Errors
 /// [`Fault`] as soon as the bytes that are there rule every request out, and ever after.
 #[inline]
-pub fn parse<'a>(input: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, Fault> {
+pub fn parse<'a>(input: &'a [u8], limits: &FrameLimits) -> Result<Parsed<'a>, Fault> {
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return incomplete(input) };
     let [a, b, c, k0, k1, k2, k3, v0, v1, v2, v3] = *header;
     let op = known_op([a, b, c])?;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits = Limits { key_bytes_max: 16, value_bytes_max: 64 };
+const LIMITS: FrameLimits = FrameLimits { key_bytes_max: 16, value_bytes_max: 64 };
 
 /// A frame, and the op, key and value it says.
 type Said = (&'static [u8], Op, &'static [u8], &'static [u8]);
@@ -37,7 +37,7 @@ fn requests_of_the_thesis_are_read_and_written_byte_for_byte() {
     }
 }
 
-fn answer(op: Op, reason: Reason, reply: &Reply) -> Vec<u8> {
+fn answer(op: Op, reason: ErrorText, reply: &Reply) -> Vec<u8> {
     let mut out = Vec::new();
     reply.give(&mut FrameSink { out: &mut out, op, key: b"key", reason } as &mut dyn Sink);
     out
@@ -45,16 +45,16 @@ fn answer(op: Op, reason: Reason, reply: &Reply) -> Vec<u8> {
 
 #[test]
 fn replies_of_the_thesis_are_written_byte_for_byte() {
-    let words = Reason::Words;
+    let words = ErrorText::Text;
     let value = Reply::Bulk((*b"value").into());
     assert_eq!(answer(Op::Get, words, &value), b"GOK\0\0\0\x03\0\0\0\x05keyvalue");
     assert_eq!(answer(Op::Put, words, &Reply::Ok), b"POK\0\0\0\x03\0\0\0\0key");
     assert_eq!(answer(Op::Delete, words, &Reply::Int(1)), b"DOK\0\0\0\x03\0\0\0\0key");
     assert_eq!(answer(Op::Delete, words, &Reply::Int(0)), b"DOK\0\0\0\x03\0\0\0\0key");
     assert_eq!(answer(Op::Get, words, &Reply::Nil), b"GER\0\0\0\x03\0\0\0\x09keynot found");
-    assert_eq!(answer(Op::Get, Reason::Empty, &Reply::Nil), b"GER\0\0\0\x03\0\0\0\0key");
+    assert_eq!(answer(Op::Get, ErrorText::Empty, &Reply::Nil), b"GER\0\0\0\x03\0\0\0\0key");
     let refused = Reply::Refused(command::Refusal::TooLong);
-    assert_eq!(answer(Op::Put, Reason::Empty, &refused), b"PER\0\0\0\x03\0\0\0\0key");
+    assert_eq!(answer(Op::Put, ErrorText::Empty, &refused), b"PER\0\0\0\x03\0\0\0\0key");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn nonsense_is_told_as_soon_as_it_is_there() {
     assert_eq!(value, Fault { op: Some(Op::Delete), kind: FaultKind::ValueUnexpected });
 
     let mut out = Vec::new();
-    write_fault(&mut out, &value, Reason::Words);
+    write_fault(&mut out, &value, ErrorText::Text);
     assert_eq!(out, frame(b"DER", b"", b"the value length of GET and DEL must be 0"));
 }
 

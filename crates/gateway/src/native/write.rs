@@ -23,24 +23,24 @@ pub fn write_frame(out: &mut Vec<u8>, letters: [u8; 3], key: &[u8], value: &[u8]
 
 /// What the value of an error reply holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ErrorText {
     /// The reason, in words.
-    Words,
+    Text,
     /// Nothing, as in the thesis.
     Empty,
 }
 
 /// Writes an error reply: `GER`, `PER` or `DER` with the key and the reason.
-pub fn write_error(out: &mut Vec<u8>, op: Op, key: &[u8], reason: Reason, why: &str) {
+pub fn write_error(out: &mut Vec<u8>, op: Op, key: &[u8], reason: ErrorText, why: &str) {
     let value = match reason {
-        Reason::Words => why.as_bytes(),
-        Reason::Empty => b"",
+        ErrorText::Text => why.as_bytes(),
+        ErrorText::Empty => b"",
     };
     write_frame(out, op.error(), key, value);
 }
 
 /// Writes the last reply of a connection whose requests make no sense any more.
-pub fn write_fault(out: &mut Vec<u8>, fault: &Fault, reason: Reason) {
+pub fn write_fault(out: &mut Vec<u8>, fault: &Fault, reason: ErrorText) {
     write_error(out, fault.op.unwrap_or(Op::Get), b"", reason, &fault.to_string());
 }
 
@@ -53,7 +53,7 @@ pub struct FrameSink<'a> {
     /// Of which key.
     pub key: &'a [u8],
     /// What errors say.
-    pub reason: Reason,
+    pub reason: ErrorText,
 }
 
 impl FrameSink<'_> {

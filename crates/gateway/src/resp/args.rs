@@ -5,7 +5,7 @@
 //! except the arguments of an inline command, whose quotes and escapes must be taken away: they lie
 //! in the `ArgRanges` itself.
 
-use super::parser::Progress;
+use super::parser::ParseProgress;
 
 /// How many ranges and how many inline bytes are kept between commands; what a larger command took
 /// is given back.
@@ -24,7 +24,7 @@ pub struct ArgRanges {
     /// Whether the command was an inline one.
     pub(super) inline: bool,
     /// How far an unfinished command has been read.
-    pub(super) progress: Progress,
+    pub(super) progress: ParseProgress,
 }
 
 impl ArgRanges {
@@ -43,7 +43,7 @@ impl ArgRanges {
 
     /// The next command to be parsed is another than the one that was unfinished: one before it.
     pub fn begin_again(&mut self) {
-        self.progress = Progress::default();
+        self.progress = ParseProgress::default();
     }
 
     /// How many bytes are missing at least, of `received` bytes that were `Incomplete`: a hint for

@@ -6,20 +6,20 @@ pub enum CommandError {
     /// Always the same words.
     Fixed(&'static str),
     /// Words with something from the client within, which may be any bytes.
-    Made(Vec<u8>),
+    Formatted(Vec<u8>),
 }
 
 impl CommandError {
     /// A text put together for this case.
-    pub fn made(text: String) -> Self {
-        Self::Made(text.into_bytes())
+    pub fn formatted(text: String) -> Self {
+        Self::Formatted(text.into_bytes())
     }
 
     /// The text.
     pub fn text(&self) -> &[u8] {
         match self {
             Self::Fixed(text) => text.as_bytes(),
-            Self::Made(text) => text,
+            Self::Formatted(text) => text,
         }
     }
 }
@@ -48,17 +48,17 @@ pub fn no_numbered_keyspace(index: i64) -> CommandError {
 
 /// Too few or too many arguments.
 pub fn arity(command: &str) -> CommandError {
-    CommandError::made(format!("ERR wrong number of arguments for '{command}' command"))
+    CommandError::formatted(format!("ERR wrong number of arguments for '{command}' command"))
 }
 
 /// An expiry that is not above zero, or leaves 64 bits.
 pub fn expire_time(command: &str) -> CommandError {
-    CommandError::made(format!("ERR invalid expire time in '{command}' command"))
+    CommandError::formatted(format!("ERR invalid expire time in '{command}' command"))
 }
 
 /// A key longer than `key_bytes_max`.
 pub fn key_too_long(key_bytes_max: usize) -> CommandError {
-    CommandError::made(format!("ERR key is longer than {key_bytes_max} bytes (key_bytes_max)"))
+    CommandError::formatted(format!("ERR key is longer than {key_bytes_max} bytes (key_bytes_max)"))
 }
 
 /// How much of a client's words is repeated to it.
@@ -67,7 +67,7 @@ const PREVIEW_BYTES_MAX: usize = 128;
 /// A command that its user may not run.
 pub fn no_permission(user: &str, command: &str) -> CommandError {
     let text = format!("NOPERM User {user} has no permissions to run the '{command}' command");
-    CommandError::made(text)
+    CommandError::formatted(text)
 }
 
 /// A command nobody knows, with the beginning of its arguments.
@@ -86,7 +86,7 @@ pub fn unknown_command(args: super::Args<'_>) -> CommandError {
         text.extend_from_slice(b"' ");
         shown += part.len() + 3;
     }
-    CommandError::Made(text)
+    CommandError::Formatted(text)
 }
 
 /// A subcommand nobody knows, of a command that is known.
@@ -96,7 +96,7 @@ pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
     text.extend_from_slice(b"'. Try ");
     text.extend_from_slice(command.to_ascii_uppercase().as_bytes());
     text.extend_from_slice(b" HELP.");
-    CommandError::Made(text)
+    CommandError::Formatted(text)
 }
 
 /// The beginning of a text; as in Redis, not beyond a zero byte.

@@ -43,7 +43,7 @@ pub use args::{ArgRanges, Args};
 pub use context::{ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts};
 pub use error::CommandError;
 pub use number::{parse_i64, push_i64, push_u64};
-pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
+pub use parser::{LINE_BYTES_MAX, Parsed, ProtocolError, RequestLimits, parse};
 pub use request::{
     Bound, Explain, Gather, KeyspaceRequest, Kill, RANGE_NEEDS_ORDER, Range, Request, Wait,
 };

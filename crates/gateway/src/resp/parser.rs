@@ -25,7 +25,7 @@ use super::number::parse_i64;
 
 /// What a client may ask of the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Arguments of one command, its name included.
     pub args_max: usize,
     /// Bytes of a key.
@@ -36,7 +36,7 @@ pub struct Limits {
     pub request_bytes_max: usize,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             args_max: 1024 * 1024,
@@ -107,7 +107,7 @@ fn printable(byte: u8) -> char {
 
 /// How far an unfinished command was read. Positions count from its first byte.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ParseProgress {
     phase: Phase,
     /// Where the next line or argument begins.
     at: usize,
@@ -117,7 +117,7 @@ pub(super) struct Progress {
     args_left: usize,
 }
 
-/// What stands at `Progress::at`.
+/// What stands at `ParseProgress::at`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     /// The first byte of a command.
@@ -136,7 +136,7 @@ enum Phase {
     },
 }
 
-impl Progress {
+impl ParseProgress {
     /// How long the buffer must be for the argument in flight; 0 if none is.
     pub(super) fn wanted(&self) -> usize {
         match self.phase {
@@ -151,7 +151,11 @@ impl Progress {
 /// After `Command` or `Empty` the caller drops `consumed` bytes and calls again. After an error
 /// the connection is to be closed; `args` may be used for another one.
 #[inline]
-pub fn parse(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, ProtocolError> {
+pub fn parse(
+    buf: &[u8],
+    limits: &RequestLimits,
+    args: &mut ArgRanges,
+) -> Result<Parsed, ProtocolError> {
     let parsed = advance(buf, limits, args);
     if !matches!(parsed, Ok(Parsed::Incomplete)) {
         args.progress.phase = Phase::Start;
@@ -160,7 +164,11 @@ pub fn parse(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed
 }
 
 #[inline]
-fn advance(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, ProtocolError> {
+fn advance(
+    buf: &[u8],
+    limits: &RequestLimits,
+    args: &mut ArgRanges,
+) -> Result<Parsed, ProtocolError> {
     if args.progress.phase == Phase::Start {
         let Some(first) = buf.first() else { return Ok(Parsed::Incomplete) };
         let inline = *first != b'*';
@@ -174,7 +182,7 @@ fn advance(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, 
             args.ranges.clear();
         }
         let phase = if inline { Phase::Line } else { Phase::Count };
-        args.progress = Progress { phase, ..Progress::default() };
+        args.progress = ParseProgress { phase, ..ParseProgress::default() };
     }
     match args.progress.phase {
         Phase::Line => return line(buf, args),
@@ -201,7 +209,7 @@ fn advance(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, 
 /// if that is not so; then the command is read again from its beginning, with care. That happens
 /// once per command, since what is left over begins in a later phase.
 #[inline]
-fn whole(buf: &[u8], limits: &Limits, ranges: &mut Vec<(u32, u32)>) -> Option<usize> {
+fn whole(buf: &[u8], limits: &RequestLimits, ranges: &mut Vec<(u32, u32)>) -> Option<usize> {
     let buf = &buf[..buf.len().min(limits.request_bytes_max).min(u32::MAX as usize)];
     let (count, mut at) = plain_number(buf, 1)?;
     if count == 0 || count > limits.args_max {
@@ -262,7 +270,11 @@ fn plain_number(buf: &[u8], at: usize) -> Option<(usize, usize)> {
 }
 
 /// Reads arguments from where `args.progress` stands, which is at a length or at bytes.
-fn arguments(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, ProtocolError> {
+fn arguments(
+    buf: &[u8],
+    limits: &RequestLimits,
+    args: &mut ArgRanges,
+) -> Result<Parsed, ProtocolError> {
     let mut progress = args.progress;
     while progress.args_left > 0 {
         let len = match progress.phase {
@@ -303,7 +315,7 @@ fn arguments(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed
     Ok(Parsed::Command { consumed: progress.at })
 }
 
-impl Progress {
+impl ParseProgress {
     fn advance_to(&mut self, phase: Phase, at: usize) {
         self.phase = phase;
         self.at = at;
@@ -317,7 +329,7 @@ type Counted = (Option<i64>, usize);
 /// The number behind the sigil at `progress.at`, once its line is complete.
 fn number(
     buf: &[u8],
-    progress: &mut Progress,
+    progress: &mut ParseProgress,
     too_big: ProtocolError,
 ) -> Result<Option<Counted>, ProtocolError> {
     let Some(end) = find(buf, b'\r', progress) else {
@@ -333,7 +345,7 @@ fn number(
 }
 
 /// The first `wanted` at or behind `progress.at`, as far as a line may reach.
-fn find(buf: &[u8], wanted: u8, progress: &mut Progress) -> Option<usize> {
+fn find(buf: &[u8], wanted: u8, progress: &mut ParseProgress) -> Option<usize> {
     let from = progress.searched.max(progress.at);
     let to = buf.len().min(progress.at + LINE_BYTES_MAX + 1);
     let found = buf.get(from..to)?.iter().position(|byte| *byte == wanted);

@@ -38,7 +38,7 @@ pub enum Request<'a> {
     /// Reply how a key would be looked up.
     Explain(Explain<'a>),
     /// Reply which ways the last command went for which some were looked for.
-    LastWays,
+    LastRoutes,
     /// Reply how many other replicas have all writes of this connection, when it is enough.
     Wait(Wait),
     /// Close other connections, and reply how many it were once none of them is there any more.
@@ -83,7 +83,7 @@ pub struct Explain<'a> {
     /// Which key, of the session's keyspace.
     pub key: &'a [u8],
     /// By which lookups.
-    pub ways: Vec<LookupChoice>,
+    pub lookups: Vec<LookupChoice>,
 }
 
 /// How the replies of several writes become one.

@@ -11,16 +11,16 @@
 
 use std::cell::Cell;
 
-use command::{Read, Seen, Write};
+use command::{ObservedVersion, Read, Write};
 use keyspace::KeyspaceId;
 use overlay::Kind;
-use txn::interactive::Interactive;
+use txn::interactive::InteractiveTxn;
 
 use super::args::Args;
 use super::commands::{Call, transaction};
 use super::context::Context;
 use super::error::{self, CommandError};
-use super::parser::Limits;
+use super::parser::RequestLimits;
 use super::request::Request;
 use super::table::{self, CommandSpec};
 use super::transaction::{Queue, Watched};
@@ -83,9 +83,9 @@ pub struct Session {
     /// Which way its commands go (LOOKUP).
     pub(super) way: LookupChoice,
     /// Which way they go unless it says otherwise.
-    pub(super) first_way: LookupChoice,
+    pub(super) default_lookup: LookupChoice,
     /// Whether replies carry their ways.
-    pub(super) shows_ways: bool,
+    pub(super) shows_routes: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
     /// Between MULTI and EXEC.
@@ -93,14 +93,20 @@ pub struct Session {
     /// Since WATCH.
     pub(super) watched: Watched,
     /// Since BEGIN.
-    begun: Option<Box<Interactive>>,
-    pub(super) limits: Limits,
+    begun: Option<Box<InteractiveTxn>>,
+    pub(super) limits: RequestLimits,
     last_command: &'static str,
 }
 
 impl Session {
     /// A connection that was just accepted. Ids rise and are never used again.
-    pub fn new(id: u64, peer: Peer, limits: Limits, way: LookupChoice, now_millis: u64) -> Self {
+    pub fn new(
+        id: u64,
+        peer: Peer,
+        limits: RequestLimits,
+        way: LookupChoice,
+        now_millis: u64,
+    ) -> Self {
         Self {
             id,
             peer,
@@ -117,8 +123,8 @@ impl Session {
             age_ms: Cell::new(0),
             routes: false,
             way,
-            first_way: way,
-            shows_ways: false,
+            default_lookup: way,
+            shows_routes: false,
             reply: ReplyMode::On,
             muted: false,
             queue: None,
@@ -147,7 +153,7 @@ impl Session {
     }
 
     /// From now on replies are in this version of the protocol.
-    pub fn speak(&mut self, version: Version) {
+    pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
@@ -164,7 +170,7 @@ impl Session {
     }
 
     /// A read's answer was so old at most.
-    pub fn was_old(&self, nanos: u64) {
+    pub fn note_age(&self, nanos: u64) {
         self.age_ms.set(nanos.div_ceil(1_000_000));
     }
 
@@ -177,7 +183,7 @@ impl Session {
     /// Whether its commands are looked up another way than by the full table.
     #[inline]
     pub fn names_lookup(&self) -> bool {
-        self.way.kind != Kind::Full || self.shows_ways
+        self.way.kind != Kind::Full || self.shows_routes
     }
 
     /// Which way its commands go.
@@ -186,8 +192,8 @@ impl Session {
     }
 
     /// Whether replies carry the ways to their keys.
-    pub fn shows_ways(&self) -> bool {
-        self.shows_ways
+    pub fn shows_routes(&self) -> bool {
+        self.shows_routes
     }
 
     /// Shows the keys of all commands that are queued.
@@ -300,7 +306,7 @@ impl Session {
         let queued = spec.and_then(|spec| match transaction::is_left_out(spec.name) {
             true => {
                 let name = spec.name.replace('|', " ").to_ascii_uppercase();
-                Err(CommandError::made(format!("ERR {name} is not allowed in transactions")))
+                Err(CommandError::formatted(format!("ERR {name} is not allowed in transactions")))
             }
             false => queue.add(args),
         });
@@ -323,7 +329,7 @@ impl Session {
         self.end_transaction();
         let text = String::from_utf8_lossy(error.text());
         let why = text.trim_start_matches("ERR ");
-        CommandError::made(format!("EXECABORT Transaction discarded because of: {why}"))
+        CommandError::formatted(format!("EXECABORT Transaction discarded because of: {why}"))
     }
 
     /// A command that was queued, at EXEC.
@@ -381,7 +387,7 @@ impl Session {
     pub fn watch(
         &mut self,
         keyspace: KeyspaceId,
-        seen: &[(&[u8], Seen)],
+        seen: &[(&[u8], ObservedVersion)],
     ) -> Result<(), CommandError> {
         self.watched.add((&self.keyspace, keyspace), seen)
     }
@@ -393,12 +399,12 @@ impl Session {
 
     /// Keys of the session's keyspace that are watched by a WATCH of which nobody knows yet were
     /// looked at again: it is as late as that.
-    pub fn watch_later(&mut self, keys: &[&[u8]], seen: &[Seen]) {
-        self.watched.be_later(&self.keyspace, keys, seen);
+    pub fn watch_later(&mut self, keys: &[&[u8]], seen: &[ObservedVersion]) {
+        self.watched.renew_versions(&self.keyspace, keys, seen);
     }
 
     /// What a key of the session's keyspace had when it was first watched, if it is.
-    pub fn seen(&self, key: &[u8]) -> Option<Seen> {
+    pub fn seen(&self, key: &[u8]) -> Option<ObservedVersion> {
         self.watched.seen(&self.keyspace, key)
     }
 
@@ -410,17 +416,17 @@ impl Session {
 
     /// Whether BEGIN has begun a transaction.
     #[inline]
-    pub fn is_begun(&self) -> bool {
+    pub fn has_transaction(&self) -> bool {
         self.begun.is_some()
     }
 
     /// Begins a transaction, for [`Request::Begin`]; or goes on with it.
-    pub fn begin(&mut self, transaction: Box<Interactive>) {
+    pub fn begin(&mut self, transaction: Box<InteractiveTxn>) {
         self.begun = Some(transaction);
     }
 
     /// Takes it: the session is as before BEGIN.
-    pub fn take_begun(&mut self) -> Option<Box<Interactive>> {
+    pub fn take_transaction(&mut self) -> Option<Box<InteractiveTxn>> {
         self.begun.take()
     }
 
@@ -457,7 +463,7 @@ impl Session {
             (false, true) => "T",
             (true, true) => "eT",
         };
-        let queues = if self.is_queueing() || self.is_begun() { "x" } else { "" };
+        let queues = if self.is_queueing() || self.has_transaction() { "x" } else { "" };
         let reads = if self.readonly { "r" } else { "" };
         let flags = match (queues, reads, flags) {
             ("", "", flags) => flags.to_owned(),
@@ -493,7 +499,7 @@ impl Session {
         let lib_name = std::mem::take(&mut self.lib_name);
         let lib_version = std::mem::take(&mut self.lib_version);
         let muted = self.muted;
-        let fresh = Self::new(self.id, peer, self.limits, self.first_way, self.since_millis);
+        let fresh = Self::new(self.id, peer, self.limits, self.default_lookup, self.since_millis);
         *self = Self { lib_name, lib_version, last_command, muted, ..fresh };
     }
 }

@@ -22,7 +22,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use command::Seen;
+use command::ObservedVersion;
 use keyspace::KeyspaceId;
 
 use super::args::Args;
@@ -57,17 +57,17 @@ impl Queue {
     pub(super) fn add(&mut self, args: Args<'_>) -> Result<(), CommandError> {
         let bytes: usize = args.iter().map(<[u8]>::len).sum();
         if self.ends.len() == QUEUED_MAX {
-            return Err(CommandError::made(format!(
+            return Err(CommandError::formatted(format!(
                 "ERR a transaction has at most {QUEUED_MAX} commands"
             )));
         }
         if self.ranges.len() + args.len() > ARGS_MAX {
-            return Err(CommandError::made(format!(
+            return Err(CommandError::formatted(format!(
                 "ERR the commands of a transaction have at most {ARGS_MAX} arguments"
             )));
         }
         if self.bytes.len() + bytes > QUEUED_BYTES_MAX {
-            return Err(CommandError::made(format!(
+            return Err(CommandError::formatted(format!(
                 "ERR the commands of a transaction have at most {QUEUED_BYTES_MAX} bytes"
             )));
         }
@@ -108,7 +108,7 @@ pub struct Watched {
     pub(super) keyspace: String,
     /// Which of that name it was when the first of them was watched.
     id: Option<KeyspaceId>,
-    keys: BTreeMap<Box<[u8]>, Seen>,
+    keys: BTreeMap<Box<[u8]>, ObservedVersion>,
     bytes: usize,
 }
 
@@ -124,12 +124,12 @@ impl Watched {
     }
 
     /// Keys, and what they had when they were first watched.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = (&[u8], Seen)> {
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = (&[u8], ObservedVersion)> {
         self.keys.iter().map(|(key, seen)| (&**key, *seen))
     }
 
     /// What a key of a keyspace had, if it is watched.
-    pub(super) fn seen(&self, keyspace: &str, key: &[u8]) -> Option<Seen> {
+    pub(super) fn seen(&self, keyspace: &str, key: &[u8]) -> Option<ObservedVersion> {
         let is_its = !self.is_empty() && self.keyspace == keyspace;
         self.keys.get(key).copied().filter(|_| is_its)
     }
@@ -143,20 +143,22 @@ impl Watched {
     pub(super) fn add(
         &mut self,
         (keyspace, id): (&str, KeyspaceId),
-        seen: &[(&[u8], Seen)],
+        seen: &[(&[u8], ObservedVersion)],
     ) -> Result<(), CommandError> {
         if !self.is_empty() && self.keyspace != keyspace {
-            return Err(CommandError::made(format!(
+            return Err(CommandError::formatted(format!(
                 "ERR keys of keyspace '{}' are watched, and a transaction is of one keyspace: \
                  UNWATCH them first",
                 self.keyspace
             )));
         }
         if self.keys.len() + seen.len() > WATCHED_MAX {
-            return Err(CommandError::made(format!("ERR at most {WATCHED_MAX} keys are watched")));
+            return Err(CommandError::formatted(format!(
+                "ERR at most {WATCHED_MAX} keys are watched"
+            )));
         }
         if self.bytes + seen.iter().map(|(key, _)| key.len()).sum::<usize>() > WATCHED_BYTES_MAX {
-            return Err(CommandError::made(format!(
+            return Err(CommandError::formatted(format!(
                 "ERR keys of at most {WATCHED_BYTES_MAX} bytes are watched"
             )));
         }
@@ -175,12 +177,17 @@ impl Watched {
 
     /// The versions that these keys of a keyspace have now take the place of what they had, of
     /// those that are watched.
-    pub(super) fn be_later(&mut self, keyspace: &str, keys: &[&[u8]], seen: &[Seen]) {
+    pub(super) fn renew_versions(
+        &mut self,
+        keyspace: &str,
+        keys: &[&[u8]],
+        seen: &[ObservedVersion],
+    ) {
         if self.keyspace != keyspace {
             return;
         }
         for (key, seen) in keys.iter().zip(seen) {
-            if let (Some(watched), Seen::Version(_)) = (self.keys.get_mut(*key), seen) {
+            if let (Some(watched), ObservedVersion::Version(_)) = (self.keys.get_mut(*key), seen) {
                 *watched = *seen;
             }
         }

@@ -189,7 +189,7 @@ fn keys_of_a_slot_are_asked_for() {
 }
 
 #[test]
-fn waits_are_left_to_who_knows() {
+fn wait_is_answered_by_node_that_knows_replication() {
     let request = |line| ask(Mode::Any, &mut session(), line).0;
     let wait = "Wait(Wait { local: None, replicas: 2, timeout_ms: 100 })";
     assert_eq!(request("WAIT 2 100"), wait);

@@ -1,8 +1,8 @@
 //! A server that stands still, and a client that speaks to it.
 
 use gateway::resp::{
-    ArgRanges, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer,
-    Request, Session, parse,
+    ArgRanges, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Parsed, Peer, Request,
+    RequestLimits, Session, parse,
 };
 
 /// What the clock says.
@@ -57,7 +57,7 @@ pub fn session() -> Session {
     let principal = gateway::access::Principal::Anonymous;
     let (addr, laddr) = ("10.0.0.7:5".into(), "10.0.0.1:6379".into());
     let peer = Peer { addr, laddr, fd: 9, principal };
-    Session::new(7, peer, Limits::default(), Default::default(), NOW_MILLIS - 2_000)
+    Session::new(7, peer, RequestLimits::default(), Default::default(), NOW_MILLIS - 2_000)
 }
 
 /// Sends one inline command, and shows the request as `{:?}` and the bytes of the reply.
@@ -73,7 +73,7 @@ pub fn send_bytes(session: &mut Session, bytes: &[u8]) -> (String, Vec<u8>) {
 /// As [`send_bytes`], to another server.
 pub fn send_to(server: &dyn Context, session: &mut Session, bytes: &[u8]) -> (String, Vec<u8>) {
     let mut ranges = ArgRanges::new();
-    let parsed = parse(bytes, &Limits::default(), &mut ranges).expect("a request");
+    let parsed = parse(bytes, &RequestLimits::default(), &mut ranges).expect("a request");
     assert_eq!(parsed, Parsed::Command { consumed: bytes.len() });
     let mut out = Vec::new();
     let request = session.translate(ranges.args(bytes), server, &mut out);

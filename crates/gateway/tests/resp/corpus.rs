@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gateway::resp::{ArgRanges, Limits, Parsed, ProtocolError, parse};
+use gateway::resp::{ArgRanges, Parsed, ProtocolError, RequestLimits, parse};
 
 use crate::context::{Still, session};
 
@@ -14,7 +14,7 @@ fn run(bytes: &[u8]) -> (usize, Result<Parsed, ProtocolError>) {
     let mut out = Vec::new();
     let mut commands = 0;
     loop {
-        match parse(rest, &Limits::default(), &mut ranges) {
+        match parse(rest, &RequestLimits::default(), &mut ranges) {
             Ok(Parsed::Command { consumed }) => {
                 assert!(0 < consumed && consumed <= rest.len());
                 session.translate(ranges.args(rest), &Still, &mut out);

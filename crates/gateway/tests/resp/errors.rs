@@ -15,7 +15,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 
-use gateway::resp::{ArgRanges, Limits, parse};
+use gateway::resp::{ArgRanges, RequestLimits, parse};
 
 use crate::context::{send, session};
 
@@ -84,7 +84,7 @@ fn ours(command: &str) -> String {
 fn redis(address: &str, command: &str) -> String {
     let line = format!("{command}\r\n");
     let mut ranges = ArgRanges::new();
-    parse(line.as_bytes(), &Limits::default(), &mut ranges).unwrap();
+    parse(line.as_bytes(), &RequestLimits::default(), &mut ranges).unwrap();
     let args = ranges.args(line.as_bytes());
     let mut bytes = b"RESET\r\nFLUSHALL\r\nMSET k 10 a 11 b 12\r\n".to_vec();
     write!(bytes, "*{}\r\n", args.len()).unwrap();

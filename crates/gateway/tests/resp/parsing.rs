@@ -1,11 +1,11 @@
 //! The parser alone: its texts, its limits, and any way of cutting its input.
 
-use gateway::resp::{ArgRanges, LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
+use gateway::resp::{ArgRanges, LINE_BYTES_MAX, Parsed, ProtocolError, RequestLimits, parse};
 use proptest::prelude::*;
 
 /// The commands of a stream that arrives in pieces of these lengths (the last one repeated), and
 /// the error at its end if there is one.
-fn commands(bytes: &[u8], limits: &Limits, pieces: &[usize]) -> (Vec<Vec<Vec<u8>>>, String) {
+fn commands(bytes: &[u8], limits: &RequestLimits, pieces: &[usize]) -> (Vec<Vec<Vec<u8>>>, String) {
     let mut ranges = ArgRanges::new();
     let mut found = Vec::new();
     let mut from = 0;
@@ -33,7 +33,7 @@ fn commands(bytes: &[u8], limits: &Limits, pieces: &[usize]) -> (Vec<Vec<Vec<u8>
 }
 
 fn at_once(bytes: &[u8]) -> (Vec<Vec<Vec<u8>>>, String) {
-    commands(bytes, &Limits::default(), &[bytes.len().max(1)])
+    commands(bytes, &RequestLimits::default(), &[bytes.len().max(1)])
 }
 
 #[test]
@@ -83,18 +83,18 @@ fn protocol_errors_have_the_words_of_redis() {
         let (_, error) = at_once(bytes.as_bytes());
         assert_eq!(error, format!("ERR Protocol error: {text}"), "{:.40}", bytes);
     }
-    let limits = Limits { request_bytes_max: 20, ..Limits::default() };
+    let limits = RequestLimits { request_bytes_max: 20, ..RequestLimits::default() };
     let (_, error) = commands(b"*2\r\n$3\r\nGET\r\n$10\r\n", &limits, &[100]);
     assert_eq!(error, ProtocolError::RequestTooBig.to_string());
 }
 
 #[test]
 fn lengths_up_to_the_limit_are_taken_and_nothing_is_allocated_for_them() {
-    let limits = Limits { value_bytes_max: 5, args_max: 3, ..Limits::default() };
+    let limits = RequestLimits { value_bytes_max: 5, args_max: 3, ..RequestLimits::default() };
     let (found, error) = commands(b"*3\r\n$1\r\na\r\n$5\r\n12345\r\n$0\r\n\r\n", &limits, &[7]);
     assert_eq!((found[0].len(), error.as_str()), (3, ""));
     let mut ranges = ArgRanges::new();
-    let parsed = parse(b"*1048576\r\n$67108864\r\nx", &Limits::default(), &mut ranges);
+    let parsed = parse(b"*1048576\r\n$67108864\r\nx", &RequestLimits::default(), &mut ranges);
     assert_eq!(parsed, Ok(Parsed::Incomplete));
     assert!(ranges.args(b"").is_empty());
     assert_eq!(ranges.bytes_missing(22), 67_108_864 + 21 + 2 - 22);
@@ -106,7 +106,7 @@ fn a_value_in_a_million_pieces_is_read_in_linear_time() {
     let mut bytes = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n").into_bytes();
     bytes.resize(bytes.len() + len, b'v');
     bytes.extend_from_slice(b"\r\n");
-    let (found, _) = commands(&bytes, &Limits::default(), &[1]);
+    let (found, _) = commands(&bytes, &RequestLimits::default(), &[1]);
     assert_eq!(found[0][2].len(), len);
 }
 
@@ -157,8 +157,8 @@ proptest! {
         pieces in prop::collection::vec(1usize..30, 1..20),
     ) {
         let expected = at_once(&bytes);
-        prop_assert_eq!(&commands(&bytes, &Limits::default(), &pieces), &expected);
-        prop_assert_eq!(&commands(&bytes, &Limits::default(), &[1]), &expected);
+        prop_assert_eq!(&commands(&bytes, &RequestLimits::default(), &pieces), &expected);
+        prop_assert_eq!(&commands(&bytes, &RequestLimits::default(), &[1]), &expected);
     }
 
     #[test]

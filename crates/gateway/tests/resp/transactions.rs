@@ -1,6 +1,6 @@
 //! MULTI and what is queued behind it, up to EXEC.
 
-use command::Seen;
+use command::ObservedVersion;
 use gateway::resp::Session;
 use keyspace::{KeyspaceId, Timestamp};
 
@@ -73,7 +73,7 @@ fn what_cannot_be_queued_ends_in_execabort() {
 #[test]
 fn discard_and_reset_forget_all() {
     let mut session = session();
-    let seen = |key: &'static [u8]| [(key, Seen::Version(Timestamp(5)))];
+    let seen = |key: &'static [u8]| [(key, ObservedVersion::Version(Timestamp(5)))];
     session.watch(KeyspaceId(0), &seen(b"a")).unwrap();
     assert_eq!(told(&mut session, &["MULTI", "GET a", "DISCARD"]), ["+OK", "+QUEUED", "+OK"]);
     assert!(session.watched().is_empty() && !session.is_queueing());
@@ -89,7 +89,8 @@ fn discard_and_reset_forget_all() {
 #[test]
 fn keys_are_watched_as_they_were_first_seen_and_of_one_keyspace() {
     let mut session = session();
-    let (early, late) = (Seen::Nothing(Timestamp(5)), Seen::Version(Timestamp(9)));
+    let (early, late) =
+        (ObservedVersion::Absent(Timestamp(5)), ObservedVersion::Version(Timestamp(9)));
     assert_eq!(told(&mut session, &["WATCH a b"]), ["Watch([[97], [98]])"]);
     session.watch(KeyspaceId(0), &[(b"a", early)]).unwrap();
     session.watch(KeyspaceId(0), &[(b"b", late), (b"a", late)]).unwrap();
@@ -125,7 +126,8 @@ fn a_queue_is_bounded_by_commands_arguments_and_bytes() {
     assert_eq!(refused[0], "-ERR the commands of a transaction have at most 33554432 bytes");
     let mut session = session();
     let keys: Vec<Vec<u8>> = (0..70u8).map(|n| vec![n; 60_000]).collect();
-    let seen: Vec<_> = keys.iter().map(|key| (&key[..], Seen::Nothing(Timestamp(1)))).collect();
+    let seen: Vec<_> =
+        keys.iter().map(|key| (&key[..], ObservedVersion::Absent(Timestamp(1)))).collect();
     assert!(
         session
             .watch(KeyspaceId(0), &seen)

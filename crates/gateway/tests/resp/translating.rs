@@ -1,6 +1,6 @@
 //! Commands and the requests they become.
 
-use gateway::resp::{ArgRanges, Limits, Parsed, parse};
+use gateway::resp::{ArgRanges, Parsed, RequestLimits, parse};
 use proptest::prelude::*;
 
 use crate::context::{Still, send, session};
@@ -215,7 +215,7 @@ fn answers_given_at_once() {
 #[test]
 fn keys_are_limited_wherever_they_stand() {
     let long = "k".repeat(65);
-    let limits = Limits { key_bytes_max: 64, ..Limits::default() };
+    let limits = RequestLimits { key_bytes_max: 64, ..RequestLimits::default() };
     let lines = [
         "GET K",
         "SET K v",
@@ -296,7 +296,7 @@ proptest! {
             bytes.extend(b"\r\n");
         }
         let mut ranges = ArgRanges::new();
-        let parsed = parse(&bytes, &Limits::default(), &mut ranges);
+        let parsed = parse(&bytes, &RequestLimits::default(), &mut ranges);
         prop_assert_eq!(parsed, Ok(Parsed::Command { consumed: bytes.len() }));
         let mut out = Vec::new();
         session().translate(ranges.args(&bytes), &Still, &mut out);

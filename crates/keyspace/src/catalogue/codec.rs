@@ -5,20 +5,20 @@ mod error;
 use std::collections::BTreeSet;
 
 use super::{
-    AMONG_MAX, Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, FileAct, FileRecord,
-    KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceOptions, STANDINGS_MAX, Standing,
-    Standings, Subject, check_invariants, check_name,
+    ADMIN_STATES_MAX, AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability,
+    KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceAlteration, KeyspaceOptions,
+    LinearHashOp, LinearHashRecord, REMAINING_NODES_MAX, Subject, check_invariants, check_name,
 };
+use crate::cluster_version::ClusterVersion;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::{KeyspaceId, NodeId, ShardId};
-use crate::level::Level;
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
 /// Without standings, as it was before there were any: who knows no others can still read it.
 const VERSION_PLAIN: u8 = 2;
 /// At level 1: who knows no others can still read it.
-const VERSION_STANDINGS: u8 = 3;
+const VERSION_ADMIN_STATES: u8 = 3;
 const VERSION: u8 = 4;
 const CREATE: u8 = 1;
 const ALTER: u8 = 2;
@@ -67,14 +67,14 @@ impl<'a> CatalogueOp<'a> {
                 out.push(SHARD);
                 put_varint(u64::from(keyspace.0), out);
             }
-            CatalogueOp::Node { node, standing, among } => {
+            CatalogueOp::Node { node, admin_state, among } => {
                 out.push(NODE);
-                put_standing(*node, *standing, out);
+                put_standing(*node, *admin_state, out);
                 put_varint(among.len() as u64, out);
                 among.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
             }
-            CatalogueOp::Level { to } => out.extend([LEVEL, to.number()]),
-            CatalogueOp::File { keyspace, turn, act } => {
+            CatalogueOp::RaiseVersion { to } => out.extend([LEVEL, to.number()]),
+            CatalogueOp::LinearHash { keyspace, turn, act } => {
                 out.push(FILE);
                 put_varint(u64::from(keyspace.0), out);
                 put_varint(*turn, out);
@@ -100,7 +100,7 @@ impl<'a> CatalogueOp<'a> {
                 if flags & !(ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS) != 0 {
                     return Err(DecodeError::Tag { what: "alteration", found: flags });
                 }
-                let mut change = Alteration::default();
+                let mut change = KeyspaceAlteration::default();
                 if flags & ALTERS_DURABILITY != 0 {
                     change.durability = Some(read_durability(reader)?);
                 }
@@ -115,8 +115,8 @@ impl<'a> CatalogueOp<'a> {
             DROP => Ok(CatalogueOp::Drop { name: read_name(reader)? }),
             SHARD => Ok(CatalogueOp::Shard { keyspace: read_keyspace_id(reader)? }),
             NODE => {
-                let (node, standing) = read_standing(reader)?;
-                let count = reader.varint_max(AMONG_MAX as u64, "count of nodes")?;
+                let (node, admin_state) = read_standing(reader)?;
+                let count = reader.varint_max(REMAINING_NODES_MAX as u64, "count of nodes")?;
                 let mut among = BTreeSet::new();
                 for _ in 0..count {
                     let node = NodeId(reader.u64()?);
@@ -125,12 +125,12 @@ impl<'a> CatalogueOp<'a> {
                     }
                     among.insert(node);
                 }
-                Ok(CatalogueOp::Node { node, standing, among })
+                Ok(CatalogueOp::Node { node, admin_state, among })
             }
-            LEVEL => Ok(CatalogueOp::Level { to: read_level(reader)? }),
+            LEVEL => Ok(CatalogueOp::RaiseVersion { to: read_level(reader)? }),
             FILE => {
                 let (keyspace, turn) = (read_keyspace_id(reader)?, reader.varint()?);
-                Ok(CatalogueOp::File { keyspace, turn, act: FileAct::decode(reader)? })
+                Ok(CatalogueOp::LinearHash { keyspace, turn, act: LinearHashOp::decode(reader)? })
             }
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
@@ -140,11 +140,11 @@ impl<'a> CatalogueOp<'a> {
 impl Catalogue {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let has_level = self.level > Level::FIRST;
-        let has_standings = has_level || !self.standings.is_empty();
+        let has_level = self.level > ClusterVersion::FIRST;
+        let has_standings = has_level || !self.admin_states.is_empty();
         out.push(match (has_level, has_standings) {
             (true, _) => VERSION,
-            (false, true) => VERSION_STANDINGS,
+            (false, true) => VERSION_ADMIN_STATES,
             (false, false) => VERSION_PLAIN,
         });
         put_varint(u64::from(self.next_keyspace.0), out);
@@ -154,8 +154,10 @@ impl Catalogue {
             keyspace.encode(out);
         }
         if has_standings {
-            put_varint(self.standings.len() as u64, out);
-            self.standings.iter().for_each(|(node, standing)| put_standing(node, standing, out));
+            put_varint(self.admin_states.len() as u64, out);
+            self.admin_states
+                .iter()
+                .for_each(|(node, admin_state)| put_standing(node, admin_state, out));
         }
         if has_level {
             out.push(self.level.number());
@@ -190,15 +192,15 @@ impl Catalogue {
             }
             catalogue.keyspaces.insert(keyspace.name.clone(), keyspace);
         }
-        if version >= VERSION_STANDINGS {
-            catalogue.standings = read_standings(reader)?;
+        if version >= VERSION_ADMIN_STATES {
+            catalogue.admin_states = read_standings(reader)?;
         }
-        if version == VERSION_STANDINGS && catalogue.standings.is_empty() {
+        if version == VERSION_ADMIN_STATES && catalogue.admin_states.is_empty() {
             return Err(DecodeError::Field { what: "standings: none" });
         }
         if version == VERSION {
             catalogue.level = read_level(reader)?;
-            if catalogue.level == Level::FIRST {
+            if catalogue.level == ClusterVersion::FIRST {
                 return Err(DecodeError::Field { what: "level: the first is not named" });
             }
         }
@@ -219,16 +221,16 @@ impl Subject {
                 out.push(SUBJECT_KEYSPACE);
                 keyspace.encode(out);
             }
-            Subject::Node(node, standing) => {
+            Subject::Node(node, admin_state) => {
                 out.push(SUBJECT_NODE);
-                put_standing(*node, *standing, out);
+                put_standing(*node, *admin_state, out);
             }
             Subject::Shard(keyspace, shard) => {
                 out.push(SUBJECT_SHARD);
                 put_varint(u64::from(keyspace.0), out);
                 put_varint(shard.0, out);
             }
-            Subject::Level(level) => out.extend([SUBJECT_LEVEL, level.number()]),
+            Subject::ClusterVersion(level) => out.extend([SUBJECT_LEVEL, level.number()]),
         }
     }
 
@@ -254,14 +256,14 @@ impl Subject {
             SUBJECT_KEYSPACE => Ok(Box::new(Subject::Keyspace(Keyspace::decode(reader)?))),
             REFUSED => Err(CatalogueError::decode(reader)?),
             SUBJECT_NODE => {
-                let (node, standing) = read_standing(reader)?;
-                Ok(Box::new(Subject::Node(node, standing)))
+                let (node, admin_state) = read_standing(reader)?;
+                Ok(Box::new(Subject::Node(node, admin_state)))
             }
             SUBJECT_SHARD => {
                 let keyspace = read_keyspace_id(reader)?;
                 Ok(Box::new(Subject::Shard(keyspace, ShardId(reader.varint()?))))
             }
-            SUBJECT_LEVEL => Ok(Box::new(Subject::Level(read_level(reader)?))),
+            SUBJECT_LEVEL => Ok(Box::new(Subject::ClusterVersion(read_level(reader)?))),
             found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
         })
     }
@@ -309,7 +311,7 @@ impl Keyspace {
         let nodes = (0..count).map(|_| reader.u64().map(NodeId)).collect::<Result<_, _>>()?;
         let file = match options.placement {
             Placement::Hashed | Placement::Ordered => None,
-            Placement::LinearHash => Some(FileRecord::decode(reader)?),
+            Placement::LinearHash => Some(LinearHashRecord::decode(reader)?),
         };
         Ok(Self { id, name: name.into(), options, shards, nodes, file })
     }
@@ -320,44 +322,44 @@ fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     name.map_err(|_| DecodeError::Field { what: "name: not UTF-8" })
 }
 
-fn put_standing(node: NodeId, standing: Standing, out: &mut Vec<u8>) {
+fn put_standing(node: NodeId, admin_state: AdminState, out: &mut Vec<u8>) {
     out.extend_from_slice(&node.0.to_le_bytes());
-    out.push(match standing {
-        Standing::Member => 0,
-        Standing::Cordoned => 1,
-        Standing::Draining => 2,
-        Standing::Removed => 3,
+    out.push(match admin_state {
+        AdminState::Member => 0,
+        AdminState::Cordoned => 1,
+        AdminState::Draining => 2,
+        AdminState::Removed => 3,
     });
 }
 
-fn read_standing(reader: &mut Reader<'_>) -> Result<(NodeId, Standing), DecodeError> {
+fn read_standing(reader: &mut Reader<'_>) -> Result<(NodeId, AdminState), DecodeError> {
     let node = NodeId(reader.u64()?);
-    let standing = match reader.u8()? {
-        0 => Standing::Member,
-        1 => Standing::Cordoned,
-        2 => Standing::Draining,
-        3 => Standing::Removed,
+    let admin_state = match reader.u8()? {
+        0 => AdminState::Member,
+        1 => AdminState::Cordoned,
+        2 => AdminState::Draining,
+        3 => AdminState::Removed,
         found => return Err(DecodeError::Tag { what: "standing", found }),
     };
-    Ok((node, standing))
+    Ok((node, admin_state))
 }
 
-fn read_standings(reader: &mut Reader<'_>) -> Result<Standings, DecodeError> {
-    let count = reader.varint_max(STANDINGS_MAX as u64, "count of standings")?;
-    let (mut standings, mut last) = (Standings::default(), None);
+fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
+    let count = reader.varint_max(ADMIN_STATES_MAX as u64, "count of standings")?;
+    let (mut admin_states, mut last) = (AdminStates::default(), None);
     for _ in 0..count {
-        let (node, standing) = read_standing(reader)?;
-        if standing == Standing::Member || last.is_some_and(|last| last >= node) {
+        let (node, admin_state) = read_standing(reader)?;
+        if admin_state == AdminState::Member || last.is_some_and(|last| last >= node) {
             return Err(DecodeError::Field { what: "standings: of a member, or not by node" });
         }
-        standings.set(node, standing);
+        admin_states.set(node, admin_state);
         last = Some(node);
     }
-    Ok(standings)
+    Ok(admin_states)
 }
 
-fn read_level(reader: &mut Reader<'_>) -> Result<Level, DecodeError> {
-    Level::new(reader.u8()?).ok_or(DecodeError::Field { what: "level: 0" })
+fn read_level(reader: &mut Reader<'_>) -> Result<ClusterVersion, DecodeError> {
+    ClusterVersion::new(reader.u8()?).ok_or(DecodeError::Field { what: "level: 0" })
 }
 
 fn read_keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {

@@ -3,11 +3,11 @@
 use thiserror::Error;
 
 use super::{
-    FileRecord, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, NAME_BYTES_MAX, RETENTION_MS_MAX,
-    STANDINGS_MAX, Standing,
+    ADMIN_STATES_MAX, AdminState, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, LinearHashRecord,
+    NAME_BYTES_MAX, RETENTION_MS_MAX,
 };
+use crate::cluster_version::ClusterVersion;
 use crate::ids::NodeId;
-use crate::level::Level;
 
 /// Why the catalogue did not change. It is then as it was.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -89,12 +89,15 @@ pub enum CatalogueError {
         node: NodeId,
     },
     /// Only who is draining can be removed: until then replicas may come to it.
-    #[error("node {:016x} is {}: only a draining node can be removed", .node.0, .standing.word())]
+    #[error(
+        "node {:016x} is {}: only a draining node can be removed",
+        .node.0, .admin_state.word()
+    )]
     NotDraining {
         /// Which.
         node: NodeId,
         /// How it stands.
-        standing: Standing,
+        admin_state: AdminState,
     },
     /// Too few nodes would be left to hold what a keyspace promises.
     #[error(
@@ -113,36 +116,36 @@ pub enum CatalogueError {
     #[error("no node would be left that takes replicas")]
     LastNode,
     /// There are as many standings as there may be.
-    #[error("{STANDINGS_MAX} nodes are cordoned, draining or removed, the most there may be")]
-    TooManyStandings,
+    #[error("{ADMIN_STATES_MAX} nodes are cordoned, draining or removed, the most there may be")]
+    TooManyAdminStates,
     /// The level was to rise by more than one.
     #[error("the cluster's level is {from}, and {to} is not the next one")]
-    LevelSkipped {
+    VersionSkipped {
         /// The one there is.
-        from: Level,
+        from: ClusterVersion,
         /// What was asked for.
-        to: Level,
+        to: ClusterVersion,
     },
     /// The cluster's level does not allow it yet.
     #[error("the cluster's level is {level}, and this needs level {needs}: see `carillon upgrade`")]
-    LevelTooLow {
+    VersionTooLow {
         /// The one there is.
-        level: Level,
+        level: ClusterVersion,
         /// The one that is needed.
-        needs: Level,
+        needs: ClusterVersion,
     },
     /// The keyspace is not one of linear hashing.
     #[error("keyspace '{name}' has no file of linear hashing")]
-    NoFile {
+    NotLinearHash {
         /// Its name.
         name: Box<str>,
     },
     /// The file of a keyspace is not as who asked knows it.
     #[error("the file of keyspace '{name}' has {record}: not so now")]
-    FileIs {
+    StaleTableEpoch {
         /// The keyspace's name.
         name: Box<str>,
         /// How it is.
-        record: FileRecord,
+        record: LinearHashRecord,
     },
 }

@@ -47,10 +47,10 @@ fn ids_are_never_given_out_again() {
     let old = catalogue.drop("a").unwrap();
     let new = catalogue.create("a", ORDERED).unwrap().clone();
     assert!(new.id > old.id && new.shards[0] > old.shards[0]);
-    let shard = catalogue.draw_shard(new.id).unwrap();
-    assert!(shard > new.shards[0] && catalogue.draw_shard(new.id).unwrap() > shard);
+    let shard = catalogue.allocate_shard_id(new.id).unwrap();
+    assert!(shard > new.shards[0] && catalogue.allocate_shard_id(new.id).unwrap() > shard);
     let refused = CatalogueError::NotFound { name: "(id 1)".into() };
-    assert_eq!(catalogue.draw_shard(old.id), Err(refused));
+    assert_eq!(catalogue.allocate_shard_id(old.id), Err(refused));
 }
 
 #[test]
@@ -77,19 +77,19 @@ fn refusals_change_nothing() {
         let asked = KeyspaceOptions { replicas, ..options };
         assert_eq!(catalogue.create("b", asked), Err(CatalogueError::BadReplicas { replicas }));
     }
-    let memory = Alteration { durability: Some(Durability::Memory), ..Default::default() };
+    let memory = KeyspaceAlteration { durability: Some(Durability::Memory), ..Default::default() };
     assert_eq!(catalogue.alter("a", memory), Err(CatalogueError::NeedsSync { replicas: 3 }));
-    let replicas = |replicas| Alteration { replicas: Some(replicas), ..Default::default() };
+    let replicas = |replicas| KeyspaceAlteration { replicas: Some(replicas), ..Default::default() };
     let fewer = CatalogueError::FewerReplicas { from: 3, to: 1 };
     assert_eq!(catalogue.alter("a", replicas(1)), Err(fewer));
     for bad in [0, 2, 4, 11] {
         let refused = Err(CatalogueError::BadReplicas { replicas: bad });
         assert_eq!(catalogue.alter("a", replicas(bad)), refused);
     }
-    let long = Alteration { retention_ms: Some(retention_ms), ..Default::default() };
+    let long = KeyspaceAlteration { retention_ms: Some(retention_ms), ..Default::default() };
     assert_eq!(catalogue.alter("a", long), Err(too_long));
     let not_found = CatalogueError::NotFound { name: name("b") };
-    assert_eq!(catalogue.alter("b", Alteration::default()), Err(not_found.clone()));
+    assert_eq!(catalogue.alter("b", KeyspaceAlteration::default()), Err(not_found.clone()));
     assert_eq!(catalogue.drop("b"), Err(not_found));
     assert_eq!(catalogue, before);
 }
@@ -98,12 +98,12 @@ fn refusals_change_nothing() {
 fn replicas_are_raised_where_every_one_of_them_syncs() {
     let mut catalogue = Catalogue::default();
     catalogue.create("a", ORDERED).unwrap();
-    let three = Alteration { replicas: Some(3), ..Default::default() };
+    let three = KeyspaceAlteration { replicas: Some(3), ..Default::default() };
     assert_eq!(catalogue.alter("a", three), Err(CatalogueError::NeedsSync { replicas: 3 }));
-    let both = Alteration { durability: Some(Durability::Sync), ..three };
+    let both = KeyspaceAlteration { durability: Some(Durability::Sync), ..three };
     assert_eq!(catalogue.alter("a", both).unwrap().options.replicas, 3);
     assert_eq!(catalogue.alter("a", three).unwrap().options.replicas, 3, "as it is");
-    let nine = Alteration { replicas: Some(9), ..Default::default() };
+    let nine = KeyspaceAlteration { replicas: Some(9), ..Default::default() };
     assert_eq!(catalogue.alter("a", nine).unwrap().options.replicas, 9);
 }
 
@@ -111,9 +111,10 @@ fn replicas_are_raised_where_every_one_of_them_syncs() {
 fn an_even_number_of_old_stays_until_it_is_raised() {
     let bytes = b"\x02\x02\x02\x01\x02ab\x01\x01\x00\x00\x04\x01\x01\x00";
     let mut catalogue = Catalogue::decode(&mut Reader::new(bytes)).unwrap();
-    let same = Alteration { retention_ms: Some(5), replicas: Some(4), ..Default::default() };
+    let same =
+        KeyspaceAlteration { retention_ms: Some(5), replicas: Some(4), ..Default::default() };
     assert_eq!(catalogue.alter("ab", same).unwrap().options.replicas, 4);
-    let five = Alteration { replicas: Some(5), ..Default::default() };
+    let five = KeyspaceAlteration { replicas: Some(5), ..Default::default() };
     assert_eq!(catalogue.alter("ab", five).unwrap().options.replicas, 5);
 }
 
@@ -181,79 +182,81 @@ fn nodes_stand_as_they_are_told_and_removal_is_for_ever() {
     let mut catalogue = Catalogue::default();
     let all = among(&[1, 2, 3]);
     let node = NodeId(2);
-    let not_draining = |standing| Err(CatalogueError::NotDraining { node, standing });
-    use Standing::{Cordoned, Draining, Member, Removed};
-    assert_eq!(catalogue.set_standing(node, Removed, &all), not_draining(Member));
+    let not_draining = |admin_state| Err(CatalogueError::NotDraining { node, admin_state });
+    use AdminState::{Cordoned, Draining, Member, Removed};
+    assert_eq!(catalogue.set_admin_state(node, Removed, &all), not_draining(Member));
     for to in [Cordoned, Cordoned, Draining, Draining, Cordoned, Member, Draining, Member] {
-        assert_eq!(catalogue.set_standing(node, to, &all), Ok(()));
-        assert_eq!(catalogue.standing(node), to);
-        assert_eq!(catalogue.standings().is_empty(), to == Member);
+        assert_eq!(catalogue.set_admin_state(node, to, &all), Ok(()));
+        assert_eq!(catalogue.admin_state(node), to);
+        assert_eq!(catalogue.admin_states().is_empty(), to == Member);
     }
-    catalogue.set_standing(node, Cordoned, &all).unwrap();
-    assert_eq!(catalogue.set_standing(node, Removed, &all), not_draining(Cordoned));
-    catalogue.set_standing(node, Draining, &all).unwrap();
+    catalogue.set_admin_state(node, Cordoned, &all).unwrap();
+    assert_eq!(catalogue.set_admin_state(node, Removed, &all), not_draining(Cordoned));
+    catalogue.set_admin_state(node, Draining, &all).unwrap();
     for _ in 0..2 {
-        assert_eq!(catalogue.set_standing(node, Removed, &all), Ok(()));
+        assert_eq!(catalogue.set_admin_state(node, Removed, &all), Ok(()));
     }
     for to in [Member, Cordoned, Draining] {
         let removed = Err(CatalogueError::NodeRemoved { node });
-        assert_eq!(catalogue.set_standing(node, to, &all), removed);
+        assert_eq!(catalogue.set_admin_state(node, to, &all), removed);
     }
-    assert!(catalogue.standings().removed().eq([node]));
+    assert!(catalogue.admin_states().removed().eq([node]));
 }
 
 #[test]
 fn enough_nodes_are_left_for_what_keyspaces_promise() {
     let mut catalogue = Catalogue::default();
     let (all, alone) = (among(&[1, 2, 3, 4]), among(&[1]));
-    use Standing::{Cordoned, Draining, Member};
+    use AdminState::{Cordoned, Draining, Member};
     let last = Err(CatalogueError::LastNode);
-    assert_eq!(catalogue.set_standing(NodeId(1), Draining, &alone), last);
+    assert_eq!(catalogue.set_admin_state(NodeId(1), Draining, &alone), last);
     for (name, replicas) in [("c", 1), ("b", 3), ("a", 3)] {
         catalogue.create(name, KeyspaceOptions { replicas, ..Default::default() }).unwrap();
     }
-    assert_eq!(catalogue.set_standing(NodeId(1), Cordoned, &all), Ok(()));
+    assert_eq!(catalogue.set_admin_state(NodeId(1), Cordoned, &all), Ok(()));
     let before = catalogue.clone();
     for to in [Cordoned, Draining] {
         let (keyspace, replicas, left) = ("a".into(), 3, 2);
         let few = Err(CatalogueError::TooFewNodes { keyspace, replicas, left });
-        assert_eq!(catalogue.set_standing(NodeId(2), to, &all), few);
+        assert_eq!(catalogue.set_admin_state(NodeId(2), to, &all), few);
     }
     assert_eq!(catalogue, before);
     // One that is down takes nothing away, and one that is cordoned has gone already.
-    assert_eq!(catalogue.set_standing(NodeId(5), Draining, &all), Ok(()));
-    assert_eq!(catalogue.set_standing(NodeId(1), Draining, &all), Ok(()));
-    assert_eq!(catalogue.set_standing(NodeId(1), Member, &alone), Ok(()));
-    assert_eq!(catalogue.set_standing(NodeId(2), Cordoned, &all), Ok(()));
+    assert_eq!(catalogue.set_admin_state(NodeId(5), Draining, &all), Ok(()));
+    assert_eq!(catalogue.set_admin_state(NodeId(1), Draining, &all), Ok(()));
+    assert_eq!(catalogue.set_admin_state(NodeId(1), Member, &alone), Ok(()));
+    assert_eq!(catalogue.set_admin_state(NodeId(2), Cordoned, &all), Ok(()));
 }
 
 #[test]
-fn there_is_a_most_of_standings() {
+fn admin_states_are_bounded() {
     let mut catalogue = Catalogue::default();
     let nobody = among(&[]);
-    for node in 1..=STANDINGS_MAX as u64 {
-        catalogue.set_standing(NodeId(node), Standing::Draining, &nobody).unwrap();
+    for node in 1..=ADMIN_STATES_MAX as u64 {
+        catalogue.set_admin_state(NodeId(node), AdminState::Draining, &nobody).unwrap();
     }
-    let one_more = catalogue.set_standing(NodeId(0), Standing::Cordoned, &nobody);
-    assert_eq!(one_more, Err(CatalogueError::TooManyStandings));
-    catalogue.set_standing(NodeId(7), Standing::Removed, &nobody).unwrap();
+    let one_more = catalogue.set_admin_state(NodeId(0), AdminState::Cordoned, &nobody);
+    assert_eq!(one_more, Err(CatalogueError::TooManyAdminStates));
+    catalogue.set_admin_state(NodeId(7), AdminState::Removed, &nobody).unwrap();
     assert_eq!(Catalogue::decode(&mut Reader::new(&encoded(&catalogue))), Ok(catalogue));
 }
 
 /// Version 2 is what there was before, and is written as long as it says all.
 #[test]
-fn the_bytes_of_standings() {
+fn bytes_of_admin_states() {
     let mut catalogue = Catalogue::default();
     assert_eq!(encoded(&catalogue), b"\x02\x01\x01\x00");
     let nobody = among(&[]);
-    for (node, to) in [(9, Standing::Cordoned), (7, Standing::Draining), (7, Standing::Removed)] {
-        catalogue.set_standing(NodeId(node), to, &nobody).unwrap();
+    for (node, to) in
+        [(9, AdminState::Cordoned), (7, AdminState::Draining), (7, AdminState::Removed)]
+    {
+        catalogue.set_admin_state(NodeId(node), to, &nobody).unwrap();
     }
     let bytes = b"\x03\x01\x01\x00\x02\x07\0\0\0\0\0\0\0\x03\x09\0\0\0\0\0\0\0\x01";
     assert_eq!(encoded(&catalogue), bytes);
     assert_eq!(Catalogue::decode(&mut Reader::new(bytes)), Ok(catalogue));
-    let (node, standing) = (NodeId(7), Standing::Draining);
-    let op = CatalogueOp::Node { node, standing, among: among(&[1, 7]) };
+    let (node, admin_state) = (NodeId(7), AdminState::Draining);
+    let op = CatalogueOp::Node { node, admin_state, among: among(&[1, 7]) };
     let mut bytes = Vec::new();
     op.encode(&mut bytes);
     let expected = b"\x04\x07\0\0\0\0\0\0\0\x02\x02\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0";
@@ -263,23 +266,23 @@ fn the_bytes_of_standings() {
 /// Level 1 is not written, so that who knows no levels can still read it.
 #[test]
 fn a_level_rises_by_one_and_never_falls() {
-    let level = |number| Level::new(number).unwrap();
+    let level = |number| ClusterVersion::new(number).unwrap();
     let mut catalogue = Catalogue::default();
-    assert_eq!(catalogue.level(), Level::FIRST);
-    let skipped = CatalogueError::LevelSkipped { from: level(1), to: level(3) };
-    assert_eq!(catalogue.raise_level(level(3)), Err(skipped));
+    assert_eq!(catalogue.level(), ClusterVersion::FIRST);
+    let skipped = CatalogueError::VersionSkipped { from: level(1), to: level(3) };
+    assert_eq!(catalogue.raise_version(level(3)), Err(skipped));
     assert_eq!(encoded(&catalogue), b"\x02\x01\x01\x00");
     for (to, now) in [(1, 1), (2, 2), (2, 2), (3, 3), (1, 3)] {
-        assert_eq!(catalogue.raise_level(level(to)), Ok(level(now)));
+        assert_eq!(catalogue.raise_version(level(to)), Ok(level(now)));
     }
     let bytes = b"\x04\x01\x01\x00\x00\x03";
     assert_eq!(encoded(&catalogue), bytes);
     assert_eq!(Catalogue::decode(&mut Reader::new(bytes)).unwrap(), catalogue);
-    catalogue.set_standing(NodeId(7), Standing::Cordoned, &among(&[])).unwrap();
+    catalogue.set_admin_state(NodeId(7), AdminState::Cordoned, &among(&[])).unwrap();
     let bytes = b"\x04\x01\x01\x00\x01\x07\0\0\0\0\0\0\0\x01\x03";
     assert_eq!(encoded(&catalogue), bytes);
     let mut op = Vec::new();
-    CatalogueOp::Level { to: level(2) }.encode(&mut op);
+    CatalogueOp::RaiseVersion { to: level(2) }.encode(&mut op);
     assert_eq!(op, b"\x06\x02");
 }
 

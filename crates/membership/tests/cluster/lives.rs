@@ -104,7 +104,7 @@ fn a_partition_heals_and_the_larger_side_sees_returns_only() {
         if minority * 2 < count {
             let large = world.nodes.range(minority + 1..).flat_map(|(_, node)| &node.news);
             let wrong = large.filter(|(at, news)| {
-                *at >= healed && matches!(news, News::Down(_) | News::Reborn(_))
+                *at >= healed && matches!(news, News::Down(_) | News::Refuted(_))
             });
             assert_eq!(wrong.count(), 0, "{count} nodes, {minority} apart");
         }

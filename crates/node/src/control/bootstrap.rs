@@ -4,9 +4,9 @@
 use keyspace::{ReplicaId, ShardId};
 
 use super::{Control, Effect, Executors, FirstMessage, Setup};
-use crate::event::Happened;
+use crate::event::EventKind;
 use crate::executor::Input;
-use crate::replica::ShardStart;
+use crate::replica::ReplicaStart;
 use crate::reshape::bootstrap;
 use crate::routing::route::View;
 
@@ -14,8 +14,8 @@ impl Control {
     /// A message for a replica that may not be here: the replica begins before its executor gets
     /// the message.
     pub(super) fn first_message(&mut self, first: FirstMessage, executors: &mut dyn Executors) {
-        let FirstMessage { from, shard, birth, message } = first;
-        self.begin_replica(shard, &birth, message.to(), executors);
+        let FirstMessage { from, shard, bootstrap, message } = first;
+        self.begin_replica(shard, &bootstrap, message.to(), executors);
         let message = Box::new(message);
         self.submit(shard, Input::Message { from, shard, message });
     }
@@ -35,7 +35,7 @@ impl Control {
         let start = match bootstrap::by_message(record, replica, node, settings) {
             Ok(start) => start,
             Err(error) => {
-                let event = Happened::UnreadableBirth { shard, error };
+                let event = EventKind::UnreadableBootstrapRecord { shard, error };
                 return self.effects.push(Effect::Event(event));
             }
         };
@@ -54,7 +54,7 @@ impl Control {
             return;
         }
         self.views.insert(shard, view);
-        self.effects.push(Effect::Event(Happened::ReplicaBegins { shard, replica }));
+        self.effects.push(Effect::Event(EventKind::ReplicaStarted { shard, replica }));
         self.submit(shard, Input::Create(start));
         self.retile(keyspace, executors);
         // The message may be of the past, and the replica's group have gone on without it.
@@ -64,13 +64,15 @@ impl Control {
     /// Whether a shard's replica here is about to begin, as the right half of another.
     fn is_about_to_begin(shard: ShardId, executors: &mut dyn Executors) -> bool {
         let mut is_handed_out = false;
-        executors.look_at_all(&mut |lane| is_handed_out |= lane.unborn().any(|half| half == shard));
-        is_handed_out && !executors.of(shard, |lane| lane.has_had(shard))
+        executors.look_at_all(&mut |executor| {
+            is_handed_out |= executor.pending_halves().any(|half| half == shard)
+        });
+        is_handed_out && !executors.of(shard, |executor| executor.has_had(shard))
     }
 
     /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a
     /// replica of it; and lets routes lead to both.
-    pub(super) fn begin_half(&mut self, start: ShardStart, executors: &mut dyn Executors) {
+    pub(super) fn begin_half(&mut self, start: ReplicaStart, executors: &mut dyn Executors) {
         let (shard, keyspace) = {
             let descriptor = &start.view.read().descriptor;
             (descriptor.shard, descriptor.keyspace())

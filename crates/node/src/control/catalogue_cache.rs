@@ -23,10 +23,10 @@ use keyspace::codec::Reader;
 use keyspace::{Catalogue, NodeId};
 
 use super::{CONTROL, Control, Effect, Executors, SYSTEM};
-use crate::event::Happened;
+use crate::event::EventKind;
 use crate::executor::{Answer, Input};
 use crate::replica::entry::Waiter;
-use crate::routing::fetch::{Found, Want};
+use crate::routing::fetch::{FetchRequest, FetchResult};
 
 /// What a node knows of the catalogue that it has no replica of.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl Control {
         if std::mem::replace(&mut self.catalogue.is_asking, true) {
             return;
         }
-        let want = Box::new(Want::Catalogue { known: self.catalogue.index });
+        let want = Box::new(FetchRequest::Catalogue { known: self.catalogue.index });
         let (origin, waiter, bytes_max) = (CONTROL, Waiter(0), usize::MAX);
         self.submit(SYSTEM, Input::Fetch { shard: SYSTEM, want, bytes_max, origin, waiter });
     }
@@ -67,7 +67,7 @@ impl Control {
     pub(super) fn catalogue_came(&mut self, answer: Answer, executors: &mut dyn Executors) {
         self.catalogue.is_asking = false;
         let Answer::Fetched { found, .. } = answer else { return };
-        let Found::Catalogue { index, bytes: Some(bytes) } = *found else { return };
+        let FetchResult::Catalogue { index, bytes: Some(bytes) } = *found else { return };
         if index <= self.catalogue.index || self.has_system() {
             return;
         }
@@ -75,7 +75,7 @@ impl Control {
             let catalogue = match Catalogue::decode(&mut Reader::new(&bytes)) {
                 Ok(catalogue) => catalogue,
                 Err(error) => {
-                    let event = Happened::UnreadableCatalogue { error };
+                    let event = EventKind::UnreadableCatalogue { error };
                     return self.effects.push(Effect::Event(event));
                 }
             };
@@ -83,6 +83,6 @@ impl Control {
             self.jump(&catalogue, executors);
         }
         self.catalogue.index = index;
-        self.submit(SYSTEM, Input::Image { index });
+        self.submit(SYSTEM, Input::CatalogueCached { index });
     }
 }

@@ -1,9 +1,9 @@
 //! What has this node decided about its shards lately, why, and what came of it?
 //!
-//! Each decision is an event ([`Happened::Decided`]). What came of one is looked at each time the
-//! node decides, until it is known, and is an event, too ([`Happened::DecisionCame`]); here only
-//! those are kept of which it is not, at most [`OPEN_DECISIONS_MAX`]. Of both events, which the
-//! driver remembers for a while, `carillon shards --why` is told
+//! Each decision is an event ([`EventKind::DecisionMade`]). What came of one is looked at each time
+//! the node decides, until it is known, and is an event, too ([`EventKind::DecisionEnded`]); here
+//! only those are kept of which it is not, at most [`OPEN_DECISIONS_MAX`]. Of both events, which
+//! the driver remembers for a while, `carillon shards --why` is told
 //! ([`Recent::decisions`](crate::event::Recent::decisions)).
 //!
 //! ```text
@@ -17,11 +17,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use balancer::{Effect, Led, Nodes};
+use balancer::{BalanceEffect, LedShard, Nodes};
 use keyspace::{Cut, Generation, NodeId, ReplicaId, ShardId};
 use replication::BootNanos;
 
-use crate::event::Happened;
+use crate::event::EventKind;
 
 /// Decisions that are looked at. Beyond, nobody is told what came of the oldest.
 pub const OPEN_DECISIONS_MAX: usize = 256;
@@ -29,11 +29,11 @@ pub const OPEN_DECISIONS_MAX: usize = 256;
 /// the shard's group did not take it.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 /// Nodes tell what they carry once a second, and it goes around by gossip.
-const TOLD: Duration = Duration::from_secs(4);
+const GOSSIP_DELAY: Duration = Duration::from_secs(4);
 
 /// What was decided.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum DecisionKind {
     /// The shard gets replicas on these nodes, and these go.
     Replicas {
         /// Nodes.
@@ -41,7 +41,7 @@ pub enum What {
         /// Replicas.
         remove: Vec<ReplicaId>,
         /// How even the nodes are, and were to be.
-        predicted: Effect,
+        predicted: BalanceEffect,
         /// The shard's generation when it was decided.
         generation: Generation,
     },
@@ -74,7 +74,7 @@ pub enum What {
 
 /// What came of a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Came {
+pub enum DecisionOutcome {
     /// It is not known yet.
     UnderWay,
     /// It was carried out.
@@ -92,7 +92,7 @@ pub enum Came {
 
 /// A decision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decided {
+pub struct RecordedDecision {
     /// Its number, on the node that has decided it.
     pub number: u64,
     /// When, by the node's boot clock.
@@ -100,60 +100,69 @@ pub struct Decided {
     /// About which shard.
     pub shard: ShardId,
     /// What.
-    pub what: What,
+    pub what: DecisionKind,
     /// What people call the nodes that `what` names: those that get a replica, or the lead.
     pub nodes: Vec<String>,
     /// Why.
     pub why: String,
     /// What came of it.
-    pub came: Came,
+    pub came: DecisionOutcome,
 }
 
-impl Decided {
+impl RecordedDecision {
     fn age(&self, now: BootNanos) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
 
-    fn came_of(&self) -> Happened {
-        Happened::DecisionCame { number: self.number, shard: self.shard, came: self.came }
+    fn outcome_of(&self) -> EventKind {
+        EventKind::DecisionEnded { number: self.number, shard: self.shard, came: self.came }
     }
 }
 
 /// The decisions of this node of which it is not known what came, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
-    open: VecDeque<Decided>,
+    open: VecDeque<RecordedDecision>,
     count: u64,
 }
 
 impl Decisions {
     /// Gives one its number, and looks at it from now on.
-    pub fn add(&mut self, mut decided: Decided) -> Happened {
+    pub fn add(&mut self, mut decided: RecordedDecision) -> EventKind {
         self.count += 1;
         decided.number = self.count;
         if self.open.len() == OPEN_DECISIONS_MAX {
             self.open.pop_front();
         }
         self.open.push_back(decided.clone());
-        Happened::Decided(Box::new(decided))
+        EventKind::DecisionMade(Box::new(decided))
     }
 
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
-    pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<Happened> {
-        let is_cut = |what: &What| matches!(what, What::Split { right, .. } if *right == half);
-        let is_cut = |one: &&mut Decided| one.came == Came::UnderWay && is_cut(&one.what);
+    pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<EventKind> {
+        let is_cut = |what: &DecisionKind| match what {
+            DecisionKind::Split { right, .. } => *right == half,
+            _ => false,
+        };
+        let is_cut = |one: &&mut RecordedDecision| {
+            one.came == DecisionOutcome::UnderWay && is_cut(&one.what)
+        };
         let decided = self.open.iter_mut().find(is_cut)?;
-        decided.came = Came::Done { took: decided.age(now), deviation: None };
-        Some(decided.came_of())
+        decided.came = DecisionOutcome::Done { took: decided.age(now), deviation: None };
+        Some(decided.outcome_of())
     }
 
     /// A shard has taken another in here, whatever becomes of it later.
-    pub fn has_merged(&mut self, gone: ShardId, now: BootNanos) -> Option<Happened> {
-        let is_it = |what: &What| matches!(what, What::Merge { right, .. } if *right == gone);
-        let is_it = |one: &&mut Decided| one.came == Came::UnderWay && is_it(&one.what);
+    pub fn has_merged(&mut self, gone: ShardId, now: BootNanos) -> Option<EventKind> {
+        let is_it = |what: &DecisionKind| match what {
+            DecisionKind::Merge { right, .. } => *right == gone,
+            _ => false,
+        };
+        let is_it =
+            |one: &&mut RecordedDecision| one.came == DecisionOutcome::UnderWay && is_it(&one.what);
         let decided = self.open.iter_mut().find(is_it)?;
-        decided.came = Came::Done { took: decided.age(now), deviation: None };
-        Some(decided.came_of())
+        decided.came = DecisionOutcome::Done { took: decided.age(now), deviation: None };
+        Some(decided.outcome_of())
     }
 
     /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
@@ -161,65 +170,74 @@ impl Decisions {
     pub fn review(
         &mut self,
         now: BootNanos,
-        led: &[Led],
+        led: &[LedShard],
         nodes: &Nodes,
         leader_of: impl Fn(ShardId) -> Option<NodeId>,
-    ) -> Vec<Happened> {
+    ) -> Vec<EventKind> {
         let mut happened = Vec::new();
         self.open.retain_mut(|decided| {
             let before = decided.came;
             match &mut decided.came {
-                Came::UnderWay => {
+                DecisionOutcome::UnderWay => {
                     let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
                     decided.came = came(decided, now, led, &leader_of);
                 }
-                Came::Done { took, deviation: unknown @ None }
-                    if Duration::from_nanos(now.saturating_sub(decided.since)) >= *took + TOLD =>
+                DecisionOutcome::Done { took, deviation: unknown @ None }
+                    if Duration::from_nanos(now.saturating_sub(decided.since))
+                        >= *took + GOSSIP_DELAY =>
                 {
                     *unknown = Some(nodes.deviation());
                 }
-                Came::Done { .. } | Came::NotDone | Came::HandedOn => {}
+                DecisionOutcome::Done { .. }
+                | DecisionOutcome::NotDone
+                | DecisionOutcome::HandedOn => {}
             }
             if decided.came != before {
-                happened.push(decided.came_of());
+                happened.push(decided.outcome_of());
             }
-            matches!(decided.came, Came::UnderWay | Came::Done { deviation: None, .. })
+            matches!(
+                decided.came,
+                DecisionOutcome::UnderWay | DecisionOutcome::Done { deviation: None, .. }
+            )
         });
         happened
     }
 }
 
 fn came(
-    decided: &Decided,
+    decided: &RecordedDecision,
     now: BootNanos,
-    led: Option<&Led>,
+    led: Option<&LedShard>,
     leader_of: &impl Fn(ShardId) -> Option<NodeId>,
-) -> Came {
+) -> DecisionOutcome {
     let took = decided.age(now);
     let is_late = took >= OPEN_MAX;
-    let done = || Came::Done { took, deviation: None };
+    let done = || DecisionOutcome::Done { took, deviation: None };
     match (&decided.what, led) {
-        (What::Leader { node, .. }, None) => match leader_of(decided.shard) {
+        (DecisionKind::Leader { node, .. }, None) => match leader_of(decided.shard) {
             Some(leader) if leader == *node => done(),
-            None if !is_late => Came::UnderWay,
-            Some(_) | None => Came::HandedOn,
+            None if !is_late => DecisionOutcome::UnderWay,
+            Some(_) | None => DecisionOutcome::HandedOn,
         },
-        (What::Leader { .. }, Some(_)) if is_late => Came::NotDone,
-        (What::Leader { .. }, Some(_)) => Came::UnderWay,
-        (_, None) => Came::HandedOn,
+        (DecisionKind::Leader { .. }, Some(_)) if is_late => DecisionOutcome::NotDone,
+        (DecisionKind::Leader { .. }, Some(_)) => DecisionOutcome::UnderWay,
+        (_, None) => DecisionOutcome::HandedOn,
         (
-            What::Split { at, generation, .. } | What::Merge { end: at, generation, .. },
+            DecisionKind::Split { at, generation, .. }
+            | DecisionKind::Merge { end: at, generation, .. },
             Some(led),
         ) => {
             let ends = led.descriptor.arc.ends().1;
             match led.descriptor.generation > *generation {
                 true if ends == *at => done(),
-                false if !is_late => Came::UnderWay,
-                _ => Came::NotDone,
+                false if !is_late => DecisionOutcome::UnderWay,
+                _ => DecisionOutcome::NotDone,
             }
         }
-        (What::Replicas { .. }, Some(led)) if led.is_changing() => Came::UnderWay,
-        (What::Replicas { add, remove, generation, .. }, Some(led)) => {
+        (DecisionKind::Replicas { .. }, Some(led)) if led.is_changing() => {
+            DecisionOutcome::UnderWay
+        }
+        (DecisionKind::Replicas { add, remove, generation, .. }, Some(led)) => {
             let has_changed = led.descriptor.generation > *generation;
             let votes = |node: &NodeId| {
                 let replica = led.descriptor.replica_on(*node);
@@ -228,8 +246,8 @@ fn came(
             let is_gone = |replica: &ReplicaId| led.descriptor.node_of(*replica).is_none();
             match has_changed && add.iter().all(votes) && remove.iter().all(is_gone) {
                 true => done(),
-                false if has_changed || is_late => Came::NotDone,
-                false => Came::UnderWay,
+                false if has_changed || is_late => DecisionOutcome::NotDone,
+                false => DecisionOutcome::UnderWay,
             }
         }
     }
@@ -241,11 +259,11 @@ mod tests {
 
     use super::*;
 
-    fn led(replicas: &[(u64, u64)], generation: u64, is_settled: bool) -> Led {
+    fn led(replicas: &[(u64, u64)], generation: u64, is_settled: bool) -> LedShard {
         let replicas: Vec<_> =
             replicas.iter().map(|(id, node)| (ReplicaId(*id), NodeId(*node))).collect();
         let voters: Vec<_> = replicas.iter().map(|(id, _)| *id).collect();
-        Led {
+        LedShard {
             replica: voters[0],
             voters,
             learners: Vec::new(),
@@ -265,16 +283,16 @@ mod tests {
         }
     }
 
-    fn decided(what: What) -> Decided {
-        let (why, came, nodes) = (String::new(), Came::UnderWay, Vec::new());
-        Decided { number: 0, since: 0, shard: ShardId(5), what, nodes, why, came }
+    fn decided(what: DecisionKind) -> RecordedDecision {
+        let (why, came, nodes) = (String::new(), DecisionOutcome::UnderWay, Vec::new());
+        RecordedDecision { number: 0, since: 0, shard: ShardId(5), what, nodes, why, came }
     }
 
-    fn exchange() -> Decided {
-        decided(What::Replicas {
+    fn exchange() -> RecordedDecision {
+        decided(DecisionKind::Replicas {
             add: vec![NodeId(9)],
             remove: vec![ReplicaId(2)],
-            predicted: Effect::default(),
+            predicted: BalanceEffect::default(),
             generation: Generation(4),
         })
     }
@@ -282,28 +300,32 @@ mod tests {
     #[test]
     fn what_came_of_an_exchange_is_seen_in_the_shard() {
         let nobody = |_| None;
-        let after = |led: Option<Led>| came(&exchange(), 0, led.as_ref(), &nobody);
+        let after = |led: Option<LedShard>| came(&exchange(), 0, led.as_ref(), &nobody);
         let (before, then) = ([(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 3), (4, 9)]);
-        assert_eq!(after(Some(led(&before, 4, true))), Came::UnderWay);
-        assert_eq!(after(Some(led(&then, 6, false))), Came::UnderWay, "not settled");
-        assert!(matches!(after(Some(led(&then, 7, true))), Came::Done { .. }));
-        assert_eq!(after(Some(led(&before, 7, true))), Came::NotDone, "it was called off");
-        assert_eq!(after(None), Came::HandedOn);
+        assert_eq!(after(Some(led(&before, 4, true))), DecisionOutcome::UnderWay);
+        assert_eq!(after(Some(led(&then, 6, false))), DecisionOutcome::UnderWay, "not settled");
+        assert!(matches!(after(Some(led(&then, 7, true))), DecisionOutcome::Done { .. }));
+        assert_eq!(
+            after(Some(led(&before, 7, true))),
+            DecisionOutcome::NotDone,
+            "it was called off"
+        );
+        assert_eq!(after(None), DecisionOutcome::HandedOn);
     }
 
     #[test]
     fn what_came_of_a_cut_is_seen_in_the_slots() {
         let (right, generation) = (ShardId(9), Generation(4));
-        let cut = decided(What::Split { right, at: Cut::Slot(2000), generation });
+        let cut = decided(DecisionKind::Split { right, at: Cut::Slot(2000), generation });
         let after = |end, generation| {
             let mut led = led(&[(1, 1)], generation, true);
             led.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, end);
             came(&cut, 0, Some(&led), &|_| None)
         };
-        assert_eq!(after(4000, 4), Came::UnderWay);
-        assert!(matches!(after(2000, 5), Came::Done { .. }));
-        assert_eq!(after(4000, 5), Came::NotDone, "something else was first");
-        assert_eq!(came(&cut, 0, None, &|_| None), Came::HandedOn);
+        assert_eq!(after(4000, 4), DecisionOutcome::UnderWay);
+        assert!(matches!(after(2000, 5), DecisionOutcome::Done { .. }));
+        assert_eq!(after(4000, 5), DecisionOutcome::NotDone, "something else was first");
+        assert_eq!(came(&cut, 0, None, &|_| None), DecisionOutcome::HandedOn);
     }
 
     #[test]
@@ -311,18 +333,24 @@ mod tests {
         let mut decisions = Decisions::default();
         for right in [8, 9] {
             let (at, generation) = (Cut::Slot(2000), Generation(4));
-            decisions.add(decided(What::Split { right: ShardId(right), at, generation }));
+            decisions.add(decided(DecisionKind::Split { right: ShardId(right), at, generation }));
         }
         let begun = decisions.has_begun(ShardId(9), 0);
-        let is_done = |came: &Happened| {
-            matches!(came, Happened::DecisionCame { number: 2, came: Came::Done { .. }, .. })
+        let is_done = |came: &EventKind| {
+            matches!(
+                came,
+                EventKind::DecisionEnded { number: 2, came: DecisionOutcome::Done { .. }, .. }
+            )
         };
         assert!(begun.as_ref().is_some_and(is_done), "{begun:?}");
         let mut again = led(&[(1, 1)], 6, true);
         again.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, 1000);
         let came = decisions.review(0, &[again], &Nodes::default(), |_| None);
-        let is_not = |came: &Happened| {
-            matches!(came, Happened::DecisionCame { number: 1, came: Came::NotDone, .. })
+        let is_not = |came: &EventKind| {
+            matches!(
+                came,
+                EventKind::DecisionEnded { number: 1, came: DecisionOutcome::NotDone, .. }
+            )
         };
         assert!(came.len() == 1 && is_not(&came[0]), "{came:?}");
     }
@@ -330,7 +358,7 @@ mod tests {
     #[test]
     fn each_is_told_until_it_is_known_what_came_of_it() {
         let mut decisions = Decisions::default();
-        let leads = || decided(What::Leader { to: ReplicaId(2), node: NodeId(2) });
+        let leads = || decided(DecisionKind::Leader { to: ReplicaId(2), node: NodeId(2) });
         for _ in 0..OPEN_DECISIONS_MAX + 3 {
             decisions.add(leads());
         }
@@ -341,22 +369,32 @@ mod tests {
         };
         assert_eq!(came(&mut decisions, Duration::ZERO, None), []);
         let done = came(&mut decisions, Duration::ZERO, Some(2));
-        let is_done = |came: &Happened| {
-            matches!(came, Happened::DecisionCame { came: Came::Done { deviation: None, .. }, .. })
-        };
-        assert!(done.len() == OPEN_DECISIONS_MAX && done.iter().all(is_done), "{done:?}");
-        let measured = came(&mut decisions, TOLD, None);
-        let is_measured = |came: &Happened| {
+        let is_done = |came: &EventKind| {
             matches!(
                 came,
-                Happened::DecisionCame { came: Came::Done { deviation: Some(_), .. }, .. }
+                EventKind::DecisionEnded {
+                    came: DecisionOutcome::Done { deviation: None, .. },
+                    ..
+                }
+            )
+        };
+        assert!(done.len() == OPEN_DECISIONS_MAX && done.iter().all(is_done), "{done:?}");
+        let measured = came(&mut decisions, GOSSIP_DELAY, None);
+        let is_measured = |came: &EventKind| {
+            matches!(
+                came,
+                EventKind::DecisionEnded {
+                    came: DecisionOutcome::Done { deviation: Some(_), .. },
+                    ..
+                }
             )
         };
         assert!(measured.iter().all(is_measured) && decisions.open.is_empty(), "{measured:?}");
         decisions.add(leads());
-        let came = came(&mut decisions, TOLD, Some(3));
-        let is_on =
-            |came: &Happened| matches!(came, Happened::DecisionCame { came: Came::HandedOn, .. });
+        let came = came(&mut decisions, GOSSIP_DELAY, Some(3));
+        let is_on = |came: &EventKind| {
+            matches!(came, EventKind::DecisionEnded { came: DecisionOutcome::HandedOn, .. })
+        };
         assert!(came.len() == 1 && is_on(&came[0]), "another was elected: {came:?}");
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use keyspace::{KeyspaceId, Level, NodeId, ShardId, Standings};
-use overlay::Known;
+use keyspace::{AdminStates, ClusterVersion, KeyspaceId, NodeId, ShardId};
+use overlay::KnownShard;
 
 use super::{Reply, Routes};
-use crate::event::Happened;
+use crate::event::EventKind;
 use crate::executor::{Answer, Input};
-use crate::reshape::reroute::SentOn;
-use crate::rpc::request::Letter;
+use crate::reshape::reroute::ReroutedBatch;
+use crate::rpc::message::RpcMessage;
 
 /// What a step wants done, in order, before the next step.
 #[derive(Debug)]
@@ -17,19 +17,19 @@ pub enum Effect {
     /// The shard's executor is told this.
     Submit(ShardId, Input),
     /// Commands that a shard has turned away go to the one that has their keys.
-    Reroute(SentOn),
+    Reroute(ReroutedBatch),
     /// Every executor: this right half has begun, or will not.
     Confirm(ShardId),
     /// Readers look keys up in these from now on.
     Routes(Arc<Routes>),
     /// The administrative states of nodes are these from now on.
-    AdminStates(Arc<Standings>),
+    AdminStates(Arc<AdminStates>),
     /// The cluster has this version from now on: every executor is told.
     ClusterVersion {
         /// The version.
-        level: Level,
+        level: ClusterVersion,
         /// The one before, if it was known.
-        before: Option<Level>,
+        before: Option<ClusterVersion>,
     },
     /// To be given to who asked.
     Answer(Answer),
@@ -41,13 +41,13 @@ pub enum Effect {
         reply: Reply,
     },
     /// To be sent to a node. It may be lost.
-    Rpc(NodeId, Letter),
+    Rpc(NodeId, RpcMessage),
     /// To be sent to a node's lookup. It may be lost.
-    Table(NodeId, overlay::Message),
+    LookupMessage(NodeId, overlay::Message),
     /// The table has learned these: other lookups of the node may want to know.
-    Learned(Vec<Arc<Known>>),
+    DescriptorsLearned(Vec<Arc<KnownShard>>),
     /// A keyspace is gone: other lookups of the node are to forget it.
-    Forgotten(KeyspaceId),
+    KeyspaceDropped(KeyspaceId),
     /// Something has happened.
-    Event(Happened),
+    Event(EventKind),
 }

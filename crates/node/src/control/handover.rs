@@ -6,56 +6,64 @@ use keyspace::{Descriptor, Position, ShardId};
 use overlay::Point;
 
 use super::{Control, Effect, Executors, SYSTEM};
-use crate::event::Happened;
-use crate::executor::{Absorbing, Bequeathed, Given, Input};
-use crate::replica::Legacy;
-use crate::reshape::merge::{self, Absorb, Word};
+use crate::event::EventKind;
+use crate::executor::{HandoverRequest, Input, MergeHandover, PendingRequestsHandover};
+use crate::replica::RequestHandover;
+use crate::reshape::merge::{self, Absorb, MergeMessage};
 use crate::routing::route::Route;
-use crate::rpc::request::Letter;
+use crate::rpc::message::RpcMessage;
 
 impl Control {
     /// Says something to whoever leads a shard, here or elsewhere. It may be lost.
-    pub(super) fn say(&mut self, shard: ShardId, word: Word, executors: &mut dyn Executors) {
-        let (from, letter) = (self.setup.node, Letter::Merge { shard, word });
-        let leads = |lane: &crate::executor::ShardExecutor| {
-            lane.shard(shard).is_some_and(|s| s.is_elected())
+    pub(super) fn say(
+        &mut self,
+        shard: ShardId,
+        word: MergeMessage,
+        executors: &mut dyn Executors,
+    ) {
+        let (from, rpc) = (self.setup.node, RpcMessage::Merge { shard, word });
+        let leads = |executor: &crate::executor::ShardExecutor| {
+            executor.shard(shard).is_some_and(|s| s.is_elected())
         };
         if executors.of(shard, leads) {
-            return self.submit(shard, Input::Letter { from, letter });
+            return self.submit(shard, Input::Rpc { from, rpc });
         }
         let leader = self.table.shard(shard).and_then(|known| known.leader());
         if let Some(leader) = leader.filter(|leader| *leader != from) {
-            self.effects.push(Effect::Rpc(leader, letter));
+            self.effects.push(Effect::Rpc(leader, rpc));
         }
     }
 
-    pub(super) fn absorbing(&mut self, waits: Absorbing) {
-        let Absorbing { left, at, right, index, term } = waits;
+    pub(super) fn handover_requests(&mut self, waits: HandoverRequest) {
+        let HandoverRequest { left, at, right, index, term } = waits;
         let absorb = Absorb { right, index, term };
-        self.submit(right, Input::Surrender { left, at, absorb });
+        self.submit(right, Input::RequestHandover { left, at, absorb });
     }
 
-    pub(super) fn given(&mut self, given: Given) {
-        let Given { left, right, state, frozen_at } = given;
+    pub(super) fn given(&mut self, given: MergeHandover) {
+        let MergeHandover { left, right, state, frozen_at } = given;
         if state.is_some() {
             let frozen_nanos = frozen_at.map(|at| self.now.saturating_sub(at));
             self.views.remove(right);
-            self.effects.push(Effect::Event(Happened::Merged { left, right, frozen_nanos }));
+            self.effects.push(Effect::Event(EventKind::Merged { left, right, frozen_nanos }));
             let came = self.placement.decisions.has_merged(right, self.now);
             self.effects.extend(came.map(Effect::Event));
         }
         self.submit(left, Input::Absorb { left, state });
     }
 
-    pub(super) fn bequeathed(&mut self, Bequeathed { left, legacy }: Bequeathed) {
-        let Legacy { batches, readers, sent } = legacy;
+    pub(super) fn pending_requests(
+        &mut self,
+        PendingRequestsHandover { left, legacy }: PendingRequestsHandover,
+    ) {
+        let RequestHandover { batches, readers, sent } = legacy;
         for (origin, batch) in batches {
             self.submit(left, Input::Propose { shard: left, origin, batch });
         }
         for (at, origin, waiter) in readers {
-            self.submit(left, Input::Await { shard: left, at, lock: None, origin, waiter });
+            self.submit(left, Input::AwaitRead { shard: left, at, lock: None, origin, waiter });
         }
-        self.submit(left, Input::Inherit { shard: left, heir: sent });
+        self.submit(left, Input::TakeOverRequests { shard: left, inherited: sent });
     }
 
     /// A keyspace's tiles have changed: of those that were taken in nobody is asked any more.
@@ -70,7 +78,7 @@ impl Control {
             let owner = table.owner(point)?;
             Some((owner.shard(), owner.generation()))
         };
-        for (shard, by, generation) in self.gone.retiled(old, new, owner) {
+        for (shard, by, generation) in self.gone.take_new_tiles(old, new, owner) {
             self.submit(shard, Input::Superseded { shard, by, generation });
         }
     }
@@ -88,7 +96,7 @@ impl Control {
             {
                 let shard = descriptor.shard;
                 self.views.remove(shard);
-                self.effects.push(Effect::Event(Happened::Superseded { shard, by }));
+                self.effects.push(Effect::Event(EventKind::LeftoverReplicaEnded { shard, by }));
                 self.submit(shard, Input::Superseded { shard, by, generation });
             }
         }

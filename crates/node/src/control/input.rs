@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use keyspace::{Catalogue, KeyspaceId, NodeId, ShardId, Timestamp};
-use overlay::Known;
+use overlay::KnownShard;
 use replication::Message;
 
-use super::{Gossip, Loads, Request, Speaker};
-use crate::executor::{Absorbing, Answer, Bequeathed, Given};
-use crate::replica::ShardStart;
+use super::{Gossip, Loads, MemberVersions, Request};
+use crate::executor::{Answer, HandoverRequest, MergeHandover, PendingRequestsHandover};
+use crate::replica::ReplicaStart;
 use crate::replica::catalogue::Change;
-use crate::reshape::merge::Word;
-use crate::reshape::reroute::Moved;
+use crate::reshape::merge::MergeMessage;
+use crate::reshape::reroute::ReroutedCommand;
 
 /// What control is told, in the order in which it came to be.
 #[derive(Debug)]
@@ -20,35 +20,35 @@ pub enum Input {
     Catalogue(Change),
     /// The catalogue is this one at a start. (A snapshot's comes as a [`Change`], in order with
     /// those that the replica had applied before.)
-    Jumped(Arc<Catalogue>),
+    CatalogueReplaced(Arc<Catalogue>),
     /// A keyspace's safe point has risen.
     SafePoint(KeyspaceId, Timestamp),
     /// An answer to be given when all inputs before it have had their effect; or the answer to a
     /// question of control.
     Answer(Answer),
     /// Executors have found out where these shards are.
-    Learned(Vec<Known>),
+    DescriptorsLearned(Vec<KnownShard>),
     /// Another node's lookup says something.
-    Table {
+    LookupMessage {
         /// That node.
         from: NodeId,
         /// What.
         message: overlay::Message,
     },
     /// A shard was cut in two: its right half is to begin here.
-    Half(Box<ShardStart>),
+    RightHalf(Box<ReplicaStart>),
     /// A shard has turned a command away.
-    Rerouted(Moved),
+    Rerouted(ReroutedCommand),
     /// To be said to whoever leads a shard, about a merge.
-    Word(ShardId, Word),
+    MergeMessage(ShardId, MergeMessage),
     /// A replica waits for what its neighbour's here holds …
-    Absorbing(Absorbing),
+    HandoverRequest(HandoverRequest),
     /// … which this is.
-    Given(Given),
+    MergeHandover(MergeHandover),
     /// What is left to do for those who asked a shard that is gone.
-    Bequeathed(Box<Bequeathed>),
+    PendingRequests(Box<PendingRequestsHandover>),
     /// A replica has ended here.
-    Ended(ShardId),
+    ReplicaEnded(ShardId),
     /// A message for a replica that may not be here yet.
     FirstMessage(Box<FirstMessage>),
     /// The other nodes, as they are known now.
@@ -63,28 +63,28 @@ pub enum Input {
     /// Shards that are led here should get the replicas that their keyspaces ask for.
     AddReplicas(Box<Gossip>),
     /// It is time to decide where replicas and leaders should be.
-    Place(Box<Gossip>),
+    PlanPlacement(Box<Gossip>),
     /// It is time to hand shards over to those whose turn it is, where nothing is balanced.
     SpreadLeaders(Box<Gossip>),
     /// It is time to see whether the cluster's version rises; all members, and this node.
-    RaiseVersion(Vec<Speaker>),
+    RaiseVersion(Vec<MemberVersions>),
     /// A tick of the node's executors has passed.
     Tick,
     /// It is time to see to linear-hash tables.
-    TendTables,
+    MaintainTables,
     /// About a second has passed, in which shards here were asked so often.
-    LookAround(Loads),
+    MaintainShards(Loads),
 }
 
-/// A message that brings its shard's record of birth.
+/// A message that brings its shard's bootstrap record.
 #[derive(Debug)]
 pub struct FirstMessage {
     /// The node that sent it.
     pub from: NodeId,
     /// Of which shard.
     pub shard: ShardId,
-    /// The shard's record of birth.
-    pub birth: Vec<u8>,
+    /// The shard's bootstrap record.
+    pub bootstrap: Vec<u8>,
     /// The message. The executor gets it in any case, after the replica has begun.
     pub message: Message,
 }

@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use keyspace::{Descriptor, Feature, NodeId, ShardId};
 use replication::BootNanos;
 
-use super::decisions::What;
-use super::request::{Merged, NoMerge, Reply};
+use super::decisions::DecisionKind;
+use super::request::{Merged, NoMergeReason, Reply};
 use super::reshape::bytes_of;
 use super::{Control, Effect, Executors, tables};
-use crate::event::Happened;
+use crate::event::EventKind;
 use crate::executor::Input;
-use crate::reshape::merge::Step;
+use crate::reshape::merge::MergeStep;
 use crate::routing::route::Route;
 
 /// So many are wanted at one time.
@@ -31,14 +31,14 @@ const AT_ONCE: usize = 2;
 
 /// What control remembers about it.
 #[derive(Debug, Default)]
-pub(super) struct Merges {
-    wanted: BTreeMap<ShardId, Wanted>,
+pub(super) struct MergeState {
+    wanted: BTreeMap<ShardId, WantedMerge>,
     /// Since when two have held little: by the left one.
     cold: BTreeMap<ShardId, (ShardId, BootNanos)>,
 }
 
 #[derive(Clone, Debug)]
-struct Wanted {
+struct WantedMerge {
     right: ShardId,
     why: String,
     since: BootNanos,
@@ -66,7 +66,7 @@ impl Control {
             let goes_on = self.try_merge(left, &wanted, &mut has_begun, executors);
             if goes_on && is_late {
                 let (right, nanos) = (wanted.right, waited);
-                self.effects.push(Effect::Event(Happened::MergeGivenUp { left, right, nanos }));
+                self.effects.push(Effect::Event(EventKind::MergeGivenUp { left, right, nanos }));
             }
             if !goes_on || is_late {
                 self.merges.wanted.remove(&left);
@@ -106,7 +106,7 @@ impl Control {
     /// Of those that were cold for long enough, some are wanted to merge.
     fn want_cold(&mut self, found: BTreeMap<ShardId, ShardId>, bytes_max: u64) {
         let (now, long) = (self.now, self.setup.pace.cold);
-        let Merges { wanted, cold } = &mut self.merges;
+        let MergeState { wanted, cold } = &mut self.merges;
         cold.retain(|left, (right, _)| found.get(left) == Some(right));
         for (left, right) in found {
             cold.entry(left).or_insert((right, now));
@@ -118,7 +118,7 @@ impl Control {
             if wanted.len() < AT_ONCE && is_free && now.saturating_sub(*since) >= long {
                 let why = format!("both together hold less than {} MiB", bytes_max >> 20);
                 let (right, since, tried) = (*right, now, None);
-                wanted.insert(*left, Wanted { right, why, since, tried });
+                wanted.insert(*left, WantedMerge { right, why, since, tried });
             }
         }
     }
@@ -130,7 +130,7 @@ impl Control {
     fn try_merge(
         &mut self,
         left: ShardId,
-        wanted: &Wanted,
+        wanted: &WantedMerge,
         has_begun: &mut bool,
         executors: &mut dyn Executors,
     ) -> bool {
@@ -142,8 +142,8 @@ impl Control {
             Ok(pair) => pair,
             Err(error) => {
                 let right = wanted.right;
-                if matches!(error, NoMerge::LedBy(_)) {
-                    self.effects.push(Effect::Event(Happened::MergeLeft { left, right }));
+                if matches!(error, NoMergeReason::LedBy(_)) {
+                    self.effects.push(Effect::Event(EventKind::MergeLeaderMoved { left, right }));
                 }
                 return false;
             }
@@ -173,13 +173,13 @@ impl Control {
         &mut self,
         left: ShardId,
         executors: &mut dyn Executors,
-    ) -> Result<Merged, NoMerge> {
+    ) -> Result<Merged, NoMergeReason> {
         let routes = self.routes.clone();
         let of_table = routes.of_shard(left).filter(|route| route.keyspace.file.is_some());
         if let Some(route) = of_table
             && Self::leads(left, executors)
         {
-            tables::may_shrink(route, left).map_err(NoMerge::Unfit)?;
+            tables::may_shrink(route, left).map_err(NoMergeReason::CannotMerge)?;
         }
         let (ours, theirs) = self.pair(left, executors)?;
         let right = theirs.shard;
@@ -189,10 +189,10 @@ impl Control {
             return Ok(Merged { left, right, moves });
         }
         if Self::hands_over(left, executors) {
-            return Err(NoMerge::LedBy(None));
+            return Err(NoMergeReason::LedBy(None));
         }
         let (why, since) = ("it was asked for".to_owned(), self.now);
-        let wanted = Wanted { right, why: why.clone(), since, tried: Some(since) };
+        let wanted = WantedMerge { right, why: why.clone(), since, tried: Some(since) };
         // From now on its lead is not handed over to be even.
         self.merges.wanted.insert(left, wanted);
         self.begin_merge(&ours, &theirs, &why);
@@ -201,7 +201,7 @@ impl Control {
 
     /// A shard is to take in this neighbour, if it is that still: soon.
     pub(super) fn want_merge(&mut self, left: ShardId, right: ShardId, why: String) {
-        let wanted = Wanted { right, why, since: self.now, tried: None };
+        let wanted = WantedMerge { right, why, since: self.now, tried: None };
         self.merges.wanted.entry(left).or_insert(wanted);
     }
 
@@ -215,13 +215,13 @@ impl Control {
         &self,
         left: ShardId,
         executors: &mut dyn Executors,
-    ) -> Result<(Descriptor, Descriptor), NoMerge> {
+    ) -> Result<(Descriptor, Descriptor), NoMergeReason> {
         let view = self.views.get(left).filter(|_| Self::leads(left, executors));
         let Some(view) = view else {
             let leader = self.table.shard(left).map(|known| known.leader());
-            return Err(leader.map_or(NoMerge::NoShard, NoMerge::LedBy));
+            return Err(leader.map_or(NoMergeReason::NoShard, NoMergeReason::LedBy));
         };
-        let unfit = |why: &str| Err(NoMerge::Unfit(why.to_owned()));
+        let unfit = |why: &str| Err(NoMergeReason::CannotMerge(why.to_owned()));
         if !self.may_use(Feature::Merges) {
             return unfit("the cluster's level is too low yet: see `carillon upgrade`");
         }
@@ -262,15 +262,16 @@ impl Control {
             let add: Vec<_> = there.iter().filter(|node| !here.contains(node)).copied().collect();
             let goes = ours.replicas.iter().filter(|(_, node)| !there.contains(node));
             let remove = goes.map(|(replica, _)| *replica).collect();
-            self.effects.push(Effect::Event(Happened::MergeMoves { left, right, why }));
+            self.effects.push(Effect::Event(EventKind::MergeRelocating { left, right, why }));
             // Nothing is evened out by it meanwhile.
             self.rest(left);
             self.rest(right);
-            return self.submit(left, Input::Exchange { shard: left, generation, add, remove });
+            return self
+                .submit(left, Input::ChangeReplicas { shard: left, generation, add, remove });
         }
         let end = theirs.arc.ends().1;
-        self.remember(left, What::Merge { right, end, generation }, why);
-        let step = Step::Intend { right, theirs: theirs.generation, ours: generation };
+        self.remember(left, DecisionKind::Merge { right, end, generation }, why);
+        let step = MergeStep::Intend { right, theirs: theirs.generation, ours: generation };
         self.submit(left, Input::Merge { shard: left, step });
     }
 

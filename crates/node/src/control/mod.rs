@@ -57,31 +57,31 @@ pub mod version;
 
 use std::sync::Arc;
 
-use keyspace::{Feature, Level, NodeId, ReplicaId, ShardId, Standing, Standings};
+use keyspace::{AdminState, AdminStates, ClusterVersion, Feature, NodeId, ReplicaId, ShardId};
 use overlay::Lookup as _;
 use replication::BootNanos;
 use storage::engine::Settings;
 
 use crate::executor::{Answer, Origin, ShardExecutor};
-use crate::reshape::merge::Gone;
-use crate::reshape::reroute::Postponed;
+use crate::reshape::merge::MergedTiles;
+use crate::reshape::reroute::PendingReroutes;
 use catalogue_cache::CatalogueCache;
 pub use effect::Effect;
 pub use input::{FirstMessage, Input, Members};
-use merges::Merges;
+use merges::MergeState;
 use placement::Placement;
-pub use placement::{Gossip, PlacementSetup, Would};
-pub use planted::Planted;
+pub use placement::{DryRunDecision, Gossip, PlacementSetup};
+pub use planted::PlantedBug;
 pub use queue::{Queue, TABLE_MESSAGES_MAX};
-pub use request::{Cut, CutAt, Merged, NoMerge, NoSplit, Reply, Request};
+pub use request::{CutAt, Merged, NoMergeReason, NoSplit, Reply, Request, SplitPlan};
 use reshape::Questions;
-pub use reshape::{Hot, Limits, Loads, Pace};
+pub use reshape::{HotShard, Loads, ReshapeLimits, ReshapePace};
 pub use routes::Routes;
 pub use shared::{DescriptorTable, TableGuard, Views};
-use splits::Splits;
+use splits::SplitState;
 use tables::Tables;
-use version::Ripe;
-pub use version::Speaker;
+pub use version::MemberVersions;
+use version::RaisableVersion;
 
 /// Who asks, when control itself asks an executor.
 pub const CONTROL: Origin = Origin(u32::MAX - 2);
@@ -104,7 +104,7 @@ impl dyn Executors + '_ {
     /// What the executor of a shard says.
     fn of<R>(&mut self, shard: ShardId, ask: impl FnOnce(&ShardExecutor) -> R) -> R {
         let (mut ask, mut answer) = (Some(ask), None);
-        self.look(shard, &mut |lane| answer = ask.take().map(|ask| ask(lane)));
+        self.look(shard, &mut |executor| answer = ask.take().map(|ask| ask(executor)));
         answer.expect("every shard has an executor, which looks once")
     }
 }
@@ -121,9 +121,9 @@ pub struct Setup {
     /// Whether it asks other nodes for the catalogue while it has no replica of it.
     pub caches_catalogue: bool,
     /// When shards are cut and merged without being asked to …
-    pub limits: Limits,
+    pub limits: ReshapeLimits,
     /// … and how fast.
-    pub pace: Pace,
+    pub pace: ReshapePace,
     /// How replicas and leaders are placed.
     pub placement: PlacementSetup,
     /// The cluster's version rises when all have spoken the next one for so many nanoseconds; none:
@@ -139,26 +139,26 @@ pub struct Control {
     views: Views,
     table: DescriptorTable,
     routes: Arc<Routes>,
-    admin_states: Arc<Standings>,
+    admin_states: Arc<AdminStates>,
     /// None before it is known.
-    cluster_version: Option<Level>,
+    cluster_version: Option<ClusterVersion>,
     catalogue: CatalogueCache,
     members: Members,
     /// Tiles that routes do not lead to any more.
-    gone: Gone,
+    gone: MergedTiles,
     /// What shards have turned away, until it is known whose it is.
-    postponed: Postponed,
+    postponed: PendingReroutes,
     /// The boot clock, as it was last told.
     now: BootNanos,
     ticks: u64,
     loads: Loads,
-    splits: Splits,
-    merges: Merges,
+    splits: SplitState,
+    merges: MergeState,
     tables: Tables,
     placement: Placement,
-    ripe: Ripe,
+    raisable_version: RaisableVersion,
     questions: Questions,
-    planted: Option<Planted>,
+    planted: Option<PlantedBug>,
     effects: Vec<Effect>,
 }
 
@@ -174,16 +174,16 @@ impl Control {
             cluster_version: None,
             catalogue: CatalogueCache::default(),
             members: Members::default(),
-            gone: Gone::default(),
-            postponed: Postponed::default(),
+            gone: MergedTiles::default(),
+            postponed: PendingReroutes::default(),
             now: 0,
             ticks: 0,
             loads: Loads::default(),
-            splits: Splits::default(),
-            merges: Merges::default(),
+            splits: SplitState::default(),
+            merges: MergeState::default(),
             tables: Tables::default(),
             placement: Placement::default(),
-            ripe: None,
+            raisable_version: None,
             questions: Questions::default(),
             planted: None,
             effects: Vec::new(),
@@ -216,12 +216,12 @@ impl Control {
     }
 
     /// The administrative states of nodes, as far as they are known here.
-    pub fn admin_states(&self) -> &Arc<Standings> {
+    pub fn admin_states(&self) -> &Arc<AdminStates> {
         &self.admin_states
     }
 
     /// The version that the cluster has, as far as it is known here.
-    pub fn cluster_version(&self) -> Option<Level> {
+    pub fn cluster_version(&self) -> Option<ClusterVersion> {
         self.cluster_version
     }
 
@@ -229,31 +229,31 @@ impl Control {
     pub fn step(&mut self, input: Input, executors: &mut dyn Executors) -> Vec<Effect> {
         match input {
             Input::Catalogue(change) => self.follow(change, executors),
-            Input::Jumped(catalogue) => self.jump(&catalogue, executors),
+            Input::CatalogueReplaced(catalogue) => self.jump(&catalogue, executors),
             Input::SafePoint(keyspace, to) => self.raise_safe_points(keyspace, to),
             Input::Answer(answer) => self.answered(answer, executors),
-            Input::Learned(known) => self.learn(known, executors),
-            Input::Table { from, message } => self.table_message(from, message, executors),
-            Input::Half(start) => self.begin_half(*start, executors),
+            Input::DescriptorsLearned(known) => self.learn(known, executors),
+            Input::LookupMessage { from, message } => self.table_message(from, message, executors),
+            Input::RightHalf(start) => self.begin_half(*start, executors),
             Input::Rerouted(moved) => {
                 self.postponed.add(moved, self.now);
                 self.reroute();
             }
-            Input::Word(shard, word) => self.say(shard, word, executors),
-            Input::Absorbing(waits) => self.absorbing(waits),
-            Input::Given(given) => self.given(given),
-            Input::Bequeathed(bequeathed) => self.bequeathed(*bequeathed),
-            Input::Ended(shard) => self.ended(shard, executors),
+            Input::MergeMessage(shard, word) => self.say(shard, word, executors),
+            Input::HandoverRequest(waits) => self.handover_requests(waits),
+            Input::MergeHandover(given) => self.given(given),
+            Input::PendingRequests(pending_requests) => self.pending_requests(*pending_requests),
+            Input::ReplicaEnded(shard) => self.ended(shard, executors),
             Input::FirstMessage(first) => self.first_message(*first, executors),
             Input::Members(members) => self.members_changed(members),
             Input::Request { id, request } => self.asked_for(id, request, executors),
             Input::AddReplicas(gossip) => self.add_replicas(&gossip),
-            Input::Place(gossip) => self.place(&gossip, executors),
+            Input::PlanPlacement(gossip) => self.place(&gossip, executors),
             Input::SpreadLeaders(gossip) => self.spread_leaders(&gossip, executors),
             Input::RaiseVersion(speakers) => self.raise_version(&speakers, executors),
             Input::Tick => self.tick(),
-            Input::TendTables => self.tend_tables(executors),
-            Input::LookAround(loads) => self.look_around(loads, executors),
+            Input::MaintainTables => self.maintain_tables(executors),
+            Input::MaintainShards(loads) => self.look_around(loads, executors),
         }
         std::mem::take(&mut self.effects)
     }
@@ -288,7 +288,7 @@ impl Control {
         match request {
             Request::Split { shard, at } => self.ask_split(id, shard, at, executors),
             Request::Merge { left } => self.ask_merge(id, left, executors),
-            Request::WouldPlace(gossip) => self.ask_would_place(id, &gossip, executors),
+            Request::DryRunPlacement(gossip) => self.dry_run_placement(id, &gossip, executors),
         }
     }
 
@@ -316,7 +316,7 @@ impl Control {
     }
 
     /// The cluster has this version, or a higher one by now.
-    fn follow_version(&mut self, level: Level) {
+    fn follow_version(&mut self, level: ClusterVersion) {
         if self.cluster_version.is_none_or(|before| before < level) {
             let before = self.cluster_version.replace(level);
             self.effects.push(Effect::ClusterVersion { level, before });
@@ -324,18 +324,18 @@ impl Control {
     }
 
     /// A node has this administrative state from now on.
-    fn follow_admin_state(&mut self, node: NodeId, standing: Standing) {
+    fn follow_admin_state(&mut self, node: NodeId, admin_state: AdminState) {
         let mut states = (*self.admin_states).clone();
         let before = states.of(node);
-        states.set(node, standing);
-        if before != standing {
-            let event = crate::event::Happened::AdminState { node, before, now: standing };
+        states.set(node, admin_state);
+        if before != admin_state {
+            let event = crate::event::EventKind::AdminState { node, before, now: admin_state };
             self.effects.push(Effect::Event(event));
         }
         self.follow_admin_states(states);
     }
 
-    fn follow_admin_states(&mut self, states: Standings) {
+    fn follow_admin_states(&mut self, states: AdminStates) {
         if *self.admin_states != states {
             self.admin_states = Arc::new(states);
             self.effects.push(Effect::AdminStates(self.admin_states.clone()));
@@ -345,9 +345,9 @@ impl Control {
     /// Whether this replica of a shard has not ended here, nor has the shard: another one that took
     /// it in took its keys, too, whether or not that one still has a replica here.
     fn may_begin(shard: ShardId, replica: ReplicaId, executors: &mut dyn Executors) -> bool {
-        executors.of(shard, |lane| {
-            lane.absorbed_by(shard).is_none()
-                && lane.ended_replica(shard).is_none_or(|ended| ended < replica)
+        executors.of(shard, |executor| {
+            executor.merged_into(shard).is_none()
+                && executor.ended_replica(shard).is_none_or(|ended| ended < replica)
         })
     }
 }

@@ -7,25 +7,28 @@
 //! ```text
 //!   gossip: who is there, what they carry ──┐
 //!   catalogue: who is cordoned, draining … ─┼─► Nodes ─► decide ─► Exchange
-//!   the shard's descriptor and members ─────┘        └─► heir ───► Transfer
+//!   the shard's descriptor and members ─────┘        └─► transfer_target ─► Transfer
 //! ```
 //!
 //! With balancing off only what must be done is: replicas leave nodes that have been down for long,
 //! are draining, or were removed; leaders leave draining nodes.
 //!
 //! # Invariants
-//! At most [`AT_ONCE`] of the shards led here are being changed; a shard that was moved to be even
+//! At most [`CHANGES_MAX`] of the shards led here are changed at a time; a shard moved for balance
 //! is left alone for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use balancer::led::{self, AT_ONCE, Led, decide_all, placed};
-use balancer::{Decision, Nodes, Policy, Settings, Told, WhyLeader, decide, heir, nodes_to_place};
+use balancer::led_shards::{self, CHANGES_MAX, LedShard, decide_all, placed};
+use balancer::{
+    Decision, NodeReport, Nodes, PlacementSettings, Policy, TransferReason, decide, nodes_to_place,
+    transfer_target,
+};
 use keyspace::{Descriptor, NodeId, Placement as KeyPlacement, ReplicaId, ShardId};
 use replication::BootNanos;
 
-use super::decisions::{Came, Decided, Decisions, What};
+use super::decisions::{DecisionKind, DecisionOutcome, Decisions, RecordedDecision};
 use super::{Control, Effect, Executors, Reply, SYSTEM};
 use crate::executor::Input;
 use crate::replica::catalogue::System;
@@ -52,19 +55,19 @@ pub struct PlacementSetup {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gossip {
     /// What each node is and carries.
-    pub told: Vec<Told>,
+    pub reports: Vec<NodeReport>,
     /// Nodes that this one is linked with.
     pub linked: BTreeSet<NodeId>,
     /// Nodes that have been up for a while.
     pub settled: BTreeSet<NodeId>,
     /// Nodes that should lead nothing: their clock or disk is bad.
-    pub unfit: BTreeSet<NodeId>,
+    pub cannot_lead: BTreeSet<NodeId>,
     /// Whether this node's clock is far off.
     pub clock_is_far: bool,
     /// What people call nodes, if they have names.
     pub names: BTreeMap<NodeId, String>,
     /// Whether gossip has had time to tell of all nodes that are not dead.
-    pub has_told_all: bool,
+    pub is_complete: bool,
 }
 
 impl Gossip {
@@ -76,9 +79,9 @@ impl Gossip {
 
 /// What would be decided about a shard.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Would {
+pub struct DryRunDecision {
     /// The decision.
-    pub decided: Decided,
+    pub decided: RecordedDecision,
     /// Why it would wait all the same.
     pub waits: Option<String>,
 }
@@ -107,11 +110,11 @@ impl Control {
         self.placement.moved.iter().map(|(shard, at)| (*shard, left(at))).collect()
     }
 
-    fn balance_settings(&mut self) -> Settings {
+    fn balance_settings(&mut self) -> PlacementSettings {
         self.placement.decided_times += 1;
         let salt = self.setup.seed.wrapping_add(self.placement.decided_times);
         let PlacementSetup { policy, balances, .. } = self.setup.placement;
-        Settings { policy, balance: balances, salt, ..Settings::default() }
+        PlacementSettings { policy, balance: balances, salt, ..PlacementSettings::default() }
     }
 
     /// Decides about the shards that this node leads.
@@ -135,31 +138,37 @@ impl Control {
             let decided = self.decided(gossip, led, &decision);
             self.note(decided);
             let (Decision { add, remove, .. }, generation) = (decision, led.descriptor.generation);
-            self.submit(shard, Input::Exchange { shard, generation, add, remove });
+            self.submit(shard, Input::ChangeReplicas { shard, generation, add, remove });
         }
         self.place_leaders(gossip, &nodes, &led, executors);
     }
 
     /// Tells of a decision, and looks at what comes of it.
-    fn note(&mut self, decided: Decided) {
+    fn note(&mut self, decided: RecordedDecision) {
         let event = self.placement.decisions.add(decided);
         self.effects.push(Effect::Event(event));
     }
 
     /// The same, of one that a shard is to be cut, or to take its neighbour in.
-    pub(super) fn remember(&mut self, shard: ShardId, what: What, why: String) {
+    pub(super) fn remember(&mut self, shard: ShardId, what: DecisionKind, why: String) {
         let decided = self.decision(shard, what, Vec::new(), why);
         self.note(decided);
     }
 
-    fn decision(&self, shard: ShardId, what: What, nodes: Vec<String>, why: String) -> Decided {
-        let (number, since, came) = (0, self.now, Came::UnderWay);
-        Decided { number, since, shard, what, nodes, why, came }
+    fn decision(
+        &self,
+        shard: ShardId,
+        what: DecisionKind,
+        nodes: Vec<String>,
+        why: String,
+    ) -> RecordedDecision {
+        let (number, since, came) = (0, self.now, DecisionOutcome::UnderWay);
+        RecordedDecision { number, since, shard, what, nodes, why, came }
     }
 
     /// What would be decided now if balancing were on, about each shard led here as if it alone
     /// were decided about.
-    pub(super) fn ask_would_place(
+    pub(super) fn dry_run_placement(
         &mut self,
         id: u64,
         gossip: &Gossip,
@@ -168,7 +177,8 @@ impl Control {
         let led = self.led(true, executors);
         let nodes = self.nodes_to_place(gossip, &led);
         let changing = led.iter().filter(|led| led.is_changing()).count();
-        let settings = Settings { balance: true, damp: false, ..self.balance_settings() };
+        let settings =
+            PlacementSettings { balance: true, damps_moves: false, ..self.balance_settings() };
         let resting = self.resting();
         let mut all = Vec::new();
         for led in &led {
@@ -180,28 +190,28 @@ impl Control {
                         let seconds = left / 1_000_000_000;
                         Some(format!("it was moved lately: {seconds} s yet"))
                     }
-                    None if changing >= AT_ONCE => {
+                    None if changing >= CHANGES_MAX => {
                         Some(format!("shards are changing that this node leads: {changing}"))
                     }
                     None => None,
                 };
-                all.push(Would { decided: self.decided(gossip, led, &decision), waits });
+                all.push(DryRunDecision { decided: self.decided(gossip, led, &decision), waits });
             }
             let candidates = shard.replicas.iter().copied();
             let candidates: Vec<_> = candidates
                 .filter(|(replica, _)| *replica != led.replica && shard.voters.contains(replica))
                 .collect();
-            if let Some((to, why)) = heir(&nodes, &shard, &candidates, &settings) {
+            if let Some((to, why)) = transfer_target(&nodes, &shard, &candidates, &settings) {
                 let decided = self.led_by(gossip, led, to, &why);
-                all.extend(decided.map(|decided| Would { decided, waits: None }));
+                all.extend(decided.map(|decided| DryRunDecision { decided, waits: None }));
             }
         }
-        self.effects.push(Effect::Reply { id, reply: Reply::WouldPlace(all) });
+        self.effects.push(Effect::Reply { id, reply: Reply::DryRunPlacement(all) });
     }
 
-    fn decided(&self, gossip: &Gossip, led: &Led, decision: &Decision) -> Decided {
+    fn decided(&self, gossip: &Gossip, led: &LedShard, decision: &Decision) -> RecordedDecision {
         let Decision { add, remove, why, effect } = decision;
-        let what = What::Replicas {
+        let what = DecisionKind::Replicas {
             add: add.clone(),
             remove: remove.clone(),
             predicted: *effect,
@@ -215,14 +225,14 @@ impl Control {
     fn led_by(
         &self,
         gossip: &Gossip,
-        led: &Led,
+        led: &LedShard,
         to: ReplicaId,
-        why: &WhyLeader,
-    ) -> Option<Decided> {
+        why: &TransferReason,
+    ) -> Option<RecordedDecision> {
         let node = led.descriptor.node_of(to)?;
         let why = why.words(&|node| gossip.called(node));
         let nodes = vec![gossip.called(node)];
-        Some(self.decision(led.descriptor.shard, What::Leader { to, node }, nodes, why))
+        Some(self.decision(led.descriptor.shard, DecisionKind::Leader { to, node }, nodes, why))
     }
 
     /// Hands leaderships over that should be elsewhere.
@@ -230,7 +240,7 @@ impl Control {
         &mut self,
         gossip: &Gossip,
         nodes: &Nodes,
-        led: &[Led],
+        led: &[LedShard],
         executors: &mut dyn Executors,
     ) {
         let is_leaving = !self.admin_states.of(self.setup.node).keeps_replicas();
@@ -242,7 +252,9 @@ impl Control {
             // Who has just started is handed nothing, unless this node is to be left.
             candidates.retain(|(_, node)| is_leaving || gossip.settled.contains(node));
             let (shard, settings) = (led.shard(), self.balance_settings());
-            let Some((to, why)) = heir(nodes, &shard, &candidates, &settings) else { continue };
+            let Some((to, why)) = transfer_target(nodes, &shard, &candidates, &settings) else {
+                continue;
+            };
             let shard = shard.shard;
             // Who leads next would not know what was asked for.
             if why.is_choice() && self.is_to_take_in(shard) {
@@ -257,10 +269,10 @@ impl Control {
 
     /// The shards that this node leads, with what each should be like. If nothing is to be evened
     /// out, they should have as many replicas as they have: others see to that they grow.
-    fn led(&self, balance: bool, executors: &mut dyn Executors) -> Vec<Led> {
+    fn led(&self, balance: bool, executors: &mut dyn Executors) -> Vec<LedShard> {
         let mut leaders: BTreeMap<ShardId, ReplicaId> = BTreeMap::new();
-        executors.look_at_all(&mut |lane| {
-            let shards = lane.shards().filter(|shard| shard.is_leader());
+        executors.look_at_all(&mut |executor| {
+            let shards = executor.shards().filter(|shard| shard.is_leader());
             leaders.extend(shards.map(|shard| (shard.id(), shard.replica())));
         });
         let mut all = Vec::new();
@@ -270,7 +282,7 @@ impl Control {
             let usage = state.keys().map(|engine| engine.usage());
             let members = &state.members;
             let rate = self.loads.rates.get(&state.descriptor.shard);
-            all.push(Led {
+            all.push(LedShard {
                 descriptor: state.descriptor.clone(),
                 voters: placed(&state.descriptor, &members.voters),
                 learners: members.learners.clone(),
@@ -279,7 +291,7 @@ impl Control {
                 replica: *replica,
                 bytes: usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes),
                 requests: rate.copied().unwrap_or_default(),
-                wanted: led::wanted(usize::from(asked), members.voters.len(), balance),
+                wanted: led_shards::wanted(usize::from(asked), members.voters.len(), balance),
                 placement,
             });
         };
@@ -296,10 +308,10 @@ impl Control {
     }
 
     /// All nodes, as the balancer wants to know them: also those of which nobody knows any more.
-    fn nodes_to_place(&self, gossip: &Gossip, led: &[Led]) -> Nodes {
+    fn nodes_to_place(&self, gossip: &Gossip, led: &[LedShard]) -> Nodes {
         let dead_after = self.setup.placement.dead_after;
-        let told = gossip.told.iter().cloned();
-        nodes_to_place(told, &self.admin_states, dead_after, led, gossip.has_told_all)
+        let reports = gossip.reports.iter().cloned();
+        nodes_to_place(reports, &self.admin_states, dead_after, led, gossip.is_complete)
     }
 
     /// Hands shards over to those of their replicas whose turn it is, so that every node leads its
@@ -307,9 +319,9 @@ impl Control {
     pub(super) fn spread_leaders(&mut self, gossip: &Gossip, executors: &mut dyn Executors) {
         // SAFETY G12: with a clock far off it leads as little as it can.
         let is_far = gossip.clock_is_far;
-        let may_lead = |node: NodeId, states: &keyspace::Standings| {
+        let may_lead = |node: NodeId, states: &keyspace::AdminStates| {
             gossip.settled.contains(&node)
-                && !gossip.unfit.contains(&node)
+                && !gossip.cannot_lead.contains(&node)
                 && states.of(node).keeps_replicas()
         };
         for (shard, targets) in transfer_targets(&gossip.linked, executors) {
@@ -320,7 +332,7 @@ impl Control {
             }
             let to = {
                 let descriptor = &view.read().descriptor;
-                let fits = |to: &ReplicaId| is_far || bootstrap::stands_first(descriptor, *to);
+                let fits = |to: &ReplicaId| is_far || bootstrap::campaigns_first(descriptor, *to);
                 let to = targets.into_iter().find(fits);
                 let may = |node| may_lead(node, &self.admin_states);
                 to.filter(|to| descriptor.node_of(*to).is_some_and(may))
@@ -336,9 +348,10 @@ impl Control {
     pub(super) fn add_replicas(&mut self, gossip: &Gossip) {
         let Some(system) = self.views.get(SYSTEM) else { return };
         let Some((wanted, system_nodes)) = system_shape(&system) else { return };
-        let told = gossip.told.iter().filter(|told| told.is_up).map(|told| told.id);
+        let reports =
+            gossip.reports.iter().filter(|reports| reports.is_up).map(|reports| reports.id);
         let up: Vec<NodeId> =
-            told.filter(|node| self.admin_states.of(*node).takes_replicas()).collect();
+            reports.filter(|node| self.admin_states.of(*node).takes_replicas()).collect();
         self.grow(SYSTEM, &system, wanted, &up);
         let system_nodes: Vec<NodeId> =
             system_nodes.into_iter().filter(|node| up.contains(node)).collect();
@@ -371,7 +384,7 @@ impl Control {
         }
         // Whoever does not lead ignores it.
         let remove = Vec::new();
-        self.submit(shard, Input::Exchange { shard, generation, add: new, remove });
+        self.submit(shard, Input::ChangeReplicas { shard, generation, add: new, remove });
     }
 }
 
@@ -391,9 +404,9 @@ fn transfer_targets(
     executors: &mut dyn Executors,
 ) -> BTreeMap<ShardId, Vec<ReplicaId>> {
     let mut found = BTreeMap::new();
-    executors.look_at_all(&mut |lane| {
-        let targets = lane.shards().map(|shard| {
-            let targets = shard.heirs(|node| linked.contains(&node));
+    executors.look_at_all(&mut |executor| {
+        let targets = executor.shards().map(|shard| {
+            let targets = shard.transfer_targets(|node| linked.contains(&node));
             (shard.id(), targets)
         });
         found.extend(targets.filter(|(_, targets)| !targets.is_empty()));

@@ -1,25 +1,25 @@
 //! Faults planted in control, to see whether the simulator finds them. Nobody else plants any.
 
-use keyspace::{CatalogueOp, FileAct, Generation, Keyspace, ShardId};
-use overlay::Known;
+use keyspace::{CatalogueOp, Generation, Keyspace, LinearHashOp, ShardId};
+use overlay::KnownShard;
 
 use super::{Control, Executors};
 use crate::reshape::split::Split;
 
 /// A fault planted in control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+pub enum PlantedBug {
     /// Both halves of a shard are published when it is told to be cut, not when its log has agreed.
     EarlySplit,
     /// Routes stay as they were when shards of a newer generation are known.
     OldRoute,
     /// A linear-hash table whose bucket was cut goes on by two buckets.
-    SecondTurn,
+    SecondStep,
 }
 
 impl Control {
     /// Plants a fault.
-    pub fn plant(&mut self, planted: Option<Planted>) {
+    pub fn plant(&mut self, planted: Option<PlantedBug>) {
         self.planted = planted;
     }
 
@@ -30,7 +30,7 @@ impl Control {
         split: &Split,
         executors: &mut dyn Executors,
     ) {
-        if self.planted != Some(Planted::EarlySplit) {
+        if self.planted != Some(PlantedBug::EarlySplit) {
             return;
         }
         let Some(view) = self.views.get(shard) else { return };
@@ -42,21 +42,25 @@ impl Control {
         (right.shard, right.arc, right.generation) = (split.right, high, generation);
         let mut left = left;
         (left.arc, left.generation) = (low, generation);
-        self.learn([left, right].map(|half| Known::new(half, 0)).to_vec(), executors);
+        self.learn([left, right].map(|half| KnownShard::new(half, 0)).to_vec(), executors);
     }
 
     /// Planted: a keyspace's route stays as it was.
     pub(super) fn keeps_old_route(&self) -> bool {
-        self.planted == Some(Planted::OldRoute)
+        self.planted == Some(PlantedBug::OldRoute)
     }
 
     /// Planted: the table grows once more, and nothing is cut for that.
     pub(super) fn planted_second_turn(&mut self, keyspace: &Keyspace) {
         let Some(record) = keyspace.file else { return };
-        if self.planted == Some(Planted::SecondTurn) {
-            for (turn, act) in [(record.turn + 1, FileAct::Grow), (record.turn + 2, FileAct::Done)]
+        if self.planted == Some(PlantedBug::SecondStep) {
+            for (turn, act) in
+                [(record.turn + 1, LinearHashOp::Grow), (record.turn + 2, LinearHashOp::Done)]
             {
-                self.ask_catalogue(&CatalogueOp::File { keyspace: keyspace.id, turn, act }, None);
+                self.ask_catalogue(
+                    &CatalogueOp::LinearHash { keyspace: keyspace.id, turn, act },
+                    None,
+                );
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Most of it is bounded by who queues it: requests by who waits for them, what executors tell by
 //! what shards do, time by its ticker, which waits until it is taken. What other nodes' lookups say
-//! ([`Input::Table`]) is bounded by nobody, so it is here.
+//! ([`Input::LookupMessage`]) is bounded by nobody, so it is here.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -29,9 +29,10 @@ pub struct Queue {
 impl Queue {
     /// Adds one at the end.
     pub fn push(&mut self, input: Input) {
-        if matches!(input, Input::Table { .. }) {
+        if matches!(input, Input::LookupMessage { .. }) {
             if self.table_messages == TABLE_MESSAGES_MAX {
-                let oldest = self.inputs.iter().position(|i| matches!(i, Input::Table { .. }));
+                let oldest =
+                    self.inputs.iter().position(|i| matches!(i, Input::LookupMessage { .. }));
                 self.inputs.remove(oldest.expect("they were counted"));
                 self.dropped += 1;
             } else {
@@ -44,7 +45,7 @@ impl Queue {
     /// Takes the first.
     pub fn pop(&mut self) -> Option<Input> {
         let input = self.inputs.pop_front()?;
-        self.table_messages -= usize::from(matches!(input, Input::Table { .. }));
+        self.table_messages -= usize::from(matches!(input, Input::LookupMessage { .. }));
         Some(input)
     }
 
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     fn said(number: u64) -> Input {
-        Input::Table { from: NodeId(number), message: Message::Want(vec![ShardId(number)]) }
+        Input::LookupMessage { from: NodeId(number), message: Message::Want(vec![ShardId(number)]) }
     }
 
     #[test]
@@ -81,20 +82,20 @@ mod tests {
         let mut queue = Queue::default();
         queue.push(Input::Tick);
         queue.extend((0..TABLE_MESSAGES_MAX as u64).map(said));
-        queue.push(Input::Ended(ShardId(7)));
+        queue.push(Input::ReplicaEnded(ShardId(7)));
         assert_eq!(queue.dropped(), 0);
         queue.push(said(5_000));
         queue.push(said(5_001));
         assert_eq!(queue.dropped(), 2);
         assert!(matches!(queue.pop(), Some(Input::Tick)), "it is no message");
         let from = |input: Option<Input>| match input {
-            Some(Input::Table { from, .. }) => from.0,
+            Some(Input::LookupMessage { from, .. }) => from.0,
             other => panic!("{other:?}"),
         };
         for number in 2..TABLE_MESSAGES_MAX as u64 {
             assert_eq!(from(queue.pop()), number, "the oldest went");
         }
-        assert!(matches!(queue.pop(), Some(Input::Ended(_))), "in its place");
+        assert!(matches!(queue.pop(), Some(Input::ReplicaEnded(_))), "in its place");
         queue.extend((0..10).map(said));
         let rest: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|i| from(Some(i))).collect();
         assert_eq!(rest, [5_000, 5_001, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);

@@ -2,7 +2,7 @@
 
 use keyspace::{Cut as Place, NodeId, ShardId, Slot};
 
-use super::{Gossip, Would};
+use super::{DryRunDecision, Gossip};
 
 /// What an administrator asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub enum Request {
         left: ShardId,
     },
     /// What would be decided about placement if balancing were on. Nothing is done.
-    WouldPlace(Box<Gossip>),
+    DryRunPlacement(Box<Gossip>),
 }
 
 /// Where a shard is to be cut.
@@ -36,16 +36,16 @@ pub enum CutAt {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Of [`Request::Split`].
-    Split(Result<Cut, NoSplit>),
+    Split(Result<SplitPlan, NoSplit>),
     /// Of [`Request::Merge`].
-    Merge(Result<Merged, NoMerge>),
-    /// Of [`Request::WouldPlace`].
-    WouldPlace(Vec<Would>),
+    Merge(Result<Merged, NoMergeReason>),
+    /// Of [`Request::DryRunPlacement`].
+    DryRunPlacement(Vec<DryRunDecision>),
 }
 
 /// A shard was told to be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct SplitPlan {
     /// The shard, which keeps what is below.
     pub left: ShardId,
     /// The new shard, with all from `at` on.
@@ -62,7 +62,7 @@ pub enum NoSplit {
     /// Another node leads it, if it is known which.
     LedBy(Option<NodeId>),
     /// It cannot be cut, or not there: why, as a clause.
-    Unfit(String),
+    CannotSplit(String),
     /// The catalogue gave out no id in time.
     NoId,
 }
@@ -80,11 +80,11 @@ pub struct Merged {
 
 /// Why a shard was not told to take in its neighbour. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoMerge {
+pub enum NoMergeReason {
     /// There is no such shard here: neither a replica nor a descriptor of it.
     NoShard,
     /// Another node leads it, if it is known which.
     LedBy(Option<NodeId>),
     /// It cannot take one in: why, as a clause.
-    Unfit(String),
+    CannotMerge(String),
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use keyspace::{CatalogueOp, Cut as Place, FileRecord, Generation, Keyspace, ShardId};
+use keyspace::{CatalogueOp, Cut as Place, Generation, Keyspace, LinearHashRecord, ShardId};
 use replication::BootNanos;
 
 use super::{CONTROL, Control, Executors, SYSTEM};
@@ -16,7 +16,7 @@ const FEW: u64 = 8;
 
 /// When shards are cut and merged without being asked to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct ReshapeLimits {
     /// Beyond so many bytes a shard is cut …
     pub split_bytes: Option<NonZeroU64>,
     /// … or so many keys: cutting it takes time for each …
@@ -27,7 +27,7 @@ pub struct Limits {
     pub merge_bytes: Option<u64>,
 }
 
-impl Limits {
+impl ReshapeLimits {
     /// The bytes below which two become one: at most half of what is cut.
     pub fn merge_bytes_max(&self) -> Option<u64> {
         let cut = self.split_bytes.map(|bytes| bytes.get() / 2);
@@ -53,7 +53,7 @@ impl Limits {
 
 /// How fast control reshapes shards, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct ReshapePace {
     /// A shard for which an id was asked is not cut again before.
     pub split_again: u64,
     /// Shards that have held little for so long are merged, and tables of linear hashing shrink.
@@ -66,7 +66,7 @@ pub struct Pace {
 
 const SECOND: u64 = 1_000_000_000;
 
-impl Default for Pace {
+impl Default for ReshapePace {
     fn default() -> Self {
         Self {
             split_again: 10 * SECOND,
@@ -83,12 +83,12 @@ pub struct Loads {
     /// Requests a second, by shard.
     pub rates: BTreeMap<ShardId, u32>,
     /// Shards that are asked too often, and where a cut parts their requests.
-    pub hot: Vec<Hot>,
+    pub hot: Vec<HotShard>,
 }
 
 /// A shard that is asked too often.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hot {
+pub struct HotShard {
     /// Which.
     pub shard: ShardId,
     /// The first place of what is to be cut off: what stands behind the keyspace's id there.
@@ -101,18 +101,18 @@ pub struct Hot {
 #[derive(Debug)]
 pub(super) enum Question {
     /// An id for a shard that is cut off.
-    Id(Cutting),
+    Id(PendingSplit),
     /// Whether a linear-hash table grows, for people who have named its next bucket.
     Grow { shard: ShardId, request: u64 },
     /// Whether a linear-hash table still shrinks, so that a bucket takes its neighbour in.
     TakeIn { left: ShardId, right: ShardId, name: Box<str> },
     /// Whether a bucket is led here since `came`.
-    Bucket { shard: ShardId, keyspace: Box<Keyspace>, record: FileRecord, came: BootNanos },
+    Bucket { shard: ShardId, keyspace: Box<Keyspace>, record: LinearHashRecord, came: BootNanos },
 }
 
 /// A shard that is to be cut when it has an id for its right half.
 #[derive(Debug)]
-pub(super) struct Cutting {
+pub(super) struct PendingSplit {
     pub shard: ShardId,
     pub at: Place,
     /// The shard's generation when that was decided.
@@ -165,7 +165,7 @@ impl Control {
                 }
             }
             Some(Question::Bucket { shard, keyspace, record, came }) => {
-                if matches!(answer, Answer::Go { .. }) {
+                if matches!(answer, Answer::Retry { .. }) {
                     self.look_at_bucket_again(shard, &keyspace, record, came);
                 }
             }
@@ -175,12 +175,14 @@ impl Control {
 
     /// Whether the replica here leads a shard.
     pub(super) fn leads(shard: ShardId, executors: &mut dyn Executors) -> bool {
-        executors.of(shard, |lane| lane.shard(shard).is_some_and(|shard| shard.is_leader()))
+        executors.of(shard, |executor| executor.shard(shard).is_some_and(|shard| shard.is_leader()))
     }
 
     /// Whether the replica here is handing its lead over: what it is told to do would be lost.
     pub(super) fn hands_over(shard: ShardId, executors: &mut dyn Executors) -> bool {
-        executors.of(shard, |lane| lane.shard(shard).is_some_and(|shard| shard.is_handing_over()))
+        executors.of(shard, |executor| {
+            executor.shard(shard).is_some_and(|shard| shard.is_handing_over())
+        })
     }
 
     /// Whether a shard is asked so seldom that it may become one with another: less than a quarter
@@ -204,9 +206,10 @@ mod tests {
 
     #[test]
     fn two_are_few_up_to_an_eighth_of_what_is_cut() {
-        let limits = Limits { split_keys: NonZeroU64::new(125_000), ..Limits::default() };
+        let limits =
+            ReshapeLimits { split_keys: NonZeroU64::new(125_000), ..ReshapeLimits::default() };
         assert!(limits.are_few(15_625) && !limits.are_few(15_626));
         assert!(limits.too_large(0, 125_000).is_none() && limits.too_large(0, 125_001).is_some());
-        assert!(Limits::default().are_few(u64::MAX));
+        assert!(ReshapeLimits::default().are_few(u64::MAX));
     }
 }

@@ -8,10 +8,10 @@ use parking_lot::RwLock;
 
 use super::{Control, Effect, Executors};
 use crate::executor::Input;
-use crate::replica::ShardStart;
+use crate::replica::ReplicaStart;
 use crate::replica::catalogue::Change;
 use crate::reshape::bootstrap;
-use crate::routing::route::{self, Claim, Route, View};
+use crate::routing::route::{self, ArcClaim, Route, View};
 
 /// All keyspaces at one moment. Replaced as a whole.
 #[derive(Clone, Default)]
@@ -96,10 +96,10 @@ impl Control {
                 shards.into_iter().for_each(|shard| self.drop_replica(shard));
             }
             // Its entry in a shard's log makes the shard.
-            Change::Drawn { .. } => {}
-            Change::Node { node, standing } => self.follow_admin_state(node, standing),
-            Change::Level(level) => self.follow_version(level),
-            Change::Jumped(catalogue) => self.jump(&catalogue, executors),
+            Change::ShardIdAllocated { .. } => {}
+            Change::AdminState { node, admin_state } => self.follow_admin_state(node, admin_state),
+            Change::ClusterVersion(level) => self.follow_version(level),
+            Change::Replaced(catalogue) => self.jump(&catalogue, executors),
         }
     }
 
@@ -112,7 +112,7 @@ impl Control {
             routes.insert(Arc::new(self.route_of(keyspace.clone(), old, executors)));
         }
         self.publish(routes);
-        self.follow_admin_states(catalogue.standings().clone());
+        self.follow_admin_states(catalogue.admin_states().clone());
         self.follow_version(catalogue.level());
         let known: BTreeSet<KeyspaceId> =
             self.table.look().iter().map(|known| known.arc().keyspace()).collect();
@@ -180,10 +180,11 @@ impl Control {
         executors: &mut dyn Executors,
     ) -> Route {
         let known = self.table.keyspace(keyspace.id);
-        let mut claims: Vec<Claim> = known.iter().map(|k| Claim::of(k.descriptor())).collect();
+        let mut claims: Vec<ArcClaim> =
+            known.iter().map(|k| ArcClaim::of(k.descriptor())).collect();
         claims.extend(self.views.all().iter().filter_map(|(_, view)| {
             let descriptor = &view.read().descriptor;
-            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))
+            (descriptor.keyspace() == keyspace.id).then(|| ArcClaim::of(descriptor))
         }));
         let absorbed = self.find_absorbed(&keyspace, executors);
         let tiles = route::tiles(&keyspace, &claims).into_iter().map(|(shard, arc)| {
@@ -218,7 +219,7 @@ impl Control {
             Some((place, replica)) => {
                 let state = bootstrap::first_state(keyspace, place, self.setup.settings);
                 let durability = keyspace.options.durability;
-                let start = ShardStart::born(state, replica, durability);
+                let start = ReplicaStart::created(state, replica, durability);
                 let view = start.view.clone();
                 self.views.insert(shard, view.clone());
                 self.submit(shard, Input::Create(start));
@@ -257,13 +258,15 @@ impl Control {
         }
         let views = self.views.all();
         for (shard, arc) in keyspace.tiles() {
-            if self.views.contains(shard) || executors.of(shard, |lane| lane.has_had(shard)) {
+            if self.views.contains(shard) || executors.of(shard, |executor| executor.has_had(shard))
+            {
                 continue;
             }
             let has_it =
                 |(_, view): &&(ShardId, View)| view.read().descriptor.arc.contains(arc.start());
             let mut by = views.iter().find(has_it).map(|(left, _)| *left);
-            executors.look_at_all(&mut |lane| by = by.or_else(|| lane.ended_with(arc.start())));
+            executors
+                .look_at_all(&mut |executor| by = by.or_else(|| executor.ended_with(arc.start())));
             if let Some(left) = by {
                 self.submit(shard, Input::Absorbed { shard, left });
                 found.insert(shard);

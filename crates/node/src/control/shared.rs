@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use keyspace::{KeyspaceId, ShardId};
-use overlay::{Full, Known, Point, Table};
+use overlay::{FullTable, KnownShard, Point, Table};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::SYSTEM;
@@ -56,26 +56,26 @@ impl Views {
 
 /// The full table of descriptors.
 #[derive(Clone)]
-pub struct DescriptorTable(Arc<Mutex<Full>>);
+pub struct DescriptorTable(Arc<Mutex<FullTable>>);
 
 impl DescriptorTable {
     /// An empty one. `seed` was drawn at random.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(Full::new(seed))))
+        Self(Arc::new(Mutex::new(FullTable::new(seed))))
     }
 
     /// A shard, as it is known here.
-    pub fn shard(&self, shard: ShardId) -> Option<Arc<Known>> {
+    pub fn shard(&self, shard: ShardId) -> Option<Arc<KnownShard>> {
         self.0.lock().table().shard(shard).cloned()
     }
 
     /// The shard that has a place, as far as it is known here.
-    pub fn owner(&self, point: Point<'_>) -> Option<Arc<Known>> {
+    pub fn owner(&self, point: Point<'_>) -> Option<Arc<KnownShard>> {
         self.0.lock().table().owner(point).cloned()
     }
 
     /// The shards of a keyspace, as they are known here.
-    pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<Arc<Known>> {
+    pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<Arc<KnownShard>> {
         self.0.lock().table().keyspace(keyspace).cloned().collect()
     }
 
@@ -94,13 +94,13 @@ impl DescriptorTable {
         TableGuard(self.0.lock())
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Full> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, FullTable> {
         self.0.lock()
     }
 }
 
 /// The table, held.
-pub struct TableGuard<'a>(MutexGuard<'a, Full>);
+pub struct TableGuard<'a>(MutexGuard<'a, FullTable>);
 
 impl Deref for TableGuard<'_> {
     type Target = Table;

@@ -20,9 +20,9 @@ use keyspace::{CatalogueOp, Cut as Place, Feature, Placement, SLOTS, ShardId, Su
 use replication::BootNanos;
 use storage::engine::Layout;
 
-use super::decisions::What;
-use super::request::{Cut, CutAt, NoSplit, Reply};
-use super::reshape::{Cutting, Hot, Question, bytes_of};
+use super::decisions::DecisionKind;
+use super::request::{CutAt, NoSplit, Reply, SplitPlan};
+use super::reshape::{HotShard, PendingSplit, Question, bytes_of};
 use super::{Control, Effect, Executors};
 use crate::executor::{Answer, Input};
 use crate::replica::state::ShardState;
@@ -35,7 +35,7 @@ const AT_ONCE: usize = 2;
 
 /// What control remembers about it.
 #[derive(Debug, Default)]
-pub(super) struct Splits {
+pub(super) struct SplitState {
     /// When an id was asked for a shard's right half.
     asked: BTreeMap<ShardId, BootNanos>,
     /// How many shards are too large and stay whole: one of their slots has most of their keys.
@@ -88,7 +88,7 @@ impl Control {
 
     /// Has shards cut where their requests were found to part evenly.
     pub(super) fn split_hot(&mut self, executors: &mut dyn Executors) {
-        for Hot { shard, at, why } in std::mem::take(&mut self.loads.hot) {
+        for HotShard { shard, at, why } in std::mem::take(&mut self.loads.hot) {
             let Some(view) = self.views.get(shard) else { continue };
             let at = {
                 let state = view.read();
@@ -130,7 +130,7 @@ impl Control {
         let at = place_to_cut(&view.read(), at);
         match at {
             Ok(at) => self.split(shard, at, "it was asked for".into(), Some(request)),
-            Err(why) => self.refuse_split(Some(request), NoSplit::Unfit(why)),
+            Err(why) => self.refuse_split(Some(request), NoSplit::CannotSplit(why)),
         }
     }
 
@@ -138,7 +138,7 @@ impl Control {
         self.reply_split(request, Err(why));
     }
 
-    fn reply_split(&mut self, request: Option<u64>, reply: Result<Cut, NoSplit>) {
+    fn reply_split(&mut self, request: Option<u64>, reply: Result<SplitPlan, NoSplit>) {
         if let Some(id) = request {
             self.effects.push(Effect::Reply { id, reply: Reply::Split(reply) });
         }
@@ -150,15 +150,15 @@ impl Control {
             let descriptor = &view.read().descriptor;
             (descriptor.generation, descriptor.keyspace())
         };
-        let cutting = Cutting { shard, at, generation, why, request };
+        let cutting = PendingSplit { shard, at, generation, why, request };
         self.split_by(cutting, &CatalogueOp::Shard { keyspace });
     }
 
     /// Has a shard cut, unless it changes before the catalogue has given out an id by this op.
-    pub(super) fn split_by(&mut self, cutting: Cutting, op: &CatalogueOp<'_>) {
+    pub(super) fn split_by(&mut self, cutting: PendingSplit, op: &CatalogueOp<'_>) {
         if matches!(cutting.at, Place::Key(_)) && !self.may_use(Feature::OrderedSplits) {
             let why = "the cluster's level is too low yet: see `carillon upgrade`";
-            return self.refuse_split(cutting.request, NoSplit::Unfit(why.into()));
+            return self.refuse_split(cutting.request, NoSplit::CannotSplit(why.into()));
         }
         self.ask_catalogue(op, Some(Question::Id(cutting)));
     }
@@ -166,11 +166,11 @@ impl Control {
     /// The catalogue has given out an id, or not.
     pub(super) fn id_came(
         &mut self,
-        cutting: Cutting,
+        cutting: PendingSplit,
         answer: Answer,
         executors: &mut dyn Executors,
     ) {
-        let Cutting { shard, at, generation, why, request } = cutting;
+        let PendingSplit { shard, at, generation, why, request } = cutting;
         let Answer::Catalogue { result: Ok(subject), .. } = answer else {
             return self.refuse_split(request, NoSplit::NoId);
         };
@@ -182,9 +182,9 @@ impl Control {
         if !Self::leads(shard, executors) || Self::hands_over(shard, executors) {
             return self.refuse_split(request, NoSplit::LedBy(None));
         }
-        self.remember(shard, What::Split { right, at: at.clone(), generation }, why);
+        self.remember(shard, DecisionKind::Split { right, at: at.clone(), generation }, why);
         self.submit(shard, Input::Split { shard, split });
-        self.reply_split(request, Ok(Cut { left: shard, right, at }));
+        self.reply_split(request, Ok(SplitPlan { left: shard, right, at }));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Where is a shard that is not here, and who leads it?
 //!
-//! Every node keeps the full table of descriptors ([`overlay::Full`]), equal to that of the others
-//! by gossip. It learns from the replicas here, from answers ("not I: shard 9 is there"), and from
-//! its like on other nodes; what it has learned it tells those executors that ask other nodes for a
-//! shard ([`Input::Known`](crate::executor::Input::Known)).
+//! Every node keeps the full table of descriptors ([`overlay::FullTable`]), equal to that of the
+//! others by gossip. It learns from the replicas here, from answers ("not I: shard 9 is there"),
+//! and from its like on other nodes; what it has learned it tells those executors that ask other
+//! nodes for a shard ([`Input::DescriptorLearned`](crate::executor::Input::DescriptorLearned)).
 //!
 //! ```text
 //!   replicas here: new leader, new replicas ──┐                ┌──► executors: whom to ask
@@ -19,19 +19,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keyspace::{KeyspaceId, NodeId, ShardId};
-use overlay::{Known, Lookup as _, Message, News, Outbox};
+use overlay::{KnownShard, Lookup as _, Message, Outbox, Update};
 
 use super::{Control, Effect, Executors};
 use crate::executor::Input;
-use crate::routing::route::Claim;
+use crate::routing::route::ArcClaim;
 
 impl Control {
     /// Takes what executors have found out.
-    pub(super) fn learn(&mut self, known: Vec<Known>, executors: &mut dyn Executors) {
+    pub(super) fn learn(&mut self, known: Vec<KnownShard>, executors: &mut dyn Executors) {
         let changed = {
             let mut full = self.table.lock();
             for known in known {
-                full.learn(News::Shard(Arc::new(known)));
+                full.learn(Update::Shard(Arc::new(known)));
             }
             full.take_changed()
         };
@@ -66,7 +66,8 @@ impl Control {
     }
 
     fn send_table(&mut self, out: Outbox) {
-        self.effects.extend(out.into_iter().map(|(node, message)| Effect::Table(node, message)));
+        self.effects
+            .extend(out.into_iter().map(|(node, message)| Effect::LookupMessage(node, message)));
     }
 
     /// Drops replicas whose keyspace is gone: a late message may have begun one here after that.
@@ -93,19 +94,19 @@ impl Control {
     }
 
     /// Tells executors what is new of shards that are not here, or not any more.
-    fn spread_known(&mut self, changed: Vec<Arc<Known>>, executors: &mut dyn Executors) {
+    fn spread_known(&mut self, changed: Vec<Arc<KnownShard>>, executors: &mut dyn Executors) {
         if changed.is_empty() {
             return;
         }
-        self.effects.push(Effect::Learned(changed.clone()));
-        let is_gone = |known: &Arc<Known>| self.views.has_dropped(known.arc().keyspace());
+        self.effects.push(Effect::DescriptorsLearned(changed.clone()));
+        let is_gone = |known: &Arc<KnownShard>| self.views.has_dropped(known.arc().keyspace());
         let (gone, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_gone);
         for keyspace in self.otherwise_cut(&changed) {
             self.retile(keyspace, executors);
         }
         for known in changed {
             if !self.is_here(&known) {
-                self.submit(known.shard(), Input::Known { known });
+                self.submit(known.shard(), Input::DescriptorLearned { known });
             }
         }
         // Of a keyspace that is gone: told by who has not heard of that yet.
@@ -114,7 +115,7 @@ impl Control {
     }
 
     /// Whether the replica here is the one that the shard has here.
-    fn is_here(&self, known: &Known) -> bool {
+    fn is_here(&self, known: &KnownShard) -> bool {
         self.views.get(known.shard()).is_some_and(|view| {
             let here = view.read().descriptor.replica_on(self.setup.node);
             here == known.descriptor().replica_on(self.setup.node)
@@ -122,8 +123,8 @@ impl Control {
     }
 
     /// The keyspaces of these shards, as far as routes take some of them to have something else.
-    fn otherwise_cut(&self, known: &[Arc<Known>]) -> BTreeSet<KeyspaceId> {
-        let is_other = |claim: &Claim, keyspace| {
+    fn otherwise_cut(&self, known: &[Arc<KnownShard>]) -> BTreeSet<KeyspaceId> {
+        let is_other = |claim: &ArcClaim, keyspace| {
             self.routes.by_id(keyspace).is_some_and(|route| {
                 let place = route.place_of(claim.shard);
                 place.is_none_or(|place| *route.arc(place) != claim.arc)
@@ -131,7 +132,7 @@ impl Control {
         };
         let claims = known.iter().map(|known| {
             let descriptor = known.descriptor();
-            (Claim::of(descriptor), descriptor.keyspace())
+            (ArcClaim::of(descriptor), descriptor.keyspace())
         });
         claims.filter(|(claim, id)| is_other(claim, *id)).map(|(_, id)| id).collect()
     }
@@ -139,20 +140,20 @@ impl Control {
     /// What is asked of a shard from now on is asked elsewhere: of who is known to lead it, or else
     /// of these nodes.
     pub(super) fn ask_elsewhere(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
-        self.submit(shard, Input::Away { shard, nodes });
+        self.submit(shard, Input::RemoteShard { shard, nodes });
         self.tell_known(shard);
     }
 
     /// Tells a shard's executor what the table knows of it.
     pub(super) fn tell_known(&mut self, shard: ShardId) {
         if let Some(known) = self.table.shard(shard) {
-            self.submit(shard, Input::Known { known });
+            self.submit(shard, Input::DescriptorLearned { known });
         }
     }
 
     /// A keyspace is gone.
     pub(super) fn forget_keyspace(&mut self, id: KeyspaceId) {
-        self.table.lock().learn(News::Dropped(id));
-        self.effects.push(Effect::Forgotten(id));
+        self.table.lock().learn(Update::Dropped(id));
+        self.effects.push(Effect::KeyspaceDropped(id));
     }
 }

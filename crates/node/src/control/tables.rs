@@ -18,34 +18,36 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{CatalogueOp, FileAct, FileRecord, FileStep, Keyspace, ShardId, Subject};
+use keyspace::{
+    CatalogueOp, Keyspace, LinearHashOp, LinearHashRecord, LinearHashStep, ShardId, Subject,
+};
 use overlay::lh::Bucket;
 use replication::BootNanos;
 
 use super::request::{CutAt, NoSplit};
-use super::reshape::{Cutting, Question, bytes_of};
+use super::reshape::{PendingSplit, Question, bytes_of};
 use super::{CONTROL, Control, Effect, Executors};
-use crate::event::Happened;
+use crate::event::EventKind;
 use crate::executor::{Answer, Input};
-use crate::reshape::linear_hash::{self, Task};
+use crate::reshape::linear_hash::{self, TableTask};
 use crate::routing::route::{Route, View};
 
 /// A turn of a table, and whether what it says was done.
-type Turn = (u64, bool);
+type TableEpoch = (u64, bool);
 
 /// What control remembers about tables.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     /// When the catalogue was last asked for buckets that are led here, at which turn, and whether
     /// what was under way was done then.
-    asked: BTreeMap<ShardId, (Turn, BootNanos)>,
+    asked: BTreeMap<ShardId, (TableEpoch, BootNanos)>,
     /// Since when a bucket holds little that would take the last one in, at which turn.
     cold: BTreeMap<ShardId, (u64, BootNanos)>,
 }
 
 impl Control {
     /// Whether a bucket's leader may ask the catalogue at this turn, which it does then.
-    fn may_ask(&mut self, shard: ShardId, turn: Turn) -> bool {
+    fn may_ask(&mut self, shard: ShardId, turn: TableEpoch) -> bool {
         let (now, again) = (self.now, self.setup.pace.again);
         let asked = &mut self.tables.asked;
         asked.retain(|_, (_, at)| now.saturating_sub(*at) < again);
@@ -68,7 +70,7 @@ impl Control {
     pub(super) fn grow_tables(&mut self, executors: &mut dyn Executors) {
         for (route, record, shard, view, task) in self.tasks(false, executors) {
             match task {
-                Task::MayGrow { share, buckets, may_shrink } => {
+                TableTask::MayGrow { share, buckets, may_shrink } => {
                     let grows = self.may_grow(&route, &record, shard, &view, (share, buckets));
                     if may_shrink && !grows {
                         self.may_shrink(&route, &record, shard, &view);
@@ -80,10 +82,10 @@ impl Control {
     }
 
     /// Does for tables what shards that are led here are to do.
-    pub(super) fn tend_tables(&mut self, executors: &mut dyn Executors) {
+    pub(super) fn maintain_tables(&mut self, executors: &mut dyn Executors) {
         for (route, record, shard, view, task) in self.tasks(true, executors) {
             // What was asked to be done does not keep off who sees that it is.
-            let is_done = matches!(task, Task::Done | Task::Look);
+            let is_done = matches!(task, TableTask::Done | TableTask::ConfirmRead);
             if self.may_ask(shard, (record.turn, is_done)) {
                 self.do_task(&route.keyspace, record, shard, &view, task, executors);
             }
@@ -95,7 +97,7 @@ impl Control {
         &self,
         are_changing: bool,
         executors: &mut dyn Executors,
-    ) -> Vec<(std::sync::Arc<Route>, FileRecord, ShardId, View, Task)> {
+    ) -> Vec<(std::sync::Arc<Route>, LinearHashRecord, ShardId, View, TableTask)> {
         let mut found = Vec::new();
         for route in self.routes.iter() {
             let record = route.keyspace.file;
@@ -118,7 +120,7 @@ impl Control {
     fn may_grow(
         &mut self,
         route: &Route,
-        record: &FileRecord,
+        record: &LinearHashRecord,
         shard: ShardId,
         view: &View,
         (share, buckets): (u64, u64),
@@ -131,18 +133,24 @@ impl Control {
         if self.may_ask(shard, (record.turn, false)) {
             let why = format!("each of {buckets} buckets, about: {why}");
             let keyspace = route.keyspace.name.clone();
-            self.effects.push(Effect::Event(Happened::TableGrows { keyspace, why }));
-            self.turn_table(&route.keyspace, FileAct::Grow, None);
+            self.effects.push(Effect::Event(EventKind::TableGrowing { keyspace, why }));
+            self.advance_table(&route.keyspace, LinearHashOp::Grow, None);
         }
         true
     }
 
-    fn may_shrink(&mut self, route: &Route, record: &FileRecord, shard: ShardId, view: &View) {
+    fn may_shrink(
+        &mut self,
+        route: &Route,
+        record: &LinearHashRecord,
+        shard: ShardId,
+        view: &View,
+    ) {
         let is_little = self.holds_little(shard, view);
         let is_cold = self.was_cold(shard, record.turn, is_little);
         if is_cold && self.may_ask(shard, (record.turn, false)) {
             let keyspace = route.keyspace.name.clone();
-            self.effects.push(Effect::Event(Happened::TableShrinks { keyspace }));
+            self.effects.push(Effect::Event(EventKind::TableShrinking { keyspace }));
             self.ask_shrink(&route.keyspace);
         }
     }
@@ -160,33 +168,35 @@ impl Control {
     fn do_task(
         &mut self,
         keyspace: &Keyspace,
-        record: FileRecord,
+        record: LinearHashRecord,
         shard: ShardId,
         view: &View,
-        task: Task,
+        task: TableTask,
         executors: &mut dyn Executors,
     ) {
         match task {
-            Task::Cut(at) => {
+            TableTask::Cut(at) => {
                 let why = format!("the file of keyspace {} grows", keyspace.name);
                 let generation = view.read().descriptor.generation;
-                let cutting = Cutting { shard, at, generation, why, request: None };
+                let cutting = PendingSplit { shard, at, generation, why, request: None };
                 self.split_by(cutting, &begin_of(keyspace, &record));
             }
-            Task::TakeIn => {
+            TableTask::MergeRight => {
                 let Ok((_, theirs)) = self.pair(shard, executors) else { return };
                 let (left, right, name) = (shard, theirs.shard, keyspace.name.clone());
                 let question = Question::TakeIn { left, right, name };
-                self.turn_table(keyspace, FileAct::Begin, Some(question));
+                self.advance_table(keyspace, LinearHashOp::Begin, Some(question));
             }
-            Task::Done => self.table_is_done(keyspace),
-            Task::Look => self.look_at_bucket(keyspace.clone(), record, shard, view, self.now),
-            Task::MayGrow { .. } | Task::MayShrink => {}
+            TableTask::Done => self.table_is_done(keyspace),
+            TableTask::ConfirmRead => {
+                self.look_at_bucket(keyspace.clone(), record, shard, view, self.now)
+            }
+            TableTask::MayGrow { .. } | TableTask::MayShrink => {}
         }
     }
 
     fn table_is_done(&mut self, keyspace: &Keyspace) {
-        self.turn_table(keyspace, FileAct::Done, None);
+        self.advance_table(keyspace, LinearHashOp::Done, None);
         self.planted_second_turn(keyspace);
     }
 
@@ -195,7 +205,7 @@ impl Control {
     fn look_at_bucket(
         &mut self,
         keyspace: Keyspace,
-        record: FileRecord,
+        record: LinearHashRecord,
         shard: ShardId,
         view: &View,
         came: BootNanos,
@@ -203,38 +213,40 @@ impl Control {
         let keyspace = Box::new(keyspace);
         let question = Question::Bucket { shard, keyspace, record, came };
         let (at, waiter, origin) = (view.read().last, self.ask(Some(question)), CONTROL);
-        self.submit(shard, Input::Await { shard, at, lock: None, origin, waiter });
+        self.submit(shard, Input::AwaitRead { shard, at, lock: None, origin, waiter });
     }
 
     pub(super) fn look_at_bucket_again(
         &mut self,
         shard: ShardId,
         keyspace: &Keyspace,
-        record: FileRecord,
+        record: LinearHashRecord,
         came: BootNanos,
     ) {
         let Some(view) = self.views.get(shard) else { return };
         let task = linear_hash::task(&view.read(), &record, came);
         match task {
-            Some(Task::Done) => self.table_is_done(keyspace),
-            Some(Task::Look) => self.look_at_bucket(keyspace.clone(), record, shard, &view, came),
+            Some(TableTask::Done) => self.table_is_done(keyspace),
+            Some(TableTask::ConfirmRead) => {
+                self.look_at_bucket(keyspace.clone(), record, shard, &view, came)
+            }
             _ => {}
         }
     }
 
-    pub(super) fn turn_table(
+    pub(super) fn advance_table(
         &mut self,
         keyspace: &Keyspace,
-        act: FileAct,
+        act: LinearHashOp,
         question: Option<Question>,
     ) {
-        let Some(FileRecord { turn, .. }) = keyspace.file else { return };
-        self.ask_catalogue(&CatalogueOp::File { keyspace: keyspace.id, turn, act }, question);
+        let Some(LinearHashRecord { turn, .. }) = keyspace.file else { return };
+        self.ask_catalogue(&CatalogueOp::LinearHash { keyspace: keyspace.id, turn, act }, question);
     }
 
     /// Has a table shrink by one bucket.
     pub(super) fn ask_shrink(&mut self, keyspace: &Keyspace) {
-        self.turn_table(keyspace, FileAct::Shrink, None);
+        self.advance_table(keyspace, LinearHashOp::Shrink, None);
     }
 
     /// People ask for a bucket to be cut, which must be the next one.
@@ -245,13 +257,13 @@ impl Control {
         };
         if at.is_some() {
             let why = "it is a bucket of a file, which is cut in the middle: name no place";
-            return self.refuse_split(Some(request), NoSplit::Unfit(why.into()));
+            return self.refuse_split(Some(request), NoSplit::CannotSplit(why.into()));
         }
         if let Err(why) = is_next(route, shard, "cut", linear_hash::next_cut) {
-            return self.refuse_split(Some(request), NoSplit::Unfit(why));
+            return self.refuse_split(Some(request), NoSplit::CannotSplit(why));
         }
         let question = Question::Grow { shard, request };
-        self.turn_table(&route.keyspace, FileAct::Grow, Some(question));
+        self.advance_table(&route.keyspace, LinearHashOp::Grow, Some(question));
     }
 
     /// The catalogue has said whether a table grows, for people.
@@ -265,13 +277,13 @@ impl Control {
                 _ => unreachable!("a table's record is its keyspace's"),
             },
             Err(error) => {
-                return self.refuse_split(Some(request), NoSplit::Unfit(error.to_string()));
+                return self.refuse_split(Some(request), NoSplit::CannotSplit(error.to_string()));
             }
         };
         let begun = keyspace.file.zip(self.views.get(shard)).and_then(|(record, view)| {
             let state = view.read();
             match linear_hash::task(&state, &record, self.now)? {
-                Task::Cut(at) => Some((record, at, state.descriptor.generation)),
+                TableTask::Cut(at) => Some((record, at, state.descriptor.generation)),
                 _ => None,
             }
         });
@@ -280,7 +292,7 @@ impl Control {
         };
         let (why, request) = ("it was asked for".to_owned(), Some(request));
         self.may_ask(shard, (record.turn, false));
-        let cutting = Cutting { shard, at, generation, why, request };
+        let cutting = PendingSplit { shard, at, generation, why, request };
         self.split_by(cutting, &begin_of(&keyspace, &record));
     }
 }
@@ -288,12 +300,12 @@ impl Control {
 /// Whether a bucket is the one that the last one was cut from, and nothing is under way; if not,
 /// why, as a clause.
 pub(super) fn may_shrink(route: &Route, shard: ShardId) -> Result<(), String> {
-    is_next(route, shard, "taken in", linear_hash::next_taker)
+    is_next(route, shard, "taken in", linear_hash::next_merger)
 }
 
 /// The op that asks whether a table is still to grow, and for a shard's id then.
-fn begin_of(keyspace: &Keyspace, record: &FileRecord) -> CatalogueOp<'static> {
-    CatalogueOp::File { keyspace: keyspace.id, turn: record.turn, act: FileAct::Begin }
+fn begin_of(keyspace: &Keyspace, record: &LinearHashRecord) -> CatalogueOp<'static> {
+    CatalogueOp::LinearHash { keyspace: keyspace.id, turn: record.turn, act: LinearHashOp::Begin }
 }
 
 /// Whether a shard is the bucket that has its turn; if not, which is, as a clause.
@@ -301,14 +313,16 @@ fn is_next(
     route: &Route,
     shard: ShardId,
     what: &str,
-    next: impl Fn(&FileRecord) -> Option<Bucket>,
+    next: impl Fn(&LinearHashRecord) -> Option<Bucket>,
 ) -> Result<(), String> {
     let Keyspace { name, file, .. } = &route.keyspace;
     let Some(record) = file else { return Err(format!("keyspace {name} has no file")) };
     let whose = |bucket: Bucket| route.shard(route.place_of_number(bucket.start()));
-    let under_way = |step: FileStep| match step {
-        FileStep::Grow => ("grows", "is cut", linear_hash::next_cut(record)),
-        FileStep::Shrink => ("shrinks", "takes the last one in", linear_hash::next_taker(record)),
+    let under_way = |step: LinearHashStep| match step {
+        LinearHashStep::Grow => ("grows", "is cut", linear_hash::next_cut(record)),
+        LinearHashStep::Shrink => {
+            ("shrinks", "takes the last one in", linear_hash::next_merger(record))
+        }
     };
     if let Some((does, is, bucket)) = record.step.map(under_way) {
         let by = bucket.map(whose).map_or_else(String::new, |by| format!(": shard {by} {is}"));
@@ -317,8 +331,8 @@ fn is_next(
     match next(record).map(whose) {
         Some(next) if next == shard => Ok(()),
         Some(next) => Err(format!(
-            "buckets of the file of keyspace {name} are {what} in its order, and it is the turn of \
-             shard {next}"
+            "buckets of the linear-hash table of keyspace {name} are {what} in its order, and it \
+             is the turn of shard {next}"
         )),
         None => Err(format!("the file of keyspace {name} has {record}")),
     }

@@ -10,21 +10,23 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{CatalogueOp, Level, Levels, NodeId, ShardId, Standing, Standings};
+use keyspace::{
+    AdminState, AdminStates, CatalogueOp, ClusterVersion, NodeId, ShardId, VersionRange,
+};
 use replication::BootNanos;
 
 use super::{Control, Effect, Executors, SYSTEM};
-use crate::event::Happened;
+use crate::event::EventKind;
 
 /// What a member speaks, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Speaker {
+pub struct MemberVersions {
     /// Which.
     pub node: NodeId,
     /// What people call it.
     pub name: String,
     /// The versions that it speaks.
-    pub levels: Levels,
+    pub levels: VersionRange,
     /// Whether it is up.
     pub is_up: bool,
     /// Whether it has left.
@@ -32,20 +34,25 @@ pub struct Speaker {
 }
 
 /// Which version is to rise to, and since when all speak it.
-pub(super) type Ripe = Option<(Level, BootNanos)>;
+pub(super) type RaisableVersion = Option<(ClusterVersion, BootNanos)>;
 
 impl Control {
     /// Asks for the next version, if it is time to.
-    pub(super) fn raise_version(&mut self, speakers: &[Speaker], executors: &mut dyn Executors) {
+    pub(super) fn raise_version(
+        &mut self,
+        speakers: &[MemberVersions],
+        executors: &mut dyn Executors,
+    ) {
         let Some(after) = self.setup.raise_version_after else { return };
         let Some(to) = self.cluster_version.unwrap_or_default().next() else { return };
-        let speaks =
-            |speaker: &Speaker| speaker.has_left || speaker.is_up && speaker.levels.speak(to);
+        let speaks = |speaker: &MemberVersions| {
+            speaker.has_left || speaker.is_up && speaker.levels.speak(to)
+        };
         let is_ready = speakers.iter().all(speaks) && Self::leads(SYSTEM, executors);
-        let since = match self.ripe {
+        let since = match self.raisable_version {
             Some((level, since)) if is_ready && level == to => since,
             _ => {
-                self.ripe = is_ready.then_some((to, self.now));
+                self.raisable_version = is_ready.then_some((to, self.now));
                 return;
             }
         };
@@ -53,22 +60,22 @@ impl Control {
             return;
         }
         // Whatever comes of it, the next attempt is as late.
-        self.ripe = None;
+        self.raisable_version = None;
         let why = self.objections(to, speakers);
         if !why.is_empty() {
             let why = why.join("; ");
-            return self.effects.push(Effect::Event(Happened::VersionWaits { to, why }));
+            return self.effects.push(Effect::Event(EventKind::VersionBlocked { to, why }));
         }
         let seconds = after / 1_000_000_000;
-        self.effects.push(Effect::Event(Happened::VersionRises { to, seconds }));
-        self.ask_catalogue(&CatalogueOp::Level { to }, None);
+        self.effects.push(Effect::Event(EventKind::VersionRaising { to, seconds }));
+        self.ask_catalogue(&CatalogueOp::RaiseVersion { to }, None);
     }
 
     /// Why the version cannot rise to this one now: nothing if it can.
-    fn objections(&self, to: Level, speakers: &[Speaker]) -> Vec<String> {
+    fn objections(&self, to: ClusterVersion, speakers: &[MemberVersions]) -> Vec<String> {
         let table = self.table.look();
         let replicas = table.iter().flat_map(|known| &known.descriptor().replicas);
-        let voices = voices(replicas.map(|(_, node)| *node), speakers, &self.admin_states);
+        let voices = required_nodes(replicas.map(|(_, node)| *node), speakers, &self.admin_states);
         drop(table);
         let shards = self.routes.iter().flat_map(|route| route.shards());
         let is_unknown =
@@ -79,51 +86,51 @@ impl Control {
 
 /// A node whose consent is needed before the version rises.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Voice {
+pub struct RequiredNode {
     /// Which.
     pub node: NodeId,
     /// What people call it, or its id.
     pub name: String,
     /// The versions that it speaks; none if it was not heard of since this node started.
-    pub levels: Option<Levels>,
+    pub levels: Option<VersionRange>,
 }
 
-impl Voice {
+impl RequiredNode {
     /// Why the version cannot become this one because of the node, if it cannot.
-    pub fn objection(&self, to: Level) -> Option<String> {
+    pub fn objection(&self, to: ClusterVersion) -> Option<String> {
         match self.levels {
             None => Some(format!("{} has not been heard of", self.name)),
             Some(levels) if levels.speak(to) => None,
-            Some(levels) => Some(format!("{} speaks {levels}", self.name)),
+            Some(levels) => Some(format!("{} supports {levels}", self.name)),
         }
     }
 }
 
 /// The nodes whose consent is needed, by their ids: all that hold a replica and all members that
 /// have not left, but for those that were removed.
-pub fn voices(
+pub fn required_nodes(
     holders: impl IntoIterator<Item = NodeId>,
-    speakers: &[Speaker],
-    states: &Standings,
-) -> Vec<Voice> {
+    speakers: &[MemberVersions],
+    states: &AdminStates,
+) -> Vec<RequiredNode> {
     let unheard = |node: NodeId| {
         let known = speakers.iter().find(|speaker| speaker.node == node);
         let name = known.map_or_else(|| format!("{:016x}", node.0), |known| known.name.clone());
-        Voice { node, name, levels: None }
+        RequiredNode { node, name, levels: None }
     };
-    let mut found: BTreeMap<NodeId, Voice> =
+    let mut found: BTreeMap<NodeId, RequiredNode> =
         holders.into_iter().map(|node| (node, unheard(node))).collect();
     for speaker in speakers.iter().filter(|speaker| !speaker.has_left) {
-        let Speaker { node, ref name, levels, .. } = *speaker;
-        found.insert(node, Voice { node, name: name.clone(), levels: Some(levels) });
+        let MemberVersions { node, ref name, levels, .. } = *speaker;
+        found.insert(node, RequiredNode { node, name: name.clone(), levels: Some(levels) });
     }
-    found.retain(|node, _| states.of(*node) != Standing::Removed);
+    found.retain(|node, _| states.of(*node) != AdminState::Removed);
     found.into_values().collect()
 }
 
 /// Why the version cannot rise to this one now: nothing if it can. This node does not know where
 /// `unknown` shards are: their nodes may not speak it.
-pub fn objections(voices: &[Voice], to: Level, unknown: usize) -> Vec<String> {
+pub fn objections(voices: &[RequiredNode], to: ClusterVersion, unknown: usize) -> Vec<String> {
     let mut why: Vec<String> = voices.iter().filter_map(|voice| voice.objection(to)).collect();
     if unknown > 0 {
         why.push(format!("this node does not know yet where all shards are ({unknown} missing)"));

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Event, Happened, Severity};
-use crate::control::decisions::{Came, Decided, OPEN_DECISIONS_MAX};
+use super::{Event, EventKind, Severity};
+use crate::control::decisions::{DecisionOutcome, OPEN_DECISIONS_MAX, RecordedDecision};
 
 /// Events that are remembered. When one more comes the oldest is forgotten, and counted
 /// ([`Recent::forgotten`]): it stands in the log only.
@@ -20,7 +20,7 @@ impl Recent {
     /// Remembers one, unless it is routine ([`Severity::Debug`]): elections and comparisons of a
     /// thousand shards would leave no room for what people ask about.
     pub fn add(&mut self, event: Event) {
-        let is_answer = matches!(event.what, Happened::DecisionCame { .. });
+        let is_answer = matches!(event.what, EventKind::DecisionEnded { .. });
         if event.what.severity() == Severity::Debug && !is_answer {
             return;
         }
@@ -42,13 +42,13 @@ impl Recent {
     }
 
     /// What the node has decided lately, each with what came of it, the oldest first.
-    pub fn decisions(&self) -> Vec<Decided> {
+    pub fn decisions(&self) -> Vec<RecordedDecision> {
         let mut last = BTreeMap::new();
         let mut all = Vec::new();
         for event in &self.events {
             match &event.what {
-                Happened::Decided(decided) => all.push((**decided).clone()),
-                Happened::DecisionCame { number, came, .. } => {
+                EventKind::DecisionMade(decided) => all.push((**decided).clone()),
+                EventKind::DecisionEnded { number, came, .. } => {
                     last.insert(*number, *came);
                 }
                 _ => {}
@@ -59,9 +59,9 @@ impl Recent {
         }
         // Control follows only so many: nobody learns any more what came of those before.
         let mut open = 0;
-        let is_followed = |decided: &Decided| {
-            open += usize::from(decided.came == Came::UnderWay);
-            decided.came != Came::UnderWay || open <= OPEN_DECISIONS_MAX
+        let is_followed = |decided: &RecordedDecision| {
+            open += usize::from(decided.came == DecisionOutcome::UnderWay);
+            decided.came != DecisionOutcome::UnderWay || open <= OPEN_DECISIONS_MAX
         };
         let mut followed: Vec<_> = all.into_iter().rev().filter(is_followed).collect();
         followed.reverse();
@@ -76,38 +76,38 @@ mod tests {
     use keyspace::{Cut, Generation, NodeId, ShardId, Timestamp};
 
     use super::*;
-    use crate::control::decisions::What;
+    use crate::control::decisions::DecisionKind;
 
-    fn event(what: Happened) -> Event {
+    fn event(what: EventKind) -> Event {
         Event { node: NodeId(1), at: Timestamp(5), what }
     }
 
     fn decided(number: u64) -> Event {
         let (right, generation) = (ShardId(9), Generation(1));
-        event(Happened::Decided(Box::new(Decided {
+        event(EventKind::DecisionMade(Box::new(RecordedDecision {
             number,
             since: 0,
             shard: ShardId(5),
-            what: What::Split { right, at: Cut::Slot(1), generation },
+            what: DecisionKind::Split { right, at: Cut::Slot(1), generation },
             nodes: Vec::new(),
             why: "it was asked for".into(),
-            came: Came::UnderWay,
+            came: DecisionOutcome::UnderWay,
         })))
     }
 
-    fn came(number: u64, came: Came) -> Event {
-        event(Happened::DecisionCame { number, shard: ShardId(5), came })
+    fn came(number: u64, came: DecisionOutcome) -> Event {
+        event(EventKind::DecisionEnded { number, shard: ShardId(5), came })
     }
 
     #[test]
     fn a_decision_is_told_with_what_came_of_it() {
         let mut recent = Recent::default();
-        let done = |deviation| Came::Done { took: Duration::from_secs(1), deviation };
+        let done = |deviation| DecisionOutcome::Done { took: Duration::from_secs(1), deviation };
         for event in [decided(1), decided(2), came(1, done(None)), came(1, done(Some(0.5)))] {
             recent.add(event);
         }
         let all: Vec<_> = recent.decisions().iter().map(|one| (one.number, one.came)).collect();
-        assert_eq!(all, [(1, done(Some(0.5))), (2, Came::UnderWay)]);
+        assert_eq!(all, [(1, done(Some(0.5))), (2, DecisionOutcome::UnderWay)]);
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         let mut recent = Recent::default();
         let last = OPEN_DECISIONS_MAX as u64 + 2;
         (1..=last).for_each(|number| recent.add(decided(number)));
-        recent.add(came(1, Came::NotDone));
+        recent.add(came(1, DecisionOutcome::NotDone));
         let numbers: Vec<u64> = recent.decisions().iter().map(|decided| decided.number).collect();
         assert_eq!(numbers.len(), OPEN_DECISIONS_MAX + 1);
         assert_eq!((numbers[0], numbers[1], numbers.last()), (1, 3, Some(&last)));
@@ -127,13 +127,13 @@ mod tests {
         recent.add(decided(1));
         let elected = |term| {
             let (shard, replica) = (ShardId(5), keyspace::ReplicaId(1));
-            event(Happened::LeaderElected { shard, replica, term })
+            event(EventKind::LeaderElected { shard, replica, term })
         };
         (0..2 * EVENTS_MAX as u64).for_each(|term| recent.add(elected(term)));
         assert_eq!(recent.iter().count(), 1, "elections are routine");
-        (1..EVENTS_MAX).for_each(|_| recent.add(event(Happened::NoSpaceForCheckpoint)));
+        (1..EVENTS_MAX).for_each(|_| recent.add(event(EventKind::NoSpaceForCheckpoint)));
         assert_eq!((recent.decisions().len(), recent.forgotten()), (1, 0));
-        recent.add(came(1, Came::NotDone));
+        recent.add(came(1, DecisionOutcome::NotDone));
         // What came of a decision that is forgotten tells nobody anything.
         assert_eq!((recent.decisions().len(), recent.forgotten()), (0, 1));
         assert_eq!(recent.iter().count(), EVENTS_MAX);

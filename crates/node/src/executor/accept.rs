@@ -1,26 +1,26 @@
-//! What a lane does with each kind of input: mostly, it hands it to the shard that it is for, or to
-//! what stands for a shard that is on other nodes only.
+//! What an executor does with each kind of input: mostly, it hands it to the shard that it is for,
+//! or to what stands for a shard that is on other nodes only.
 
 use bytes::Bytes;
 use command::NotDone;
 use hlc::Clock;
 use keyspace::{Cut, Durability, Feature, Generation, NodeId, ReplicaId, ShardId, Timestamp};
-use overlay::Known;
-use replication::{BootNanos, Message, Refused};
+use overlay::KnownShard;
+use replication::{BootNanos, Message, RejectedMessage};
 use storage::log::Lsn;
 
-use super::ended::TELL_TICKS;
+use super::ended_replicas::QUARANTINE_NOTICE_TICKS;
 use super::{Answer, Caller, Input, Origin, ShardExecutor, push};
 use crate::replica::entry::{Batch, Kind, Waiter, operation};
 use crate::replica::record;
 use crate::replica::state::ShardState;
-use crate::replica::{Raise, SYSTEM, Shard, ShardStart, Unfit};
+use crate::replica::{QuarantineReason, Replica, ReplicaStart, SYSTEM, SafePointRequest};
 use crate::reshape::merge;
 use crate::reshape::split::Split;
-use crate::routing::fetch::Want;
+use crate::routing::fetch::FetchRequest;
 use crate::routing::proxy::Proxy;
-use crate::rpc::request::Letter;
-use txn::locks::Said;
+use crate::rpc::message::RpcMessage;
+use txn::locks::StepReply;
 
 impl ShardExecutor {
     /// Takes one input. Its effects come with the next [`Self::turn`].
@@ -33,7 +33,7 @@ impl ShardExecutor {
             Input::Step { shard, step, origin, waiter } => {
                 self.step(shard, step, Caller { origin, waiter })
             }
-            Input::Await { shard, at, lock, origin, waiter } => {
+            Input::AwaitRead { shard, at, lock, origin, waiter } => {
                 self.await_read(shard, at, lock, Caller { origin, waiter });
             }
             Input::Catalogue { op, origin, waiter } => {
@@ -44,49 +44,51 @@ impl ShardExecutor {
             }
             Input::Tick => self.tick(),
             // Those with something to do have their turn.
-            Input::Look => {}
+            Input::CheckWaiters => {}
             Input::Message { from, shard, message } => self.message(from, shard, *message),
-            Input::Letter { from, letter } => self.letter(from, letter),
+            Input::Rpc { from, rpc } => self.handle_rpc(from, rpc),
             Input::LinkLost { node } => self.link_lost(node),
             Input::Linked { node } => self.linked(node),
-            Input::Exchange { shard, generation, add, remove } => {
+            Input::ChangeReplicas { shard, generation, add, remove } => {
                 self.tell(shard, |shard, now, clock| {
                     shard.exchange(generation, add, remove, now, clock);
                 });
             }
             Input::Split { shard, split } => self.split(shard, split),
             Input::Merge { shard, step } => self.intend(shard, step),
-            Input::Surrender { left, at, absorb } => {
+            Input::RequestHandover { left, at, absorb } => {
                 self.has_merged = true;
-                self.surrender(left, at, &absorb);
+                self.request_handover(left, at, &absorb);
             }
             Input::Absorb { left, state } => self.tell(left, |shard, _, _| shard.is_given(state)),
-            Input::Inherit { shard, heir } => self.inherit(shard, heir),
+            Input::TakeOverRequests { shard, inherited } => {
+                self.take_over_requests(shard, inherited)
+            }
             Input::Superseded { shard, by, generation } => {
                 self.superseded(shard, by, generation);
             }
             Input::Transfer { shard, to } => self.tell(shard, |shard, _, _| shard.transfer(to)),
-            Input::Install { head, state } => self.install(*head, *state),
-            Input::Declined { shard, head } => {
+            Input::InstallSnapshot { head, state } => self.install(*head, *state),
+            Input::SnapshotDeclined { shard, head } => {
                 self.tell(shard, |shard, now, _| shard.decline(*head, now));
             }
             Input::SnapshotLost { shard, to } => {
                 self.tell(shard, |shard, _, _| shard.snapshot_lost(to));
             }
-            Input::Digested { shard, replica, index, digest } => {
+            Input::DigestDone { shard, replica, index, digest } => {
                 self.digested(shard, replica, index, digest);
             }
-            Input::Image { index } => self.has_image(index),
+            Input::CatalogueCached { index } => self.catalogue_cached(index),
             Input::RaiseKeyspace(raise) => self.raise(raise),
             Input::RaiseShard { shard, to } => {
                 self.tell(shard, |shard, _, clock| shard.follow_safe_point(to, clock));
             }
             Input::Create(start) => self.create(start),
             Input::Absorbed { shard, left } => self.note_absorbed(shard, left),
-            Input::Away { shard, nodes } => self.is_elsewhere(shard, nodes),
-            Input::Known { known } => self.hears_of(&known),
+            Input::RemoteShard { shard, nodes } => self.is_elsewhere(shard, nodes),
+            Input::DescriptorLearned { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
-            Input::Level { level } => self.allow(level),
+            Input::ClusterVersion { level } => self.allow(level),
             Input::Configure { shard, durability } => self.configure(shard, durability),
             Input::Written { ticket, lsn } => self.written(ticket, lsn),
             Input::Durable { ticket } => self.durable(ticket),
@@ -94,7 +96,7 @@ impl ShardExecutor {
     }
 
     /// Has a shard that is here do something, and have its turn.
-    fn tell(&mut self, id: ShardId, tell: impl FnOnce(&mut Shard, BootNanos, &Clock)) {
+    fn tell(&mut self, id: ShardId, tell: impl FnOnce(&mut Replica, BootNanos, &Clock)) {
         let (now, clock) = (self.now, self.clock.clone());
         if let Some(shard) = self.touch(id) {
             tell(shard, now, &clock);
@@ -106,9 +108,9 @@ impl ShardExecutor {
             return shard.propose(origin, batch);
         }
         let now = self.now;
-        match self.touch_away(id) {
+        match self.touch_remote(id) {
             Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
-            None => self.turn_away(id, origin, batch),
+            None => self.reroute_commands(id, origin, batch),
         }
     }
 
@@ -138,9 +140,9 @@ impl ShardExecutor {
             return self.operate(SYSTEM, Kind::Catalogue, &op, Some(asker));
         }
         // It may not be known yet who might have the catalogue: it waits until it is.
-        self.go_away(SYSTEM, Vec::new());
+        self.become_remote(SYSTEM, Vec::new());
         let now = self.now;
-        if let Some((proxy, _)) = self.touch_away(SYSTEM) {
+        if let Some((proxy, _)) = self.touch_remote(SYSTEM) {
             proxy.operate(op, asker, now);
         }
     }
@@ -149,13 +151,13 @@ impl ShardExecutor {
         let now = self.now;
         self.losses.lost(node, now);
         self.each_active(|shard| shard.link_lost(node));
-        self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
+        self.remote_shards.values_mut().for_each(|proxy| proxy.link_lost(node, now));
     }
 
     fn linked(&mut self, node: NodeId) {
         self.losses.linked(node, self.now);
         self.each_active(|shard| shard.ask_again(node));
-        self.away.values_mut().for_each(|proxy| proxy.ask_again(node));
+        self.remote_shards.values_mut().for_each(|proxy| proxy.ask_again(node));
     }
 
     fn split(&mut self, id: ShardId, split: Split) {
@@ -166,7 +168,7 @@ impl ShardExecutor {
         }
     }
 
-    fn intend(&mut self, id: ShardId, step: merge::Step) {
+    fn intend(&mut self, id: ShardId, step: merge::MergeStep) {
         if self.level.allows(Feature::Merges) {
             self.tell(id, |shard, now, clock| shard.intend(step, now, clock));
         }
@@ -194,15 +196,15 @@ impl ShardExecutor {
         }
     }
 
-    fn has_image(&mut self, index: u64) {
-        if let Some((proxy, _)) = self.touch_away(SYSTEM) {
-            proxy.has_image(index);
+    fn catalogue_cached(&mut self, index: u64) {
+        if let Some((proxy, _)) = self.touch_remote(SYSTEM) {
+            proxy.catalogue_cached(index);
         }
     }
 
     fn is_elsewhere(&mut self, id: ShardId, nodes: Vec<NodeId>) {
         if !self.shards.contains_key(&id) && !self.absorbed.contains_key(&id) {
-            self.go_away(id, nodes);
+            self.become_remote(id, nodes);
         }
     }
 
@@ -229,7 +231,7 @@ impl ShardExecutor {
         }
     }
 
-    fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: Caller) {
+    fn fetch(&mut self, id: ShardId, want: FetchRequest, bytes_max: usize, asker: Caller) {
         let (now, clock, Caller { origin, waiter }) = (self.now, self.clock.clone(), asker);
         if let Some((shard, pending)) = self.touch_here(id) {
             return match shard.is_elected() {
@@ -237,7 +239,7 @@ impl ShardExecutor {
                 false => shard.fetch(want, bytes_max, asker, now, pending),
             };
         }
-        match self.touch_away(id) {
+        match self.touch_remote(id) {
             Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
             None => self.refuse(id, origin, vec![waiter]),
         }
@@ -246,13 +248,15 @@ impl ShardExecutor {
     fn step(&mut self, id: ShardId, step: Bytes, Caller { origin, waiter }: Caller) {
         let now = self.now;
         if let Some((shard, pending)) = self.touch_here(id) {
-            return shard.errand(step, Caller { origin, waiter }, now, pending);
+            return shard.forward_step(step, Caller { origin, waiter }, now, pending);
         }
-        match self.touch_away(id) {
-            Some((proxy, pending)) => proxy.errand(step, Caller { origin, waiter }, now, pending),
+        match self.touch_remote(id) {
+            Some((proxy, pending)) => {
+                proxy.forward_step(step, Caller { origin, waiter }, now, pending)
+            }
             None => {
-                let said = Box::new(Said::Moved);
-                self.pending.answers.push(Answer::Stepped { origin, waiter, said });
+                let said = Box::new(StepReply::Moved);
+                self.pending.answers.push(Answer::StepDone { origin, waiter, said });
             }
         }
     }
@@ -264,38 +268,42 @@ impl ShardExecutor {
     }
 
     fn count(&mut self, id: ShardId, index: u64, Caller { origin, waiter }: Caller) {
-        let leader = match (self.shards.get(&id), self.away.get(&id)) {
+        let leader = match (self.shards.get(&id), self.remote_shards.get(&id)) {
             (Some(shard), _) => match shard.count(index, None, self.now) {
                 Some(count) => {
-                    return self.pending.answers.push(Answer::Counted { origin, waiter, count });
+                    return self.pending.answers.push(Answer::ReplicaCount {
+                        origin,
+                        waiter,
+                        count,
+                    });
                 }
                 None => shard.leader().filter(|_| !shard.is_elected()),
             },
             (None, proxy) => proxy.and_then(Proxy::leader),
         };
         let (shard, number, origin) = (id, waiter.0, origin.0);
-        let letter = Letter::Count { shard, number, origin, index };
-        self.pending.letters.extend(leader.map(|leader| (leader, letter)));
+        let rpc = RpcMessage::Count { shard, number, origin, index };
+        self.pending.rpcs.extend(leader.map(|leader| (leader, rpc)));
     }
 
     /// Old versions here could go, if a keyspace's safe point rose.
-    fn raise(&mut self, raise: Raise) {
+    fn raise(&mut self, raise: SafePointRequest) {
         let (clock, is_full) = (self.clock.clone(), self.is_full);
         if let Some((shard, pending)) = self.touch_here(SYSTEM) {
             shard.raise(None, raise, &clock, is_full, pending);
-        } else if let Some(proxy) = self.away.get(&SYSTEM) {
+        } else if let Some(proxy) = self.remote_shards.get(&SYSTEM) {
             proxy.raise(raise, &mut self.pending);
         }
     }
 
     pub(super) fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
-        let is_away = self.away.contains_key(&shard);
+        let is_away = self.remote_shards.contains_key(&shard);
         if self.absorbed.contains_key(&shard) {
             // Whoever waits looks again whose it is.
-            let go = |waiter| Answer::Go { origin, waiter };
+            let go = |waiter| Answer::Retry { origin, waiter };
             return self.pending.answers.extend(waiters.into_iter().map(go));
         }
-        let why = if is_away { NotDone::Lags } else { NotDone::NoSuchShard };
+        let why = if is_away { NotDone::ReplicaLagging } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
 
@@ -303,7 +311,7 @@ impl ShardExecutor {
         self.ticks += 1;
         self.all_are_due = true;
         self.losses.tick(self.now);
-        if self.ticks.is_multiple_of(TELL_TICKS) {
+        if self.ticks.is_multiple_of(QUARANTINE_NOTICE_TICKS) {
             self.tell_of_quarantined();
         }
         let now = self.now;
@@ -332,36 +340,36 @@ impl ShardExecutor {
         let Some(shard) = self.touch(id) else { return };
         if let Err(refused) = shard.step(message, now) {
             self.pending.refused.push((id, refused));
-            if matches!(refused, Refused::LostLog { .. }) {
+            if matches!(refused, RejectedMessage::LostLog { .. }) {
                 let mut pending = std::mem::take(&mut self.pending);
                 self.has_merged = true;
-                self.end_replica(id, Unfit::LostLog, &mut pending);
+                self.end_replica(id, QuarantineReason::LostLog, &mut pending);
                 self.pending = pending;
             }
         }
     }
 
-    fn letter(&mut self, from: NodeId, letter: Letter) {
-        let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
+    fn handle_rpc(&mut self, from: NodeId, rpc: RpcMessage) {
+        let (id, now, clock) = (rpc.shard(), self.now, self.clock.clone());
         let is_full = self.is_full;
-        self.has_merged |= matches!(letter, Letter::Merge { .. });
-        if let Letter::NotLed { known: Some(known), .. } = &letter {
+        self.has_merged |= matches!(rpc, RpcMessage::Merge { .. });
+        if let RpcMessage::NotLeader { known: Some(known), .. } = &rpc {
             self.pending.known.push((**known).clone());
         }
         if let Some((shard, pending)) = self.touch_here(id) {
-            shard.letter(from, letter, now, &clock, is_full, pending);
-        } else if let Some(what) = letter.asks() {
-            let known = self.away.get(&id).and_then(Proxy::known).cloned().map(Box::new);
-            self.pending.letters.push((from, Letter::NotLed { shard: id, what, known }));
-        } else if let Some((proxy, pending)) = self.touch_away(id) {
-            proxy.letter(from, letter, now, pending);
+            shard.handle_rpc(from, rpc, now, &clock, is_full, pending);
+        } else if let Some(what) = rpc.asks() {
+            let known = self.remote_shards.get(&id).and_then(Proxy::known).cloned().map(Box::new);
+            self.pending.rpcs.push((from, RpcMessage::NotLeader { shard: id, what, known }));
+        } else if let Some((proxy, pending)) = self.touch_remote(id) {
+            proxy.handle_rpc(from, rpc, now, pending);
         }
     }
 
-    fn create(&mut self, start: ShardStart) {
-        let (id, birth, is_born) = {
+    fn create(&mut self, start: ReplicaStart) {
+        let (id, bootstrap, is_born) = {
             let state = start.view.read();
-            (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
+            (state.descriptor.shard, state.bootstrap_record(), state.applied_index > 0)
         };
         if self.ended.contains(&id) || !self.may_begin(id, start.replica) {
             return;
@@ -373,14 +381,14 @@ impl ShardExecutor {
         if is_half {
             // The log of the left half holds it.
         } else if is_born {
-            push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
+            push(&mut self.pending.records, id, record::SHARD_CREATED, &[&bootstrap]);
         } else {
             let replica = start.replica.0.to_le_bytes();
-            push(&mut self.pending.records, id, record::REPLICA_CREATED, &[&replica, &birth]);
+            push(&mut self.pending.records, id, record::REPLICA_CREATED, &[&replica, &bootstrap]);
         }
         let mut shard = self.start(start);
         shard.begin();
-        if let Some(mut proxy) = self.away.remove(&id) {
+        if let Some(mut proxy) = self.remote_shards.remove(&id) {
             shard.succeed(proxy.replaced(&mut self.pending));
         }
         let before = self.shards.insert(id, Box::new(shard));
@@ -392,36 +400,36 @@ impl ShardExecutor {
     }
 
     /// The lookup has learnt of a shard.
-    fn hears_of(&mut self, known: &Known) {
+    fn hears_of(&mut self, known: &KnownShard) {
         let id = known.shard();
         if let Some(shard) = self.shards.get(&id) {
             if shard.is_out(known) {
                 let mut pending = std::mem::take(&mut self.pending);
                 self.has_merged = true;
-                self.end_replica(id, Unfit::Removed, &mut pending);
+                self.end_replica(id, QuarantineReason::Removed, &mut pending);
                 self.pending = pending;
             } else {
                 return;
             }
         }
         let now = self.now;
-        if let Some(proxy) = self.away.get_mut(&id) {
+        if let Some(proxy) = self.remote_shards.get_mut(&id) {
             proxy.told(known, now);
         }
     }
 
     fn drop_shard(&mut self, id: ShardId) {
-        if let Some(mut proxy) = self.away.remove(&id) {
+        if let Some(mut proxy) = self.remote_shards.remove(&id) {
             proxy.abandon(&mut self.pending);
         }
-        let was_absorbed = self.absorbed_ends.remove(id);
+        let was_absorbed = self.merged_ends.remove(id);
         if self.ended_replicas.remove(&id).is_some() || was_absorbed {
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
         // Also if it has not begun: it may be about to.
         self.ended.insert(id);
         let Some(mut shard) = self.shards.remove(&id) else { return };
-        self.gone = self.gone.and(shard.tally(self.now));
+        self.gone = self.gone.and(shard.counters(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);
     }

@@ -1,12 +1,12 @@
-//! What a lane says to those who asked.
+//! What an executor says to those who asked.
 
 use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
 
 use crate::replica::Count;
 use crate::replica::entry::{Spent, Waiter};
-use crate::routing::fetch::{Found, Want};
+use crate::routing::fetch::{FetchRequest, FetchResult};
 use command::{NotDone, Reply};
-use txn::locks::Said;
+use txn::locks::StepReply;
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub struct Caller {
     pub waiter: Waiter,
 }
 
-/// What a lane says to those who asked.
+/// What an executor says to those who asked.
 #[derive(Debug)]
 pub enum Answer {
     /// The commands of a batch are applied; one reply each, in order.
@@ -43,7 +43,7 @@ pub enum Answer {
         why: NotDone,
     },
     /// The read may be tried (again).
-    Go {
+    Retry {
         /// Who asked.
         origin: Origin,
         /// Who waits.
@@ -60,21 +60,21 @@ pub enum Answer {
         /// When, by its leader's clock.
         at: Timestamp,
         /// What was wanted.
-        want: Box<Want>,
+        want: Box<FetchRequest>,
         /// What was found.
-        found: Box<Found>,
+        found: Box<FetchResult>,
     },
     /// What the shard says to a step of a transaction.
-    Stepped {
+    StepDone {
         /// Who asked.
         origin: Origin,
         /// Who waits.
         waiter: Waiter,
         /// This.
-        said: Box<Said>,
+        said: Box<StepReply>,
     },
     /// Who has a shard's log on disk.
-    Counted {
+    ReplicaCount {
         /// Who asked.
         origin: Origin,
         /// Who waits.
@@ -99,10 +99,10 @@ impl Answer {
         match self {
             Answer::Applied { origin, .. }
             | Answer::NotDone { origin, .. }
-            | Answer::Go { origin, .. }
+            | Answer::Retry { origin, .. }
             | Answer::Fetched { origin, .. }
-            | Answer::Stepped { origin, .. }
-            | Answer::Counted { origin, .. }
+            | Answer::StepDone { origin, .. }
+            | Answer::ReplicaCount { origin, .. }
             | Answer::Catalogue { origin, .. } => *origin,
         }
     }
@@ -112,10 +112,10 @@ impl Answer {
         match self {
             Answer::Applied { spent, .. } => &spent.waiters,
             Answer::NotDone { waiters, .. } => waiters,
-            Answer::Go { waiter, .. }
+            Answer::Retry { waiter, .. }
             | Answer::Fetched { waiter, .. }
-            | Answer::Stepped { waiter, .. }
-            | Answer::Counted { waiter, .. }
+            | Answer::StepDone { waiter, .. }
+            | Answer::ReplicaCount { waiter, .. }
             | Answer::Catalogue { waiter, .. } => std::slice::from_ref(waiter),
         }
     }

@@ -1,22 +1,22 @@
-//! What a lane's turn wants done.
+//! What an executor's turn wants done.
 
 #[cfg(doc)]
 use super::Input;
 use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
-use overlay::Known;
-use replication::{Message, Refused};
+use overlay::KnownShard;
+use replication::{Message, RejectedMessage};
 use storage::log::Group as Records;
 use txn::AbandonedTxn;
 
-use super::{Absorbing, Answer, Bequeathed, Caller, Given};
-use crate::event::Happened;
+use super::{Answer, Caller, HandoverRequest, MergeHandover, PendingRequestsHandover};
+use crate::event::EventKind;
 use crate::replica::catalogue::Change;
 use crate::replica::digest::Digesting;
 use crate::replica::state::Outcome;
-use crate::replica::{Finding, ShardStart, Unfit};
-use crate::reshape::merge::Word;
-use crate::reshape::reroute::Moved;
-use crate::rpc::request::Letter;
+use crate::replica::{QuarantineReason, ReplicaComparison, ReplicaStart};
+use crate::reshape::merge::MergeMessage;
+use crate::reshape::reroute::ReroutedCommand;
+use crate::rpc::message::RpcMessage;
 
 /// A message of one replica to another, on its way between nodes.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub struct Envelope {
     pub shard: ShardId,
     /// The other replica's node.
     pub node: NodeId,
-    /// The shard's record of birth, if the other replica may not be there yet.
-    pub birth: Option<Vec<u8>>,
+    /// The shard's bootstrap record, if the other replica may not be there yet.
+    pub bootstrap: Option<Vec<u8>>,
     /// The message. If it heads a snapshot, the sender's driver sends the state beside it
     /// ([`crate::recovery::checkpoint`]), with the head as of that state's moment.
     pub message: Message,
@@ -44,46 +44,47 @@ pub struct Effects {
     pub sync: bool,
     /// To be given to those who asked.
     pub answers: Vec<Answer>,
-    /// To be sent to other nodes, in this order, after the lane's turn. Some may be lost.
+    /// To be sent to other nodes, in this order, after the executor's turn. Some may be lost.
     pub messages: Vec<Envelope>,
-    /// To be sent to these nodes, in this order, after the lane's turn. Some may be lost.
-    pub letters: Vec<(NodeId, Letter)>,
+    /// To be sent to these nodes, in this order, after the executor's turn. Some may be lost.
+    pub rpcs: Vec<(NodeId, RpcMessage)>,
     /// Shards that are known otherwise than before: what the lookup of the node is to learn.
-    pub known: Vec<Known>,
-    /// Messages that made no sense, and why. After [`Refused::LostLog`] the replica is among
-    /// `ended`.
-    pub refused: Vec<(ShardId, Refused)>,
+    pub known: Vec<KnownShard>,
+    /// Messages that made no sense, and why. After [`RejectedMessage::LostLog`] the replica is
+    /// among `ended`.
+    pub refused: Vec<(ShardId, RejectedMessage)>,
     /// The catalogue has changed, in this order.
     pub changes: Vec<Change>,
     /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
     pub safe_points: Vec<(KeyspaceId, Timestamp)>,
-    /// To be stepped beside the lane; then [`Input::Digested`].
+    /// To be stepped beside the executor; then [`Input::DigestDone`].
     ///
-    /// [`Input::Digested`]: super::Input::Digested
+    /// [`Input::DigestDone`]: super::Input::DigestDone
     pub digests: Vec<Digesting>,
     /// What leaders have found when they compared replicas.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ReplicaComparison>,
     /// What has happened, for people.
-    pub events: Vec<Happened>,
+    pub events: Vec<EventKind>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
-    pub ended: Vec<(ShardId, ReplicaId, Unfit)>,
+    pub ended: Vec<(ShardId, ReplicaId, QuarantineReason)>,
     /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
     /// replica of the shard is there already, or has been, and to be shown to readers.
-    pub halves: Vec<ShardStart>,
+    pub halves: Vec<ReplicaStart>,
     /// Transactions over several shards that nobody seems to see to any more, as leaders here find.
     pub abandoned: Vec<AbandonedTxn>,
     /// Commands that shards have turned away: to be sent on ([`crate::reshape::reroute`]).
-    pub moved: Vec<Moved>,
-    /// To be said to whoever leads these shards, here or elsewhere, as [`Letter::Merge`]. Some may
-    /// be lost.
-    pub words: Vec<(ShardId, Word)>,
-    /// Replicas that wait for others here: [`Input::Surrender`] for the right one's lane.
-    pub absorbing: Vec<Absorbing>,
-    /// [`Input::Absorb`] for the left one's lane. The right one's replica has ended, and is not to
-    /// be shown to readers.
-    pub given: Vec<Given>,
-    /// [`Input::Propose`], [`Input::Await`] and [`Input::Inherit`] for the left one's lane.
-    pub bequeathed: Vec<Bequeathed>,
+    pub moved: Vec<ReroutedCommand>,
+    /// To be said to whoever leads these shards, here or elsewhere, as [`RpcMessage::Merge`]. Some
+    /// may be lost.
+    pub words: Vec<(ShardId, MergeMessage)>,
+    /// Replicas that wait for others here: [`Input::RequestHandover`] for the right one's executor.
+    pub handover_requests: Vec<HandoverRequest>,
+    /// [`Input::Absorb`] for the left one's executor. The right one's replica has ended, and is not
+    /// to be shown to readers.
+    pub given: Vec<MergeHandover>,
+    /// [`Input::Propose`], [`Input::AwaitRead`] and [`Input::TakeOverRequests`] for the left one's
+    /// executor.
+    pub pending_requests: Vec<PendingRequestsHandover>,
 }
 
 impl Effects {
@@ -93,7 +94,7 @@ impl Effects {
         self.sync = false;
         self.answers.clear();
         self.messages.clear();
-        self.letters.clear();
+        self.rpcs.clear();
         self.known.clear();
         self.refused.clear();
         self.changes.clear();
@@ -106,9 +107,9 @@ impl Effects {
         self.moved.clear();
         self.abandoned.clear();
         self.words.clear();
-        self.absorbing.clear();
+        self.handover_requests.clear();
         self.given.clear();
-        self.bequeathed.clear();
+        self.pending_requests.clear();
     }
 
     /// Whether the turn had nothing to say.
@@ -116,7 +117,7 @@ impl Effects {
         self.records.is_empty()
             && self.answers.is_empty()
             && self.messages.is_empty()
-            && self.letters.is_empty()
+            && self.rpcs.is_empty()
             && self.known.is_empty()
             && self.refused.is_empty()
             && self.changes.is_empty()
@@ -129,9 +130,9 @@ impl Effects {
             && self.moved.is_empty()
             && self.abandoned.is_empty()
             && self.words.is_empty()
-            && self.absorbing.is_empty()
+            && self.handover_requests.is_empty()
             && self.given.is_empty()
-            && self.bequeathed.is_empty()
+            && self.pending_requests.is_empty()
     }
 }
 

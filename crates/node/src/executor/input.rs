@@ -1,27 +1,27 @@
-//! What a lane is told.
+//! What an executor is told.
 
 #[cfg(doc)]
 use super::{Answer, Effects};
 #[cfg(doc)]
-use crate::replica::Shard;
+use crate::replica::Replica;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keyspace::{Durability, Generation, Level, NodeId, ReplicaId, ShardId, Timestamp};
-use overlay::Known;
+use keyspace::{ClusterVersion, Durability, Generation, NodeId, ReplicaId, ShardId, Timestamp};
+use overlay::KnownShard;
 use replication::Message;
 use storage::log::Lsn;
 
 use super::Origin;
 use crate::replica::entry::{Batch, Waiter};
 use crate::replica::state::ShardState;
-use crate::replica::{Heir, Raise, ShardStart};
+use crate::replica::{InheritedSession, ReplicaStart, SafePointRequest};
 use crate::reshape::merge;
 use crate::reshape::split::Split;
-use crate::routing::fetch::Want;
-use crate::rpc::request::Letter;
+use crate::routing::fetch::FetchRequest;
+use crate::rpc::message::RpcMessage;
 
-/// What a lane is told.
+/// What an executor is told.
 #[derive(Debug)]
 pub enum Input {
     /// Commands for one shard. Answered by [`Answer::Applied`] or [`Answer::NotDone`].
@@ -33,10 +33,10 @@ pub enum Input {
         /// What is to be done.
         batch: Batch,
     },
-    /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
-    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`]; by
-    /// [`command::NotDone::Lags`] if it is to be fetched.
-    Await {
+    /// A reader could not be served outside the executor (G1), or wants to read at a timestamp:
+    /// tell it when it may. Answered by [`Answer::Retry`] or [`Answer::NotDone`]; by
+    /// [`command::NotDone::ReplicaLagging`] if it is to be fetched.
+    AwaitRead {
         /// The shard.
         shard: ShardId,
         /// The time of the read.
@@ -50,11 +50,11 @@ pub enum Input {
         waiter: Waiter,
     },
     /// A step of a transaction over several shards, of this shard's part. Answered by
-    /// [`Answer::Stepped`] or [`Answer::NotDone`], and it may be asked for again.
+    /// [`Answer::StepDone`] or [`Answer::NotDone`], and it may be asked for again.
     Step {
         /// The shard.
         shard: ShardId,
-        /// A [`txn::locks::Step`], encoded.
+        /// A [`txn::locks::MergeStep`], encoded.
         step: Bytes,
         /// Who asks.
         origin: Origin,
@@ -62,13 +62,13 @@ pub enum Input {
         waiter: Waiter,
     },
     /// A reader wants something of a shard that is on other nodes only, or whose replica here lags.
-    /// Answered by [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if it can be read
-    /// here meanwhile.
+    /// Answered by [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Retry`] if it can be
+    /// read here meanwhile.
     Fetch {
         /// The shard.
         shard: ShardId,
         /// What.
-        want: Box<Want>,
+        want: Box<FetchRequest>,
         /// About so many bytes of scanned keys and pairs are enough.
         bytes_max: usize,
         /// Who asks.
@@ -77,8 +77,8 @@ pub enum Input {
         waiter: Waiter,
     },
     /// Who has a shard's log on disk up to an index, or (0) what was acknowledged by now? Answered
-    /// by [`Answer::Counted`], at once or when its leader elsewhere has said so; not at all if that
-    /// cannot be known now, or a letter is lost: ask again.
+    /// by [`Answer::ReplicaCount`], at once or when its leader elsewhere has said so; not at all if
+    /// that cannot be known now, or an RPC is lost: ask again.
     Count {
         /// The shard.
         shard: ShardId,
@@ -89,7 +89,7 @@ pub enum Input {
         /// Who waits there.
         waiter: Waiter,
     },
-    /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
+    /// A change of the catalogue; system shard's executor only. Answered by [`Answer::Catalogue`].
     Catalogue {
         /// A `keyspace::CatalogueOp`, encoded.
         op: Vec<u8>,
@@ -99,9 +99,10 @@ pub enum Input {
         waiter: Waiter,
     },
     /// Old versions of a keyspace that are here could go: have its safe point raised, wherever
-    /// the system shard's leader is; system shard's lane only (G14). It may be lost: whoever sees
-    /// that nothing was raised asks again, and is told then what it is ([`Effects::safe_points`]).
-    RaiseKeyspace(Raise),
+    /// the system shard's leader is; system shard's executor only (G14). It may be lost: whoever
+    /// sees that nothing was raised asks again, and is told then what it is
+    /// ([`Effects::safe_points`]).
+    RaiseKeyspace(SafePointRequest),
     /// The shard's keyspace has raised its safe point: follow it.
     RaiseShard {
         /// The shard.
@@ -111,7 +112,7 @@ pub enum Input {
     },
     /// Begin a new shard with this first state. It is in the log before it serves; so is what the
     /// right half of a shard begins with ([`crate::reshape::split`]).
-    Create(ShardStart),
+    Create(ReplicaStart),
     /// Another shard has taken this one in, as what is here shows: none of its replicas may begin.
     Absorbed {
         /// The shard that is gone.
@@ -120,7 +121,7 @@ pub enum Input {
         left: ShardId,
     },
     /// There is a shard of which this node has no replica, or none yet.
-    Away {
+    RemoteShard {
         /// Which.
         shard: ShardId,
         /// Where it began: who knows more says so later.
@@ -128,13 +129,13 @@ pub enum Input {
     },
     /// The node's lookup has learnt of a shard. A replica here that it does not name any more,
     /// since its group has gone on without it, ends.
-    Known {
+    DescriptorLearned {
         /// The shard, as it is known now.
-        known: Arc<Known>,
+        known: Arc<KnownShard>,
     },
     /// There is no replica of the system shard here, and an image of the catalogue as of this index
     /// can be used from now on.
-    Image {
+    CatalogueCached {
         /// The index.
         index: u64,
     },
@@ -144,9 +145,9 @@ pub enum Input {
         shard: ShardId,
     },
     /// The cluster's level is at least this: what it allows may be proposed.
-    Level {
+    ClusterVersion {
         /// The level.
-        level: Level,
+        level: ClusterVersion,
     },
     /// The shard's keyspace has another durability from now on.
     Configure {
@@ -159,7 +160,7 @@ pub enum Input {
     /// not made up (SAFETY G5).
     Tick,
     /// Who waits for a lock, or for a moment to pass, is looked after.
-    Look,
+    CheckWaiters,
     /// Another replica says something to this shard's.
     Message {
         /// That one's node.
@@ -173,7 +174,7 @@ pub enum Input {
     /// it, if it is asked, in one change: nobody goes before the new ones vote. Nothing happens if
     /// the shard has changed meanwhile, or is changing; but learners that will never vote may be
     /// called off, with nobody new.
-    Exchange {
+    ChangeReplicas {
         /// The shard.
         shard: ShardId,
         /// As who asks knows it.
@@ -197,12 +198,12 @@ pub enum Input {
     Merge {
         /// The shard.
         shard: ShardId,
-        /// The step [`merge::Step::Intend`].
-        step: merge::Step,
+        /// The step [`merge::MergeStep::Intend`].
+        step: merge::MergeStep,
     },
     /// A replica of the left neighbour here waits for what this shard's replica holds
-    /// ([`Effects::absorbing`]).
-    Surrender {
+    /// ([`Effects::handover_requests`]).
+    RequestHandover {
         /// The left neighbour.
         left: ShardId,
         /// The entry of it that waits.
@@ -217,12 +218,12 @@ pub enum Input {
         /// None: there is nothing.
         state: Option<Box<ShardState>>,
     },
-    /// What was sent to a shard that this one has taken in ([`Effects::bequeathed`]).
-    Inherit {
+    /// What was sent to a shard that this one has taken in ([`Effects::pending_requests`]).
+    TakeOverRequests {
         /// The shard.
         shard: ShardId,
         /// What.
-        heir: Heir,
+        inherited: InheritedSession,
     },
     /// Another shard has taken this one in, as the lookup knows: its replica here ends, if there is
     /// one, and nobody else is asked for it.
@@ -238,12 +239,12 @@ pub enum Input {
     Transfer {
         /// The shard.
         shard: ShardId,
-        /// The heir.
+        /// The transfer target.
         to: ReplicaId,
     },
     /// The state of a snapshot is on disk: it takes the place of the replica's, if
-    /// [`Shard::wants`] its head.
-    Install {
+    /// [`Replica::wants`] its head.
+    InstallSnapshot {
         /// The head, of the same moment as the state.
         head: Box<Message>,
         /// The state.
@@ -251,21 +252,21 @@ pub enum Input {
     },
     /// A snapshot has come that the replica does not want. Who sent it may not know how far the
     /// replica is, because the answer to an earlier one was lost, and is told.
-    Declined {
+    SnapshotDeclined {
         /// The shard.
         shard: ShardId,
         /// The snapshot's head.
         head: Box<Message>,
     },
     /// Another node asks for something, or answers.
-    Letter {
+    Rpc {
         /// Which.
         from: NodeId,
         /// What.
-        letter: Letter,
+        rpc: RpcMessage,
     },
     /// A digest that a turn has asked for is done.
-    Digested {
+    DigestDone {
         /// The shard.
         shard: ShardId,
         /// The replica.
@@ -275,7 +276,7 @@ pub enum Input {
         /// None: it has come to nothing.
         digest: Option<u128>,
     },
-    /// The link to a node is gone: letters that were on their way may not have arrived, and the
+    /// The link to a node is gone: RPCs that were on their way may not have arrived, and the
     /// node may be gone as well.
     LinkLost {
         /// Which.

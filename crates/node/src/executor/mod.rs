@@ -1,4 +1,4 @@
-//! One lane: the single-threaded core that steps some of a node's shards.
+//! One executor: the single-threaded core that steps some of a node's shards.
 //!
 //! ```text
 //!   accept(input)…  ──►  turn() ──► Effects { records for the log, answers, news }
@@ -21,34 +21,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hlc::Clock;
-use keyspace::{Level, NodeId, ReplicaId, ShardId};
+use keyspace::{ClusterVersion, NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, HardState};
+use replication::{BootNanos, HardState, StartContext};
 use txn::abandoned::LinkLosses;
 
 use crate::replica::entry::Waiter;
 use crate::replica::state::ShardState;
-use crate::replica::{Shard, ShardStart, Tally};
+use crate::replica::{Replica, ReplicaCounters, ReplicaStart};
 use crate::routing::proxy::Proxy;
 use txn::wait_queue::WAIT_NANOS;
 
-mod absorbed;
 mod accept;
 pub mod admission;
 mod answer;
-mod early;
+mod early_messages;
 mod effects;
-mod ended;
+mod ended_replicas;
 mod input;
+mod merged;
 
-use absorbed::AbsorbedEnds;
-pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given, decode_absorbed};
 pub use answer::{Answer, Caller, Origin};
-use early::Early;
+use early_messages::EarlyMessages;
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};
-pub use ended::Ended;
+pub use ended_replicas::EndedReplica;
 pub use input::Input;
+use merged::AbsorbedEnds;
+pub use merged::{
+    HandoverRequest, MergeHandover, MergedShard, PendingRequestsHandover, decode_merged,
+};
 
 /// See the module's front page.
 pub struct ShardExecutor {
@@ -59,13 +61,13 @@ pub struct ShardExecutor {
     started: BootNanos,
     seed: u64,
     /// Far larger than their ids, among which one is looked up for each message.
-    shards: BTreeMap<ShardId, Box<Shard>>,
+    shards: BTreeMap<ShardId, Box<Replica>>,
     /// Shards that are on other nodes only.
-    away: BTreeMap<ShardId, Proxy>,
+    remote_shards: BTreeMap<ShardId, Proxy>,
     /// Those with something to do or on its way.
-    active_away: Vec<ShardId>,
+    active_remote: Vec<ShardId>,
     /// Shards whose replica here takes no part any more.
-    ended_replicas: BTreeMap<ShardId, Ended>,
+    ended_replicas: BTreeMap<ShardId, EndedReplica>,
     ticks: u64,
     /// Shards that have ended here. Their replicas had voted and promised: none begins again.
     ended: BTreeSet<ShardId>,
@@ -76,71 +78,71 @@ pub struct ShardExecutor {
     /// Whether all of them have their turn next: time has passed.
     all_are_due: bool,
     next_ticket: u64,
-    turn_bytes_max: u64,
+    round_bytes_max: u64,
     /// How long who asks waits for who leads elsewhere, in nanoseconds.
-    patience: u64,
+    request_timeout: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     check_every: u64,
     /// Whether the log has no room but for what it was reserved for.
     is_full: bool,
     /// The cluster's level, as far as it is known here.
-    level: Level,
+    level: ClusterVersion,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
-    gone: Tally,
+    gone: ReplicaCounters,
     /// Messages for replicas that are not here yet.
-    early: Early,
+    early: EarlyMessages,
     /// Right halves that were handed out to be begun.
-    unborn: BTreeSet<ShardId>,
+    pending_halves: BTreeSet<ShardId>,
     /// Shards that others have taken in.
-    absorbed: BTreeMap<ShardId, Absorbed>,
+    absorbed: BTreeMap<ShardId, MergedShard>,
     /// Those whose replica ended here with that, ever.
-    absorbed_ends: AbsorbedEnds,
+    merged_ends: AbsorbedEnds,
     /// Whether `pending` may have something about that.
     has_merged: bool,
     losses: LinkLosses,
 }
 
 impl ShardExecutor {
-    /// A lane without shards. `clock` is the node's; `seed` chooses when its replicas stand for
-    /// election; `turn_bytes_max` is how many bytes of commands a turn proposes, usually
-    /// [`TURN_BYTES_MAX`].
-    pub fn new(clock: Arc<Clock>, seed: u64, turn_bytes_max: u64) -> Self {
+    /// An executor without shards. `clock` is the node's; `seed` chooses when its replicas stand
+    /// for election; `round_bytes_max` is how many bytes of commands a turn proposes, usually
+    /// [`ROUND_BYTES_MAX`].
+    pub fn new(clock: Arc<Clock>, seed: u64, round_bytes_max: u64) -> Self {
         Self {
             clock,
             now: 0,
             started: 0,
             seed,
             shards: BTreeMap::new(),
-            away: BTreeMap::new(),
-            active_away: Vec::new(),
+            remote_shards: BTreeMap::new(),
+            active_remote: Vec::new(),
             ended_replicas: BTreeMap::new(),
             ticks: 0,
             ended: BTreeSet::new(),
             active: Vec::new(),
             all_are_due: false,
             next_ticket: 1,
-            turn_bytes_max,
-            patience: PATIENCE_NANOS,
+            round_bytes_max,
+            request_timeout: REQUEST_TIMEOUT_NANOS,
             check_every: 0,
             is_full: false,
-            level: Level::FIRST,
+            level: ClusterVersion::FIRST,
             pending: Effects::default(),
-            gone: Tally::default(),
-            early: Early::default(),
-            unborn: BTreeSet::new(),
+            gone: ReplicaCounters::default(),
+            early: EarlyMessages::default(),
+            pending_halves: BTreeSet::new(),
             absorbed: BTreeMap::new(),
-            absorbed_ends: AbsorbedEnds::default(),
+            merged_ends: AbsorbedEnds::default(),
             has_merged: false,
             losses: LinkLosses::default(),
         }
     }
 
     /// Who asks is told after so many nanoseconds that nobody leads, or that it is unknown what
-    /// became of it. Usually [`PATIENCE_NANOS`].
-    pub fn set_patience(&mut self, nanos: u64) {
-        self.patience = nanos;
+    /// became of it. Usually [`REQUEST_TIMEOUT_NANOS`].
+    pub fn set_request_timeout(&mut self, nanos: u64) {
+        self.request_timeout = nanos;
     }
 
     /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
@@ -149,7 +151,7 @@ impl ShardExecutor {
     }
 
     /// The cluster's level is at least this: what it allows may be proposed.
-    pub fn allow(&mut self, level: Level) {
+    pub fn allow(&mut self, level: ClusterVersion) {
         self.level = self.level.max(level);
     }
 
@@ -168,7 +170,7 @@ impl ShardExecutor {
     }
 
     /// Adopts a shard from what was recovered from disk. A sole voter leads at once.
-    pub fn adopt(&mut self, start: ShardStart) -> Arc<RwLock<ShardState>> {
+    pub fn adopt(&mut self, start: ReplicaStart) -> Arc<RwLock<ShardState>> {
         let mut shard = self.start(start);
         shard.begin();
         let view = shard.view();
@@ -182,14 +184,14 @@ impl ShardExecutor {
     /// These shards have ended here, says the log. Who asks to begin one of them again has not
     /// heard of that yet, and is ignored: the new replica would have forgotten what the old one
     /// had promised under the same id (SAFETY G4, G9).
-    pub fn bury(&mut self, shards: impl IntoIterator<Item = ShardId>) {
+    pub fn mark_ended(&mut self, shards: impl IntoIterator<Item = ShardId>) {
         self.ended.extend(shards);
     }
 
-    fn start(&self, start: ShardStart) -> Shard {
+    fn start(&self, start: ReplicaStart) -> Replica {
         let shard = start.view.read().descriptor.shard;
         let seed = self.seed ^ shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Shard::new(start, Boot { now: self.now, started: self.started, seed })
+        Replica::new(start, StartContext { now: self.now, started: self.started, seed })
     }
 
     /// The view of a shard, for readers.
@@ -204,32 +206,32 @@ impl ShardExecutor {
         }
     }
 
-    /// The shards of this lane, in the order of their ids.
-    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+    /// The shards of this executor, in the order of their ids.
+    pub fn shards(&self) -> impl Iterator<Item = &Replica> {
         self.shards.values().map(Box::as_ref)
     }
 
     /// One of them.
-    pub fn shard(&self, shard: ShardId) -> Option<&Shard> {
+    pub fn shard(&self, shard: ShardId) -> Option<&Replica> {
         self.shards.get(&shard).map(Box::as_ref)
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to who leads a shard
     /// that is on other nodes only, and it is not known what became of it.
     pub fn batch_of(&self, shard: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
-        self.away.get(&shard)?.batch_of(waiter)
+        self.remote_shards.get(&shard)?.batch_of(waiter)
     }
 
     /// Right halves that were handed out to be begun, and have not been confirmed since
     /// ([`Self::confirm`]). Before a checkpoint may count that was made of a left half, the right
     /// one has to have begun, and to be in a checkpoint, too.
-    pub fn unborn(&self) -> impl Iterator<Item = ShardId> {
-        self.unborn.iter().copied()
+    pub fn pending_halves(&self) -> impl Iterator<Item = ShardId> {
+        self.pending_halves.iter().copied()
     }
 
-    /// This right half, of another lane or this one, has begun, or will not.
+    /// This right half, of another executor or this one, has begun, or will not.
     pub fn confirm(&mut self, shard: ShardId) {
-        self.unborn.remove(&shard);
+        self.pending_halves.remove(&shard);
     }
 
     /// Whether a replica of the shard is here, or was.
@@ -240,14 +242,14 @@ impl ShardExecutor {
     }
 
     /// What has happened in all shards that were ever here, up to `now`.
-    pub fn tally(&self, now: BootNanos) -> Tally {
-        self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
+    pub fn counters(&self, now: BootNanos) -> ReplicaCounters {
+        self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.counters(now)))
     }
 
     /// From its next entry on each shard keeps at most so many bytes of applied entries in memory
     /// for replicas that lag.
-    pub fn keep_at_most(&mut self, bytes: usize) {
-        self.shards.values_mut().for_each(|shard| shard.keep_at_most(bytes));
+    pub fn set_retained_bytes_max(&mut self, bytes: usize) {
+        self.shards.values_mut().for_each(|shard| shard.set_retained_bytes_max(bytes));
     }
 
     /// Room in the log that what it holds may need in later turns, with so much of framing for each
@@ -255,9 +257,10 @@ impl ShardExecutor {
     /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
     /// has reserved that keeps it reserved: what is proposed is appended, come what may.
     pub fn held_log_bytes(&self, framing_bytes: u64) -> u64 {
-        let shards = self.active.iter().filter_map(|id| self.shard(*id)).map(Shard::held);
-        let away = self.active_away.iter().filter_map(|id| self.away.get(id)).map(Proxy::held);
-        shards.chain(away).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
+        let shards = self.active.iter().filter_map(|id| self.shard(*id)).map(Replica::held);
+        let remote_shards =
+            self.active_remote.iter().filter_map(|id| self.remote_shards.get(id)).map(Proxy::held);
+        shards.chain(remote_shards).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
     }
 
     /// Lets every shard with something to do go one step: propose what is queued, hand out what is
@@ -267,7 +270,7 @@ impl ShardExecutor {
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
         effects.messages.append(&mut self.pending.messages);
-        effects.letters.append(&mut self.pending.letters);
+        effects.rpcs.append(&mut self.pending.rpcs);
         effects.known.append(&mut self.pending.known);
         effects.ended.append(&mut self.pending.ended);
         effects.events.append(&mut self.pending.events);
@@ -276,18 +279,27 @@ impl ShardExecutor {
         if std::mem::take(&mut self.has_merged) {
             effects.words.append(&mut self.pending.words);
             effects.given.append(&mut self.pending.given);
-            effects.bequeathed.append(&mut self.pending.bequeathed);
+            effects.pending_requests.append(&mut self.pending.pending_requests);
         }
         effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, check_every, is_full, level, .. } = *self;
+        let Self { now, seed, request_timeout, check_every, is_full, level, .. } = *self;
         let (shards, clock, losses) = (&mut self.shards, &*self.clock, &self.losses);
-        let bytes_max = self.turn_bytes_max;
-        let turn =
-            Turn { now, clock, losses, bytes_max, patience, check_every, is_full, level, seed };
+        let bytes_max = self.round_bytes_max;
+        let turn = RoundContext {
+            now,
+            clock,
+            losses,
+            bytes_max,
+            request_timeout,
+            check_every,
+            is_full,
+            level,
+            seed,
+        };
         let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
         let all_are_due = std::mem::take(&mut self.all_are_due);
         self.active.retain(|id| {
@@ -307,15 +319,15 @@ impl ShardExecutor {
             shard.is_due = !shard.rests();
             shard.active
         });
-        let away = &mut self.away;
-        self.active_away.retain(|id| {
-            let Some(proxy) = away.get_mut(id) else { return false };
+        let remote_shards = &mut self.remote_shards;
+        self.active_remote.retain(|id| {
+            let Some(proxy) = remote_shards.get_mut(id) else { return false };
             proxy.turn(&turn, effects);
             proxy.active = !proxy.is_idle();
             proxy.active
         });
         let halves = effects.halves.iter().map(|start| start.view.read().descriptor.shard);
-        self.unborn.extend(halves);
+        self.pending_halves.extend(halves);
         unfit.into_iter().for_each(|(id, why)| self.end_replica(id, why, effects));
         given_up.into_iter().for_each(|id| self.give_up(id, effects));
         if !effects.records.is_empty() {
@@ -324,12 +336,12 @@ impl ShardExecutor {
     }
 
     /// The shard, put on the list of those with something to do.
-    fn touch(&mut self, id: ShardId) -> Option<&mut Shard> {
+    fn touch(&mut self, id: ShardId) -> Option<&mut Replica> {
         Some(self.touch_here(id)?.0)
     }
 
     /// The same, with what its effects come to.
-    fn touch_here(&mut self, id: ShardId) -> Option<(&mut Shard, &mut Effects)> {
+    fn touch_here(&mut self, id: ShardId) -> Option<(&mut Replica, &mut Effects)> {
         let shard = self.shards.get_mut(&id)?;
         shard.is_due = true;
         if !shard.active {
@@ -340,7 +352,7 @@ impl ShardExecutor {
     }
 
     /// Those with something to do or on its way have their turn next.
-    fn each_active(&mut self, mut tell: impl FnMut(&mut Shard)) {
+    fn each_active(&mut self, mut tell: impl FnMut(&mut Replica)) {
         for id in &self.active {
             if let Some(shard) = self.shards.get_mut(id) {
                 tell(shard);
@@ -350,24 +362,24 @@ impl ShardExecutor {
     }
 
     /// A shard is on these nodes only.
-    fn go_away(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
-        let proxy = self.away.entry(shard);
+    fn become_remote(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
+        let proxy = self.remote_shards.entry(shard);
         proxy.or_insert_with(|| Proxy::new(shard, Vec::new())).is_on(nodes);
     }
 
     /// As [`Self::touch`], for a shard that is on other nodes only; and where to put answers.
-    fn touch_away(&mut self, id: ShardId) -> Option<(&mut Proxy, &mut Effects)> {
-        let proxy = self.away.get_mut(&id)?;
+    fn touch_remote(&mut self, id: ShardId) -> Option<(&mut Proxy, &mut Effects)> {
+        let proxy = self.remote_shards.get_mut(&id)?;
         if !proxy.active {
             proxy.active = true;
-            self.active_away.push(id);
+            self.active_remote.push(id);
         }
         Some((proxy, &mut self.pending))
     }
 }
 
 /// What a turn of a shard is told.
-pub(crate) struct Turn<'a> {
+pub(crate) struct RoundContext<'a> {
     /// The node's boot clock.
     pub now: BootNanos,
     /// The node's clock.
@@ -377,32 +389,32 @@ pub(crate) struct Turn<'a> {
     /// Bytes of commands to be proposed.
     pub bytes_max: u64,
     /// How long who asks waits, in nanoseconds.
-    pub patience: u64,
+    pub request_timeout: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     pub check_every: u64,
     /// Whether the log has no room for what readers need.
     pub is_full: bool,
     /// The cluster's level: what may be proposed.
-    pub level: Level,
-    /// Drawn for the lane.
+    pub level: ClusterVersion,
+    /// Drawn for the executor.
     pub seed: u64,
 }
 
-impl Turn<'_> {
+impl RoundContext<'_> {
     /// How long anyone waits for a lock, in nanoseconds: so that who asks hears of it while it
     /// still waits.
     pub fn waits_for_locks(&self) -> u64 {
-        WAIT_NANOS.min(self.patience / 5 * 3)
+        WAIT_NANOS.min(self.request_timeout / 5 * 3)
     }
 }
 
 /// How long who asks waits, if the driver does not say otherwise.
-pub const PATIENCE_NANOS: u64 = 5_000_000_000;
+pub const REQUEST_TIMEOUT_NANOS: u64 = 5_000_000_000;
 
 /// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
 /// are one group of the log, and a group has its limit. Whoever chooses another stays above
 /// [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
-pub const TURN_BYTES_MAX: u64 = 256 << 20;
+pub const ROUND_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first replica.
 pub const FIRST_REPLICA: ReplicaId = ReplicaId(1);

@@ -17,7 +17,7 @@ use storage::engine::{DumpCursor, PieceLimits, cut_dump};
 use storage::log::Lsn;
 
 use crate::recovery::encode_meta;
-use crate::replica::Shard;
+use crate::replica::Replica;
 use crate::replica::state::{Content, ShardState};
 
 /// The usual length of a block, for which the shard's writers wait. All versions of one key may be
@@ -42,7 +42,7 @@ pub struct Checkpoint {
     /// What it promises to be readable is kept from here on …
     pinned: Timestamp,
     /// … in the state that this many snapshots have made.
-    upheavals: u64,
+    replacements: u64,
     block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
     /// The block that comes first, if it is still to come: sessions and locks.
@@ -61,12 +61,12 @@ enum Rest {
 }
 
 impl Checkpoint {
-    /// Begins a checkpoint, between two turns of the shard's lane. `written_end` is the end of the
-    /// log, read before; `block` is how long a block may be, usually [`BLOCK`].
-    pub fn begin(shard: &Shard, written_end: Lsn, block: PieceLimits) -> Self {
+    /// Begins a checkpoint, between two turns of the shard's executor. `written_end` is the end of
+    /// the log, read before; `block` is how long a block may be, usually [`BLOCK`].
+    pub fn begin(shard: &Replica, written_end: Lsn, block: PieceLimits) -> Self {
         let view = shard.view();
         let mut state = view.write();
-        let (at, upheavals) = (state.last, state.upheavals());
+        let (at, replacements) = (state.last, state.replacements());
         let mut pinned = Timestamp::ZERO;
         let mut first = Vec::new();
         if state.keys().is_some() {
@@ -105,7 +105,7 @@ impl Checkpoint {
             log_from,
             at,
             pinned,
-            upheavals,
+            replacements,
             block,
             view,
             first,
@@ -117,7 +117,7 @@ impl Checkpoint {
     /// Whether a snapshot has taken the place of the state: there will be no more blocks, and those
     /// that came are worth nothing.
     pub fn is_void(&self) -> bool {
-        self.view.read().upheavals() != self.upheavals
+        self.view.read().replacements() != self.replacements
     }
 
     /// Puts the next block into `out`, which it clears; false if there was none left, or if it
@@ -137,7 +137,7 @@ impl Checkpoint {
             match std::mem::replace(&mut self.rest, Rest::Nothing) {
                 Rest::Keys(mut cursor) => {
                     let state = self.view.read();
-                    if state.upheavals() != self.upheavals {
+                    if state.replacements() != self.replacements {
                         return false;
                     }
                     let engine = state.keys().expect("a shard does not change its kind");
@@ -178,7 +178,7 @@ impl Drop for Checkpoint {
     /// Lets the collector go on.
     fn drop(&mut self) {
         let mut state = self.view.write();
-        if state.upheavals() == self.upheavals
+        if state.replacements() == self.replacements
             && let Some(engine) = state.keys_mut()
         {
             engine.unpin(self.pinned);
@@ -190,18 +190,18 @@ impl Drop for Checkpoint {
 mod tests {
     use keyspace::Durability;
     use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
-    use replication::Boot;
-    use storage::engine::{At, Layout, MemoryEngine};
+    use replication::StartContext;
+    use storage::engine::{Layout, MemoryEngine, ReadResult};
 
     use super::*;
     use crate::executor::FIRST_REPLICA;
-    use crate::recovery::Recovering;
-    use crate::replica::ShardStart;
+    use crate::recovery::RecoveringReplica;
+    use crate::replica::ReplicaStart;
 
     const HASHER: KeyHasher = KeyHasher::new([7; 16]);
 
     /// A shard with these keys, whose newest entry was at 30 ms.
-    fn shard_of(engine: MemoryEngine) -> Shard {
+    fn shard_of(engine: MemoryEngine) -> Replica {
         let descriptor = Descriptor {
             shard: ShardId(9),
             arc: RingArc::whole(KeyspaceId(1)),
@@ -211,14 +211,14 @@ mod tests {
         };
         let mut state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
         state.last = Timestamp::from_millis(30);
-        let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
-        Shard::new(start, Boot::default())
+        let start = ReplicaStart::created(state, FIRST_REPLICA, Durability::Sync);
+        Replica::new(start, StartContext::default())
     }
 
     /// What a checkpoint of it holds, and its longest block.
-    fn restored(shard: &Shard) -> (Recovering, usize) {
+    fn restored(shard: &Replica) -> (RecoveringReplica, usize) {
         let mut checkpoint = Checkpoint::begin(shard, Lsn::NEW, BLOCK);
-        let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
+        let mut restored = RecoveringReplica::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
             .expect("the head is readable");
         let (mut block, mut longest) = (Vec::new(), 0);
         while checkpoint.next_block(&mut block) {
@@ -240,7 +240,7 @@ mod tests {
         let shard = shard_of(engine);
         let one = PieceLimits { examined_max: 1, bytes_max: 1 };
         let mut checkpoint = Checkpoint::begin(&shard, Lsn::NEW, one);
-        let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
+        let mut restored = RecoveringReplica::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
             .expect("the head is readable");
         let mut block = Vec::new();
         while checkpoint.next_block(&mut block) {
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(engine.safe_point(), Timestamp::ZERO);
         for key in [b"a", b"b"] {
             let at = engine.at(&HASHER.key(key), Timestamp::from_millis(15));
-            assert!(matches!(at, At::Value(found) if found.value == b"1"), "{key:?}");
+            assert!(matches!(at, ReadResult::Value(found) if found.value == b"1"), "{key:?}");
         }
     }
 
@@ -291,7 +291,10 @@ mod tests {
         let engine = restored.state().keys().expect("a shard of keys");
         for number in 0..29 {
             let at = engine.at(&HASHER.key(b"a"), Timestamp::from_millis(number.into()));
-            assert!(matches!(at, At::Value(found) if found.value == version(number)), "{number}");
+            assert!(
+                matches!(at, ReadResult::Value(found) if found.value == version(number)),
+                "{number}"
+            );
         }
         let kept = engine.newest(&HASHER.key(b"b"), Timestamp::from_millis(30));
         assert_eq!(kept.map(|version| version.value), Some(&b"kept"[..]));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   checkpoint of a shard ──► Recovering ──► entries of the log, in order ──► ShardStart
-//!        (or its record of birth in the log)
+//!        (or its bootstrap record in the log)
 //! ```
 //!
 //! Each shard recovers by itself, so that a driver may use several threads. A sole voter's log
@@ -23,32 +23,32 @@ use std::sync::Arc;
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
-use replication::{Entry, HardState, Start};
+use replication::{Entry, HardState, StartState};
 use storage::engine::Settings;
 use storage::log::{Lsn, Record};
 
-use crate::executor::{Ended, decode_absorbed};
+use crate::executor::{EndedReplica, decode_merged};
 use crate::replica::catalogue::System;
 use crate::replica::entry::{Header, Kind, UnknownEntry};
 use crate::replica::members::{self, Roster};
 use crate::replica::record;
 use crate::replica::state::{Content, Outcome, ShardState};
-use crate::replica::{HalfOf, ShardStart};
-use crate::reshape::merge::{Absorb, Merging};
+use crate::replica::{ReplicaStart, RightHalfStart};
+use crate::reshape::merge::{Absorb, MergeStatus};
 use crate::reshape::split::Half;
 use crate::routing::session::Sessions;
 use txn::locks::Locks;
 
-mod absorbing;
 pub mod checkpoint;
-mod evidence;
+mod log_evidence;
+mod merge;
 pub mod quorum_loss;
 mod recovered;
 mod replay;
-pub mod retime;
+pub mod rewrite_times;
 
-pub use evidence::Evidence;
-pub use replay::{Replay, Replayed};
+pub use log_evidence::LogEvidence;
+pub use replay::{Replay, ReplayResult};
 
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +110,7 @@ pub enum RecoverError {
 }
 
 /// A shard on its way back.
-pub struct Recovering {
+pub struct RecoveringReplica {
     shard: ShardId,
     replica: ReplicaId,
     state: ShardState,
@@ -140,22 +140,22 @@ struct Gap {
     found: u64,
 }
 
-impl Recovering {
-    /// From its record of birth: the replica that it had on this node.
+impl RecoveringReplica {
+    /// From its bootstrap record: the replica that it had on this node.
     ///
     /// # Errors
     /// [`RecoverError::Unreadable`].
-    pub fn born(
+    pub fn created(
         shard: ShardId,
         node: NodeId,
         payload: &[u8],
         settings: impl Into<Settings>,
     ) -> Result<Self, RecoverError> {
-        let state = ShardState::born(payload, settings)
-            .map_err(|source| unreadable(shard, "its record of birth", source))?;
+        let state = ShardState::created(payload, settings)
+            .map_err(|source| unreadable(shard, "its bootstrap record", source))?;
         let replica = state.descriptor.replica_on(node).ok_or_else(|| {
             let source = DecodeError::Field { what: "replicas: none is of this node" };
-            unreadable(shard, "its record of birth", source)
+            unreadable(shard, "its bootstrap record", source)
         })?;
         Ok(Self::of(shard, replica, state, HardState::default()))
     }
@@ -175,7 +175,7 @@ impl Recovering {
             Ok((replica, ShardState::awaiting(reader.rest(), settings)?))
         };
         let (replica, state) =
-            read().map_err(|source| unreadable(shard, "a replica's record of birth", source))?;
+            read().map_err(|source| unreadable(shard, "a replica's bootstrap record", source))?;
         Ok(Self::of(shard, replica, state, HardState::default()))
     }
 
@@ -211,8 +211,8 @@ impl Recovering {
 
     fn decode_meta(shard: ShardId, meta: &[u8], settings: Settings) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(meta);
-        let birth = reader.bytes()?;
-        let mut state = ShardState::born(birth, settings)?;
+        let bootstrap = reader.bytes()?;
+        let mut state = ShardState::created(bootstrap, settings)?;
         state.applied_index = reader.u64()?;
         state.applied_term = reader.u64()?;
         state.horizon = Timestamp(reader.u64()?);
@@ -226,7 +226,7 @@ impl Recovering {
         let replica = ReplicaId(reader.u64()?);
         state.members = members::decode(&mut reader)?;
         state.roster = Roster::decode(&mut reader)?;
-        state.merging = Merging::decode(&mut reader)?;
+        state.merging = MergeStatus::decode(&mut reader)?;
         reader.end()?;
         let sessions_due = state.keys().is_some();
         Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
@@ -376,8 +376,8 @@ impl Recovering {
 
     /// Whether all that was read is applied, and nothing is under way with its neighbours.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let waits = self.waits_for.is_some() || !self.halves.is_empty() || self.state.taken;
-        self.pending.is_empty() && !waits && self.state.merging == Merging::Not
+        let waits = self.waits_for.is_some() || !self.halves.is_empty() || self.state.merged_away;
+        self.pending.is_empty() && !waits && self.state.merging == MergeStatus::None
     }
 
     /// Its hard state so far.
@@ -400,8 +400,8 @@ impl Recovering {
         self.state
     }
 
-    /// The shard, ready to be adopted by a lane.
-    pub fn finish(self, durability: Durability) -> ShardStart {
+    /// The shard, ready to be adopted by an executor.
+    pub fn finish(self, durability: Durability) -> ReplicaStart {
         let Self { replica, state, hard_state, pending, pending_from, left, .. } = self;
         let (applied, term) = (state.applied_index, state.applied_term);
         let last = pending.back().map_or(applied, Entry::index);
@@ -413,9 +413,17 @@ impl Recovering {
             vote: if newest == hard_state.term { hard_state.vote } else { 0 },
             commit: hard_state.commit.clamp(applied, last),
         };
-        let log = Start { hard_state, before: (applied, term), entries: pending.into(), applied };
-        let half = left.map(|left| HalfOf { left, leads: false });
-        ShardStart { view: Arc::new(RwLock::new(state)), durability, replica, log, log_from, half }
+        let log =
+            StartState { hard_state, before: (applied, term), entries: pending.into(), applied };
+        let half = left.map(|left| RightHalfStart { left, leads: false });
+        ReplicaStart {
+            view: Arc::new(RwLock::new(state)),
+            durability,
+            replica,
+            log,
+            log_from,
+            half,
+        }
     }
 }
 
@@ -426,7 +434,7 @@ pub(crate) fn encode_meta(
     hard_state: HardState,
 ) -> Vec<u8> {
     let mut out = Vec::new();
-    keyspace::codec::put_bytes(&state.birth_record(), &mut out);
+    keyspace::codec::put_bytes(&state.bootstrap_record(), &mut out);
     let safe_point = state.keys().map_or(Timestamp::ZERO, |engine| engine.safe_point());
     for number in [
         state.applied_index,

@@ -37,7 +37,7 @@ pub use replication::Members;
 use storage::engine::Layout;
 use storage::log::Lsn;
 
-use crate::recovery::{Recovering, Replayed};
+use crate::recovery::{RecoveringReplica, ReplayResult};
 use crate::replica::SYSTEM;
 use crate::replica::record::{self, Recovered};
 use crate::replica::state::Content;
@@ -46,7 +46,7 @@ mod refused;
 #[cfg(test)]
 mod tests;
 
-pub use refused::Refused;
+pub use refused::RecoveryRefused;
 
 /// So far above what survivors know are terms, generations and ids of replicas afterwards: those
 /// that are lost may have known of greater ones.
@@ -62,7 +62,7 @@ pub struct Survivor {
     /// Where its log ends.
     pub log_end: Lsn,
     /// Its replicas that take part.
-    pub replicas: BTreeMap<ShardId, Remains>,
+    pub replicas: BTreeMap<ShardId, SurvivingReplica>,
     /// Those that have ended: which, and whether their groups went on without them; else they are
     /// quarantined.
     pub ended: BTreeMap<ShardId, (ReplicaId, bool)>,
@@ -72,7 +72,7 @@ pub struct Survivor {
 
 /// What is left of a shard on one node: a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remains {
+pub struct SurvivingReplica {
     /// Which.
     pub replica: ReplicaId,
     /// The keyspace it is of.
@@ -125,7 +125,7 @@ pub struct Named {
 
 /// What is to be done on the nodes that are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RecoveryPlan {
     /// The cluster.
     pub cluster: u64,
     /// The nodes that are left, and where their logs ended.
@@ -133,9 +133,9 @@ pub struct Plan {
     /// Nodes that are named by those and not among them: taken to be lost for good.
     pub lost: BTreeSet<NodeId>,
     /// Shards that go on from one replica.
-    pub shards: Vec<Rescue>,
+    pub shards: Vec<ShardRecovery>,
     /// Shards of which nothing is left.
-    pub gone: Vec<Gone>,
+    pub gone: Vec<LostShard>,
     /// Shards of keyspaces of which the catalogue that is left has not heard. Nothing is done about
     /// them, and they end when their nodes start.
     pub nameless: Vec<ShardId>,
@@ -145,9 +145,9 @@ pub struct Plan {
 
 /// A shard that goes on from one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rescue {
+pub struct ShardRecovery {
     /// Which, and of what.
-    pub shard: Gone,
+    pub shard: LostShard,
     /// From which replica, and how.
     pub record: Recovered,
     /// Replicas on other nodes that end.
@@ -164,7 +164,7 @@ pub struct Rescue {
 
 /// A shard by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct LostShard {
     /// Which.
     pub shard: ShardId,
     /// Its keyspace; none of the catalogue itself.
@@ -175,11 +175,11 @@ pub struct Gone {
 
 impl Survivor {
     /// A node whose directory was read like this.
-    pub fn new(cluster: u64, node: NodeId, log_end: Lsn, found: Replayed) -> Self {
+    pub fn new(cluster: u64, node: NodeId, log_end: Lsn, found: ReplayResult) -> Self {
         let mut catalogue = None;
         let mut replicas = BTreeMap::new();
         for (shard, mut recovering) in found.shards {
-            let remains = Remains::new(&mut recovering);
+            let remains = SurvivingReplica::new(&mut recovering);
             if let Content::System(system) = &recovering.state().content
                 && remains.applied > 0
             {
@@ -202,9 +202,9 @@ impl Survivor {
     }
 }
 
-impl Remains {
+impl SurvivingReplica {
     /// A replica as it was read; all its log is applied then.
-    fn new(found: &mut Recovering) -> Self {
+    fn new(found: &mut RecoveringReplica) -> Self {
         let (replica, hard_state) = (found.replica(), found.hard_state());
         let before = found.state();
         let (applied, members) = (before.applied_index, before.members.clone());
@@ -253,12 +253,12 @@ impl Remains {
 }
 
 /// What is left of one shard: nodes and replicas.
-type Left<'a> = Vec<(NodeId, &'a Remains)>;
+type Left<'a> = Vec<(NodeId, &'a SurvivingReplica)>;
 
 /// The one with the most: what any of them knows to be committed it has.
-fn fullest<'a>(left: &Left<'a>) -> Option<(NodeId, &'a Remains)> {
+fn fullest<'a>(left: &Left<'a>) -> Option<(NodeId, &'a SurvivingReplica)> {
     let whole = left.iter().filter(|(_, remains)| remains.is_whole());
-    let key = |(node, remains): &&(NodeId, &Remains)| {
+    let key = |(node, remains): &&(NodeId, &SurvivingReplica)| {
         (remains.last, remains.members.votes(remains.replica), Reverse((remains.replica, *node)))
     };
     whole.max_by_key(key).copied()
@@ -272,30 +272,31 @@ fn is_majority(members: &Members, of: impl Fn(ReplicaId) -> bool) -> bool {
 /// What to do about the shards that have lost their majority, if these are all that are left.
 ///
 /// # Errors
-/// [`Refused`].
-pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
-    let first = survivors.first().ok_or(Refused::Nobody)?;
+/// [`RecoveryRefused`].
+pub fn plan(survivors: &[Survivor]) -> Result<RecoveryPlan, RecoveryRefused> {
+    let first = survivors.first().ok_or(RecoveryRefused::Nobody)?;
     let mut nodes = BTreeMap::new();
     let mut shards: BTreeMap<ShardId, Left<'_>> = BTreeMap::new();
     for survivor in survivors {
         let Survivor { node, cluster, .. } = *survivor;
         if cluster != first.cluster {
-            return Err(Refused::Clusters { node, cluster, other: first.cluster });
+            return Err(RecoveryRefused::Clusters { node, cluster, other: first.cluster });
         }
         if nodes.insert(node, survivor.log_end).is_some() {
-            return Err(Refused::Twice { node });
+            return Err(RecoveryRefused::Twice { node });
         }
         for (shard, remains) in &survivor.replicas {
             shards.entry(*shard).or_default().push((node, remains));
         }
     }
-    let (at, _) = shards.get(&SYSTEM).and_then(fullest).ok_or(Refused::NoCatalogue)?;
+    let (at, _) = shards.get(&SYSTEM).and_then(fullest).ok_or(RecoveryRefused::NoCatalogue)?;
     let holder = survivors.iter().find(|survivor| survivor.node == at);
-    let names = holder.and_then(|holder| holder.catalogue.as_ref()).ok_or(Refused::NoCatalogue)?;
+    let names =
+        holder.and_then(|holder| holder.catalogue.as_ref()).ok_or(RecoveryRefused::NoCatalogue)?;
 
     let placed = shards.values().flatten().flat_map(|(_, remains)| &remains.placed);
     let lost = placed.map(|(_, node)| *node).filter(|node| !nodes.contains_key(node)).collect();
-    let mut plan = Plan {
+    let mut plan = RecoveryPlan {
         cluster: first.cluster,
         nodes,
         lost,
@@ -319,7 +320,7 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
             continue;
         }
         let keyspace = name.map(|named| named.name.clone());
-        let named = Gone { shard: *shard, keyspace, slots: remains.slots };
+        let named = LostShard { shard: *shard, keyspace, slots: remains.slots };
         match rescue(named, left, node, remains) {
             Some(rescue) => plan.shards.push(rescue),
             None => plan.sound += 1,
@@ -329,13 +330,18 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
         rescue.record.next_ids = next_ids;
     }
     match plan.shards.is_empty() && plan.gone.is_empty() {
-        true => Err(Refused::Sound { shards: plan.sound }),
+        true => Err(RecoveryRefused::Sound { shards: plan.sound }),
         false => Ok(plan),
     }
 }
 
 /// How a shard goes on from this replica; none if it needs no help.
-fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<Rescue> {
+fn rescue(
+    shard: LostShard,
+    left: &Left<'_>,
+    node: NodeId,
+    from: &SurvivingReplica,
+) -> Option<ShardRecovery> {
     let committed = left.iter().map(|(_, remains)| remains.commit.max(remains.applied)).max();
     let committed = committed.unwrap_or(0).min(from.last.1);
     let possible = from.possible(committed);
@@ -345,7 +351,7 @@ fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<
     }
     let may_miss = possible.iter().any(|members| is_majority(members, |one| !is_left(one)));
     let voters = possible.last().map(|members| &members.voters[..]).unwrap_or_default();
-    let above = |known: &dyn Fn(&Remains) -> u64| {
+    let above = |known: &dyn Fn(&SurvivingReplica) -> u64| {
         left.iter().map(|(_, remains)| known(remains)).max().unwrap_or(0) + LEAP
     };
     let record = Recovered {
@@ -358,7 +364,7 @@ fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<
         next_ids: Default::default(),
     };
     let others = left.iter().filter(|(at, _)| *at != node);
-    Some(Rescue {
+    Some(ShardRecovery {
         shard,
         record,
         removed: others.map(|(at, remains)| (*at, remains.replica)).collect(),
@@ -375,11 +381,11 @@ impl Names {
     }
 
     /// The shards of which nothing is left.
-    fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<Gone> {
+    fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<LostShard> {
         let is_gone =
             |shard: &ShardId| shards.get(shard).is_none_or(|left| fullest(left).is_none());
         let all = self.keyspaces.iter().flat_map(|named| {
-            let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| Gone {
+            let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| LostShard {
                 shard: *shard,
                 keyspace: Some(named.name.clone()),
                 slots: *slots,
@@ -390,32 +396,32 @@ impl Names {
     }
 }
 
-impl Plan {
+impl RecoveryPlan {
     /// The records that a node's log is to get, each with its shard and kind; none if it has them
     /// already. The node's directory was read like this.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`RecoveryRefused`].
     pub fn records(
         &self,
         (cluster, node): (u64, NodeId),
         log_end: Lsn,
-        found: &Replayed,
-    ) -> Result<Vec<(ShardId, u8, Vec<u8>)>, Refused> {
+        found: &ReplayResult,
+    ) -> Result<Vec<(ShardId, u8, Vec<u8>)>, RecoveryRefused> {
         if cluster != self.cluster {
-            return Err(Refused::OtherCluster { node, cluster, planned: self.cluster });
+            return Err(RecoveryRefused::OtherCluster { node, cluster, planned: self.cluster });
         }
-        let planned = *self.nodes.get(&node).ok_or(Refused::NotInPlan { node })?;
-        let changed = Refused::Changed { node, planned, found: log_end };
+        let planned = *self.nodes.get(&node).ok_or(RecoveryRefused::NotInPlan { node })?;
+        let changed = RecoveryRefused::Changed { node, planned, found: log_end };
         let mut records = Vec::new();
-        for Rescue { shard, record, removed, .. } in &self.shards {
+        for ShardRecovery { shard, record, removed, .. } in &self.shards {
             let shard = shard.shard;
             let here = found.shards.get(&shard);
             let has_ended = |replica: ReplicaId| {
                 let ended = found.ended.get(&shard).is_some_and(|ended| ended.replica >= replica);
                 ended || found.dropped.contains(&shard)
             };
-            let is_past = |one: &Recovering| {
+            let is_past = |one: &RecoveringReplica| {
                 let generation = one.state().descriptor.generation;
                 generation >= record.generation
             };
@@ -442,7 +448,7 @@ impl Plan {
 }
 
 /// The record that a replica has ended, for its shard has gone on so.
-fn end_of(one: &Recovering, record: &Recovered) -> Vec<u8> {
+fn end_of(one: &RecoveringReplica, record: &Recovered) -> Vec<u8> {
     let state = one.state();
     let descriptor = Descriptor {
         replicas: vec![(record.replica, record.node)],
@@ -451,8 +457,8 @@ fn end_of(one: &Recovering, record: &Recovered) -> Vec<u8> {
         ..state.descriptor.clone()
     };
     // The placement, which stands before the descriptor, is as it was.
-    let mut birth = state.birth_record();
-    birth.truncate(1);
-    descriptor.encode(&mut birth);
-    [&one.replica().0.to_le_bytes()[..], &birth].concat()
+    let mut bootstrap = state.bootstrap_record();
+    bootstrap.truncate(1);
+    descriptor.encode(&mut bootstrap);
+    [&one.replica().0.to_le_bytes()[..], &bootstrap].concat()
 }

@@ -9,13 +9,13 @@
 
 use replication::{HardState, Members};
 
-use super::{Recovering, unreadable};
+use super::{RecoveringReplica, unreadable};
 use crate::recovery::RecoverError;
 use crate::replica::members::Roster;
 use crate::replica::record::Recovered;
 use crate::replica::state::{Content, ShardState};
 
-impl Recovering {
+impl RecoveringReplica {
     /// Applies all that waits, as if it were committed: what the changes of members among it, at
     /// these indexes, make of them.
     pub fn take_all(&mut self) -> Vec<(u64, Members)> {
@@ -48,11 +48,11 @@ impl Recovering {
         let Recovered { replica, node, generation, newest, next_ids, .. } = record;
         let ShardState { descriptor, roster, members, content, .. } = &mut self.state;
         *members = Members::of_voters(&[replica]);
-        *roster = Roster { newest, going: Vec::new(), is_settled: true };
+        *roster = Roster { newest, leaving: Vec::new(), is_settled: true };
         descriptor.replicas = vec![(replica, node)];
         (descriptor.generation, descriptor.leader) = (generation, Some(replica));
         if let Content::System(system) = content {
-            system.catalogue.pass_over(next_ids);
+            system.catalogue.reserve_ids(next_ids);
         }
         self.hard_state = HardState { term: record.term, vote: 0, commit: found };
         Ok(())

@@ -14,30 +14,30 @@ use super::*;
 pub struct Replay {
     settings: Settings,
     node: NodeId,
-    pub(super) shards: BTreeMap<ShardId, Recovering>,
+    pub(super) shards: BTreeMap<ShardId, RecoveringReplica>,
     /// Whose end was passed: ids are never used again.
     pub(super) dropped: BTreeSet<ShardId>,
     /// Which of them another shard has taken in, and which one.
     pub(super) absorbed: BTreeMap<ShardId, ShardId>,
     /// Whose replica here takes no part any more, and no other has begun since.
-    ended: BTreeMap<ShardId, Ended>,
+    ended: BTreeMap<ShardId, EndedReplica>,
     /// Right halves of replicas that have ended, each with the left one.
     halves: BTreeMap<ShardId, (ShardId, Box<ShardState>)>,
     /// Of whom there were records, but neither a beginning nor, so far, an end.
     headless: BTreeSet<ShardId>,
-    evidence: Evidence,
+    evidence: LogEvidence,
 }
 
 impl Replay {
     /// Of this node, with the shards that the manifest's checkpoints hold, each restored.
     pub fn new(
         node: NodeId,
-        shards: BTreeMap<ShardId, Recovering>,
+        shards: BTreeMap<ShardId, RecoveringReplica>,
         settings: impl Into<Settings>,
     ) -> Self {
         let settings = settings.into();
         let (dropped, absorbed, headless, halves) = Default::default();
-        let mut evidence = Evidence::default();
+        let mut evidence = LogEvidence::default();
         shards.values().for_each(|shard| evidence.checkpoint(shard));
         let ended = BTreeMap::new();
         Self { settings, node, shards, dropped, absorbed, ended, halves, headless, evidence }
@@ -46,7 +46,7 @@ impl Replay {
     /// Takes the log's next record, which stands in the group at `lsn`.
     ///
     /// # Errors
-    /// As [`Recovering::record`] and [`Recovering::born`].
+    /// As [`RecoveringReplica::record`] and [`RecoveringReplica::created`].
     pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
         let id = record.shard;
         self.evidence.record(record);
@@ -57,7 +57,7 @@ impl Replay {
             self.dropped.insert(id);
             self.absorbed.remove(&id);
             if record.kind == record::SHARD_ABSORBED {
-                let left = decode_absorbed(record.payload);
+                let left = decode_merged(record.payload);
                 let left =
                     left.map_err(|source| unreadable(id, "the record of a merge", source))?;
                 self.absorbed.insert(id, left);
@@ -78,11 +78,13 @@ impl Replay {
             }
             None if self.dropped.contains(&id) => {}
             None if record.kind == record::SHARD_CREATED && ended.is_none() => {
-                let shard = Recovering::born(id, self.node, record.payload, self.settings)?;
+                let shard =
+                    RecoveringReplica::created(id, self.node, record.payload, self.settings)?;
                 self.shards.insert(id, shard);
             }
             None if record.kind == record::REPLICA_CREATED => {
-                self.shards.insert(id, Recovering::awaiting(id, record.payload, self.settings)?);
+                self.shards
+                    .insert(id, RecoveringReplica::awaiting(id, record.payload, self.settings)?);
                 self.ended.remove(&id);
             }
             None if ended.is_some() => {}
@@ -95,7 +97,7 @@ impl Replay {
 
     /// A replica has ended, which had this state; what was cut off from it goes on.
     pub(super) fn end(&mut self, id: ShardId) -> Option<ShardState> {
-        let Recovering { halves, state, .. } = self.shards.remove(&id)?;
+        let RecoveringReplica { halves, state, .. } = self.shards.remove(&id)?;
         self.halves.extend(halves.into_iter().map(|(half, state)| (half, (id, state))));
         Some(state)
     }
@@ -114,8 +116,8 @@ impl Replay {
         if let Some((left, state)) = found
             && let Some(replica) = state.descriptor.replica_on(self.node)
         {
-            let half = Recovering::of(id, replica, *state, HardState::default());
-            self.shards.insert(id, Recovering { left: Some(left), ..half });
+            let half = RecoveringReplica::of(id, replica, *state, HardState::default());
+            self.shards.insert(id, RecoveringReplica { left: Some(left), ..half });
         }
     }
 
@@ -123,7 +125,7 @@ impl Replay {
     ///
     /// # Errors
     /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`], [`RecoverError::CutShort`].
-    pub fn finish(mut self) -> Result<Replayed, RecoverError> {
+    pub fn finish(mut self) -> Result<ReplayResult, RecoverError> {
         // Those that had written nothing yet. One may have been cut in two in its turn.
         loop {
             let known = |id: &ShardId| {
@@ -146,13 +148,13 @@ impl Replay {
             }
         }
         let Self { shards, ended, dropped, absorbed, .. } = self;
-        Ok(Replayed { shards, ended, dropped, absorbed })
+        Ok(ReplayResult { shards, ended, dropped, absorbed })
     }
 
     /// The shard's replica takes no part any more; unless one that came after it is here already,
     /// from a checkpoint.
     fn end_replica(&mut self, id: ShardId, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
-        let ended = Ended::decode(kind, payload)
+        let ended = EndedReplica::decode(kind, payload)
             .map_err(|source| unreadable(id, "the record of a replica's end", source))?;
         if self.dropped.contains(&id) {
             return Ok(());
@@ -171,15 +173,16 @@ impl Replay {
 
 /// What a log and its checkpoints hold.
 #[derive(Default)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// The shards.
-    pub shards: BTreeMap<ShardId, Recovering>,
+    pub shards: BTreeMap<ShardId, RecoveringReplica>,
     /// Replicas that take no part any more ([`crate::executor::ShardExecutor::adopt_ended`]).
-    pub ended: BTreeMap<ShardId, Ended>,
-    /// Shards whose end the log holds ([`crate::executor::ShardExecutor::bury`]). The replica of
-    /// the catalogue may still have them: it knows again what is committed when it hears its group.
+    pub ended: BTreeMap<ShardId, EndedReplica>,
+    /// Shards whose end the log holds ([`crate::executor::ShardExecutor::mark_ended`]). The replica
+    /// of the catalogue may still have them: it knows again what is committed when it hears its
+    /// group.
     pub dropped: BTreeSet<ShardId>,
     /// Which of them another shard has taken in, and which one
-    /// ([`crate::executor::ShardExecutor::adopt_absorbed`]).
+    /// ([`crate::executor::ShardExecutor::adopt_merged`]).
     pub absorbed: BTreeMap<ShardId, ShardId>,
 }

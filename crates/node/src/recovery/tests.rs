@@ -21,7 +21,7 @@ fn behind_a_checkpoint(
     let mut state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
     (state.applied_index, state.applied_term) = (45, 1);
     let meta = encode_meta(&state, ReplicaId(1), HardState::default());
-    let checkpoint = Recovering::from_checkpoint(shard, &meta, hasher).expect("its own");
+    let checkpoint = RecoveringReplica::from_checkpoint(shard, &meta, hasher).expect("its own");
     let mut replay = Replay::new(NodeId(1), [(shard, checkpoint)].into(), hasher);
     let mut record = |kind, payload: &[u8]| {
         let record = Record { shard, kind, payload };
@@ -58,8 +58,8 @@ fn after_a_vote(term: u64) -> HardState {
         leader: None,
     };
     let engine = MemoryEngine::new(Layout::Ordered, hasher);
-    let birth = ShardState::new(descriptor, Content::Keys(Box::new(engine))).birth_record();
-    let recovering = Recovering::born(shard, NodeId(1), &birth, hasher);
+    let bootstrap = ShardState::new(descriptor, Content::Keys(Box::new(engine))).bootstrap_record();
+    let recovering = RecoveringReplica::created(shard, NodeId(1), &bootstrap, hasher);
     let mut recovering = recovering.expect("its own birth");
     let voted = HardState { term: 2, vote: 2, commit: 0 };
     let mut record = |kind, payload: &[u8]| {
@@ -85,7 +85,7 @@ fn replayed(entries: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, RecoverError> {
         let record = Record { shard, kind, payload };
         replay.record(Lsn::NEW, &record).expect("its own record");
     };
-    record(record::SHARD_CREATED, &state.birth_record());
+    record(record::SHARD_CREATED, &state.bootstrap_record());
     for (index, term) in entries {
         record(record::ENTRY, &record::entry_prefix(*index, *term));
     }

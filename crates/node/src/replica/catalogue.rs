@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{
-    Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, Level, NodeId, ShardId, Standing,
-    Subject, Timestamp,
+    AdminState, Catalogue, CatalogueError, CatalogueOp, ClusterVersion, Keyspace, KeyspaceId,
+    NodeId, ShardId, Subject, Timestamp,
 };
 
 /// What the system shard holds.
@@ -28,23 +28,23 @@ pub enum Change {
     /// A keyspace is gone: its shards are to be dropped.
     Dropped(Keyspace),
     /// The id of a shard was given out, for one that is to be cut off.
-    Drawn {
+    ShardIdAllocated {
         /// Of which keyspace it is to be.
         keyspace: KeyspaceId,
         /// The id.
         shard: ShardId,
     },
     /// A node stands so from now on, or was asked to and did before.
-    Node {
+    AdminState {
         /// Which.
         node: NodeId,
         /// How.
-        standing: Standing,
+        admin_state: AdminState,
     },
     /// The cluster has this level from now on, or was to and had it before.
-    Level(Level),
+    ClusterVersion(ClusterVersion),
     /// It has become this one at once: a snapshot has jumped over the changes between.
-    Jumped(Arc<Catalogue>),
+    Replaced(Arc<Catalogue>),
 }
 
 impl Change {
@@ -57,10 +57,10 @@ impl Change {
             Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace) => {
                 Subject::Keyspace(keyspace.clone())
             }
-            Change::Drawn { keyspace, shard } => Subject::Shard(*keyspace, *shard),
-            Change::Node { node, standing } => Subject::Node(*node, *standing),
-            Change::Level(level) => Subject::Level(*level),
-            Change::Jumped(_) => unreachable!("no operation does that"),
+            Change::ShardIdAllocated { keyspace, shard } => Subject::Shard(*keyspace, *shard),
+            Change::AdminState { node, admin_state } => Subject::Node(*node, *admin_state),
+            Change::ClusterVersion(level) => Subject::ClusterVersion(*level),
+            Change::Replaced(_) => unreachable!("no operation does that"),
         }
     }
 }
@@ -80,9 +80,13 @@ impl System {
         let op = CatalogueOp::decode(&mut reader).expect("operations in the log are readable");
         let keyspace = match self.catalogue.apply(&op)? {
             Subject::Keyspace(keyspace) => keyspace,
-            Subject::Node(node, standing) => return Ok(Change::Node { node, standing }),
-            Subject::Shard(keyspace, shard) => return Ok(Change::Drawn { keyspace, shard }),
-            Subject::Level(level) => return Ok(Change::Level(level)),
+            Subject::Node(node, admin_state) => {
+                return Ok(Change::AdminState { node, admin_state });
+            }
+            Subject::Shard(keyspace, shard) => {
+                return Ok(Change::ShardIdAllocated { keyspace, shard });
+            }
+            Subject::ClusterVersion(level) => return Ok(Change::ClusterVersion(level)),
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
@@ -90,12 +94,14 @@ impl System {
                 let placed = self.catalogue.place(name, &nodes);
                 Change::Created(placed.cloned().unwrap_or(keyspace))
             }
-            CatalogueOp::Alter { .. } | CatalogueOp::File { .. } => Change::Altered(keyspace),
+            CatalogueOp::Alter { .. } | CatalogueOp::LinearHash { .. } => Change::Altered(keyspace),
             CatalogueOp::Drop { .. } => {
                 self.safe_points.remove(&keyspace.id);
                 Change::Dropped(keyspace)
             }
-            CatalogueOp::Node { .. } | CatalogueOp::Shard { .. } | CatalogueOp::Level { .. } => {
+            CatalogueOp::Node { .. }
+            | CatalogueOp::Shard { .. }
+            | CatalogueOp::RaiseVersion { .. } => {
                 unreachable!("their subjects are no keyspaces")
             }
         })
@@ -103,10 +109,10 @@ impl System {
 
     /// These nodes, those first that take replicas; without removed ones.
     fn by_standing(&self, nodes: &[NodeId]) -> Vec<NodeId> {
-        let standing = |node: &NodeId| self.catalogue.standing(*node);
+        let admin_state = |node: &NodeId| self.catalogue.admin_state(*node);
         let mut nodes: Vec<NodeId> =
-            nodes.iter().copied().filter(|node| standing(node) != Standing::Removed).collect();
-        nodes.sort_by_key(|node| !standing(node).takes_replicas());
+            nodes.iter().copied().filter(|node| admin_state(node) != AdminState::Removed).collect();
+        nodes.sort_by_key(|node| !admin_state(node).takes_replicas());
         nodes
     }
 
@@ -162,9 +168,9 @@ mod tests {
     #[test]
     fn shards_begin_on_nodes_that_take_replicas_and_on_others_for_want_of_them() {
         let mut system = System::default();
-        let (node, standing) = (NodeId(1), Standing::Cordoned);
-        let op = CatalogueOp::Node { node, standing, among: BTreeSet::new() };
-        assert_eq!(apply(&mut system, &op), Change::Node { node, standing });
+        let (node, admin_state) = (NodeId(1), AdminState::Cordoned);
+        let op = CatalogueOp::Node { node, admin_state, among: BTreeSet::new() };
+        assert_eq!(apply(&mut system, &op), Change::AdminState { node, admin_state });
         let mut begins = |name, replicas| {
             let options = KeyspaceOptions { replicas, ..KeyspaceOptions::default() };
             let created = apply(&mut system, &CatalogueOp::Create { name, options });
@@ -173,14 +179,14 @@ mod tests {
         };
         assert_eq!(begins("one", 1), [NodeId(2)]);
         assert_eq!(begins("three", 3), [2, 3, 4].map(NodeId));
-        for standing in [Standing::Draining, Standing::Removed] {
-            let op = CatalogueOp::Node { node, standing, among: BTreeSet::new() };
+        for admin_state in [AdminState::Draining, AdminState::Removed] {
+            let op = CatalogueOp::Node { node, admin_state, among: BTreeSet::new() };
             apply(&mut system, &op);
         }
         let mut bytes = Vec::new();
         system.encode(&mut bytes);
         let read = System::decode(&bytes).unwrap();
         assert_eq!(read.catalogue, system.catalogue);
-        assert_eq!(read.catalogue.standing(node), Standing::Removed);
+        assert_eq!(read.catalogue.admin_state(node), AdminState::Removed);
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   entry Check ─apply─► Digesting: pinned at the safe point of then, one moment of the past
-//!                            │ step, step, … by the driver, beside the lane and its readers
+//!                            │ step, step, … by the driver, beside the executor and its readers
 //!                            ▼
-//!        Input::Digested ──► lane ──► the leader compares ([`crate::rpc::status`])
+//!        Input::Digested ──► executor ──► the leader compares ([`crate::rpc::notice`])
 //! ```
 //!
 //! A digest covers what can be seen from the safe point to the entry's time, both of which are the
@@ -38,7 +38,7 @@ pub struct Digesting {
     low: Timestamp,
     /// … to here.
     at: Timestamp,
-    upheavals: u64,
+    replacements: u64,
     view: Arc<RwLock<ShardState>>,
     cursor: DumpCursor,
     keys: Digest,
@@ -48,7 +48,7 @@ pub struct Digesting {
 
 /// How far a step has brought it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DigestStep {
     /// There is more to do.
     More,
     /// This is it.
@@ -102,7 +102,7 @@ impl Digesting {
             index: state.applied_index,
             low,
             at,
-            upheavals: state.upheavals(),
+            replacements: state.replacements(),
             view: view.clone(),
             cursor: DumpCursor::default(),
             keys: Digest::new(at),
@@ -112,12 +112,12 @@ impl Digesting {
 
     /// Goes on with the next piece, of the usual length ([`crate::recovery::checkpoint::BLOCK`]) or
     /// another: so long the shard's writers wait. `piece` is memory to be used again.
-    pub fn step(&mut self, limits: PieceLimits, piece: &mut Vec<u8>) -> Step {
+    pub fn step(&mut self, limits: PieceLimits, piece: &mut Vec<u8>) -> DigestStep {
         piece.clear();
         let more = {
             let state = self.view.read();
-            if state.upheavals() != self.upheavals {
-                return Step::Void;
+            if state.replacements() != self.replacements {
+                return DigestStep::Void;
             }
             match state.keys() {
                 Some(engine) => engine.dump(&mut self.cursor, self.low, self.at, limits, piece),
@@ -126,10 +126,10 @@ impl Digesting {
         };
         self.keys.feed(piece).expect("an engine dumps what it can read");
         if more {
-            return Step::More;
+            return DigestStep::More;
         }
         let parts = [self.keys.finish().to_le_bytes(), self.rest.to_le_bytes()];
-        Step::Done(hash(&[&parts[0], &parts[1]]))
+        DigestStep::Done(hash(&[&parts[0], &parts[1]]))
     }
 }
 
@@ -137,7 +137,7 @@ impl Drop for Digesting {
     /// Lets the collector go on.
     fn drop(&mut self) {
         let mut state = self.view.write();
-        if state.upheavals() == self.upheavals
+        if state.replacements() == self.replacements
             && let Some(engine) = state.keys_mut()
         {
             engine.unpin(self.low);

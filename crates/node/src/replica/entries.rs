@@ -8,17 +8,17 @@ use hlc::Clock;
 use keyspace::{Durability, NodeId, ReplicaId};
 use replication::{Entry, HardState, Work};
 
-use super::{Append, Asker, InFlight, Queued, Shard};
-use crate::event::Happened;
-use crate::executor::{Caller, Effects, Turn, push, report};
+use super::{Append, Asker, InFlight, Queued, Replica};
+use crate::event::EventKind;
+use crate::executor::{Caller, Effects, RoundContext, push, report};
 use crate::replica::entry::{Header, Kind, Spent};
 use crate::replica::record;
 use crate::replica::state::{Outcome, ShardState};
 use crate::reshape::reroute::answer_applied;
 use crate::routing::session::BatchId;
 
-impl Shard {
-    pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
+impl Replica {
+    pub(super) fn propose_queued(&mut self, turn: &RoundContext<'_>, mut turn_bytes: u64) {
         if self.queue.is_empty() || !self.leads() || self.group.is_transferring() {
             return;
         }
@@ -47,7 +47,7 @@ impl Shard {
                 Ok(place) => place,
                 Err(_) => unreachable!("a leader that hands nothing over proposes"),
             };
-            assert_eq!(place.index, index, "the index was reserved under the same lane step");
+            assert_eq!(place.index, index, "the index was reserved under the same executor step");
             self.in_flight.push_back(InFlight { index, term, since: turn.now, asker });
         }
     }
@@ -162,7 +162,7 @@ impl Shard {
                 lost.push(std::mem::replace(&mut in_flight.asker, Asker::Nobody));
             }
         }
-        lost.into_iter().for_each(|asker| self.refuse(asker, NotDone::Replaced, effects));
+        lost.into_iter().for_each(|asker| self.refuse(asker, NotDone::EntryReplaced, effects));
     }
 
     /// What is applied is of this term: nothing that was proposed here in an older one, and has not
@@ -171,7 +171,7 @@ impl Shard {
     pub(super) fn outlive(&mut self, term: u64, effects: &mut Effects) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             match in_flight.term < term {
-                true => self.refuse(in_flight.asker, NotDone::Replaced, effects),
+                true => self.refuse(in_flight.asker, NotDone::EntryReplaced, effects),
                 false => self.in_flight.push_back(in_flight),
             }
         }
@@ -213,7 +213,7 @@ impl Shard {
         }
         match asker {
             Some(lost) if lost.term != term => {
-                self.refuse(lost.asker, NotDone::Replaced, effects);
+                self.refuse(lost.asker, NotDone::EntryReplaced, effects);
                 report(outcome, None, effects);
             }
             Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
@@ -229,7 +229,7 @@ impl Shard {
                 Outcome::Steps(said) => self.stepped(askers, said, effects),
                 _ => unreachable!("steps are answered as steps"),
             },
-            Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
+            Some(InFlight { asker, .. }) => self.reply_remote(asker, outcome, effects),
             None => report(outcome, None, effects),
         }
     }
@@ -274,7 +274,7 @@ impl Shard {
             clock.observe(state.horizon.max(state.last));
             self.leading.opened_term = entry.term();
             let (shard, replica, term) = (self.id, self.replica, entry.term());
-            effects.events.push(Happened::LeaderElected { shard, replica, term });
+            effects.events.push(EventKind::LeaderElected { shard, replica, term });
             self.promise.lead();
             self.serving.raise_floor(clock.now());
         }
@@ -289,7 +289,7 @@ impl Shard {
             self.is_settled = self.state.read().roster.is_settled;
         }
         if matches!(outcome, Outcome::Catalogue(_)) {
-            self.group.tell_all_committed();
+            self.group.send_commit_index_to_all();
         }
         if matches!(outcome, Outcome::Steps(_) | Outcome::Split(_) | Outcome::Merge) {
             self.locks_changed(index);
@@ -308,7 +308,7 @@ impl Shard {
     }
 }
 
-impl Shard {
+impl Replica {
     /// Tells of replicas that have come or gone.
     #[inline(never)]
     fn tell_change(
@@ -322,7 +322,7 @@ impl Shard {
         };
         let (shard, added, removed) = (self.id, lacks(now, before), lacks(before, now));
         if !added.is_empty() || !removed.is_empty() {
-            effects.events.push(Happened::ReplicasChanged { shard, added, removed });
+            effects.events.push(EventKind::ReplicasChanged { shard, added, removed });
         }
     }
 }

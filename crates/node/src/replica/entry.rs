@@ -12,7 +12,7 @@
 //! filled in when the entry takes its timestamp. An entry of no bytes opens a leader's term.
 
 use keyspace::codec::Reader;
-use keyspace::{CatalogueOp, Feature, Level, ShardId, Timestamp};
+use keyspace::{CatalogueOp, ClusterVersion, Feature, ShardId, Timestamp};
 
 use crate::routing::session::{BATCH_ID_BYTES, BatchId};
 use command::{Write, codec};
@@ -40,7 +40,7 @@ pub enum Kind {
     Catalogue = 4,
     /// A keyspace's safe point: its id (u32) and a timestamp (u64); system shard only (G14).
     KeyspaceSafePoint = 5,
-    /// One step of a change of the shard's replicas ([`crate::replica::members::Step`]).
+    /// One step of a change of the shard's replicas ([`crate::replica::members::ChangeStep`]).
     Members = 6,
     /// A [`crate::routing::session::BatchId`], then `count` commands: another node's, or this
     /// node's from when another led. Applied once, however often it stands in the log (G10).
@@ -78,8 +78,8 @@ impl Kind {
     }
 
     /// The level that a cluster must have before a leader proposes such an entry: from then on all
-    /// nodes can read it ([`keyspace::level`]).
-    pub const fn since(self) -> Level {
+    /// nodes can read it ([`keyspace::cluster_version`]).
+    pub const fn since(self) -> ClusterVersion {
         match self {
             Kind::Commands
             | Kind::Horizon
@@ -90,7 +90,7 @@ impl Kind {
             | Kind::Once
             | Kind::Check
             | Kind::Settle
-            | Kind::Split => Level::FIRST,
+            | Kind::Split => ClusterVersion::FIRST,
             Kind::Merge => Feature::Merges.since(),
             Kind::Steps => Feature::Transactions.since(),
         }
@@ -99,9 +99,9 @@ impl Kind {
 
 /// The level that all nodes must speak before an entry may be in a log; none if this program does
 /// not know.
-pub fn since(data: &[u8]) -> Option<Level> {
+pub fn since(data: &[u8]) -> Option<ClusterVersion> {
     match Header::decode(data) {
-        None => data.is_empty().then_some(Level::FIRST),
+        None => data.is_empty().then_some(ClusterVersion::FIRST),
         Some((Header { kind: Kind::Catalogue, .. }, body)) => {
             CatalogueOp::decode(&mut Reader::new(body)).ok().map(|op| op.since())
         }
@@ -283,11 +283,11 @@ mod tests {
 
     #[test]
     fn an_entry_says_from_which_level_on_it_may_be_in_a_log() {
-        assert_eq!(since(b""), Some(Level::FIRST), "it opens a term");
-        assert_eq!(since(&entry(Kind::Check as u8, b"")), Some(Level::FIRST));
+        assert_eq!(since(b""), Some(ClusterVersion::FIRST), "it opens a term");
+        assert_eq!(since(&entry(Kind::Check as u8, b"")), Some(ClusterVersion::FIRST));
         let mut op = Vec::new();
-        CatalogueOp::Level { to: Level::NEWEST }.encode(&mut op);
-        assert_eq!(since(&entry(Kind::Catalogue as u8, &op)), Some(Level::NEWEST));
+        CatalogueOp::RaiseVersion { to: ClusterVersion::NEWEST }.encode(&mut op);
+        assert_eq!(since(&entry(Kind::Catalogue as u8, &op)), Some(ClusterVersion::NEWEST));
         assert_eq!(since(&entry(99, b"")), None);
     }
 

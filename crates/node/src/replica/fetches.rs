@@ -14,7 +14,7 @@
 //! | questions under way to one shard, and as many of contenders | [`SENT_MAX`] | wait here |
 //! | bytes of questions held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
 //! | bytes found for one question | the asker's | refused: too long; scans and ranges end there |
-//! | time without an answer | the request's patience | refused: nobody is known to lead |
+//! | time without an answer | the request's timeout | refused: nobody is known to lead |
 //!
 //! All questions may be asked twice, so all that is not answered is asked again.
 
@@ -22,13 +22,13 @@ use std::collections::VecDeque;
 
 use command::NotDone;
 use keyspace::{NodeId, ShardId, Timestamp};
-use overlay::Known;
+use overlay::KnownShard;
 use replication::BootNanos;
 
 use crate::executor::{Answer, Caller, Effects};
-use crate::replica::forward::MISLED_NANOS;
-use crate::routing::fetch::{ANSWER_BYTES_MAX, Found, KEYS_MAX, Want};
-use crate::rpc::request::Letter;
+use crate::replica::forward::NOT_LEADER_PAUSE_NANOS;
+use crate::routing::fetch::{ANSWER_BYTES_MAX, FetchRequest, FetchResult, KEYS_MAX};
+use crate::rpc::message::RpcMessage;
 
 /// Questions under way to the leader of one shard at one time: with a piece each, 256 MiB of
 /// answers.
@@ -49,14 +49,14 @@ pub(crate) struct Fetches {
 }
 
 /// When something was found, and what.
-type Finding = (Timestamp, Found);
+type FetchFinding = (Timestamp, FetchResult);
 
 struct Fetch {
     number: u64,
-    want: Want,
+    want: FetchRequest,
     /// What of it is asked for now.
-    rest: Want,
-    found: Option<Finding>,
+    rest: FetchRequest,
+    found: Option<FetchFinding>,
     bytes_max: usize,
     bytes: usize,
     asker: Caller,
@@ -79,7 +79,7 @@ impl Fetches {
 
     pub fn ask(
         &mut self,
-        want: Want,
+        want: FetchRequest,
         bytes_max: usize,
         asker: Caller,
         now: BootNanos,
@@ -125,7 +125,7 @@ impl Fetches {
         }
         while let Some(place) = self.all.iter().position(|fetch| fetch.is_moved) {
             let Caller { origin, waiter } = self.remove(place).asker;
-            effects.answers.push(Answer::Go { origin, waiter });
+            effects.answers.push(Answer::Retry { origin, waiter });
         }
         let Some(leader) = leader else { return };
         // The oldest first: they hold the places.
@@ -148,7 +148,7 @@ impl Fetches {
             }
             fetch.sent = Some((leader, now));
             let (number, want) = (fetch.number, first_part(&fetch.rest));
-            effects.letters.push((leader, Letter::Fetch { shard, number, want }));
+            effects.rpcs.push((leader, RpcMessage::Fetch { shard, number, want }));
         }
     }
 
@@ -156,7 +156,7 @@ impl Fetches {
         &mut self,
         shard: ShardId,
         number: u64,
-        (at, found): Finding,
+        (at, found): FetchFinding,
         now: BootNanos,
         effects: &mut Effects,
     ) {
@@ -174,7 +174,7 @@ impl Fetches {
         }
         let bytes = fetch.found.as_ref().map_or(0, |(_, all)| all.bytes_about());
         let is_long = bytes > fetch.bytes_max;
-        if is_long && rest.is_some() && matches!(fetch.want, Want::Keys { .. }) {
+        if is_long && rest.is_some() && matches!(fetch.want, FetchRequest::Keys { .. }) {
             return refuse(self.remove(place).asker, NotDone::TooLong, effects);
         }
         if let Some(rest) = rest.filter(|_| !is_long) {
@@ -198,19 +198,24 @@ impl Fetches {
 
     /// Who was asked does not lead, or not what is wanted: the shard is known there to be so.
     /// Nothing is sent before this clock.
-    pub fn misled(&mut self, number: u64, known: Option<&Known>, pause_until: BootNanos) {
+    pub fn handle_not_leader(
+        &mut self,
+        number: u64,
+        known: Option<&KnownShard>,
+        pause_until: BootNanos,
+    ) {
         let asked = self.all.iter_mut().find(|fetch| fetch.number == number);
         let Some(fetch) = asked else { return };
         fetch.sent = None;
         fetch.is_moved |= known.is_some_and(|known| !fetch.want.is_of(known.arc()));
         self.pause_until = match fetch.is_moved {
-            true => pause_until.max(fetch.since + MISLED_NANOS),
+            true => pause_until.max(fetch.since + NOT_LEADER_PAUSE_NANOS),
             false => pause_until,
         };
     }
 
     /// Who leads has no room for what it would have to write down.
-    pub fn unable(&mut self, number: u64, effects: &mut Effects) {
+    pub fn handle_no_room(&mut self, number: u64, effects: &mut Effects) {
         if let Some(place) = self.all.iter().position(|fetch| fetch.number == number) {
             refuse(self.remove(place).asker, NotDone::DiskFull, effects);
         }
@@ -222,8 +227,8 @@ impl Fetches {
         }
     }
 
-    pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
-        let late = |fetch: &Fetch| fetch.since.saturating_add(patience) <= now;
+    pub fn expire(&mut self, now: BootNanos, request_timeout: u64, effects: &mut Effects) {
+        let late = |fetch: &Fetch| fetch.since.saturating_add(request_timeout) <= now;
         while let Some(place) = self.all.iter().position(late) {
             refuse(self.remove(place).asker, NotDone::NotLeader, effects);
         }
@@ -232,7 +237,7 @@ impl Fetches {
     /// Those who wait look again.
     pub fn let_go(&mut self, effects: &mut Effects) {
         for Fetch { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
-            effects.answers.push(Answer::Go { origin, waiter });
+            effects.answers.push(Answer::Retry { origin, waiter });
         }
         self.held_bytes = 0;
     }
@@ -245,16 +250,16 @@ impl Fetches {
     }
 }
 
-/// As much of a question as one letter takes.
-fn first_part(want: &Want) -> Want {
-    let Want::Keys { keys, reserving } = want else { return want.clone() };
+/// As much of a question as one RPC takes.
+fn first_part(want: &FetchRequest) -> FetchRequest {
+    let FetchRequest::Keys { keys, reserving } = want else { return want.clone() };
     let mut bytes = 0;
     let over = keys.iter().take(KEYS_MAX).position(|key| {
         bytes += key.len();
         bytes > ANSWER_BYTES_MAX
     });
     let count = over.unwrap_or(keys.len().min(KEYS_MAX)).max(1);
-    Want::Keys { keys: keys.iter().take(count).cloned().collect(), reserving: *reserving }
+    FetchRequest::Keys { keys: keys.iter().take(count).cloned().collect(), reserving: *reserving }
 }
 
 fn refuse(Caller { origin, waiter }: Caller, why: NotDone, effects: &mut Effects) {

@@ -31,8 +31,8 @@ use replication::BootNanos;
 use crate::executor::{Answer, Caller, Effects, Origin};
 use crate::replica::entry::{Batch, HEADER_BYTES, Spent, Waiter};
 use crate::reshape::reroute::answer_applied;
-use crate::routing::session::{BatchId, Verdict, WINDOW_MS};
-use crate::rpc::request::{Asked, Letter};
+use crate::routing::session::{BatchId, BatchVerdict, WINDOW_MS};
+use crate::rpc::message::{RpcMessage, RpcRequestId};
 use command::{NotDone, reply};
 
 /// Bytes of batches that are held for the leader of one shard, beyond which more are refused.
@@ -47,7 +47,7 @@ const RESEND_NANOS: u64 = 500_000_000;
 /// value is not sent again and again while it is on its way (31 MB/s).
 pub const RESEND_BYTE_NANOS: u64 = 32;
 /// How long to wait when who was asked does not lead, or its clock has not come so far yet.
-pub const MISLED_NANOS: u64 = 5_000_000;
+pub const NOT_LEADER_PAUSE_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it. Nor is a
 /// time the leader's that it has told as long ago.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
@@ -56,14 +56,14 @@ const TIME_AGAIN_NANOS: u64 = SESSION_IDLE_NANOS / 3;
 
 /// See the front page.
 #[derive(Default)]
-pub(crate) struct Forward {
+pub(crate) struct ForwardedWrites {
     session: u64,
     next_sequence: u64,
     used_at: BootNanos,
     /// Not sent yet: nobody else has them.
-    waiting: VecDeque<Held>,
+    waiting: VecDeque<HeldBatch>,
     /// Sent, in the order of their numbers.
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentBatch>,
     held_bytes: usize,
     /// To whom.
     sent_to: Option<NodeId>,
@@ -76,26 +76,26 @@ pub(crate) struct Forward {
     /// Nothing is sent before.
     pause_until: BootNanos,
     readers: Vec<Reader>,
-    asks: VecDeque<Ask>,
+    asks: VecDeque<ReadIndexQuery>,
     /// What a leader has said its clock is, in ms, and when.
     leader_ms: Option<(u64, BootNanos)>,
-    operations: Vec<Operation>,
+    operations: Vec<CatalogueChange>,
     next_number: u64,
     /// What was sent to shards that this one has taken in.
-    heirs: Vec<Forward>,
+    inherited_sessions: Vec<ForwardedWrites>,
     /// Whether it is one of those.
-    is_heir: bool,
+    is_inherited: bool,
 }
 
-struct Held {
+struct HeldBatch {
     bytes: Vec<u8>,
     waiters: Vec<Waiter>,
     origin: Origin,
     since: BootNanos,
 }
 
-struct Sent {
-    held: Held,
+struct SentBatch {
+    held: HeldBatch,
     sequence: u64,
     sent_ms: u64,
     /// How often.
@@ -115,7 +115,7 @@ struct Reader {
     since: BootNanos,
 }
 
-struct Ask {
+struct ReadIndexQuery {
     number: u64,
     /// Fit for all who have come by then.
     asked_at: BootNanos,
@@ -130,7 +130,7 @@ struct Ask {
 }
 
 /// What is applied here is fit to be read.
-pub(crate) struct Fit {
+pub(crate) struct ReadableIndex {
     /// By all who had come by then.
     pub asked_at: BootNanos,
     /// Nothing comes at or below this time any more.
@@ -139,7 +139,7 @@ pub(crate) struct Fit {
     pub leader_ms: u64,
 }
 
-struct Operation {
+struct CatalogueChange {
     number: u64,
     op: Vec<u8>,
     origin: Origin,
@@ -150,14 +150,14 @@ struct Operation {
 }
 
 /// A batch that was sent before its sender came to lead the shard itself.
-pub(crate) struct Own {
+pub(crate) struct OwnBatch {
     pub id: BatchId,
     pub count: u32,
     pub commands: Vec<u8>,
 }
 
-impl Own {
-    fn of(session: u64, sent: &Sent) -> Self {
+impl OwnBatch {
+    fn of(session: u64, sent: &SentBatch) -> Self {
         let (sequence, sent_ms, floor) = (sent.sequence, sent.sent_ms, 0);
         let id = BatchId { session, sequence, floor, sent_ms };
         let count = sent.held.waiters.len() as u32;
@@ -166,7 +166,7 @@ impl Own {
 }
 
 /// What a shard is sent with.
-pub(crate) struct Post<'a> {
+pub(crate) struct SendContext<'a> {
     pub shard: ShardId,
     /// Who leads it, if that is known, and another.
     pub leader: Option<NodeId>,
@@ -176,21 +176,22 @@ pub(crate) struct Post<'a> {
     pub seed: u64,
 }
 
-impl Forward {
+impl ForwardedWrites {
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty()
             && self.sent.is_empty()
             && self.readers.is_empty()
             && self.operations.is_empty()
-            && self.heirs.is_empty()
+            && self.inherited_sessions.is_empty()
     }
 
     /// Bytes of batches that the replica here would propose if it came to lead, and how many these
     /// are.
     pub fn held(&self) -> (u64, u64) {
         let own = (self.held_bytes as u64, (self.waiting.len() + self.sent.len()) as u64);
-        let heirs = self.heirs.iter().map(Self::held);
-        heirs.fold(own, |(bytes, count), (more, others)| (bytes + more, count + others))
+        let inherited_sessions = self.inherited_sessions.iter().map(Self::held);
+        inherited_sessions
+            .fold(own, |(bytes, count), (more, others)| (bytes + more, count + others))
     }
 
     /// Holds a batch for whoever leads.
@@ -201,7 +202,7 @@ impl Forward {
             return;
         }
         self.held_bytes += bytes.len();
-        self.waiting.push_back(Held { bytes, waiters, origin, since: now });
+        self.waiting.push_back(HeldBatch { bytes, waiters, origin, since: now });
     }
 
     /// Holds a reader that has come by `since`.
@@ -213,7 +214,15 @@ impl Forward {
     pub fn operate(&mut self, op: Vec<u8>, Caller { origin, waiter }: Caller, now: BootNanos) {
         let number = self.draw_number(now);
         let (sent_to, done) = (None, None);
-        self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
+        self.operations.push(CatalogueChange {
+            number,
+            op,
+            origin,
+            waiter,
+            since: now,
+            sent_to,
+            done,
+        });
     }
 
     /// One that nothing which is still on its way names, not even from before the node's last
@@ -224,12 +233,12 @@ impl Forward {
     }
 
     /// Sends what is due.
-    pub fn send(&mut self, post: &Post<'_>, effects: &mut Effects) {
+    pub fn send(&mut self, post: &SendContext<'_>, effects: &mut Effects) {
         self.led = false;
         if self.is_idle() {
             return;
         }
-        self.send_heirs(post, effects);
+        self.send_inherited(post, effects);
         let Some(leader) = post.leader else { return };
         if self.sent_to != Some(leader) {
             self.sent_to = Some(leader);
@@ -246,7 +255,7 @@ impl Forward {
         self.send_operations(leader, effects);
     }
 
-    fn send_writes(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
+    fn send_writes(&mut self, leader: NodeId, post: &SendContext<'_>, effects: &mut Effects) {
         let is_idle = self.sent.is_empty() && post.now >= self.used_at + SESSION_IDLE_NANOS;
         if self.session != 0 && is_idle {
             self.session = 0;
@@ -264,7 +273,7 @@ impl Forward {
             let sequence = self.next_sequence;
             self.next_sequence += 1;
             let (times, due, told, answered) = (0, true, false, false);
-            self.sent.push_back(Sent { held, sequence, sent_ms, times, due, told, answered });
+            self.sent.push_back(SentBatch { held, sequence, sent_ms, times, due, told, answered });
         }
         let session = self.session;
         let Some(floor) = self.sent.front().map(|sent| sent.sequence) else { return };
@@ -279,8 +288,8 @@ impl Forward {
             let count = sent.held.waiters.len() as u32;
             let commands = bytes::Bytes::copy_from_slice(&sent.held.bytes[HEADER_BYTES..]);
             sent_bytes += commands.len() as u64;
-            let letter = Letter::Write { shard: post.shard, id, count, commands };
-            effects.letters.push((leader, letter));
+            let rpc = RpcMessage::Write { shard: post.shard, id, count, commands };
+            effects.rpcs.push((leader, rpc));
         }
         if any {
             let at = post.now + RESEND_NANOS + sent_bytes * RESEND_BYTE_NANOS;
@@ -292,11 +301,12 @@ impl Forward {
         }
     }
 
-    fn send_asks(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
-        if self.is_heir {
+    fn send_asks(&mut self, leader: NodeId, post: &SendContext<'_>, effects: &mut Effects) {
+        if self.is_inherited {
             return;
         }
-        let stale = |ask: &Ask| ask.index.is_none() && ask.asked_at + RESEND_NANOS <= post.now;
+        let stale =
+            |ask: &ReadIndexQuery| ask.index.is_none() && ask.asked_at + RESEND_NANOS <= post.now;
         self.asks.retain(|ask| !stale(ask));
         let covered = self.asks.back().map_or(0, |ask| ask.asked_at);
         let newest = self.readers.iter().map(|reader| reader.since).max();
@@ -316,15 +326,15 @@ impl Forward {
         let number = self.draw_number(post.now);
         let at = self.readers.iter().map(|reader| reader.at).max().unwrap_or(Timestamp::ZERO);
         let (asked_at, index, told_at, leader_ms) = (post.now, None, 0, 0);
-        self.asks.push_back(Ask { number, asked_at, at, index, told_at, leader_ms });
-        effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
+        self.asks.push_back(ReadIndexQuery { number, asked_at, at, index, told_at, leader_ms });
+        effects.rpcs.push((leader, RpcMessage::ReadIndex { shard: post.shard, number, at }));
     }
 
     fn send_operations(&mut self, leader: NodeId, effects: &mut Effects) {
         for operation in self.operations.iter_mut().filter(|op| op.sent_to.is_none()) {
             operation.sent_to = Some(leader);
             let (number, op) = (operation.number, operation.op.clone());
-            effects.letters.push((leader, Letter::Catalogue { number, op }));
+            effects.rpcs.push((leader, RpcMessage::Catalogue { number, op }));
         }
     }
 
@@ -341,38 +351,44 @@ impl Forward {
         if self.sent_to == Some(node) {
             self.sent_to = None;
         }
-        self.link_of_heirs_lost(node);
+        self.inherited_link_lost(node);
     }
 
     /// This much is applied here. Lets go whoever waited for it; whom it serves, if that is news.
     #[inline(never)]
-    pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<Fit> {
-        let ripe = |op: &mut Operation| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
-        for op in self.operations.extract_if(.., ripe) {
+    pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<ReadableIndex> {
+        let raisable_version =
+            |op: &mut CatalogueChange| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
+        for op in self.operations.extract_if(.., raisable_version) {
             let (origin, waiter) = (op.origin, op.waiter);
             let (_, result) = op.done.expect("it was just looked at");
             effects.answers.push(Answer::Catalogue { origin, waiter, result });
         }
-        let ripe = |ask: &&Ask| ask.index.is_some_and(|index| index <= applied);
-        let fit = self.asks.iter().filter(ripe).fold(None, |fit: Option<Fit>, ask| {
-            let Fit { asked_at, at, leader_ms } =
-                fit.unwrap_or(Fit { asked_at: 0, at: Timestamp::ZERO, leader_ms: 0 });
-            let settled = ask.at.max(Timestamp::from_millis(ask.leader_ms));
-            Some(Fit {
-                asked_at: asked_at.max(ask.asked_at),
-                at: at.max(settled),
-                leader_ms: leader_ms.max(ask.leader_ms),
-            })
-        })?;
+        let raisable_version =
+            |ask: &&ReadIndexQuery| ask.index.is_some_and(|index| index <= applied);
+        let fit = self.asks.iter().filter(raisable_version).fold(
+            None,
+            |fit: Option<ReadableIndex>, ask| {
+                let ReadableIndex { asked_at, at, leader_ms } =
+                    fit.unwrap_or(ReadableIndex { asked_at: 0, at: Timestamp::ZERO, leader_ms: 0 });
+                let settled = ask.at.max(Timestamp::from_millis(ask.leader_ms));
+                Some(ReadableIndex {
+                    asked_at: asked_at.max(ask.asked_at),
+                    at: at.max(settled),
+                    leader_ms: leader_ms.max(ask.leader_ms),
+                })
+            },
+        )?;
         let asked_at = fit.asked_at;
         self.asks.retain(|ask| ask.asked_at > asked_at);
         let is_fit = |reader: &mut Reader| reader.since <= asked_at && reader.at <= fit.at;
         for Reader { origin, waiter, .. } in self.readers.extract_if(.., is_fit) {
-            effects.answers.push(Answer::Go { origin, waiter });
+            effects.answers.push(Answer::Retry { origin, waiter });
         }
         if self.readers.iter().any(|reader| reader.since <= asked_at) {
             // For them the leader's clock must move first.
-            self.pause_until = self.pause_until.max(asked_at.saturating_add(MISLED_NANOS));
+            self.pause_until =
+                self.pause_until.max(asked_at.saturating_add(NOT_LEADER_PAUSE_NANOS));
         }
         Some(fit)
     }
@@ -380,7 +396,7 @@ impl Forward {
     /// The index that its leader has named to readers and that has been waited for so long, if it
     /// is not applied here yet.
     pub fn lacks(&self, applied: u64, so_long: u64, now: BootNanos) -> Option<u64> {
-        let is_late = |ask: &&Ask| {
+        let is_late = |ask: &&ReadIndexQuery| {
             let lacks = ask.index.is_some_and(|index| index > applied);
             lacks && ask.told_at.saturating_add(so_long) <= now
         };
@@ -391,7 +407,7 @@ impl Forward {
     /// replica is.
     pub fn turn_away(&mut self, effects: &mut Effects) {
         for reader in self.readers.drain(..) {
-            refuse_one(reader.origin, reader.waiter, NotDone::Lags, effects);
+            refuse_one(reader.origin, reader.waiter, NotDone::ReplicaLagging, effects);
         }
         let mut any = false;
         self.asks.retain(|ask| ask.index.is_none() || !std::mem::replace(&mut any, true));
@@ -403,13 +419,13 @@ fn refuse_one(origin: Origin, waiter: Waiter, why: NotDone, effects: &mut Effect
 }
 
 /// A session that nobody has drawn before: the seed is the process's own.
-fn draw_session(post: &Post<'_>) -> u64 {
+fn draw_session(post: &SendContext<'_>) -> u64 {
     let drawn = keyspace::random::mix(post.seed ^ post.clock.tick().0) ^ post.shard.0;
     keyspace::random::mix(drawn).max(1)
 }
 
 mod ends;
-pub mod legacy;
+pub mod handover;
 mod replies;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A replica that is far behind its leader: it waits for a snapshot, or has much to apply.
 //!
 //! Readers here could not be served for as long as that takes. So they are told that it lags
-//! ([`NotDone::Lags`]), which others find published beside its state
+//! ([`NotDone::ReplicaLagging`]), which others find published beside its state
 //! ([`crate::replica::serving::Serving::lags`]), and have what they look at fetched from the
 //! leader, as on a node without a replica ([`crate::routing::fetch`]):
 //!
@@ -18,9 +18,9 @@
 
 use replication::BootNanos;
 
-use super::Shard;
-use crate::executor::{Caller, Effects, Turn};
-use crate::routing::fetch::Want;
+use super::Replica;
+use crate::executor::{Caller, Effects, RoundContext};
+use crate::routing::fetch::FetchRequest;
 #[cfg(doc)]
 use command::NotDone;
 
@@ -30,7 +30,7 @@ const LAG_NANOS: u64 = 100_000_000;
 /// What lacks who has no state at all.
 const FIRST_STATE: u64 = 1;
 
-impl Shard {
+impl Replica {
     /// Whether it lags: what is read is to be fetched.
     pub(crate) fn lags(&self) -> bool {
         self.lacks > self.applied
@@ -39,7 +39,7 @@ impl Shard {
     /// Takes a question for the leader that has come by now.
     pub(crate) fn fetch(
         &mut self,
-        want: Want,
+        want: FetchRequest,
         bytes_max: usize,
         asker: Caller,
         now: BootNanos,
@@ -49,12 +49,14 @@ impl Shard {
     }
 
     /// Another leads: finds out whether this replica lags, and sends readers away if it does.
-    pub(super) fn look_behind(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(super) fn look_behind(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let lacks = match self.applied {
             0 => self.group.leader().map(|_| FIRST_STATE),
-            applied => {
-                self.outgoing.forward.lacks(applied, LAG_NANOS.min(turn.patience / 2), turn.now)
-            }
+            applied => self.outgoing.forward.lacks(
+                applied,
+                LAG_NANOS.min(turn.request_timeout / 2),
+                turn.now,
+            ),
         };
         self.lacks = self.lacks.max(lacks.unwrap_or(0));
         if self.lags() {

@@ -11,11 +11,11 @@
 //!   3  as 0, then a list of replicas           as 0; these will go when the new ones vote
 //! ```
 //!
-//! The outside says only which replicas there should be ([`crate::executor::Input::Exchange`]). The
-//! other steps follow from the state that the log has made, so whoever leads next goes on with them
-//! (SAFETY G20, ALGORITHMS 6.1). An entry of kind [`crate::replica::entry::Kind::Settle`] ends the
-//! change: only then those that go lose their place, and their nodes may forget them (decision
-//! 0024).
+//! The outside says only which replicas there should be
+//! ([`crate::executor::Input::ChangeReplicas`]). The other steps follow from the state that the log
+//! has made, so whoever leads next goes on with them (SAFETY G20, ALGORITHMS 6.1). An entry of kind
+//! [`crate::replica::entry::Kind::Settle`] ends the change: only then those that go lose their
+//! place, and their nodes may forget them (decision 0024).
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{Descriptor, Generation, NodeId, ReplicaId};
@@ -31,13 +31,13 @@ const LIST_MAX: u64 = 64;
 
 /// One step, as an entry holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ChangeStep {
     /// What the group does.
     pub change: Change,
     /// Where new replicas are.
     pub nodes: Vec<(ReplicaId, NodeId)>,
     /// Who will go when the new ones vote.
-    pub going: Vec<ReplicaId>,
+    pub leaving: Vec<ReplicaId>,
 }
 
 /// What a shard's log has made of its replicas, beside who they are.
@@ -46,27 +46,27 @@ pub struct Roster {
     /// The greatest id that a replica of the shard ever had: none is used again.
     pub newest: ReplicaId,
     /// Who will go when the learners vote.
-    pub going: Vec<ReplicaId>,
+    pub leaving: Vec<ReplicaId>,
     /// Whether nobody could still believe that a joint state is in force. Until then those that
     /// have gone keep their places.
     pub is_settled: bool,
 }
 
-impl Step {
+impl ChangeStep {
     /// New replicas follow the log.
     pub fn add(nodes: Vec<(ReplicaId, NodeId)>) -> Self {
         let replicas = nodes.iter().map(|(replica, _)| *replica).collect();
-        Self { change: Change::AddLearners(replicas), nodes, going: Vec::new() }
+        Self { change: Change::AddLearners(replicas), nodes, leaving: Vec::new() }
     }
 
     /// New replicas follow the log, and others will go for them.
-    pub fn exchange(nodes: Vec<(ReplicaId, NodeId)>, going: Vec<ReplicaId>) -> Self {
-        Self { going, ..Self::add(nodes) }
+    pub fn exchange(nodes: Vec<(ReplicaId, NodeId)>, leaving: Vec<ReplicaId>) -> Self {
+        Self { leaving, ..Self::add(nodes) }
     }
 
     /// A step without new replicas.
     pub fn of(change: Change) -> Self {
-        Self { change, nodes: Vec::new(), going: Vec::new() }
+        Self { change, nodes: Vec::new(), leaving: Vec::new() }
     }
 
     /// Its bytes.
@@ -74,22 +74,22 @@ impl Step {
         let mut out = Vec::new();
         match &self.change {
             Change::AddLearners(_) => {
-                out.push(if self.going.is_empty() { ADD } else { EXCHANGE });
+                out.push(if self.leaving.is_empty() { ADD } else { EXCHANGE });
                 put_varint(self.nodes.len() as u64, &mut out);
                 for (replica, node) in &self.nodes {
                     put_varint(replica.0, &mut out);
                     out.extend_from_slice(&node.0.to_le_bytes());
                 }
-                if !self.going.is_empty() {
-                    put_list(&self.going, &mut out);
+                if !self.leaving.is_empty() {
+                    put_list(&self.leaving, &mut out);
                 }
             }
-            Change::Enter { promote, remove } => {
+            Change::EnterJoint { promote, remove } => {
                 out.push(ENTER);
                 put_list(promote, &mut out);
                 put_list(remove, &mut out);
             }
-            Change::Leave => out.push(LEAVE),
+            Change::LeaveJoint => out.push(LEAVE),
         }
         out
     }
@@ -105,13 +105,14 @@ impl Step {
                 let count = reader.varint_max(LIST_MAX, "new replicas")?;
                 let node = |_| Ok((ReplicaId(reader.varint()?), NodeId(reader.u64()?)));
                 let nodes = (0..count).map(node).collect::<Result<_, DecodeError>>()?;
-                let going = if tag == EXCHANGE { take_list(reader)? } else { Vec::new() };
-                Self::exchange(nodes, going)
+                let leaving = if tag == EXCHANGE { take_list(reader)? } else { Vec::new() };
+                Self::exchange(nodes, leaving)
             }
-            ENTER => {
-                Self::of(Change::Enter { promote: take_list(reader)?, remove: take_list(reader)? })
-            }
-            LEAVE => Self::of(Change::Leave),
+            ENTER => Self::of(Change::EnterJoint {
+                promote: take_list(reader)?,
+                remove: take_list(reader)?,
+            }),
+            LEAVE => Self::of(Change::LeaveJoint),
             _ => return Err(DecodeError::Field { what: "step of a change of replicas" }),
         };
         reader.end()?;
@@ -123,13 +124,13 @@ impl Step {
         match &self.change {
             Change::AddLearners(new) => {
                 roster.newest = new.iter().copied().fold(roster.newest, ReplicaId::max);
-                roster.going.extend_from_slice(&self.going);
+                roster.leaving.extend_from_slice(&self.leaving);
             }
-            Change::Enter { .. } => {
-                roster.going.clear();
+            Change::EnterJoint { .. } => {
+                roster.leaving.clear();
                 roster.is_settled = false;
             }
-            Change::Leave => {}
+            Change::LeaveJoint => {}
         }
         // Whoever was on the node of a new replica has no place any more, and will go.
         let is_taken = |at: NodeId| self.nodes.iter().any(|(_, node)| *node == at);
@@ -145,7 +146,7 @@ impl Roster {
     pub fn of(descriptor: &Descriptor) -> Self {
         let newest = descriptor.replicas.iter().map(|(replica, _)| *replica).max();
         let newest = newest.unwrap_or(ReplicaId(0));
-        Self { newest, going: Vec::new(), is_settled: true }
+        Self { newest, leaving: Vec::new(), is_settled: true }
     }
 
     /// A change has ended for good: who is no member has no place any more.
@@ -159,7 +160,7 @@ impl Roster {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(self.newest.0, out);
-        put_list(&self.going, out);
+        put_list(&self.leaving, out);
         out.push(u8::from(self.is_settled));
     }
 
@@ -169,13 +170,13 @@ impl Roster {
     /// [`DecodeError`]: it is something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let newest = ReplicaId(reader.varint()?);
-        let going = take_list(reader)?;
+        let leaving = take_list(reader)?;
         let is_settled = match reader.u8()? {
             0 => false,
             1 => true,
             _ => return Err(DecodeError::Field { what: "whether a change is settled" }),
         };
-        Ok(Self { newest, going, is_settled })
+        Ok(Self { newest, leaving, is_settled })
     }
 }
 
@@ -216,18 +217,18 @@ mod tests {
     fn steps_survive_their_bytes_and_nothing_else_is_one() {
         let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let steps = [
-            Step::add(vec![(ReplicaId(2), NodeId(20)), (ReplicaId(300), NodeId(u64::MAX))]),
-            Step::of(Change::Enter { promote: ids(&[2, 300]), remove: ids(&[1]) }),
-            Step::of(Change::Leave),
-            Step::exchange(vec![(ReplicaId(4), NodeId(40))], ids(&[1, 3])),
+            ChangeStep::add(vec![(ReplicaId(2), NodeId(20)), (ReplicaId(300), NodeId(u64::MAX))]),
+            ChangeStep::of(Change::EnterJoint { promote: ids(&[2, 300]), remove: ids(&[1]) }),
+            ChangeStep::of(Change::LeaveJoint),
+            ChangeStep::exchange(vec![(ReplicaId(4), NodeId(40))], ids(&[1, 3])),
         ];
         for step in steps {
             let bytes = step.encode();
-            assert_eq!(Step::decode(&bytes), Ok(step));
-            assert!(Step::decode(&[&bytes[..], &[0]].concat()).is_err());
-            assert!(Step::decode(&bytes[..bytes.len() - 1]).is_err());
+            assert_eq!(ChangeStep::decode(&bytes), Ok(step));
+            assert!(ChangeStep::decode(&[&bytes[..], &[0]].concat()).is_err());
+            assert!(ChangeStep::decode(&bytes[..bytes.len() - 1]).is_err());
         }
-        assert!(Step::decode(&[ADD, 65]).is_err());
+        assert!(ChangeStep::decode(&[ADD, 65]).is_err());
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         let mut reader = Reader::new(&out);
         assert_eq!(decode(&mut reader), Ok(members));
         assert!(reader.end().is_ok());
-        let roster = Roster { newest: ReplicaId(300), going: ids(&[2, 9]), is_settled: false };
+        let roster = Roster { newest: ReplicaId(300), leaving: ids(&[2, 9]), is_settled: false };
         out.clear();
         roster.encode(&mut out);
         assert_eq!(Roster::decode(&mut Reader::new(&out)), Ok(roster));
@@ -266,20 +267,20 @@ mod tests {
         let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let mut roster = Roster::of(&descriptor);
         let nodes = vec![(ReplicaId(4), NodeId(40))];
-        Step::exchange(nodes, ids(&[3])).apply(&mut descriptor, &mut roster);
-        assert_eq!((roster.newest, &roster.going), (ReplicaId(4), &ids(&[3])));
-        let enter = Change::Enter { promote: ids(&[4]), remove: ids(&[3]) };
-        Step::of(enter).apply(&mut descriptor, &mut roster);
-        Step::of(Change::Leave).apply(&mut descriptor, &mut roster);
-        assert!(!roster.is_settled && roster.going.is_empty());
+        ChangeStep::exchange(nodes, ids(&[3])).apply(&mut descriptor, &mut roster);
+        assert_eq!((roster.newest, &roster.leaving), (ReplicaId(4), &ids(&[3])));
+        let enter = Change::EnterJoint { promote: ids(&[4]), remove: ids(&[3]) };
+        ChangeStep::of(enter).apply(&mut descriptor, &mut roster);
+        ChangeStep::of(Change::LeaveJoint).apply(&mut descriptor, &mut roster);
+        assert!(!roster.is_settled && roster.leaving.is_empty());
         assert_eq!(descriptor.node_of(ReplicaId(3)), Some(NodeId(30)));
         roster.settle(&mut descriptor, &Members::of_voters(&ids(&[1, 2, 4])));
         assert!(roster.is_settled);
         assert_eq!(descriptor.node_of(ReplicaId(3)), None);
         assert_eq!((roster.newest, descriptor.generation), (ReplicaId(4), Generation(5)));
         // The newest goes without another in its place: its id is not used again.
-        let enter = Change::Enter { promote: Vec::new(), remove: ids(&[4]) };
-        Step::of(enter).apply(&mut descriptor, &mut roster);
+        let enter = Change::EnterJoint { promote: Vec::new(), remove: ids(&[4]) };
+        ChangeStep::of(enter).apply(&mut descriptor, &mut roster);
         roster.settle(&mut descriptor, &Members::of_voters(&ids(&[1, 2])));
         assert_eq!(roster.newest, ReplicaId(4));
     }

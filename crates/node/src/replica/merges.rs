@@ -14,8 +14,8 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time from INTEND to ABSORB | [`PATIENCE_NANOS`] | CANCEL |
-//! | time that who asks waits at a frozen shard | the request's patience | not done |
+//! | time from INTEND to ABSORB | [`MERGE_TIMEOUT_NANOS`] | CANCEL |
+//! | time that who asks waits at a frozen shard | the request's timeout | not done |
 
 use std::collections::VecDeque;
 
@@ -24,19 +24,19 @@ use hlc::Clock;
 use keyspace::{NodeId, ShardId};
 use replication::{BootNanos, Entry};
 
-use super::forward::legacy::{Heir, Legacy};
+use super::forward::handover::{InheritedSession, RequestHandover};
 use super::readers::Asker as ReadAsker;
-use super::{Asker, InFlight, Queued, Shard};
-use crate::executor::{Absorbing, Effects, Turn, push};
+use super::{Asker, InFlight, Queued, Replica};
+use crate::executor::{Effects, HandoverRequest, RoundContext, push};
 use crate::replica::entry::{Kind, operation};
 use crate::replica::record;
 use crate::replica::state::ShardState;
-use crate::reshape::merge::{Absorb, Merging, Step, Word};
+use crate::reshape::merge::{Absorb, MergeMessage, MergeStatus, MergeStep};
 use crate::routing::session::BatchId;
-use crate::rpc::request::Asked;
+use crate::rpc::message::RpcRequestId;
 
 /// So long a shard tries to take its neighbour in: all that time that one may stand still.
-pub const PATIENCE_NANOS: u64 = 400_000_000;
+pub const MERGE_TIMEOUT_NANOS: u64 = 400_000_000;
 /// So often it is said again.
 const AGAIN_NANOS: u64 = 50_000_000;
 /// How far behind its leader a replica may be when a shard is frozen: it stands still until all
@@ -49,7 +49,7 @@ const LIVELY_NANOS: u64 = 500_000_000;
 #[derive(Default)]
 pub(super) struct Merges {
     /// As applied here.
-    pub merging: Merging,
+    pub merging: MergeStatus,
     /// The index of the newest step that was proposed here.
     proposed: u64,
     /// … and of the newest by which it is frozen: nothing may stand behind it.
@@ -62,13 +62,13 @@ pub(super) struct Merges {
     /// Whether it has said that all have it on disk.
     told: bool,
     /// Entries that wait, the first for what the neighbour's replica here holds.
-    halted: VecDeque<Entry>,
+    waiting_entries: VecDeque<Entry>,
     /// … which this is.
     given: Option<Box<ShardState>>,
     /// For whom it gives up what it holds, by which entry of that one, and as of which of its own.
     surrenders: Option<(ShardId, u64, u64)>,
     /// There is nothing for what is halted.
-    pub lacks_right: bool,
+    pub misses_merge_state: bool,
 }
 
 impl Merges {
@@ -77,10 +77,10 @@ impl Merges {
     }
 }
 
-impl Shard {
+impl Replica {
     /// Has it take in its right neighbour, if it leads, and both are as who asks knows them.
-    pub(crate) fn intend(&mut self, step: Step, now: BootNanos, clock: &Clock) {
-        let Step::Intend { ours, .. } = step else { return };
+    pub(crate) fn intend(&mut self, step: MergeStep, now: BootNanos, clock: &Clock) {
+        let MergeStep::Intend { ours, .. } = step else { return };
         let fits = {
             let state = self.state.read();
             state.is_at_rest() && state.descriptor.generation == ours
@@ -115,7 +115,7 @@ impl Shard {
         (self.merges.proposed, self.merges.freezes, self.merges.froze_at) = (0, 0, 0);
     }
 
-    fn propose_merge(&mut self, step: Step, now: BootNanos, clock: &Clock) {
+    fn propose_merge(&mut self, step: MergeStep, now: BootNanos, clock: &Clock) {
         if !self.leads() || self.group.is_transferring() || self.merges.proposed > self.applied {
             return;
         }
@@ -126,20 +126,20 @@ impl Shard {
         assert!(place.is_ok_and(|place| place.index == index), "it leads");
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
         self.merges.proposed = index;
-        if matches!(step, Step::Freeze { .. }) {
+        if matches!(step, MergeStep::Freeze { .. }) {
             (self.merges.freezes, self.merges.froze_at) = (index, now);
         }
     }
 
     /// In a turn: goes on with what is under way.
-    pub(super) fn merge(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(super) fn merge(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if !self.merges.merging.is_not() {
             self.go_on_merging(turn, effects);
         }
     }
 
     #[inline(never)]
-    fn go_on_merging(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn go_on_merging(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let now = turn.now;
         if !self.leads() {
             (self.merges.since, self.merges.said_at, self.merges.told) = (0, 0, false);
@@ -151,32 +151,32 @@ impl Shard {
         let is_due = self.merges.said_at.saturating_add(AGAIN_NANOS) <= now;
         let generation = self.state.read().descriptor.generation;
         match self.merges.merging {
-            Merging::Not => {}
-            Merging::Intends { right, generation: yours } => {
-                let is_late = self.merges.since.saturating_add(PATIENCE_NANOS) <= now;
+            MergeStatus::None => {}
+            MergeStatus::TakingRight { right, generation: yours } => {
+                let is_late = self.merges.since.saturating_add(MERGE_TIMEOUT_NANOS) <= now;
                 if is_late || !self.leading.broken.is_empty() {
-                    self.propose_merge(Step::Cancel { ours: generation }, now, turn.clock);
+                    self.propose_merge(MergeStep::Cancel { ours: generation }, now, turn.clock);
                 } else if is_due || self.merges.said_at == 0 {
                     let state = self.state.read();
                     let arc = &state.descriptor.arc;
                     let (keyspace, end) = (arc.keyspace(), arc.end().tail().to_vec());
                     let (left, ours, nodes) = (self.id, generation, nodes_of(&state));
-                    let word = Word::Freeze { left, ours, yours, keyspace, end, nodes };
+                    let word = MergeMessage::Freeze { left, ours, yours, keyspace, end, nodes };
                     effects.words.push((right, word));
                     self.merges.said_at = now;
                 }
             }
-            Merging::Cancelled { right, generation: yours } => {
+            MergeStatus::Cancelled { right, generation: yours } => {
                 if is_due || self.merges.said_at == 0 {
-                    effects.words.push((right, Word::Free { left: self.id, yours }));
+                    effects.words.push((right, MergeMessage::Unfreeze { left: self.id, yours }));
                     self.merges.said_at = now;
                 }
             }
-            Merging::Frozen { .. } => {
+            MergeStatus::Frozen { .. } => {
                 if !self.merges.told {
-                    self.tell_frozen(effects);
+                    self.report_frozen(effects);
                 }
-                if self.merges.since.saturating_add(turn.patience) <= now {
+                if self.merges.since.saturating_add(turn.request_timeout) <= now {
                     self.refuse_queued(NotDone::NotLeader, effects);
                     self.refuse_readers(NotDone::NotLeader, effects);
                 }
@@ -185,8 +185,9 @@ impl Shard {
     }
 
     /// Says that all replicas have it on disk that this one is frozen, if they do.
-    fn tell_frozen(&mut self, effects: &mut Effects) {
-        let Merging::Frozen { by, generation, index, term, last, horizon } = self.merges.merging
+    fn report_frozen(&mut self, effects: &mut Effects) {
+        let MergeStatus::Frozen { by, generation, index, term, last, horizon } =
+            self.merges.merging
         else {
             return;
         };
@@ -194,15 +195,15 @@ impl Shard {
             return;
         }
         let last = last.max(horizon);
-        let word = Word::Frozen { right: self.id, yours: generation, index, term, last };
+        let word = MergeMessage::Frozen { right: self.id, yours: generation, index, term, last };
         effects.words.push((by, word));
         self.merges.told = true;
     }
 
     /// The leader of a neighbour says something.
-    pub(super) fn hears_of_merge(
+    pub(super) fn handle_merge_message(
         &mut self,
-        word: Word,
+        word: MergeMessage,
         now: BootNanos,
         clock: &Clock,
         effects: &mut Effects,
@@ -212,58 +213,62 @@ impl Shard {
         }
         let generation = self.state.read().descriptor.generation;
         match word {
-            Word::Freeze { left, ours, yours, .. } => match self.merges.merging {
-                Merging::Frozen { by, generation: at, .. }
+            MergeMessage::Freeze { left, ours, yours, .. } => match self.merges.merging {
+                MergeStatus::Frozen { by, generation: at, .. }
                     if (by, at, yours) == (left, ours, generation) =>
                 {
-                    self.tell_frozen(effects);
+                    self.report_frozen(effects);
                 }
                 _ if self.merges.proposed > self.applied => {}
                 _ if self.may_freeze(&word, now) => {
-                    let step = Step::Freeze { by: left, theirs: ours, ours: generation };
+                    let step = MergeStep::Freeze { by: left, theirs: ours, ours: generation };
                     self.propose_merge(step, now, clock);
                 }
-                _ => effects.words.push((left, Word::Unfit { right: self.id, yours: ours })),
+                _ => effects
+                    .words
+                    .push((left, MergeMessage::CannotFreeze { right: self.id, yours: ours })),
             },
-            Word::Frozen { right, yours, index, term, last } => {
+            MergeMessage::Frozen { right, yours, index, term, last } => {
                 if self.intends(right) && yours == generation {
                     // What is written from then on is later than all that was written there.
                     clock.observe(last);
-                    let step = Step::Absorb { right, index, term, ours: generation };
+                    let step = MergeStep::Absorb { right, index, term, ours: generation };
                     self.propose_merge(step, now, clock);
                 }
             }
-            Word::Unfit { right, yours } => {
+            MergeMessage::CannotFreeze { right, yours } => {
                 if self.intends(right) && yours == generation {
-                    self.propose_merge(Step::Cancel { ours: generation }, now, clock);
+                    self.propose_merge(MergeStep::Cancel { ours: generation }, now, clock);
                 }
             }
-            Word::Free { left, yours } => {
+            MergeMessage::Unfreeze { left, yours } => {
                 let by_another = matches!(self.merges.merging,
-                    Merging::Frozen { by, .. } if by != left);
+                    MergeStatus::Frozen { by, .. } if by != left);
                 if generation > yours || by_another {
-                    effects.words.push((left, Word::Freed { right: self.id, ours: yours }));
+                    effects
+                        .words
+                        .push((left, MergeMessage::UnfreezeDone { right: self.id, ours: yours }));
                 } else if generation == yours {
-                    self.propose_merge(Step::Free { ours: generation }, now, clock);
+                    self.propose_merge(MergeStep::Unfreeze { ours: generation }, now, clock);
                 }
             }
-            Word::Freed { right, ours } => {
-                let waits = Merging::Cancelled { right, generation: ours };
+            MergeMessage::UnfreezeDone { right, ours } => {
+                let waits = MergeStatus::Cancelled { right, generation: ours };
                 if self.merges.merging == waits {
-                    self.propose_merge(Step::Freed { right }, now, clock);
+                    self.propose_merge(MergeStep::UnfreezeDone { right }, now, clock);
                 }
             }
         }
     }
 
     fn intends(&self, right: ShardId) -> bool {
-        matches!(self.merges.merging, Merging::Intends { right: meant, .. } if meant == right)
+        self.merges.merging.takes_right(right)
     }
 
     /// Whether it can be frozen for who asks so: it follows that one, has its replicas where that
     /// one has them, and all of them would have it on disk soon.
-    fn may_freeze(&self, word: &Word, now: BootNanos) -> bool {
-        let Word::Freeze { yours, keyspace, end, nodes, .. } = word else { return false };
+    fn may_freeze(&self, word: &MergeMessage, now: BootNanos) -> bool {
+        let MergeMessage::Freeze { yours, keyspace, end, nodes, .. } = word else { return false };
         let state = self.state.read();
         let start = state.descriptor.arc.start();
         let follows = state.descriptor.keyspace() == *keyspace
@@ -289,12 +294,12 @@ impl Shard {
         (self.merges.since, self.merges.said_at, self.merges.told) = (0, 0, false);
         self.published.is_stale = true;
         // All that follow have to do something about it, at once.
-        self.group.tell_all_committed();
+        self.group.send_commit_index_to_all();
     }
 
     /// What the entry needs that is to be applied next, if that is to be waited for.
     pub(super) fn halts(&mut self, entry: &Entry, effects: &mut Effects) -> bool {
-        if !self.merges.halted.is_empty() {
+        if !self.merges.waiting_entries.is_empty() {
             return true;
         }
         let absorb = self.state.read().absorbs(entry);
@@ -304,38 +309,38 @@ impl Shard {
         push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
         effects.sync = true;
         let at = entry.index();
-        effects.absorbing.push(Absorbing { left: self.id, at, right, index, term });
+        effects.handover_requests.push(HandoverRequest { left: self.id, at, right, index, term });
         true
     }
 
     /// Whether it stands still until its right neighbour's replica here gives up what it holds.
-    pub fn awaits_right(&self) -> bool {
-        !self.merges.halted.is_empty()
+    pub fn awaits_merge_handover(&self) -> bool {
+        !self.merges.waiting_entries.is_empty()
     }
 
     /// Keeps an entry until what comes before it is applied.
     pub(super) fn halt(&mut self, entry: Entry) {
-        self.merges.halted.push_back(entry);
+        self.merges.waiting_entries.push_back(entry);
     }
 
     /// A snapshot has come past all that waits.
     pub(super) fn forget_halted(&mut self) {
-        self.merges.halted.clear();
+        self.merges.waiting_entries.clear();
         self.merges.merging = self.state.read().merging;
     }
 
     /// What the neighbour's replica here held; none: there is no such thing.
     pub(crate) fn is_given(&mut self, right: Option<Box<ShardState>>) {
         // A snapshot may have come meanwhile.
-        if self.merges.halted.is_empty() {
+        if self.merges.waiting_entries.is_empty() {
             return;
         }
-        self.merges.lacks_right |= right.is_none();
+        self.merges.misses_merge_state |= right.is_none();
         self.merges.given = right;
     }
 
     /// In a turn: applies what has waited for that.
-    pub(super) fn absorb_given(&mut self, clock: &Clock, effects: &mut Effects) {
+    pub(super) fn apply_handover(&mut self, clock: &Clock, effects: &mut Effects) {
         if self.merges.given.is_some() {
             self.absorb(clock, effects);
         }
@@ -344,19 +349,23 @@ impl Shard {
     #[inline(never)]
     fn absorb(&mut self, clock: &Clock, effects: &mut Effects) {
         let Some(right) = self.merges.given.take() else { return };
-        if self.merges.halted.is_empty() {
+        if self.merges.waiting_entries.is_empty() {
             return;
         }
-        let halted = std::mem::take(&mut self.merges.halted);
-        let mut halted = halted.into_iter();
-        let first = halted.next().expect("it was just looked at");
+        let waiting_entries = std::mem::take(&mut self.merges.waiting_entries);
+        let mut waiting_entries = waiting_entries.into_iter();
+        let first = waiting_entries.next().expect("it was just looked at");
         self.apply_entry(first, Some(*right), clock, effects);
-        self.apply(halted.collect(), clock, effects);
+        self.apply(waiting_entries.collect(), clock, effects);
     }
 
     /// Is to give up what it holds as of this entry, for its left neighbour's replica here. False:
     /// it does not have it.
-    pub(crate) fn surrender(&mut self, to: (ShardId, u64), (index, term): (u64, u64)) -> bool {
+    pub(crate) fn request_handover(
+        &mut self,
+        to: (ShardId, u64),
+        (index, term): (u64, u64),
+    ) -> bool {
         if self.applied < index {
             if !self.group.has(index, term) {
                 return false;
@@ -376,7 +385,7 @@ impl Shard {
     pub(crate) fn surrenders(&self) -> Option<(ShardId, u64)> {
         let (to, at, index) = self.merges.surrenders?;
         let is_ready = matches!(self.merges.merging,
-            Merging::Frozen { by, index: at, .. } if (by, at) == (to, index));
+            MergeStatus::Frozen { by, index: at, .. } if (by, at) == (to, index));
         is_ready.then_some((to, at))
     }
 
@@ -386,17 +395,20 @@ impl Shard {
     }
 
     /// Goes on with what was sent to a neighbour that it has taken in.
-    pub(crate) fn inherit(&mut self, heir: Heir) {
-        self.outgoing.forward.inherit(heir);
+    pub(crate) fn take_over_requests(&mut self, inherited: InheritedSession) {
+        self.outgoing.forward.take_over_requests(inherited);
     }
 
     /// Gives up what it holds, and what it has been asked.
-    pub(crate) fn end_as_right(&mut self, effects: &mut Effects) -> (Box<ShardState>, Legacy) {
+    pub(crate) fn end_as_right(
+        &mut self,
+        effects: &mut Effects,
+    ) -> (Box<ShardState>, RequestHandover) {
         self.serving.end();
         let taken = Box::new(self.state.write().take());
-        let mut legacy = self.outgoing.forward.bequeath();
+        let mut legacy = self.outgoing.forward.hand_over_requests();
         self.give_up_steps(effects);
-        self.outgoing.errands.let_go(effects);
+        self.outgoing.forwarded_steps.let_go(effects);
         self.let_all_lock_readers_go(effects);
         for queued in std::mem::take(&mut self.queue) {
             match queued {
@@ -414,16 +426,16 @@ impl Shard {
                     legacy.readers.push((at, origin, waiter));
                 }
                 ReadAsker::Remote { node, number } => {
-                    self.not_led(node, Asked::Read { number }, effects);
+                    self.reply_not_leader(node, RpcRequestId::Read { number }, effects);
                 }
                 ReadAsker::Fetch { node, number, .. } => {
-                    self.not_led(node, Asked::Fetch { number }, effects);
+                    self.reply_not_leader(node, RpcRequestId::Fetch { number }, effects);
                 }
             }
         }
         for in_flight in std::mem::take(&mut self.in_flight) {
             if !matches!(in_flight.asker, Asker::Once { from: None, .. }) {
-                self.refuse(in_flight.asker, NotDone::Unknown, effects);
+                self.refuse(in_flight.asker, NotDone::OutcomeUnknown, effects);
             }
         }
         self.outgoing.fetches.let_go(effects);

@@ -1,4 +1,4 @@
-//! One replica of one shard, as its lane sees it: the group, what is on its way, who waits.
+//! One replica of one shard, as its executor sees it: the group, what is on its way, who waits.
 //!
 //! The way of a batch: queued → proposed (it has its timestamp, index and term) → in a group of
 //! the log under a ticket → persisted → committed → applied under the write guard → answered.
@@ -13,10 +13,10 @@
 //! | `forward` | what the leader elsewhere is asked to do |
 //! | `fetches` | what readers want of it |
 //! | `lagging` | a replica that is far behind: its readers are served by the leader |
-//! | `post` | what other nodes ask of this one, and answer |
+//! | `release_and_reply` | what other nodes ask of this one, and answer |
 //! | `splits` | it is cut in two |
 //! | `steps` | steps of transactions over several shards, and who waits for locks |
-//! | `errands` | steps that somebody here wants |
+//! | `forwarded_steps` | steps that somebody here wants |
 //! | `outgoing` | all that is asked of the leader elsewhere |
 //! | `leading` | what it knows because it leads |
 //! | `persistence` | what of it is on disk |
@@ -32,33 +32,32 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use command::NotDone;
-use hlc::Promise;
+use hlc::ReadPromise;
 use keyspace::{Durability, NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, Entry, Group, HardState, Message, Start};
+use replication::{BootNanos, Entry, Group, HardState, Message, StartContext, StartState};
 use storage::log::Lsn;
 
-use crate::executor::{Answer, Caller, Effects, Origin, Turn};
+use crate::executor::{Answer, Caller, Effects, Origin, RoundContext};
 use crate::replica::entry::{Batch, Kind, Waiter};
 use crate::replica::serving::Serving;
-use crate::replica::state::{BORN, ShardState};
+use crate::replica::state::{BEFORE_FIRST_ENTRY, ShardState};
 use crate::reshape::bootstrap;
 
 pub mod catalogue;
-mod checks;
+mod consistency_check;
 pub mod digest;
 mod entries;
 pub mod entry;
-pub(crate) mod errands;
 pub(crate) mod fetches;
 pub(crate) mod forward;
+pub(crate) mod forwarded_steps;
 mod lagging;
 mod leading;
 pub mod members;
 mod merges;
 mod outgoing;
 mod persistence;
-mod post;
 mod publish;
 mod queue;
 pub mod read;
@@ -66,6 +65,7 @@ mod readers;
 pub mod record;
 mod replicas;
 mod report;
+mod rpc_handler;
 mod safe_points;
 pub mod scan;
 pub mod serving;
@@ -73,25 +73,28 @@ mod splits;
 pub mod state;
 mod steps;
 
-use checks::Checks;
-pub use checks::{Finding, Unfit};
-pub use forward::legacy::{Heir, Legacy};
+use consistency_check::ConsistencyChecks;
+pub use consistency_check::{QuarantineReason, ReplicaComparison};
+pub use forward::handover::{InheritedSession, RequestHandover};
 use leading::Leading;
 use merges::Merges;
 pub(crate) use outgoing::Outgoing;
 use persistence::{Append, Persistence};
-pub(crate) use post::counted;
 use queue::{Asker, InFlight, Queued};
 use readers::Reader;
 pub use replicas::Count;
-use report::Watch;
-pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, ShardReport, Tally};
-pub use safe_points::Raise;
+use report::LeaderWatch;
+pub use report::{
+    LAG_ENTRIES_MAX, LagReason, LaggingReplica, ReplicaCounters, SILENT_NANOS, STALLED_NANOS,
+    ShardReport,
+};
+pub(crate) use rpc_handler::counted;
 pub(crate) use safe_points::SYSTEM;
+pub use safe_points::SafePointRequest;
 use steps::Steps;
 
 /// What a shard begins with: newly made, or recovered from disk.
-pub struct ShardStart {
+pub struct ReplicaStart {
     /// Its state as far as it is applied, as readers will see it.
     pub view: Arc<RwLock<ShardState>>,
     /// When its entries count as persisted.
@@ -99,16 +102,16 @@ pub struct ShardStart {
     /// Which of the shard's replicas this is.
     pub replica: ReplicaId,
     /// Its log.
-    pub log: Start,
+    pub log: StartState,
     /// Where the first of the log's entries that are not applied stands on disk.
     pub log_from: Option<Lsn>,
     /// If it is the right half of a shard that was just cut in two.
-    pub half: Option<HalfOf>,
+    pub half: Option<RightHalfStart>,
 }
 
 /// What a right half begins beside.
 #[derive(Clone, Copy, Debug)]
-pub struct HalfOf {
+pub struct RightHalfStart {
     /// The left half.
     pub left: ShardId,
     /// Whether the left half's replica here leads: then this one stands for election at once
@@ -116,11 +119,17 @@ pub struct HalfOf {
     pub leads: bool,
 }
 
-impl ShardStart {
+impl ReplicaStart {
     /// One of the replicas with which a new shard begins.
-    pub fn born(state: ShardState, replica: ReplicaId, durability: Durability) -> Self {
-        let hard_state = HardState { term: BORN.1, vote: 0, commit: BORN.0 };
-        let log = Start { hard_state, before: BORN, entries: Vec::new(), applied: BORN.0 };
+    pub fn created(state: ShardState, replica: ReplicaId, durability: Durability) -> Self {
+        let hard_state =
+            HardState { term: BEFORE_FIRST_ENTRY.1, vote: 0, commit: BEFORE_FIRST_ENTRY.0 };
+        let log = StartState {
+            hard_state,
+            before: BEFORE_FIRST_ENTRY,
+            entries: Vec::new(),
+            applied: BEFORE_FIRST_ENTRY.0,
+        };
         let view = Arc::new(RwLock::new(state));
         Self { view, durability, replica, log, log_from: None, half: None }
     }
@@ -128,25 +137,25 @@ impl ShardStart {
     /// A replica that others have added, and that waits for its snapshot.
     pub fn awaiting(state: ShardState, replica: ReplicaId, durability: Durability) -> Self {
         let view = Arc::new(RwLock::new(state));
-        Self { view, durability, replica, log: Start::default(), log_from: None, half: None }
+        Self { view, durability, replica, log: StartState::default(), log_from: None, half: None }
     }
 }
 
-impl std::fmt::Debug for ShardStart {
+impl std::fmt::Debug for ReplicaStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ShardStart({})", self.view.read().descriptor.shard)
     }
 }
 
 /// One replica of one shard.
-pub struct Shard {
+pub struct Replica {
     id: ShardId,
     replica: ReplicaId,
     durability: Durability,
     group: Group,
     serving: Arc<Serving>,
     state: Arc<RwLock<ShardState>>,
-    promise: Promise,
+    promise: ReadPromise,
     /// The index up to where its state holds the log.
     applied: u64,
     queue: VecDeque<Queued>,
@@ -165,16 +174,16 @@ pub struct Shard {
     leading: Leading,
     published: Published,
     links: Links,
-    watch: Watch,
-    checks: Checks,
+    watch: LeaderWatch,
+    checks: ConsistencyChecks,
     /// Whether the newest change of replicas is settled, as applied here.
     is_settled: bool,
     /// If it began as a right half.
-    half: Option<HalfOf>,
+    half: Option<RightHalfStart>,
     merges: Merges,
-    /// Whether the lane has this shard on its list of those with something to do.
+    /// Whether the executor has this shard on its list of those with something to do.
     pub(crate) active: bool,
-    /// Whether it is to have the lane's next turn, if it is on that list.
+    /// Whether it is to have the executor's next turn, if it is on that list.
     pub(crate) is_due: bool,
 }
 
@@ -198,13 +207,13 @@ struct Links {
     heard: Vec<(ReplicaId, NodeId)>,
 }
 
-impl Shard {
+impl Replica {
     /// A shard from its first state or what was recovered.
-    pub fn new(start: ShardStart, boot: Boot) -> Self {
-        let ShardStart { view, durability, replica, log, log_from, half } = start;
+    pub fn new(start: ReplicaStart, boot: StartContext) -> Self {
+        let ReplicaStart { view, durability, replica, log, log_from, half } = start;
         let state = view.read();
         let id = state.descriptor.shard;
-        let promise = Promise::new(state.unsettled.clone());
+        let promise = ReadPromise::new(state.unsettled.clone());
         let serving = state.serving.clone();
         let (applied, is_settled) = (state.applied_index, state.roster.is_settled);
         let (merges, steps) = (Merges::of(&state), Steps::of(&state));
@@ -232,8 +241,8 @@ impl Shard {
             leading: Leading::default(),
             published: Published { is_stale: true, ..Published::default() },
             links: Links::default(),
-            watch: Watch::new(boot.now),
-            checks: Checks::default(),
+            watch: LeaderWatch::new(boot.now),
+            checks: ConsistencyChecks::default(),
             is_settled,
             half,
             merges,
@@ -291,17 +300,17 @@ impl Shard {
     pub(crate) fn begin(&mut self) {
         let is_first = || match self.half {
             Some(half) => half.leads,
-            None => bootstrap::stands_first(&self.state.read().descriptor, self.replica),
+            None => bootstrap::campaigns_first(&self.state.read().descriptor, self.replica),
         };
         let is_alone = self.is_sole() && self.group.last_index() == self.applied;
-        if is_alone || (self.is_newborn() && is_first()) {
+        if is_alone || (self.is_fresh_group() && is_first()) {
             self.group.campaign();
         }
     }
 
     /// Whether its group has done nothing yet, as far as it knows.
-    fn is_newborn(&self) -> bool {
-        (self.group.last_index(), self.group.term()) == BORN
+    fn is_fresh_group(&self) -> bool {
+        (self.group.last_index(), self.group.term()) == BEFORE_FIRST_ENTRY
     }
 
     /// Whether it has to look for its leader, or to be heard by others.
@@ -402,11 +411,11 @@ impl Shard {
 
     /// What a shard alone does not need stands in functions that are not put in here: each would
     /// be prepared for in every turn.
-    pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(crate) fn turn(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let clock = turn.clock;
         self.group.observe(turn.now);
         self.expire(turn, effects);
-        self.absorb_given(clock, effects);
+        self.apply_handover(clock, effects);
         loop {
             if self.leads() && !self.asks_nothing() {
                 self.take_over(effects);
@@ -431,7 +440,7 @@ impl Shard {
         if !self.steps.is_idle() {
             self.end_steps(turn, effects);
         }
-        self.post(turn, effects);
+        self.release_and_reply(turn, effects);
         self.persistence.forget_applied(self.applied);
         self.publish();
         self.tell_lookup(effects);
@@ -440,23 +449,23 @@ impl Shard {
     }
 
     /// Why it must take no part any more, if it must not.
-    pub(crate) fn unfit(&self) -> Option<Unfit> {
-        let lacks = self.merges.lacks_right.then_some(Unfit::LacksRight);
-        self.checks.differs.then_some(Unfit::Differs).or(lacks)
+    pub(crate) fn unfit(&self) -> Option<QuarantineReason> {
+        let lacks = self.merges.misses_merge_state.then_some(QuarantineReason::MissingMergeState);
+        self.checks.differs.then_some(QuarantineReason::Differs).or(lacks)
     }
 
     /// This replica has gone, and others are asked from now on: with what it was to ask of them,
     /// which is handed on. Readers here are told to have what they look at fetched.
     pub(crate) fn give_up(&mut self, now: BootNanos, effects: &mut Effects) -> Outgoing {
         self.serving.end();
-        self.hand_queue_over(now, effects);
+        self.forward_queue(now, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
-            self.refuse(in_flight.asker, NotDone::Unknown, effects);
+            self.refuse(in_flight.asker, NotDone::OutcomeUnknown, effects);
         }
         self.outgoing.forward.leave(effects);
         self.outgoing.fetches.let_go(effects);
         self.let_all_lock_readers_go(effects);
-        self.outgoing.errands.not_here();
+        self.outgoing.forwarded_steps.not_here();
         std::mem::take(&mut self.outgoing)
     }
 
@@ -471,7 +480,7 @@ impl Shard {
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
         self.let_all_lock_readers_go(effects);
-        self.outgoing.errands.let_go(effects);
+        self.outgoing.forwarded_steps.let_go(effects);
         self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.outgoing.fetches.abandon(effects);
     }
@@ -491,7 +500,7 @@ impl Shard {
             Asker::Operation { origin, waiter } => (origin, vec![waiter]),
             Asker::Nobody => return,
             // It will ask nobody else, and hear nothing.
-            Asker::RemoteOperation { .. } if why == NotDone::Unknown => return,
+            Asker::RemoteOperation { .. } if why == NotDone::OutcomeUnknown => return,
             Asker::Steps(askers) => return self.send_steps_elsewhere(askers, effects),
             asker => return self.send_elsewhere(asker, effects),
         };

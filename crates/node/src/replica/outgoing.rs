@@ -5,20 +5,20 @@
 //! replica. It is handed from one to the other when a replica comes or goes, with its numbers, so
 //! that nothing is applied twice.
 
-use super::errands::Errands;
 use super::fetches::Fetches;
-use super::forward::Forward;
+use super::forward::ForwardedWrites;
+use super::forwarded_steps::ForwardedSteps;
 use crate::executor::Effects;
 
 /// See the front page.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     /// Writes and changes of the catalogue.
-    pub forward: Forward,
+    pub forward: ForwardedWrites,
     /// Reads.
     pub fetches: Fetches,
     /// Steps of transactions.
-    pub errands: Errands,
+    pub forwarded_steps: ForwardedSteps,
 }
 
 impl Outgoing {

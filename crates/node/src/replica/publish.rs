@@ -1,13 +1,13 @@
 //! What readers outside the executor and the node's lookup know of a replica.
 
-use overlay::Known;
+use overlay::KnownShard;
 use replication::BootNanos;
 
-use super::Shard;
+use super::Replica;
 use crate::executor::Effects;
 
-impl Shard {
-    /// Lets readers outside the lane know until when they may read, and who leads.
+impl Replica {
+    /// Lets readers outside the executor know until when they may read, and who leads.
     pub(super) fn publish(&mut self) {
         let (leader, term) = (self.group.leader(), self.group.term());
         if leader != self.published.leader {
@@ -37,10 +37,10 @@ impl Shard {
     }
 
     /// The shard as it is known here.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> KnownShard {
         let mut descriptor = self.state.read().descriptor.clone();
         descriptor.leader = self.group.leader();
-        Known::new(descriptor, self.group.term())
+        KnownShard::new(descriptor, self.group.term())
     }
 
     /// Tells the node's lookup, if there is anything new. What waits for its snapshot knows nothing

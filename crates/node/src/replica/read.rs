@@ -1,5 +1,5 @@
-//! Reads outside the lane: one pure function, called by connection threads and, between any two
-//! lane steps, by the simulator (SAFETY G1).
+//! Reads outside the executor: one pure function, called by connection threads and, between any two
+//! executor steps, by the simulator (SAFETY G1).
 //!
 //! Under the read guard of every shard it touches, taken in ring order, a read checks
 //! 1. that the shard owns the key at its current generation,
@@ -16,28 +16,28 @@
 //! come after one elsewhere that found it expired: it is judged by the leader's clock, which is
 //! this node's, or was told by the leader when it was last asked
 //! ([`crate::replica::serving::Serving::judged_at`]). A read that fails a check is [`Blocked`]: the
-//! asker has the shard's lane say when to try again.
+//! asker has the shard's executor say when to try again.
 
 use std::ops::ControlFlow;
 
 use keyspace::{HashedKey, Timestamp};
 use parking_lot::RwLockReadGuard;
 use replication::BootNanos;
-use storage::engine::{At, MemoryEngine, Version};
+use storage::engine::{MemoryEngine, ReadResult, Version};
 
 use crate::replica::state::ShardState;
-use crate::routing::fetch::Fetched;
+use crate::routing::fetch::FetchedData;
 use crate::routing::route::Route;
-use command::{self, Read, Seen, Sink};
+use command::{self, ObservedVersion, Read, Sink};
 
 mod guards;
 
-use guards::{Guards, Held};
+use guards::{Guards, HeldGuard};
 
 /// When a read happens, on both of the node's clocks, read after all of the request had come. Who
 /// was blocked and was let go asks again with the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Now {
+pub struct ReadTime {
     /// Its time among entries: what has expired by then is gone.
     pub time: Timestamp,
     /// What the lease must cover ([`crate::replica::serving`]).
@@ -47,7 +47,7 @@ pub struct Now {
 /// The read could not be served now; whatever the sink got of it is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The place of the shard whose lane must be asked first.
+    /// The place of the shard whose executor must be asked first.
     pub place: usize,
     /// The time that must be settled there; zero if the shard did not serve, and may have nothing
     /// that has expired.
@@ -64,15 +64,15 @@ impl Blocked {
     }
 
     /// Of a shard that serves.
-    fn by(why: Unsure, place: usize, at: Timestamp, state: &ShardState) -> Self {
-        let lock = (why == Unsure::Locked).then(|| state.locks.released());
+    fn by(why: UnknownValue, place: usize, at: Timestamp, state: &ShardState) -> Self {
+        let lock = (why == UnknownValue::Locked).then(|| state.locks.released());
         Self { place, at, lock }
     }
 }
 
 /// Why the newest value of a key cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsure {
+pub(crate) enum UnknownValue {
     /// The key is another shard's, or its time is not settled.
     Unsettled,
     /// A transaction may have written it.
@@ -81,7 +81,7 @@ pub(crate) enum Unsure {
 
 /// Why a read at a timestamp is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotThen {
+pub enum PastReadError {
     /// The versions that were visible then may be gone, for ever.
     BelowSafePoint {
         /// The safe point.
@@ -104,10 +104,10 @@ pub enum NotThen {
 pub fn read(
     route: &Route,
     request: &Read<'_>,
-    now: Now,
+    now: ReadTime,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
-    read_with(route, request, now, Fetched::NONE, sink)
+    read_with(route, request, now, FetchedData::NONE, sink)
 }
 
 /// As [`read()`], with what was fetched for it, after it had come, of shards that are on other
@@ -118,8 +118,8 @@ pub fn read(
 pub fn read_with(
     route: &Route,
     request: &Read<'_>,
-    now: Now,
-    fetched: &Fetched,
+    now: ReadTime,
+    fetched: &FetchedData,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
     // The hot path: one key, hashed once.
@@ -158,15 +158,15 @@ pub fn read_with(
 pub fn look(
     route: &Route,
     request: &Read<'_>,
-    now: Now,
-    fetched: &Fetched,
+    now: ReadTime,
+    fetched: &FetchedData,
     sink: &mut impl Sink,
-) -> Result<Vec<Seen>, Blocked> {
+) -> Result<Vec<ObservedVersion>, Blocked> {
     let guards = Guards::take(route, request, now, 0, fetched)?;
     command::answer(&guards, request, now.time, sink);
     let versions = request.keys().iter().map(|key| match command::View::newest(&guards, key) {
-        Some(version) => Seen::Version(version.timestamp),
-        None => Seen::Nothing(guards.nothing_since(key)),
+        Some(version) => ObservedVersion::Version(version.timestamp),
+        None => ObservedVersion::Absent(guards.nothing_since(key)),
     });
     let versions = versions.collect();
     match guards.blocked.get() {
@@ -188,9 +188,9 @@ pub fn look(
 pub fn read_stale(
     route: &Route,
     request: &Read<'_>,
-    now: Now,
+    now: ReadTime,
     age_max: u64,
-    fetched: &Fetched,
+    fetched: &FetchedData,
     sink: &mut impl Sink,
 ) -> Result<u64, Blocked> {
     let guards = Guards::take(route, request, now, age_max, fetched)?;
@@ -208,13 +208,13 @@ pub fn read_stale(
 pub fn value_stale<R>(
     route: &Route,
     key: &[u8],
-    now: Now,
+    now: ReadTime,
     age_max: u64,
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<(R, u64), Blocked> {
     let key = route.key(key);
     let place = route.place(&key);
-    let held = Held::take(route, place, now, age_max)?;
+    let held = HeldGuard::take(route, place, now, age_max)?;
     let version = newest(&held.state, &key, held.time);
     let version = version.map_err(|why| Blocked::by(why, place, now.time, &held.state))?;
     Ok((use_it(version), held.age))
@@ -227,10 +227,10 @@ pub fn value_stale<R>(
 pub fn value<R>(
     route: &Route,
     key: &[u8],
-    now: Now,
+    now: ReadTime,
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<R, Blocked> {
-    value_with(route, key, now, Fetched::NONE, use_it)
+    value_with(route, key, now, FetchedData::NONE, use_it)
 }
 
 /// As [`value`], with what was fetched for it.
@@ -240,8 +240,8 @@ pub fn value<R>(
 pub fn value_with<R>(
     route: &Route,
     key: &[u8],
-    now: Now,
-    fetched: &Fetched,
+    now: ReadTime,
+    fetched: &FetchedData,
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<R, Blocked> {
     let key = route.key(key);
@@ -263,7 +263,12 @@ pub fn value_with<R>(
 ///
 /// # Errors
 /// [`Blocked`]: nothing was read.
-pub fn seen(route: &Route, key: &[u8], now: Now, fetched: &Fetched) -> Result<Seen, Blocked> {
+pub fn seen(
+    route: &Route,
+    key: &[u8],
+    now: ReadTime,
+    fetched: &FetchedData,
+) -> Result<ObservedVersion, Blocked> {
     seen_with(route, key, now, fetched, |_, seen| seen)
 }
 
@@ -274,13 +279,18 @@ pub fn seen(route: &Route, key: &[u8], now: Now, fetched: &Fetched) -> Result<Se
 pub fn seen_with<R>(
     route: &Route,
     key: &[u8],
-    now: Now,
-    fetched: &Fetched,
-    use_it: impl FnOnce(Option<Version<'_>>, Seen) -> R,
+    now: ReadTime,
+    fetched: &FetchedData,
+    use_it: impl FnOnce(Option<Version<'_>>, ObservedVersion) -> R,
 ) -> Result<R, Blocked> {
     let key = route.key(key);
     let with = |version: Option<Version<'_>>, time| {
-        use_it(version, version.map_or(Seen::Nothing(time), |found| Seen::Version(found.timestamp)))
+        use_it(
+            version,
+            version.map_or(ObservedVersion::Absent(time), |found| {
+                ObservedVersion::Version(found.timestamp)
+            }),
+        )
     };
     let place = route.place(&key);
     if let Some((version, at)) = fetched.version(route.shard(place), key.bytes) {
@@ -295,8 +305,8 @@ pub fn seen_with<R>(
 
 /// A watched key of which a replica here has something newer than what was seen, however far behind
 /// it is: that stays so, and whoever watches the key would ask its leader in vain.
-pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], Seen)]) -> Option<&'k [u8]> {
-    let is_newer = |(key, seen): &&(&[u8], Seen)| {
+pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], ObservedVersion)]) -> Option<&'k [u8]> {
+    let is_newer = |(key, seen): &&(&[u8], ObservedVersion)| {
         let key = route.key(key);
         let state: &ShardState = &route.views[route.place(&key)].read();
         state.owns(&key) && state.keys().is_some_and(|engine| seen.is_outdated(engine, &key))
@@ -313,10 +323,10 @@ pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], Seen)]) -> Option<&'k [
 pub fn get_each(
     route: &Route,
     keys: &[&[u8]],
-    now: Now,
+    now: ReadTime,
     each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
-    get_each_with(route, keys, now, Fetched::NONE, each)
+    get_each_with(route, keys, now, FetchedData::NONE, each)
 }
 
 /// As [`get_each`], with what was fetched for them.
@@ -326,8 +336,8 @@ pub fn get_each(
 pub fn get_each_with(
     route: &Route,
     keys: &[&[u8]],
-    now: Now,
-    fetched: &Fetched,
+    now: ReadTime,
+    fetched: &FetchedData,
     mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
     // One alone has nobody beside it.
@@ -380,33 +390,37 @@ pub fn get_each_with(
 const GUARDS_MAX: usize = 16;
 const KEYS_MAX: usize = 16;
 
-/// Serves a read of one key at a past timestamp, once the lane has said that it may be served.
+/// Serves a read of one key at a past timestamp, once the executor has said that it may be served.
 ///
 /// # Errors
-/// [`NotThen`].
+/// [`PastReadError`].
 pub fn read_at<R>(
     route: &Route,
     key: &[u8],
     at: Timestamp,
-    use_it: impl FnOnce(At<'_>) -> R,
-) -> Result<R, NotThen> {
+    use_it: impl FnOnce(ReadResult<'_>) -> R,
+) -> Result<R, PastReadError> {
     let key = route.key(key);
     let state = route.views[route.place(&key)].read();
     if !state.owns(&key) {
-        return Err(NotThen::Moved);
+        return Err(PastReadError::Moved);
     }
     let engine = state.keys().expect("routes lead to shards of keys");
     let safe_point = engine.safe_point();
     if at < safe_point {
-        return Err(NotThen::BelowSafePoint { safe_point });
+        return Err(PastReadError::BelowSafePoint { safe_point });
     }
     if state.locks.hides_at(key.bytes, at) {
-        return Err(NotThen::Locked { released: state.locks.released() });
+        return Err(PastReadError::Locked { released: state.locks.released() });
     }
     Ok(use_it(engine.at(&key, at)))
 }
 
-fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
+fn lock(
+    route: &Route,
+    place: usize,
+    now: ReadTime,
+) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
     let state = route.views[place].read();
     if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked::unserved(place)) }
 }
@@ -419,7 +433,7 @@ pub fn nothing_since(engine: &MemoryEngine, key: &HashedKey<'_>) -> Timestamp {
 }
 
 /// The time at which a read is judged in a shard.
-pub(crate) fn judged_at(state: &ShardState, now: Now) -> Timestamp {
+pub(crate) fn judged_at(state: &ShardState, now: ReadTime) -> Timestamp {
     state.serving.judged_at(now.time)
 }
 
@@ -428,12 +442,12 @@ pub(crate) fn newest<'s>(
     state: &'s ShardState,
     key: &HashedKey<'_>,
     now: Timestamp,
-) -> Result<Option<Version<'s>>, Unsure> {
+) -> Result<Option<Version<'s>>, UnknownValue> {
     if !state.owns(key) {
-        return Err(Unsure::Unsettled);
+        return Err(UnknownValue::Unsettled);
     }
-    if !state.locks.is_free() && state.locks.hides(key.bytes) {
-        return Err(Unsure::Locked);
+    if !state.locks.is_free() && state.locks.hides_newest(key.bytes) {
+        return Err(UnknownValue::Locked);
     }
     let engine = state.keys().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
@@ -448,11 +462,11 @@ pub(crate) fn newest<'s>(
     }
     // Who has only read it alive may write elsewhere: that must not come after this was seen.
     if state.locks.get(key.bytes).is_some() {
-        return Err(Unsure::Locked);
+        return Err(UnknownValue::Locked);
     }
     // All that comes is later than what is applied.
     let settled = state.horizon.min(state.unsettled.from()).max(state.last);
-    if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(Unsure::Unsettled) }
+    if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(UnknownValue::Unsettled) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Readers that could not be served outside the lane.
+//! Readers that could not be served outside the executor.
 //!
 //! A reader is let go when, since it came,
 //! 1. this replica leads, knows all that was ever committed, and has applied all that it knew to be
@@ -20,11 +20,11 @@ use hlc::{Clock, SnapshotRead};
 use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
 
-use super::Shard;
-use crate::executor::{Answer, Caller, Effects, Origin, Turn};
+use super::Replica;
+use crate::executor::{Answer, Caller, Effects, Origin, RoundContext};
 use crate::replica::entry::{Kind, Waiter, operation};
-use crate::routing::fetch::{self, Found, Want};
-use crate::rpc::request::{Asked, Letter};
+use crate::routing::fetch::{self, FetchRequest, FetchResult};
+use crate::rpc::message::{RpcMessage, RpcRequestId};
 
 pub(super) struct Reader {
     at: Timestamp,
@@ -65,9 +65,9 @@ pub(super) enum Asker {
     /// Another node, for those who read there.
     Remote { node: NodeId, number: u64 },
     /// Another node, which cannot read by itself: it is told what is here.
-    Fetch { node: NodeId, number: u64, want: Want },
+    Fetch { node: NodeId, number: u64, want: FetchRequest },
     /// Here, and is told what is here, too.
-    Find { origin: Origin, waiter: Waiter, want: Want, bytes_max: usize },
+    Find { origin: Origin, waiter: Waiter, want: FetchRequest, bytes_max: usize },
 }
 
 impl Asker {
@@ -75,7 +75,7 @@ impl Asker {
     /// that they look at has expired since.
     fn is_of_a_time(&self) -> bool {
         match self {
-            Asker::Local { .. } | Asker::Fetch { want: Want::At { .. }, .. } => true,
+            Asker::Local { .. } | Asker::Fetch { want: FetchRequest::At { .. }, .. } => true,
             Asker::Fetch { .. } | Asker::Find { .. } | Asker::Remote { .. } => false,
         }
     }
@@ -83,8 +83,10 @@ impl Asker {
     /// The name of a contender, which is the time when it began to be one.
     fn contends_since(&self) -> Option<Timestamp> {
         match self {
-            Asker::Fetch { want: Want::Keys { reserving, .. }, .. }
-            | Asker::Find { want: Want::Keys { reserving, .. }, .. } => Some((*reserving)?.name),
+            Asker::Fetch { want: FetchRequest::Keys { reserving, .. }, .. }
+            | Asker::Find { want: FetchRequest::Keys { reserving, .. }, .. } => {
+                Some((*reserving)?.name)
+            }
             _ => None,
         }
     }
@@ -96,14 +98,14 @@ impl Asker {
                 let (waiters, why) = (vec![waiter], NotDone::DiskFull);
                 return effects.answers.push(Answer::NotDone { origin, waiters, why });
             }
-            Asker::Remote { node, number } => (node, Asked::Read { number }),
-            Asker::Fetch { node, number, .. } => (node, Asked::Fetch { number }),
+            Asker::Remote { node, number } => (node, RpcRequestId::Read { number }),
+            Asker::Fetch { node, number, .. } => (node, RpcRequestId::Fetch { number }),
         };
-        effects.letters.push((node, Letter::Unable { shard, what }));
+        effects.rpcs.push((node, RpcMessage::NoRoom { shard, what }));
     }
 }
 
-impl Shard {
+impl Replica {
     pub(crate) fn await_read(
         &mut self,
         at: Timestamp,
@@ -117,7 +119,7 @@ impl Shard {
     /// Somebody here wants to know what it holds, as nodes elsewhere do, and it leads.
     pub(crate) fn find(
         &mut self,
-        want: Want,
+        want: FetchRequest,
         bytes_max: usize,
         Caller { origin, waiter }: Caller,
         now: BootNanos,
@@ -137,11 +139,11 @@ impl Shard {
     }
 
     /// Whether a contender who has tried for longer waits here for one of these keys.
-    pub(super) fn is_behind_others(&self, want: &Want) -> bool {
-        let Want::Keys { keys, reserving: Some(read) } = want else { return false };
+    pub(super) fn is_behind_others(&self, want: &FetchRequest) -> bool {
+        let FetchRequest::Keys { keys, reserving: Some(read) } = want else { return false };
         let wants_one = |reader: &Reader| match &reader.asker {
-            Asker::Fetch { want: Want::Keys { keys: wanted, .. }, .. }
-            | Asker::Find { want: Want::Keys { keys: wanted, .. }, .. } => {
+            Asker::Fetch { want: FetchRequest::Keys { keys: wanted, .. }, .. }
+            | Asker::Find { want: FetchRequest::Keys { keys: wanted, .. }, .. } => {
                 keys.iter().any(|key| wanted.contains(key))
             }
             _ => false,
@@ -164,24 +166,24 @@ impl Shard {
 
     /// Lets go the readers that may read now; has a horizon logged, unless the disk is full, or
     /// leadership confirmed, for those that need it.
-    pub(super) fn serve_readers(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(super) fn serve_readers(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if !self.readers.is_empty() && self.leads() && !self.merges_freeze() {
             self.let_readers_go(turn, effects);
         }
     }
 
     #[inline(never)]
-    fn let_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn let_readers_go(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let mut round = self.round_of_readers(turn.now);
         let mut readers = std::mem::take(&mut self.readers);
         readers.retain_mut(|reader| !self.serve_reader(reader, &mut round, turn, effects));
         self.readers = readers;
         self.steps.wake_if_reserved();
         for (node, number) in round.moved {
-            self.not_led(node, Asked::Fetch { number }, effects);
+            self.reply_not_leader(node, RpcRequestId::Fetch { number }, effects);
         }
         // They wait there until the index is applied.
-        round.let_go.into_iter().for_each(|node| self.tell_committed(node));
+        round.let_go.into_iter().for_each(|node| self.send_commit_index(node));
         if round.wanted > self.leading.horizon_asked.max(round.horizon) {
             self.leading.horizon_asked = round.wanted;
             self.operate(Kind::Horizon, operation(&round.wanted.0.to_le_bytes()), None);
@@ -222,7 +224,7 @@ impl Shard {
         &mut self,
         reader: &mut Reader,
         round: &mut Round,
-        turn: &Turn<'_>,
+        turn: &RoundContext<'_>,
         effects: &mut Effects,
     ) -> bool {
         if reader.after == 0 && !self.settle_reader(reader, round, turn) {
@@ -237,7 +239,12 @@ impl Shard {
 
     /// Settles after which index a reader is served, if a promise covers its time, or says which
     /// horizon is wanted for that. False if the disk is full, and the reader needs one.
-    fn settle_reader(&mut self, reader: &mut Reader, round: &mut Round, turn: &Turn<'_>) -> bool {
+    fn settle_reader(
+        &mut self,
+        reader: &mut Reader,
+        round: &mut Round,
+        turn: &RoundContext<'_>,
+    ) -> bool {
         let is_of_a_time = reader.asker.is_of_a_time();
         if !is_of_a_time {
             reader.at = reader.at.max(round.floor);
@@ -269,19 +276,19 @@ impl Shard {
         &mut self,
         reader: &Reader,
         round: &mut Round,
-        turn: &Turn<'_>,
+        turn: &RoundContext<'_>,
         effects: &mut Effects,
     ) -> bool {
         let shard = self.id;
         match &reader.asker {
             &Asker::Local { origin, waiter } => {
-                effects.answers.push(Answer::Go { origin, waiter });
+                effects.answers.push(Answer::Retry { origin, waiter });
             }
             &Asker::Remote { node, number } => {
                 let (index, now_ms) = (round.applied, reader.at.millis());
                 let settled = reader.settled;
-                let letter = Letter::ReadAt { shard, number, index, now_ms, settled };
-                effects.letters.push((node, letter));
+                let rpc = RpcMessage::ReadIndexReply { shard, number, index, now_ms, settled };
+                effects.rpcs.push((node, rpc));
                 round.let_go.insert(node);
             }
             Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
@@ -310,13 +317,18 @@ impl Shard {
 
     /// What a reader wants is hidden by a lock: refuses it if it has waited for too long, or
     /// needs more room than there is. True if it is refused.
-    fn refuse_if_late(&self, reader: &Reader, turn: &Turn<'_>, effects: &mut Effects) -> bool {
+    fn refuse_if_late(
+        &self,
+        reader: &Reader,
+        turn: &RoundContext<'_>,
+        effects: &mut Effects,
+    ) -> bool {
         // Settled it is, up to what was promised: else it waits on.
         if reader.settled < reader.at {
             reader.asker.refuse_for_room(self.id, effects);
             return true;
         }
-        let is_late = reader.since.saturating_add(turn.patience) <= turn.now;
+        let is_late = reader.since.saturating_add(turn.request_timeout) <= turn.now;
         if let Asker::Find { origin, waiter, .. } = reader.asker
             && is_late
         {
@@ -331,7 +343,7 @@ impl Shard {
     fn tell(
         &self,
         reader: &Reader,
-        found: Option<Found>,
+        found: Option<FetchResult>,
         round: &mut Round,
         effects: &mut Effects,
     ) {
@@ -340,9 +352,9 @@ impl Shard {
             (Asker::Find { origin, waiter, bytes_max, want }, found) => {
                 let (origin, waiter) = (*origin, *waiter);
                 // Who is not told all of it looks by itself.
-                let is_all = |found: &Found| want.rest(found, *bytes_max).is_none();
+                let is_all = |found: &FetchResult| want.rest(found, *bytes_max).is_none();
                 effects.answers.push(match found.filter(is_all) {
-                    None => Answer::Go { origin, waiter },
+                    None => Answer::Retry { origin, waiter },
                     Some(found) => {
                         let (want, found) = (Box::new(want.clone()), Box::new(found));
                         Answer::Fetched { origin, waiter, shard, at, want, found }
@@ -350,8 +362,8 @@ impl Shard {
                 });
             }
             (&Asker::Fetch { node, number, .. }, Some(found)) => {
-                let letter = Letter::Fetched { shard, number, at, found };
-                effects.letters.push((node, letter));
+                let rpc = RpcMessage::FetchReply { shard, number, at, found };
+                effects.rpcs.push((node, rpc));
             }
             // It was cut in two while this waited.
             (&Asker::Fetch { node, number, .. }, None) => round.moved.push((node, number)),
@@ -371,10 +383,10 @@ impl Shard {
                     effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
                 }
                 Asker::Remote { node, number } => {
-                    self.not_led(node, Asked::Read { number }, effects);
+                    self.reply_not_leader(node, RpcRequestId::Read { number }, effects);
                 }
                 Asker::Fetch { node, number, .. } => {
-                    self.not_led(node, Asked::Fetch { number }, effects);
+                    self.reply_not_leader(node, RpcRequestId::Fetch { number }, effects);
                 }
             }
         }

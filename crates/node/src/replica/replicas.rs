@@ -19,24 +19,24 @@ use command::NotDone;
 use hlc::Clock;
 use keyspace::descriptor::REPLICAS_MAX;
 use keyspace::{Generation, NodeId, ReplicaId};
-use overlay::Known;
-use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
+use overlay::KnownShard;
+use replication::{BootNanos, Change, Follower, HardState, Message, RejectedMessage};
 
 use super::leading::Leading;
-use super::{Asker, InFlight, Shard};
-use crate::executor::{Effects, Envelope, Turn};
+use super::{Asker, InFlight, Replica};
+use crate::executor::{Effects, Envelope, RoundContext};
 use crate::recovery::encode_meta;
 use crate::replica::catalogue;
 use crate::replica::entry::{Kind, operation};
-use crate::replica::members::Step;
-use crate::replica::state::{BORN, Content, ShardState};
+use crate::replica::members::ChangeStep;
+use crate::replica::state::{BEFORE_FIRST_ENTRY, Content, ShardState};
 
 /// Who has not answered for so long may not even know that it is there: its disk may have lost its
 /// beginning.
 const SILENT_NANOS: u64 = 2_000_000_000;
 
 /// Who has answered within so long may take the lead.
-const LIVELY_NANOS: u64 = 500_000_000;
+const RECENTLY_ACTIVE_NANOS: u64 = 500_000_000;
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
@@ -52,15 +52,15 @@ pub struct Count {
     pub is_here: bool,
 }
 
-impl Shard {
+impl Replica {
     /// Tells the replica on a node, now, what is committed: somebody there waits for it.
-    pub(super) fn tell_committed(&mut self, node: NodeId) {
+    pub(super) fn send_commit_index(&mut self, node: NodeId) {
         let replica = {
             let replicas = &self.state.read().descriptor.replicas;
             replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica)
         };
         if let Some(replica) = replica {
-            self.group.tell_committed(replica);
+            self.group.send_commit_index(replica);
         }
     }
 
@@ -160,23 +160,23 @@ impl Shard {
     /// Handles what another replica says.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed.
-    pub(crate) fn step(&mut self, message: Message, now: BootNanos) -> Result<(), Refused> {
+    /// [`RejectedMessage`]; nothing has changed.
+    pub(crate) fn step(&mut self, message: Message, now: BootNanos) -> Result<(), RejectedMessage> {
         self.group.step(message, now)
     }
 
     /// Bytes of entries that it keeps in memory for other replicas.
-    pub fn kept_bytes(&self) -> usize {
-        self.group.kept_bytes()
+    pub fn retained_bytes(&self) -> usize {
+        self.group.retained_bytes()
     }
 
-    pub(crate) fn keep_at_most(&mut self, bytes: usize) {
-        self.group.keep_at_most(bytes);
+    pub(crate) fn set_retained_bytes_max(&mut self, bytes: usize) {
+        self.group.set_retained_bytes_max(bytes);
     }
 
     /// Who could take over, if it leads and nothing else is under way: the voters on nodes that
     /// `may` names, the one with the longest log first.
-    pub fn heirs(&self, may: impl Fn(NodeId) -> bool) -> Vec<ReplicaId> {
+    pub fn transfer_targets(&self, may: impl Fn(NodeId) -> bool) -> Vec<ReplicaId> {
         if !self.leads() || self.group.is_transferring() || self.group.members().is_joint() {
             return Vec::new();
         }
@@ -187,15 +187,15 @@ impl Shard {
             let is_broken = replica == self.replica || self.leading.broken.contains(&replica);
             !is_broken && state.members.votes(replica) && node.is_some_and(&may)
         };
-        let mut heirs = self.group.progress();
-        heirs.retain(|(replica, matched)| fits(*replica) && *matched >= near);
-        heirs.sort_by_key(|(_, matched)| std::cmp::Reverse(*matched));
-        heirs.into_iter().map(|(replica, _)| replica).collect()
+        let mut targets = self.group.progress();
+        targets.retain(|(replica, matched)| fits(*replica) && *matched >= near);
+        targets.sort_by_key(|(_, matched)| std::cmp::Reverse(*matched));
+        targets.into_iter().map(|(replica, _)| replica).collect()
     }
 
     /// Hands leadership over, if it leads.
-    pub(crate) fn transfer(&mut self, heir: ReplicaId) {
-        self.group.transfer(heir);
+    pub(crate) fn transfer(&mut self, target: ReplicaId) {
+        self.group.transfer(target);
     }
 
     /// Whether the snapshot with this head should take the place of what is here.
@@ -225,7 +225,7 @@ impl Shard {
         // What it had proposed up to there is lost in the state, if it is there at all. What it had
         // proposed behind may yet come.
         while let Some(lost) = self.in_flight.pop_front_if(|f| f.index <= state.applied_index) {
-            self.refuse(lost.asker, NotDone::Unknown, effects);
+            self.refuse(lost.asker, NotDone::OutcomeUnknown, effects);
         }
         self.outlive(state.applied_term, effects);
         self.promise.clear();
@@ -241,7 +241,7 @@ impl Shard {
         }
         if let Content::System(system) = &self.state.read().content {
             // Nobody announces the changes that the snapshot has jumped over.
-            effects.changes.push(catalogue::Change::Jumped(Arc::new(system.catalogue.clone())));
+            effects.changes.push(catalogue::Change::Replaced(Arc::new(system.catalogue.clone())));
         }
         self.locks_changed(self.applied);
         self.published.is_stale = true;
@@ -303,15 +303,15 @@ impl Shard {
             let new: Vec<_> = (roster.newest.0 + 1..).map(ReplicaId).zip(add).collect();
             match (new.is_empty(), remove.is_empty()) {
                 (true, true) => return,
-                (true, false) => Step::of(Change::Enter { promote: Vec::new(), remove }),
-                (false, _) => Step::exchange(new, remove),
+                (true, false) => ChangeStep::of(Change::EnterJoint { promote: Vec::new(), remove }),
+                (false, _) => ChangeStep::exchange(new, remove),
             }
         };
         self.propose_step(&step, now, clock);
     }
 
     /// Whether its group has gone on without it, as a table knows.
-    pub(crate) fn is_out(&self, known: &Known) -> bool {
+    pub(crate) fn is_out(&self, known: &KnownShard) -> bool {
         let here = self.state.read().descriptor.generation;
         known.generation() > here && known.descriptor().node_of(self.replica).is_none()
     }
@@ -325,7 +325,7 @@ impl Shard {
     }
 
     /// Replicas that take no part any more, and are still among the members, as far as it knows.
-    pub(super) fn missed(&self) -> Vec<ReplicaId> {
+    pub(super) fn quarantined_members(&self) -> Vec<ReplicaId> {
         if !self.leads() {
             return Vec::new();
         }
@@ -337,7 +337,7 @@ impl Shard {
     }
 
     /// A new replica for the place of each that is broken.
-    fn replacement(&mut self) -> Option<Step> {
+    fn replacement(&mut self) -> Option<ChangeStep> {
         if self.leading.broken.is_empty() {
             return None;
         }
@@ -347,7 +347,7 @@ impl Shard {
         let nodes =
             self.leading.broken.iter().filter_map(|broken| state.descriptor.node_of(*broken));
         let new: Vec<_> = (state.roster.newest.0 + 1..).map(ReplicaId).zip(nodes).collect();
-        (!new.is_empty()).then(|| Step::add(new))
+        (!new.is_empty()).then(|| ChangeStep::add(new))
     }
 
     /// Takes the next step of a change that is under way.
@@ -390,17 +390,17 @@ impl Shard {
 
     /// Who goes does not end what it is to leave: who stays does, and leads then.
     #[inline(never)]
-    fn hand_to_who_stays(&mut self, now: BootNanos) {
+    fn transfer_before_leaving(&mut self, now: BootNanos) {
         if self.group.is_transferring() {
             return;
         }
         let members = self.group.members().clone();
-        let is_lively = |follower: &Follower| follower.echoed + LIVELY_NANOS > now;
-        let mut heirs = self.group.followers();
-        heirs.retain(|follower| members.voters.contains(&follower.replica));
-        heirs.sort_by_key(|follower| (!is_lively(follower), Reverse(follower.matched)));
-        if let Some(heir) = heirs.first() {
-            self.group.transfer(heir.replica);
+        let is_lively = |follower: &Follower| follower.echoed + RECENTLY_ACTIVE_NANOS > now;
+        let mut targets = self.group.followers();
+        targets.retain(|follower| members.voters.contains(&follower.replica));
+        targets.sort_by_key(|follower| (!is_lively(follower), Reverse(follower.matched)));
+        if let Some(target) = targets.first() {
+            self.group.transfer(target.replica);
         }
     }
 
@@ -409,15 +409,15 @@ impl Shard {
         let members = self.group.members();
         if members.is_joint() {
             return match members.voters.contains(&self.replica) {
-                true => self.propose_step(&Step::of(Change::Leave), now, clock),
-                false => self.hand_to_who_stays(now),
+                true => self.propose_step(&ChangeStep::of(Change::LeaveJoint), now, clock),
+                false => self.transfer_before_leaving(now),
             };
         }
         let mut remove = members.all();
         {
             // Others have taken the place of some, or will.
             let ShardState { descriptor, roster, .. } = &*self.state.read();
-            let goes = |replica| roster.going.contains(&replica);
+            let goes = |replica| roster.leaving.contains(&replica);
             remove.retain(|replica| descriptor.node_of(*replica).is_none() || goes(*replica));
         }
         let mut promote = members.learners.clone();
@@ -431,13 +431,13 @@ impl Shard {
         };
         // All together, so that the group never rests at an even number (SAFETY G20).
         if self.group.progress().iter().all(near) {
-            let enter = Change::Enter { promote, remove };
-            self.propose_step(&Step::of(enter), now, clock);
+            let enter = Change::EnterJoint { promote, remove };
+            self.propose_step(&ChangeStep::of(enter), now, clock);
         }
     }
 
     #[inline(never)]
-    fn propose_step(&mut self, step: &Step, now: BootNanos, clock: &Clock) {
+    fn propose_step(&mut self, step: &ChangeStep, now: BootNanos, clock: &Clock) {
         let index = self.group.last_index() + 1;
         if self.group.may_change(&step.change).is_err() {
             return;
@@ -451,7 +451,7 @@ impl Shard {
 
     /// Without the lead: what is asked is for who has it.
     #[inline(never)]
-    pub(super) fn follow(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(super) fn follow(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if self.leading.opened_term != 0 {
             // What was told here to have ended lay below both.
             self.serving.raise_floor(turn.clock.now().min(self.state.read().horizon));
@@ -478,7 +478,7 @@ impl Shard {
     fn send_outbox(&mut self, now: BootNanos, effects: &mut Effects) {
         let state = self.state.read();
         let leads = self.group.is_leader();
-        let is_newborn = self.group.last_index() == BORN.0;
+        let is_newborn = self.group.last_index() == BEFORE_FIRST_ENTRY.0;
         for message in self.links.outbox.drain(..) {
             let to = message.to();
             // Its own log may not have come to where a replica was added.
@@ -489,8 +489,8 @@ impl Shard {
                 // Those who are to vote may not have heard of the shard yet.
                 false => is_newborn && state.members.all().contains(&to),
             };
-            let birth = is_fresh.then(|| state.birth_record());
-            effects.messages.push(Envelope { shard: self.id, node, birth, message });
+            let bootstrap = is_fresh.then(|| state.bootstrap_record());
+            effects.messages.push(Envelope { shard: self.id, node, bootstrap, message });
         }
     }
 }

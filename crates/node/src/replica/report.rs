@@ -17,7 +17,7 @@
 use keyspace::{Durability, NodeId, ReplicaId, ShardId};
 use replication::{BootNanos, Follower};
 
-use super::{Finding, Shard};
+use super::{Replica, ReplicaComparison};
 
 /// An elected leader that has got nothing committed for so long, or has had no majority, does not
 /// lead: twice what an election takes.
@@ -59,7 +59,7 @@ pub struct ShardReport {
     /// has followed it, whichever is longer. Moments of this are usual.
     pub stalled_nanos: u64,
     /// If it leads: what comparing the replicas has shown last.
-    pub finding: Option<Finding>,
+    pub finding: Option<ReplicaComparison>,
     /// If it leads: replicas that take no part any more, and are not replaced yet.
     pub quarantined: Vec<ReplicaId>,
     /// When its entries count as persisted.
@@ -70,7 +70,7 @@ impl ShardReport {
     /// For how long nobody has led, as far as is known here: nobody was elected, or who was
     /// elected, which is this replica, has been stalled for [`STALLED_NANOS`] or longer. 0 if
     /// somebody leads.
-    pub fn unled_nanos(&self) -> u64 {
+    pub fn leaderless_for_nanos(&self) -> u64 {
         match self.leader {
             None => self.leaderless_nanos.max(1),
             Some(_) if self.is_stalled() => self.stalled_nanos,
@@ -85,45 +85,47 @@ impl ShardReport {
 
     /// Which of these voters the shard cannot count on at `now` if others stop, and why. Only the
     /// leader knows: elsewhere there are none.
-    pub fn laggards(&self, voters: &[ReplicaId], now: BootNanos) -> Vec<Laggard> {
+    pub fn lagging_replicas(&self, voters: &[ReplicaId], now: BootNanos) -> Vec<LaggingReplica> {
         let others = self.followers.iter().filter(|follower| follower.replica != self.replica);
         let voters = others.filter(|follower| voters.contains(&follower.replica));
-        let laggards = voters.filter_map(|follower| {
+        let lagging = voters.filter_map(|follower| {
             let replica = follower.replica;
             let silent = now.saturating_sub(follower.echoed);
             let is_quarantined = self.quarantined.contains(&replica);
             let lag = match follower.behind(self.last_index) {
-                _ if is_quarantined => Lag::Quarantined,
-                _ if follower.awaits_snapshot => Lag::AwaitsState,
-                None => Lag::Unheard,
-                Some(_) if follower.echoed > 0 && silent > SILENT_NANOS => Lag::Silent(silent),
-                Some(entries) if entries > LAG_ENTRIES_MAX => Lag::Behind(entries),
+                _ if is_quarantined => LagReason::Quarantined,
+                _ if follower.awaits_snapshot => LagReason::AwaitsSnapshot,
+                None => LagReason::NeverHeard,
+                Some(_) if follower.echoed > 0 && silent > SILENT_NANOS => {
+                    LagReason::Silent(silent)
+                }
+                Some(entries) if entries > LAG_ENTRIES_MAX => LagReason::Behind(entries),
                 Some(_) => return None,
             };
-            Some(Laggard { replica, lag })
+            Some(LaggingReplica { replica, lag })
         });
-        laggards.collect()
+        lagging.collect()
     }
 }
 
 /// A voter that its shard cannot count on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Laggard {
+pub struct LaggingReplica {
     /// Which.
     pub replica: ReplicaId,
     /// Why.
-    pub lag: Lag,
+    pub lag: LagReason,
 }
 
 /// What keeps a voter from taking part as others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lag {
+pub enum LagReason {
     /// It takes no part any more, and is to be replaced.
     Quarantined,
     /// The state of the shard is to be sent to it, or on its way: it takes no entries meanwhile.
-    AwaitsState,
+    AwaitsSnapshot,
     /// It has said nothing since this leader was elected.
-    Unheard,
+    NeverHeard,
     /// It has said nothing for so long, in nanoseconds.
     Silent(u64),
     /// It lacks so many entries.
@@ -132,22 +134,22 @@ pub enum Lag {
 
 /// What has happened in shards, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReplicaCounters {
     /// How often a leader was heard of that was not known before: another, or in another term.
     pub leaders_seen: u64,
     /// How often the replica here has stood for election.
-    pub elections_stood: u64,
+    pub campaigns: u64,
     /// For how long nobody was known to lead, in nanoseconds.
     pub leaderless_nanos: u64,
 }
 
-impl Tally {
+impl ReplicaCounters {
     /// Both together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             leaders_seen: self.leaders_seen + other.leaders_seen,
-            elections_stood: self.elections_stood + other.elections_stood,
+            campaigns: self.campaigns + other.campaigns,
             leaderless_nanos: self.leaderless_nanos + other.leaderless_nanos,
         }
     }
@@ -155,7 +157,7 @@ impl Tally {
 
 /// Sees leaders come and go.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct LeaderWatch {
     /// Term and leader, as last seen.
     leader: Option<(u64, ReplicaId)>,
     /// When the last one was lost.
@@ -169,7 +171,7 @@ pub(super) struct Watch {
     waits: Option<((u64, u64), BootNanos)>,
 }
 
-impl Watch {
+impl LeaderWatch {
     /// Nobody has led up to now.
     pub fn new(now: BootNanos) -> Self {
         let (leader, waits, leaders_seen, leaderless_nanos) = (None, None, 0, 0);
@@ -209,7 +211,7 @@ impl Watch {
     }
 }
 
-impl Shard {
+impl Replica {
     /// How it is at `now`, which is the node's boot clock.
     pub fn report(&self, now: BootNanos) -> ShardReport {
         ShardReport {
@@ -230,7 +232,7 @@ impl Shard {
             leaderless_nanos: self.watch.leaderless(now),
             stalled_nanos: self.stalled(now),
             finding: self.last_finding().cloned(),
-            quarantined: self.missed(),
+            quarantined: self.quarantined_members(),
             durability: self.durability,
         }
     }
@@ -252,7 +254,7 @@ impl Shard {
 
     /// Whether nothing is committed until this voter has the state that it awaits: too few others
     /// take entries and have answered lately. Only who is elected knows.
-    pub fn hinges_on(&self, awaiting: ReplicaId, now: BootNanos) -> bool {
+    pub fn is_blocked_by(&self, awaiting: ReplicaId, now: BootNanos) -> bool {
         let members = self.group.members();
         if !self.is_elected() || !members.votes(awaiting) {
             return false;
@@ -268,10 +270,10 @@ impl Shard {
     }
 
     /// What has happened in it since it began here, up to `now`.
-    pub fn tally(&self, now: BootNanos) -> Tally {
-        Tally {
+    pub fn counters(&self, now: BootNanos) -> ReplicaCounters {
+        ReplicaCounters {
             leaders_seen: self.watch.leaders_seen,
-            elections_stood: self.group.elections(),
+            campaigns: self.group.campaigns(),
             leaderless_nanos: self.watch.leaderless_nanos + self.watch.leaderless(now),
         }
     }
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn time_without_a_leader_is_counted_once() {
-        let mut watch = Watch::new(100);
+        let mut watch = LeaderWatch::new(100);
         let (first, second) = (Some((2, ReplicaId(1))), Some((3, ReplicaId(2))));
         assert_eq!(watch.leaderless(130), 30);
         watch.look(150, first);
@@ -311,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_timed_from_when_nothing_was_committed_any_more() {
-        let mut watch = Watch::new(100);
+        let mut watch = LeaderWatch::new(100);
         watch.look_at_commit(200, Some((3, 7)));
         watch.look_at_commit(300, Some((3, 7)));
         assert_eq!(watch.waiting(350), 150);
@@ -345,16 +347,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_elected_and_stalled_for_long_does_not_lead() {
+    fn stalled_elected_leader_does_not_count_as_leader() {
         let mut report = report(Vec::new());
         report.stalled_nanos = STALLED_NANOS - 1;
-        assert_eq!((report.unled_nanos(), report.is_stalled()), (0, false));
+        assert_eq!((report.leaderless_for_nanos(), report.is_stalled()), (0, false));
         report.stalled_nanos = STALLED_NANOS;
-        assert_eq!((report.unled_nanos(), report.is_stalled()), (STALLED_NANOS, true));
+        assert_eq!((report.leaderless_for_nanos(), report.is_stalled()), (STALLED_NANOS, true));
         report.leader = None;
-        assert_eq!((report.unled_nanos(), report.is_stalled()), (1, false));
+        assert_eq!((report.leaderless_for_nanos(), report.is_stalled()), (1, false));
         report.leaderless_nanos = 30;
-        assert_eq!(report.unled_nanos(), 30);
+        assert_eq!(report.leaderless_for_nanos(), 30);
     }
 
     #[test]
@@ -377,15 +379,15 @@ mod tests {
         ]);
         report.quarantined.push(ReplicaId(7));
         let voters: Vec<ReplicaId> = (1..=7).map(ReplicaId).collect();
-        let laggards = report.laggards(&voters, now);
-        let laggards: Vec<_> = laggards.iter().map(|l| (l.replica.0, l.lag)).collect();
+        let lagging = report.lagging_replicas(&voters, now);
+        let lagging: Vec<_> = lagging.iter().map(|l| (l.replica.0, l.lag)).collect();
         let expected = [
-            (3, Lag::Behind(LAG_ENTRIES_MAX + 1)),
-            (4, Lag::Silent(SILENT_NANOS + 1)),
-            (5, Lag::Unheard),
-            (6, Lag::AwaitsState),
-            (7, Lag::Quarantined),
+            (3, LagReason::Behind(LAG_ENTRIES_MAX + 1)),
+            (4, LagReason::Silent(SILENT_NANOS + 1)),
+            (5, LagReason::NeverHeard),
+            (6, LagReason::AwaitsSnapshot),
+            (7, LagReason::Quarantined),
         ];
-        assert_eq!(laggards, expected);
+        assert_eq!(lagging, expected);
     }
 }

@@ -18,16 +18,16 @@
 use hlc::{Clock, safe_point};
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
 
-use super::Shard;
+use super::Replica;
 use crate::executor::Effects;
 use crate::replica::catalogue::System;
 use crate::replica::entry::{Kind, operation};
 use crate::replica::state::{Content, ShardState};
-use crate::rpc::request::Letter;
+use crate::rpc::message::RpcMessage;
 
 /// Somebody's wish to have a keyspace's safe point raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Raise {
+pub struct SafePointRequest {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// To at least this, by the asker's clock.
@@ -36,18 +36,18 @@ pub struct Raise {
     pub is_pressed: bool,
 }
 
-impl Shard {
+impl Replica {
     /// The system shard is asked, by a node or (`None`) by this one. Who asks is told what the
     /// safe point is, as far as it is known here.
     pub(crate) fn raise(
         &mut self,
         from: Option<NodeId>,
-        raise: Raise,
+        raise: SafePointRequest,
         clock: &Clock,
         is_full: bool,
         effects: &mut Effects,
     ) {
-        let Raise { keyspace, to, is_pressed } = raise;
+        let SafePointRequest { keyspace, to, is_pressed } = raise;
         let view = self.state.clone();
         let state = view.read();
         let Content::System(System { catalogue, safe_points }) = &state.content else { return };
@@ -55,15 +55,15 @@ impl Shard {
         if current > Timestamp::ZERO {
             match from {
                 Some(node) => {
-                    effects.letters.push((node, Letter::SafePoint { keyspace, at: current }));
+                    effects.rpcs.push((node, RpcMessage::SafePoint { keyspace, at: current }));
                 }
                 None => effects.safe_points.push((keyspace, current)),
             }
         }
         if !self.leads() {
-            // What came as a letter is not sent on: who sent it will hear of the leader.
+            // What came as an RPC is not sent on: who sent it will hear of the leader.
             if let (None, Some(leader)) = (from, self.leader()) {
-                effects.letters.push((leader, Letter::Raise(raise)));
+                effects.rpcs.push((leader, RpcMessage::RaiseSafePoint(raise)));
             }
             return;
         }
@@ -72,7 +72,8 @@ impl Shard {
         self.leading.points_asked.retain(|id, _| catalogue.by_id(*id).is_some());
         let asked = self.leading.points_asked.entry(keyspace).or_default();
         let current = current.max(*asked);
-        let granted = safe_point::granted(current, clock.now(), retention_ms, to, is_pressed);
+        let granted =
+            safe_point::granted_safe_point(current, clock.now(), retention_ms, to, is_pressed);
         let Some(to) = granted else { return };
         *asked = to;
         drop(state);
@@ -115,7 +116,7 @@ mod tests {
 
     use super::*;
     use crate::executor::{FIRST_REPLICA, Input, Origin, ShardExecutor};
-    use crate::replica::ShardStart;
+    use crate::replica::ReplicaStart;
     use crate::replica::catalogue::Change;
     use crate::replica::entry::Waiter;
     use crate::reshape::bootstrap;
@@ -125,39 +126,39 @@ mod tests {
 
     /// One node keeps the records of keyspaces, the other holds all that is in one.
     struct Two {
-        lanes: [(NodeId, ShardExecutor, Arc<Clock>); 2],
+        executors: [(NodeId, ShardExecutor, Arc<Clock>); 2],
         of: Keyspace,
     }
 
     impl Two {
         fn new(retention_ms: u64) -> Self {
-            let lane = |node: NodeId| {
+            let executor = |node: NodeId| {
                 let clock = Arc::new(Clock::default());
                 clock.observe_millis(10_000_000);
-                let mut lane = ShardExecutor::new(clock.clone(), node.0, 1 << 20);
-                lane.observe(1_000_000_000);
-                (node, lane, clock)
+                let mut executor = ShardExecutor::new(clock.clone(), node.0, 1 << 20);
+                executor.observe(1_000_000_000);
+                (node, executor, clock)
             };
-            let mut lanes = [lane(KEEPS), lane(HOLDS)];
+            let mut executors = [executor(KEEPS), executor(HOLDS)];
             let system = bootstrap::first_system(KEEPS);
             let durability = keyspace::Durability::Sync;
-            lanes[0].1.adopt(ShardStart::born(system, FIRST_REPLICA, durability));
+            executors[0].1.adopt(ReplicaStart::created(system, FIRST_REPLICA, durability));
             let mut op = Vec::new();
             let placement = Placement::Ordered;
             let options = KeyspaceOptions { placement, retention_ms, ..Default::default() };
             CatalogueOp::Create { name: "k", options }.encode(&mut op);
             let (origin, waiter) = (Origin(1), Waiter(1));
-            lanes[0].1.accept(Input::Catalogue { op, origin, waiter });
+            executors[0].1.accept(Input::Catalogue { op, origin, waiter });
             let mut changes = Vec::new();
-            while run(&mut lanes[0].1, |effects| changes.append(&mut effects.changes)) {}
+            while run(&mut executors[0].1, |effects| changes.append(&mut effects.changes)) {}
             let [Change::Created(of)] = &changes[..] else { panic!("{changes:?}") };
             let mut of = of.clone();
             of.nodes = vec![HOLDS];
             let state = bootstrap::first_state(&of, 0, KeyHasher::new([1; 16]));
-            lanes[1].1.adopt(ShardStart::born(state, FIRST_REPLICA, durability));
-            lanes[1].1.accept(Input::Away { shard: SYSTEM, nodes: vec![KEEPS] });
-            while run(&mut lanes[1].1, |_| {}) {}
-            Self { lanes, of }
+            executors[1].1.adopt(ReplicaStart::created(state, FIRST_REPLICA, durability));
+            executors[1].1.accept(Input::RemoteShard { shard: SYSTEM, nodes: vec![KEEPS] });
+            while run(&mut executors[1].1, |_| {}) {}
+            Self { executors, of }
         }
 
         /// The holder asks, and everyone goes on until nobody has anything to say; how many
@@ -165,26 +166,26 @@ mod tests {
         fn ask(&mut self, to_ms: u64, is_pressed: bool) -> u64 {
             let before = self.entries();
             let to = Timestamp::from_millis(to_ms);
-            let raise = Raise { keyspace: self.of.id, to, is_pressed };
-            self.lanes[1].1.accept(Input::RaiseKeyspace(raise));
+            let raise = SafePointRequest { keyspace: self.of.id, to, is_pressed };
+            self.executors[1].1.accept(Input::RaiseKeyspace(raise));
             let (mut quiet, shards) = (0, self.of.shards.clone());
             while quiet < 2 {
                 for at in 0..2 {
-                    let (from, lane, _) = &mut self.lanes[at];
-                    let (from, mut letters, mut points) = (*from, Vec::new(), Vec::new());
-                    let any = run(lane, |effects| {
-                        letters.append(&mut effects.letters);
+                    let (from, executor, _) = &mut self.executors[at];
+                    let (from, mut rpcs, mut points) = (*from, Vec::new(), Vec::new());
+                    let any = run(executor, |effects| {
+                        rpcs.append(&mut effects.rpcs);
                         points.append(&mut effects.safe_points);
                     });
                     quiet = if any { 0 } else { quiet + 1 };
                     for (_, to) in points {
                         let raise = |shard: &ShardId| Input::RaiseShard { shard: *shard, to };
-                        shards.iter().map(raise).for_each(|input| lane.accept(input));
+                        shards.iter().map(raise).for_each(|input| executor.accept(input));
                     }
-                    for (node, letter) in letters {
-                        let other = &mut self.lanes[1 - at];
+                    for (node, rpc) in rpcs {
+                        let other = &mut self.executors[1 - at];
                         assert_eq!(node, other.0);
-                        other.1.accept(Input::Letter { from, letter });
+                        other.1.accept(Input::Rpc { from, rpc });
                     }
                 }
             }
@@ -192,25 +193,25 @@ mod tests {
         }
 
         fn entries(&self) -> u64 {
-            let all = self.lanes.iter().flat_map(|(_, lane, _)| lane.shards());
-            all.map(Shard::applied_index).sum()
+            let all = self.executors.iter().flat_map(|(_, executor, _)| executor.shards());
+            all.map(Replica::applied_index).sum()
         }
 
         fn point_ms(&self) -> u64 {
-            let view = self.lanes[1].1.view(self.of.shards[0]).expect("it is held there");
+            let view = self.executors[1].1.view(self.of.shards[0]).expect("it is held there");
             let point = view.read().keys().expect("it has keys").safe_point();
             point.millis()
         }
     }
 
-    fn run(lane: &mut ShardExecutor, mut take: impl FnMut(&mut Effects)) -> bool {
+    fn run(executor: &mut ShardExecutor, mut take: impl FnMut(&mut Effects)) -> bool {
         let mut effects = Effects::default();
-        lane.turn(&mut effects);
+        executor.turn(&mut effects);
         let any = !effects.is_empty();
         if !effects.records.is_empty() {
             let ticket = effects.ticket;
-            lane.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
-            lane.accept(Input::Durable { ticket });
+            executor.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
+            executor.accept(Input::Durable { ticket });
         }
         take(&mut effects);
         any
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn the_record_is_judged_by_its_keepers_clock() {
         let mut two = Two::new(600_000);
-        two.lanes[1].2.observe_millis(13_600_000);
+        two.executors[1].2.observe_millis(13_600_000);
         assert_eq!(two.ask(13_000_000, false) + two.ask(13_000_000, false), 2);
         assert_eq!(two.point_ms(), 9_400_000);
         assert_eq!(two.ask(13_000_000, true) + two.ask(13_000_000, true), 2);
@@ -239,9 +240,9 @@ mod tests {
     #[test]
     fn without_room_in_the_log_nothing_is_raised() {
         let mut two = Two::new(600_000);
-        two.lanes[0].1.set_full(true);
+        two.executors[0].1.set_full(true);
         assert_eq!(two.ask(9_300_000, false), 0);
-        two.lanes[0].1.set_full(false);
+        two.executors[0].1.set_full(false);
         assert_eq!(two.ask(9_300_000, false), 1);
     }
 }

@@ -16,11 +16,11 @@
 
 use std::ops::Bound;
 
-use command::Stretch;
+use command::RangeQuery;
 use keyspace::{Placement, Slot, Timestamp, slot_of};
 use storage::engine::{MemoryEngine, Range, ScanCursor, WrongLayout};
 
-use crate::replica::read::{Blocked, Now, judged_at};
+use crate::replica::read::{Blocked, ReadTime, judged_at};
 use crate::replica::state::ShardState;
 use crate::routing::route::Route;
 
@@ -39,11 +39,11 @@ pub fn everywhere(_: usize) -> bool {
 
 /// The shards that a question is about, and the time at which each of them is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked(Vec<Option<Timestamp>>);
+pub struct ScanScope(Vec<Option<Timestamp>>);
 
-impl Asked {
+impl ScanScope {
     /// All shards, at `now`, whether they serve or not: good for figures, not for answers.
-    pub fn anyhow(route: &Route, now: Timestamp) -> Self {
+    pub fn unchecked(route: &Route, now: Timestamp) -> Self {
         Self(vec![Some(now); route.views.len()])
     }
 
@@ -60,7 +60,7 @@ impl Asked {
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
-pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Blocked> {
+pub fn admit(route: &Route, places: Places<'_>, now: ReadTime) -> Result<ScanScope, Blocked> {
     let mut asked = vec![None; route.views.len()];
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
@@ -75,12 +75,12 @@ pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Block
         }
         asked[place] = Some(at);
     }
-    Ok(Asked(asked))
+    Ok(ScanScope(asked))
 }
 
 /// Whether all shards that were asked have had the same slots throughout: else keys of one that was
 /// cut in two may be missing in the answer, which is void.
-pub fn stood(route: &Route, asked: &Asked) -> bool {
+pub fn is_unchanged(route: &Route, asked: &ScanScope) -> bool {
     let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
     let mut stood = places.map(|place| route.is_tile(place, &route.views[place].read()));
     stood.all(|stood| stood)
@@ -102,12 +102,12 @@ pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
 }
 
 /// How many keys there are.
-pub fn size(route: &Route, asked: &Asked) -> u64 {
+pub fn size(route: &Route, asked: &ScanScope) -> u64 {
     sizes(route, asked).sum()
 }
 
 /// How many keys there are in each shard; none in those that the question is not about.
-fn sizes(route: &Route, asked: &Asked) -> impl Iterator<Item = u64> {
+fn sizes(route: &Route, asked: &ScanScope) -> impl Iterator<Item = u64> {
     route.views.iter().zip(&asked.0).map(|(view, time)| match time {
         Some(at) => view.read().keys().map_or(0, |engine| engine.len(*at)),
         None => 0,
@@ -115,7 +115,7 @@ fn sizes(route: &Route, asked: &Asked) -> impl Iterator<Item = u64> {
 }
 
 /// Some key, or none if there are none (or hardly any among very many that have expired).
-pub fn random_key(route: &Route, asked: &Asked, random: u64) -> Option<Box<[u8]>> {
+pub fn random_key(route: &Route, asked: &ScanScope, random: u64) -> Option<Box<[u8]>> {
     let shards = route.views.len();
     // By size, so that a small shard's keys are not favoured.
     let sizes: Vec<u64> = sizes(route, asked).collect();
@@ -136,8 +136,8 @@ pub fn random_key(route: &Route, asked: &Asked, random: u64) -> Option<Box<[u8]>
 
 /// Shows every key. At most `piece_keys` are looked at under one hold of a guard, usually
 /// [`PIECE_KEYS`].
-pub fn each_key(route: &Route, asked: &Asked, piece_keys: usize, show: &mut dyn FnMut(&[u8])) {
-    let everything = Stretch {
+pub fn each_key(route: &Route, asked: &ScanScope, piece_keys: usize, show: &mut dyn FnMut(&[u8])) {
+    let everything = RangeQuery {
         low: Bound::Unbounded,
         high: Bound::Unbounded,
         reverse: false,
@@ -163,7 +163,7 @@ pub fn each_key(route: &Route, asked: &Asked, piece_keys: usize, show: &mut dyn 
 /// [`WrongLayout`] if the keyspace is ordered.
 pub fn scan(
     route: &Route,
-    asked: &Asked,
+    asked: &ScanScope,
     cursor: u64,
     count: usize,
     show: &mut dyn FnMut(&[u8]),
@@ -201,7 +201,7 @@ pub fn scan(
 /// As [`scan`], of linear hashing.
 fn scan_numbers(
     route: &Route,
-    asked: &Asked,
+    asked: &ScanScope,
     cursor: u64,
     count: usize,
     show: &mut dyn FnMut(&[u8]),
@@ -265,7 +265,7 @@ pub fn cursor_behind(route: &Route, place: usize) -> u64 {
 /// [`WrongLayout`] if the keyspace is not hashed.
 pub fn each_key_of_slot(
     route: &Route,
-    asked: &Asked,
+    asked: &ScanScope,
     slot: Slot,
     keys_max: usize,
     piece_keys: usize,
@@ -301,8 +301,8 @@ pub fn each_key_of_slot(
 /// [`WrongLayout`] if the keyspace is not ordered.
 pub fn range(
     route: &Route,
-    asked: &Asked,
-    stretch: &Stretch<'_>,
+    asked: &ScanScope,
+    stretch: &RangeQuery<'_>,
     piece_keys: usize,
     show: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), WrongLayout> {
@@ -357,8 +357,8 @@ pub fn within(arc: &keyspace::Arc, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Bou
 /// As [`range`], of one shard, if the question is about it: at most `left` keys; how many are left.
 fn range_of_one(
     route: &Route,
-    (place, asked): (usize, &Asked),
-    stretch: &Stretch<'_>,
+    (place, asked): (usize, &ScanScope),
+    stretch: &RangeQuery<'_>,
     mut left: usize,
     piece_keys: usize,
     show: &mut dyn FnMut(&[u8], &[u8]),

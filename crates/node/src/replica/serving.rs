@@ -1,6 +1,6 @@
 //! Until when may this replica answer linearizable reads by itself?
 //!
-//! The lane publishes it after every turn and before anything of that turn leaves (SAFETY G1):
+//! The executor publishes it after every turn and before anything of that turn leaves (SAFETY G1):
 //! only while the replica leads, has applied its term's first entry and all that it knows to be
 //! committed, and holds a lease. Readers look at it under the read guard. What they compare with is
 //! the node's boot clock, read after the request had come: at that moment nobody else led, so what
@@ -29,7 +29,7 @@ use replication::BootNanos;
 
 use crate::sync::{AtomicU8, AtomicU64, Ordering};
 
-/// Shared by a shard's lane and its readers.
+/// Shared by a shard's executor and its readers.
 #[derive(Debug, Default)]
 pub struct Serving {
     until: AtomicU64,

@@ -12,14 +12,14 @@ use hlc::Clock;
 use keyspace::Durability;
 use replication::BootNanos;
 
-use super::{Asker, HalfOf, InFlight, Shard, ShardStart};
-use crate::event::Happened;
+use super::{Asker, InFlight, Replica, ReplicaStart, RightHalfStart};
+use crate::event::EventKind;
 use crate::executor::{Effects, push};
 use crate::replica::entry::{Kind, operation};
 use crate::replica::record;
 use crate::reshape::split::{Half, Split};
 
-impl Shard {
+impl Replica {
     /// Has it cut in two, if it leads, and is still as who asks knows it.
     pub(crate) fn split(&mut self, split: Split, now: BootNanos, clock: &Clock) {
         if self.keeps_replicas() || !self.leads() || self.group.is_transferring() {
@@ -42,17 +42,17 @@ impl Shard {
     pub(super) fn was_split(&mut self, Half(right): Half, effects: &mut Effects) {
         self.published.is_stale = true;
         let (shard, new) = (self.id, right.descriptor.shard);
-        effects.events.push(Happened::Split { shard, right: new });
+        effects.events.push(EventKind::Split { shard, right: new });
         // Before anything that the right half writes: see the front page of `split`.
         let payload = record::encode_hard_state(self.group.hard_state());
         push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
         effects.sync |= !self.is_sole() || self.durability == Durability::Sync;
-        let half = HalfOf { left: self.id, leads: self.group.is_leader() };
+        let half = RightHalfStart { left: self.id, leads: self.group.is_leader() };
         // Who does not vote has no replica of it.
         if right.descriptor.node_of(self.replica).is_some() {
-            let start = ShardStart::born(*right, self.replica, self.durability);
-            effects.halves.push(ShardStart { half: Some(half), ..start });
+            let start = ReplicaStart::created(*right, self.replica, self.durability);
+            effects.halves.push(ReplicaStart { half: Some(half), ..start });
         }
-        self.group.tell_all_committed();
+        self.group.send_commit_index_to_all();
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hlc::Unsettled;
+use hlc::UnsettledFloor;
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::linear_hash::turned;
+use keyspace::linear_hash::bit_reversed_hash;
 use keyspace::{Arc as RingArc, Cut, Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
 use replication::Members;
 use smallvec::SmallVec;
@@ -12,17 +12,17 @@ use storage::engine::{Layout, MemoryEngine, Settings};
 
 use crate::replica::catalogue::{self, System};
 use crate::replica::entry::{self, Header, Kind, UnknownEntry};
-use crate::replica::members::{Roster, Step};
+use crate::replica::members::{ChangeStep, Roster};
 use crate::replica::serving::Serving;
-use crate::reshape::merge::{self, Merging};
+use crate::reshape::merge::{self, MergeStatus};
 use crate::reshape::split::{Half, Split};
-use crate::routing::session::{BatchId, Sessions, Verdict};
+use crate::routing::session::{BatchId, BatchVerdict, Sessions};
 use command::flush;
 use command::{self, Reply, Write, codec};
 use txn::locks::apply::Owns;
-use txn::locks::{self, Locks, Said, Step as TxnStep};
+use txn::locks::{self, Locks, Step as TxnStep, StepReply};
 
-/// One shard's applied state. Lanes change it entry by entry under the write guard; connections
+/// One shard's applied state. Executors change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).
 pub struct ShardState {
     /// Who the shard is, and the arc it owns.
@@ -34,13 +34,13 @@ pub struct ShardState {
     /// What else the log has made of the replicas.
     pub roster: Roster,
     /// Whether it is about to become one with a neighbour.
-    pub merging: Merging,
+    pub merging: MergeStatus,
     /// How many snapshots have taken the place of what was here.
     pub installed: u64,
     /// How often it was cut in two here, or has taken a neighbour in.
     pub cuts: u64,
     /// Whether its left neighbour has taken over all it held: it owns nothing any more.
-    pub taken: bool,
+    pub merged_away: bool,
     /// Until when linearizable reads may be served here (G1 check 2).
     pub serving: Arc<Serving>,
     /// Index of the newest entry applied.
@@ -56,7 +56,7 @@ pub struct ShardState {
     /// What is known of transactions over several shards (G8).
     pub locks: Locks,
     /// From when on entries under way may still change what is here.
-    pub unsettled: Arc<Unsettled>,
+    pub unsettled: Arc<UnsettledFloor>,
 }
 
 impl std::fmt::Debug for ShardState {
@@ -74,7 +74,7 @@ pub enum Content {
 }
 
 /// Index and term of the entry before a shard's first.
-pub const BORN: (u64, u64) = (1, 1);
+pub const BEFORE_FIRST_ENTRY: (u64, u64) = (1, 1);
 
 /// What applying an entry led to, beside the replies.
 #[derive(Debug, PartialEq)]
@@ -86,13 +86,13 @@ pub enum Outcome {
     /// A keyspace's safe point has risen: its shards must follow.
     SafePoint(KeyspaceId, Timestamp),
     /// A step of a change of replicas: the group must take it too.
-    Members(Step),
+    Members(ChangeStep),
     /// A change of replicas has ended for good.
     Settled,
     /// What became of a batch that is applied once.
-    Once(Verdict),
+    Once(BatchVerdict),
     /// What the shard says to steps of transactions, in their order.
-    Steps(Vec<Said>),
+    Steps(Vec<StepReply>),
     /// The state as of this entry is to be digested.
     Check,
     /// The shard was cut in two: what the right half begins with.
@@ -111,13 +111,13 @@ impl ShardState {
             descriptor,
             content,
             members: Members::of_voters(&voters),
-            merging: Merging::Not,
+            merging: MergeStatus::None,
             installed: 0,
             cuts: 0,
-            taken: false,
+            merged_away: false,
             serving: Arc::default(),
-            applied_index: BORN.0,
-            applied_term: BORN.1,
+            applied_index: BEFORE_FIRST_ENTRY.0,
+            applied_term: BEFORE_FIRST_ENTRY.1,
             horizon: Timestamp::ZERO,
             last: Timestamp::ZERO,
             sessions: Sessions::default(),
@@ -126,11 +126,11 @@ impl ShardState {
         }
     }
 
-    /// The state a shard is born with: what stands in its record of birth.
+    /// The state a shard is born with: what stands in its bootstrap record.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of such a record.
-    pub fn born(record: &[u8], settings: impl Into<Settings>) -> Result<Self, DecodeError> {
+    pub fn created(record: &[u8], settings: impl Into<Settings>) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(record);
         let placement = reader.u8()?;
         let descriptor = Descriptor::decode(&mut reader)?;
@@ -150,14 +150,14 @@ impl ShardState {
     /// The state of a replica that waits for a snapshot of its group: nothing, of the right kind.
     ///
     /// # Errors
-    /// As [`Self::born`].
+    /// As [`Self::created`].
     pub fn awaiting(record: &[u8], settings: impl Into<Settings>) -> Result<Self, DecodeError> {
-        let born = Self::born(record, settings)?;
+        let born = Self::created(record, settings)?;
         Ok(Self { members: Members::default(), applied_index: 0, applied_term: 0, ..born })
     }
 
-    /// The record of birth of a shard with this state's descriptor and kind of content.
-    pub fn birth_record(&self) -> Vec<u8> {
+    /// The bootstrap record of a shard with this state's descriptor and kind of content.
+    pub fn bootstrap_record(&self) -> Vec<u8> {
         let placement = match &self.content {
             Content::System(_) => SYSTEM,
             Content::Keys(engine) => match engine.layout() {
@@ -173,7 +173,7 @@ impl ShardState {
 
     /// Changes when what is here is replaced or cut in two: whoever reads it piece by piece begins
     /// again.
-    pub fn upheavals(&self) -> u64 {
+    pub fn replacements(&self) -> u64 {
         self.installed + self.cuts
     }
 
@@ -253,7 +253,7 @@ impl ShardState {
                 Outcome::Quiet
             }
             (Kind::Members, _) => {
-                Outcome::Members(Step::decode(body).expect("entries in the log are readable"))
+                Outcome::Members(ChangeStep::decode(body).expect("entries in the log are readable"))
             }
             (Kind::Settle, _) => {
                 self.roster.settle(&mut self.descriptor, &self.members);
@@ -265,7 +265,9 @@ impl ShardState {
                 self.split(&split).map_or(Outcome::Quiet, Outcome::Split)
             }
             (Kind::Merge, _) => {
-                self.merge(&merge::Step::decode(body).expect("entries in the log are readable"));
+                self.merge(
+                    &merge::MergeStep::decode(body).expect("entries in the log are readable"),
+                );
                 Outcome::Merge
             }
             (Kind::SafePoint, Content::Keys(engine)) => {
@@ -301,16 +303,16 @@ impl ShardState {
             Kind::Once => {
                 let (id, _) = BatchId::split(body).expect("entries in the log are readable");
                 let known = self.sessions.look_up(id);
-                Outcome::Once(known.unwrap_or(Verdict::Gap { next: id.sequence }))
+                Outcome::Once(known.unwrap_or(BatchVerdict::Gap { next: id.sequence }))
             }
-            Kind::Steps => Outcome::Steps(vec![Said::Moved; header.count as usize]),
+            Kind::Steps => Outcome::Steps(vec![StepReply::Moved; header.count as usize]),
             Kind::Check => Outcome::Check,
             _ => Outcome::Quiet,
         }
     }
 
     /// A step of a change of replicas is applied, which has made these the members.
-    pub(crate) fn change_members(&mut self, step: &Step, members: Members) {
+    pub(crate) fn change_members(&mut self, step: &ChangeStep, members: Members) {
         self.members = members;
         step.apply(&mut self.descriptor, &mut self.roster);
     }
@@ -321,8 +323,10 @@ impl ShardState {
             Some(Layout::Hashed { first_slot, end_slot }) => {
                 (first_slot..end_slot).contains(&key.slot)
             }
-            Some(Layout::Ordered) => !self.taken && self.descriptor.arc.holds(key.bytes),
-            Some(Layout::LinearHash) => !self.taken && has_number(&self.descriptor.arc, key.bytes),
+            Some(Layout::Ordered) => !self.merged_away && self.descriptor.arc.holds(key.bytes),
+            Some(Layout::LinearHash) => {
+                !self.merged_away && has_number(&self.descriptor.arc, key.bytes)
+            }
             None => false,
         }
     }
@@ -384,7 +388,7 @@ fn apply_commands(
 #[inline(never)]
 fn is_locked(locks: &Locks, write: &Write<'_>) -> bool {
     let mut any = false;
-    write.each_key(&mut |key| any |= locks.stopping(key).is_some());
+    write.each_key(&mut |key| any |= locks.blocking_lock(key).is_some());
     any
 }
 
@@ -395,7 +399,7 @@ fn apply_steps(
     arc: &RingArc,
     header: Header,
     body: &[u8],
-) -> Vec<Said> {
+) -> Vec<StepReply> {
     let (at, layout) = (header.timestamp, engine.layout());
     locks.forget(at);
     let owns = |key: &[u8]| match layout {
@@ -464,7 +468,7 @@ fn is_owned(layout: Layout, arc: &RingArc, write: &Write<'_>, first: &HashedKey<
 /// Whether an arc of linear hashing holds a key: its number decides.
 #[inline]
 fn has_number(arc: &RingArc, key: &[u8]) -> bool {
-    arc.holds(&turned(key).to_be_bytes())
+    arc.holds(&bit_reversed_hash(key).to_be_bytes())
 }
 
 /// Old versions collected for each command applied, if they are below the safe point.

@@ -2,7 +2,7 @@
 //! ([`txn::wait_queue`]) lets go is proposed, and what comes of it is answered.
 //!
 //! ```text
-//!   another node's letter, or an errand of this one ──► wait queue ──► entry of several steps
+//!   another node's RPC, or a forwarded step of this one ──► wait queue ──► entry of several steps
 //!                                                          │ refused        │ applied
 //!                                                          └────► answered ◄┘
 //! ```
@@ -18,18 +18,19 @@ use hlc::Clock;
 use keyspace::NodeId;
 use keyspace::codec::Reader;
 use replication::BootNanos;
-use txn::abandoned::{AbandonedLocks, Look};
-use txn::locks::{Outcome, Role, Said, Step};
+use txn::abandoned::{AbandonedLocks, Inspection};
+use txn::locks::{Outcome, Role, Step, StepReply};
 use txn::wait_queue::{
-    self, Applied, HeldCommands, Moment, QueuedStep, Round, Sorted, StepAsker, Verdict, WaitQueue,
+    self, AppliedState, HeldCommands, JudgeRound, JudgedAt, PrepareVerdict, QueuedStep, Sorted,
+    StepAsker, WaitQueue,
 };
 
-use super::{Asker, InFlight, Queued, Shard};
-use crate::executor::{Answer, Caller, Effects, Origin, Turn};
+use super::{Asker, InFlight, Queued, Replica};
+use crate::executor::{Answer, Caller, Effects, Origin, RoundContext};
 use crate::replica::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::replica::state::ShardState;
-use crate::routing::fetch::Want;
-use crate::rpc::request::{Asked, Letter};
+use crate::routing::fetch::FetchRequest;
+use crate::rpc::message::{RpcMessage, RpcRequestId};
 use command::NotDone;
 
 mod commands;
@@ -52,8 +53,8 @@ pub(super) struct Steps {
     newest: BTreeMap<NodeId, u64>,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
     is_busy: bool,
-    /// Whether any of this may have something in it, or an errand may be under way: what a shard
-    /// that no transaction is about looks at, and nothing else.
+    /// Whether any of this may have something in it, or a forwarded step may be under way: what a
+    /// shard that no transaction is about looks at, and nothing else.
     is_awake: bool,
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
@@ -82,7 +83,7 @@ impl Steps {
     }
 
     /// Reserves the keys of a read that wants that, from everyone.
-    pub fn reserve_for(&mut self, want: &Want, now: BootNanos) {
+    pub fn reserve_for(&mut self, want: &FetchRequest, now: BootNanos) {
         if let Some((keys, name)) = want.reserves_from_everyone()
             && !self.have_commands_waited_long(now)
         {
@@ -126,19 +127,19 @@ impl NewEntry {
     }
 }
 
-impl Shard {
+impl Replica {
     /// Whether steps, and who waits for locks, only wait for others. Time passes for who has
     /// replicas elsewhere; alone, it looks whenever it can whether a lock stays too long.
     pub(super) fn steps_rest(&self) -> bool {
         let looks = self.steps.is_busy && self.is_sole();
         self.steps.is_calm()
             && self.steps.readers.is_empty()
-            && self.outgoing.errands.rests()
+            && self.outgoing.forwarded_steps.rests()
             && !looks
     }
 
     /// Somebody here wants a step.
-    pub(crate) fn errand(
+    pub(crate) fn forward_step(
         &mut self,
         step: Bytes,
         asker: Caller,
@@ -146,11 +147,11 @@ impl Shard {
         effects: &mut Effects,
     ) {
         self.steps.is_awake = true;
-        self.outgoing.errands.ask(step, asker, now, effects);
+        self.outgoing.forwarded_steps.ask(step, asker, now, effects);
     }
 
     /// Another node wants a step.
-    pub(super) fn asked_to_step(
+    pub(super) fn handle_step(
         &mut self,
         from: NodeId,
         number: u64,
@@ -160,7 +161,7 @@ impl Shard {
     ) {
         let read = read_step(&step).filter(|_| self.state.read().keys().is_some());
         let Some(read) = read.filter(|_| self.group.is_leader()) else {
-            return self.not_led(from, Asked::Step { number }, effects);
+            return self.reply_not_leader(from, RpcRequestId::Step { number }, effects);
         };
         let asker = StepAsker { from: Some(from), number };
         let newest = self.steps.newest.insert(from, number);
@@ -196,7 +197,7 @@ impl Shard {
     }
 
     /// In a turn: lets readers go that have met a lock, if one has gone since.
-    fn let_lock_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn let_lock_readers_go(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if self.steps.readers.is_empty() {
             return;
         }
@@ -204,7 +205,7 @@ impl Shard {
         self.steps.readers.retain(|reader| {
             let LockReader { origin, waiter, .. } = *reader;
             if reader.released != released {
-                effects.answers.push(Answer::Go { origin, waiter });
+                effects.answers.push(Answer::Retry { origin, waiter });
                 return false;
             }
             let is_late = reader.since.saturating_add(turn.waits_for_locks()) <= turn.now;
@@ -219,16 +220,16 @@ impl Shard {
     /// The replica ends: readers look again.
     pub(super) fn let_all_lock_readers_go(&mut self, effects: &mut Effects) {
         for LockReader { origin, waiter, .. } in self.steps.readers.drain(..) {
-            effects.answers.push(Answer::Go { origin, waiter });
+            effects.answers.push(Answer::Retry { origin, waiter });
         }
     }
 
     /// In a turn: proposes the steps that may be.
     #[inline(never)]
-    pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if self.leads() && !self.outgoing.errands.is_idle() {
+    pub(super) fn propose_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
+        if self.leads() && !self.outgoing.forwarded_steps.is_idle() {
             let now = turn.now;
-            for (number, step) in self.outgoing.errands.due(None, now) {
+            for (number, step) in self.outgoing.forwarded_steps.due(None, now) {
                 let asker = StepAsker { from: None, number };
                 self.steps.queue.push(asker, step.clone(), &wait_queue::decoded(&step), now);
             }
@@ -238,7 +239,7 @@ impl Shard {
         }
     }
 
-    fn propose_waiting_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn propose_waiting_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if !self.leads() || self.group.is_transferring() || self.stands_still() {
             return;
         }
@@ -253,7 +254,7 @@ impl Shard {
         let state = self.state.clone();
         let state = state.read();
         let owns = |key: &[u8]| state.keys().is_some_and(|it| state.owns(&it.hasher().key(key)));
-        let applied = Applied { locks: &state.locks, engine: state.keys(), owns: &owns };
+        let applied = AppliedState { locks: &state.locks, engine: state.keys(), owns: &owns };
         let moment = moment(turn);
         let passes_on = self.steps.readers.is_empty() && wait_queue::passes_on(turn.now);
         let mut round =
@@ -285,8 +286,8 @@ impl Shard {
     fn judge_step(
         &mut self,
         queued: QueuedStep,
-        round: &mut Round<'_>,
-        turn: &Turn<'_>,
+        round: &mut JudgeRound<'_>,
+        turn: &RoundContext<'_>,
         effects: &mut Effects,
     ) -> Option<QueuedStep> {
         let step = queued.step.clone();
@@ -295,14 +296,14 @@ impl Shard {
                 let index = self.group.last_index() + 1;
                 let queue = &mut self.steps.queue;
                 match queue.judge(&prepare, queued.since, round, index) {
-                    Verdict::Goes => queue.release(&prepare),
-                    Verdict::Waits => {
+                    PrepareVerdict::Propose => queue.release(&prepare),
+                    PrepareVerdict::Wait => {
                         queue.wait(prepare.id, queued, round);
                         return None;
                     }
-                    Verdict::Refused(why) => {
+                    PrepareVerdict::Refuse(why) => {
                         queue.release(&prepare);
-                        self.tell_step(queued.asker, Said::Refused(why), effects);
+                        self.tell_step(queued.asker, StepReply::Refused(why), effects);
                         return None;
                     }
                 }
@@ -334,21 +335,21 @@ impl Shard {
 
     /// At the end of a turn: sees to who waits, and whether anything is left to be seen to.
     #[inline(never)]
-    pub(super) fn end_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(super) fn end_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         self.let_lock_readers_go(turn, effects);
         self.report_abandoned(turn, effects);
         let Steps { is_busy, queue, readers, .. } = &self.steps;
         let is_calm = self.steps.is_calm() && queue.stops_nothing() && readers.is_empty();
-        self.steps.is_awake = *is_busy || !is_calm || !self.outgoing.errands.is_idle();
+        self.steps.is_awake = *is_busy || !is_calm || !self.outgoing.forwarded_steps.is_idle();
     }
 
     /// In a turn: reports transactions whose locks have stayed too long, if it leads.
-    fn report_abandoned(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn report_abandoned(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if !self.steps.is_busy {
             return;
         }
         let term = if self.leads() { self.leading.opened_term } else { 0 };
-        let look = Look { now: turn.now, term, losses: turn.losses };
+        let look = Inspection { now: turn.now, term, losses: turn.losses };
         if self.steps.abandoned.is_due(look) {
             let state = self.state.read();
             let keyspace = state.descriptor.keyspace();
@@ -358,7 +359,7 @@ impl Shard {
 
     /// In a turn, before anything is proposed: takes aside commands that meet locks.
     #[inline(never)]
-    pub(super) fn look_at_locks(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    pub(super) fn look_at_locks(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         self.steps.queue.expire_reservations(turn.now);
         let Steps { is_busy, queue, held, .. } = &self.steps;
         let may_wait = *is_busy || !queue.stops_nothing() || !held.is_empty();
@@ -369,7 +370,7 @@ impl Shard {
 
     /// Takes aside what has to wait for locks, and what was sent behind it; and takes back what
     /// has not to wait any more, in its order.
-    fn hold_locked(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn hold_locked(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let (now, waits_for) = (turn.now, turn.waits_for_locks());
         let new = std::mem::take(&mut self.queue);
         let Steps { queue, held, .. } = &mut self.steps;
@@ -385,7 +386,7 @@ impl Shard {
     pub(super) fn stepped(
         &mut self,
         askers: Vec<StepAsker>,
-        said: Vec<Said>,
+        said: Vec<StepReply>,
         effects: &mut Effects,
     ) {
         for (asker, said) in askers.into_iter().zip(said) {
@@ -400,15 +401,15 @@ impl Shard {
         self.steps.queue.applied(index);
     }
 
-    fn tell_step(&mut self, asker: StepAsker, said: Said, effects: &mut Effects) {
+    fn tell_step(&mut self, asker: StepAsker, said: StepReply, effects: &mut Effects) {
         self.steps.queue.ended(asker);
         let StepAsker { from, number } = asker;
         match from {
             Some(node) => {
                 let shard = self.id;
-                effects.letters.push((node, Letter::Stepped { shard, number, said }));
+                effects.rpcs.push((node, RpcMessage::StepReply { shard, number, said }));
             }
-            None => self.outgoing.errands.said(number, said, effects),
+            None => self.outgoing.forwarded_steps.said(number, said, effects),
         }
     }
 
@@ -418,8 +419,8 @@ impl Shard {
             self.steps.queue.ended(asker);
             let StepAsker { from, number } = asker;
             match from {
-                Some(node) => self.not_led(node, Asked::Step { number }, effects),
-                None => self.outgoing.errands.misled(number, 0),
+                Some(node) => self.reply_not_leader(node, RpcRequestId::Step { number }, effects),
+                None => self.outgoing.forwarded_steps.handle_not_leader(number, 0),
             }
         }
     }
@@ -447,9 +448,9 @@ impl Shard {
 }
 
 /// When steps are looked at, in a turn.
-fn moment(turn: &Turn<'_>) -> Moment {
+fn moment(turn: &RoundContext<'_>) -> JudgedAt {
     let (now, time) = (turn.now, turn.clock.now());
-    Moment { now, time, waits_for: turn.waits_for_locks() }
+    JudgedAt { now, time, waits_for: turn.waits_for_locks() }
 }
 
 /// A step that comes from elsewhere, if these bytes are one.

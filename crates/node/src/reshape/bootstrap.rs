@@ -11,7 +11,7 @@ use keyspace::{
 use storage::engine::{Layout, MemoryEngine, Settings};
 
 use crate::executor::FIRST_REPLICA;
-use crate::replica::ShardStart;
+use crate::replica::ReplicaStart;
 use crate::replica::catalogue::System;
 use crate::replica::state::{Content, ShardState};
 
@@ -63,14 +63,14 @@ pub fn first_system(node: NodeId) -> ShardState {
 }
 
 /// Whether this replica stands first for election when its shard is born: they take turns.
-pub fn stands_first(descriptor: &Descriptor, replica: ReplicaId) -> bool {
+pub fn campaigns_first(descriptor: &Descriptor, replica: ReplicaId) -> bool {
     let replicas = &descriptor.replicas;
     let turn = descriptor.shard.0.checked_rem(replicas.len() as u64).unwrap_or(0);
     replicas.get(turn as usize).is_some_and(|(first, _)| *first == replica)
 }
 
-/// A replica that another node's message is for, with the shard's record of birth beside it: one of
-/// those with which the shard begins, if it has not changed since; else one that was added, and
+/// A replica that another node's message is for, with the shard's bootstrap record beside it: one
+/// of those with which the shard begins, if it has not changed since; else one that was added, and
 /// waits for a snapshot.
 ///
 /// # Errors
@@ -80,15 +80,15 @@ pub fn by_message(
     replica: ReplicaId,
     node: NodeId,
     settings: impl Into<Settings>,
-) -> Result<ShardStart, DecodeError> {
+) -> Result<ReplicaStart, DecodeError> {
     let settings = settings.into();
-    let state = ShardState::born(record, settings)?;
+    let state = ShardState::created(record, settings)?;
     let Descriptor { generation, replicas, .. } = &state.descriptor;
     if *generation == FIRST_GENERATION && replicas.contains(&(replica, node)) {
-        return Ok(ShardStart::born(state, replica, Durability::Sync));
+        return Ok(ReplicaStart::created(state, replica, Durability::Sync));
     }
     let state = ShardState::awaiting(record, settings)?;
-    Ok(ShardStart::awaiting(state, replica, Durability::Sync))
+    Ok(ReplicaStart::awaiting(state, replica, Durability::Sync))
 }
 
 const FIRST_GENERATION: Generation = Generation(1);

@@ -1,7 +1,7 @@
 //! What has the leader of a bucket to do about the file that it is of?
 //!
 //! The catalogue says how large a file of linear hashing is, and what is under way
-//! ([`keyspace::catalogue::file`]); which arc each bucket has follows from that
+//! ([`keyspace::catalogue::linear_hash`]); which arc each bucket has follows from that
 //! ([`overlay::lh`]). So whoever leads a shard sees by its arc whether it is the one that is to be
 //! cut or to take its neighbour in, and whether that is done:
 //!
@@ -16,28 +16,28 @@
 //! catalogue, what was done stands in the shard's own arc, and nobody remembers anything else.
 //!
 //! # Invariants
-//! 1. [`Task::Done`] is so: the record was known before the arc was seen by a linearizable read, so
-//!    the arc has become so since the turn began.
+//! 1. [`TableTask::Done`] is so: the record was known before the arc was seen by a linearizable
+//!    read, so the arc has become so since the turn began.
 //! 2. Of all shards of a file one is led to a task at most, as long as its arcs are buckets.
 
-use keyspace::{Cut, FileRecord, FileStep};
-use overlay::lh::{Bucket, File};
+use keyspace::{Cut, LinearHashRecord, LinearHashStep};
+use overlay::lh::{Bucket, LinearHashTable};
 use replication::BootNanos;
 
 use crate::replica::state::ShardState;
 
 /// What is to be done about a file by who leads a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum TableTask {
     /// The shard is to be cut in two here.
     Cut(Cut),
     /// It is to take its right neighbour in.
-    TakeIn,
+    MergeRight,
     /// What is under way is done: the catalogue is to hear of it.
     Done,
-    /// It seems to be done. That must be confirmed as a read is: wait at the shard's lane, and look
-    /// again with the same `came`.
-    Look,
+    /// It seems to be done. That must be confirmed as a read is: wait at the shard's executor, and
+    /// look again with the same `came`.
+    ConfirmRead,
     /// Nothing is under way, and this is the bucket that would be cut next: it is one of so many of
     /// equal width in the whole circle, of which there are `buckets` now.
     MayGrow {
@@ -45,7 +45,7 @@ pub enum Task {
         share: u64,
         /// How many buckets there are.
         buckets: u64,
-        /// Whether it is [`Task::MayShrink`] as well: of two buckets the first is.
+        /// Whether it is [`TableTask::MayShrink`] as well: of two buckets the first is.
         may_shrink: bool,
     },
     /// Nothing is under way, and this is the bucket that would take in the last one.
@@ -53,55 +53,55 @@ pub enum Task {
 }
 
 /// The bucket that is cut next.
-pub fn next_cut(record: &FileRecord) -> Option<Bucket> {
-    file_of(record)?.next_split()
+pub fn next_cut(record: &LinearHashRecord) -> Option<Bucket> {
+    table_of(record)?.next_split()
 }
 
 /// The bucket that takes the last one in.
-pub fn next_taker(record: &FileRecord) -> Option<Bucket> {
-    file_of(record)?.last_split().map(|(left, _)| left)
+pub fn next_merger(record: &LinearHashRecord) -> Option<Bucket> {
+    table_of(record)?.last_split().map(|(left, _)| left)
 }
 
 /// The shape that a record says; none beyond what files can be.
-pub fn file_of(record: &FileRecord) -> Option<File> {
-    File::of_buckets(record.buckets.try_into().ok()?)
+pub fn table_of(record: &LinearHashRecord) -> Option<LinearHashTable> {
+    LinearHashTable::of_buckets(record.buckets.try_into().ok()?)
 }
 
 /// What the leader of a shard with this state has to do. `came` is the boot clock, read after the
 /// record was known.
-pub fn task(state: &ShardState, record: &FileRecord, came: BootNanos) -> Option<Task> {
+pub fn task(state: &ShardState, record: &LinearHashRecord, came: BootNanos) -> Option<TableTask> {
     let arc = &state.descriptor.arc;
     let is = |bucket: Bucket| *arc == bucket.arc(arc.keyspace());
     let done = || match state.serving.at(came) {
-        _ if state.taken => None,
-        true => Some(Task::Done),
-        false => Some(Task::Look),
+        _ if state.merged_away => None,
+        true => Some(TableTask::Done),
+        false => Some(TableTask::ConfirmRead),
     };
     match record.step {
-        Some(FileStep::Grow) => {
+        Some(LinearHashStep::Grow) => {
             let whole = next_cut(record)?;
             let (left, right) = whole.split()?;
             match () {
-                () if is(whole) => Some(Task::Cut(Cut::Number(right.start()))),
+                () if is(whole) => Some(TableTask::Cut(Cut::Number(right.start()))),
                 () if is(left) => done(),
                 () => None,
             }
         }
-        Some(FileStep::Shrink) => {
-            let left = next_taker(record)?;
+        Some(LinearHashStep::Shrink) => {
+            let left = next_merger(record)?;
             match () {
-                () if is(left) => Some(Task::TakeIn),
+                () if is(left) => Some(TableTask::MergeRight),
                 () if is(left.merged()?) => done(),
                 () => None,
             }
         }
         None => {
             let (next, buckets) = (next_cut(record)?, record.buckets);
-            let may_shrink = next_taker(record).is_some_and(is);
+            let may_shrink = next_merger(record).is_some_and(is);
             if is(next) {
-                return Some(Task::MayGrow { share: 1 << next.level(), buckets, may_shrink });
+                return Some(TableTask::MayGrow { share: 1 << next.level(), buckets, may_shrink });
             }
-            may_shrink.then_some(Task::MayShrink)
+            may_shrink.then_some(TableTask::MayShrink)
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn arcs(buckets: u64) -> Vec<Arc> {
-        let file = File::of_buckets(buckets.try_into().unwrap()).unwrap();
+        let file = LinearHashTable::of_buckets(buckets.try_into().unwrap()).unwrap();
         (0..buckets).map(|number| file.bucket(number).unwrap().arc(KeyspaceId(7))).collect()
     }
 
@@ -131,10 +131,11 @@ mod tests {
     #[test]
     fn every_step_is_one_shards_until_it_is_done_and_after() {
         for buckets in 1..20 {
-            for (step, after) in
-                [(Some(FileStep::Grow), buckets + 1), (Some(FileStep::Shrink), buckets - 1)]
-            {
-                let record = FileRecord { buckets, turn: 4, step };
+            for (step, after) in [
+                (Some(LinearHashStep::Grow), buckets + 1),
+                (Some(LinearHashStep::Shrink), buckets - 1),
+            ] {
+                let record = LinearHashRecord { buckets, turn: 4, step };
                 if after == 0 {
                     continue;
                 }
@@ -144,42 +145,44 @@ mod tests {
                         state.serving.until(lease);
                         task(&state, &record, 100)
                     };
-                    arcs.into_iter().filter_map(of).collect::<Vec<Task>>()
+                    arcs.into_iter().filter_map(of).collect::<Vec<TableTask>>()
                 };
                 let before = tasks(arcs(buckets), u64::MAX);
                 match step {
-                    Some(FileStep::Grow) => assert!(matches!(before[..], [Task::Cut(_)])),
-                    _ => assert_eq!(before, [Task::TakeIn]),
+                    Some(LinearHashStep::Grow) => {
+                        assert!(matches!(before[..], [TableTask::Cut(_)]))
+                    }
+                    _ => assert_eq!(before, [TableTask::MergeRight]),
                 }
-                assert_eq!(tasks(arcs(after), 101), [Task::Done]);
+                assert_eq!(tasks(arcs(after), 101), [TableTask::Done]);
                 // Another may lead, and the arc be of long ago.
-                assert_eq!(tasks(arcs(after), 100), [Task::Look]);
+                assert_eq!(tasks(arcs(after), 100), [TableTask::ConfirmRead]);
             }
         }
     }
 
     #[test]
-    fn who_may_say_that_it_grows_or_shrinks() {
-        let record = FileRecord { buckets: 5, turn: 4, step: None };
+    fn only_leaders_of_next_buckets_resize_table() {
+        let record = LinearHashRecord { buckets: 5, turn: 4, step: None };
         let of = |arc: &Arc| task(&state(arc.clone()), &record, 0);
         let found: Vec<_> = arcs(5).iter().map(of).collect();
-        let grows = Some(Task::MayGrow { share: 4, buckets: 5, may_shrink: false });
-        assert_eq!(found, [Some(Task::MayShrink), grows, None, None, None]);
-        let first = FileRecord { buckets: 1, ..record };
-        let grows = Some(Task::MayGrow { share: 1, buckets: 1, may_shrink: false });
+        let grows = Some(TableTask::MayGrow { share: 4, buckets: 5, may_shrink: false });
+        assert_eq!(found, [Some(TableTask::MayShrink), grows, None, None, None]);
+        let first = LinearHashRecord { buckets: 1, ..record };
+        let grows = Some(TableTask::MayGrow { share: 1, buckets: 1, may_shrink: false });
         assert_eq!(task(&state(Arc::whole(KeyspaceId(7))), &first, 0), grows);
-        let two = FileRecord { buckets: 2, ..record };
-        let both = Some(Task::MayGrow { share: 2, buckets: 2, may_shrink: true });
+        let two = LinearHashRecord { buckets: 2, ..record };
+        let both = Some(TableTask::MayGrow { share: 2, buckets: 2, may_shrink: true });
         assert_eq!(task(&state(arcs(2)[0].clone()), &two, 0), both);
     }
 
     #[test]
     fn the_place_of_a_cut_is_the_buckets_middle() {
         for buckets in 1..40 {
-            let record = FileRecord { buckets, turn: 1, step: Some(FileStep::Grow) };
+            let record = LinearHashRecord { buckets, turn: 1, step: Some(LinearHashStep::Grow) };
             let arc = next_cut(&record).unwrap().arc(KeyspaceId(7));
             let at = keyspace::linear_hash::middle(&arc).map(Cut::Number);
-            assert_eq!(task(&state(arc), &record, 0), at.map(Task::Cut));
+            assert_eq!(task(&state(arc), &record, 0), at.map(TableTask::Cut));
         }
     }
 }

@@ -28,7 +28,7 @@
 //! is in any of these states, it enters no other.
 //!
 //! A replica of the left one that finds no such state beside it cannot go on: it is quarantined and
-//! replaced ([`crate::executor::Ended`]).
+//! replaced ([`crate::executor::EndedReplica`]).
 //!
 //! # What is united
 //! Keys and versions; the later of both safe points and horizons; what was applied once
@@ -45,8 +45,8 @@
 //!
 //! # Bytes
 //! Body of an entry of kind [`crate::replica::entry::Kind::Merge`]: a tag `u8`, then the fields of
-//! [`Step`] in their order, `varint` each. At the end of a checkpoint's head, if a shard is in one
-//! of these states: [`Merging`], likewise.
+//! [`MergeStep`] in their order, `varint` each. At the end of a checkpoint's head, if a shard is in
+//! one of these states: [`MergeStatus`], likewise.
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ShardId, Timestamp};
@@ -57,12 +57,12 @@ use crate::replica::state::{Content, ShardState};
 
 /// Where a shard stands between two that become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Merging {
+pub enum MergeStatus {
     /// Nowhere: the usual.
     #[default]
-    Not,
+    None,
     /// 1: it is to take in its right neighbour.
-    Intends {
+    TakingRight {
         /// That one.
         right: ShardId,
         /// Its generation, as it was known.
@@ -94,7 +94,7 @@ pub enum Merging {
 
 /// A step, as an entry holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MergeStep {
     /// 0: the left one is to take in the right one.
     Intend {
         /// The right one.
@@ -130,12 +130,12 @@ pub enum Step {
         ours: Generation,
     },
     /// 4: the right one goes on, and is not frozen at this generation any more.
-    Free {
+    Unfreeze {
         /// That generation.
         ours: Generation,
     },
     /// 5: the left one knows that the right one goes on.
-    Freed {
+    UnfreezeDone {
         /// The right one.
         right: ShardId,
     },
@@ -143,7 +143,7 @@ pub enum Step {
 
 /// What the leaders of both say to each other. It may be lost, repeated and late.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum MergeMessage {
     /// 0, to the right one: freeze.
     Freeze {
         /// Who asks.
@@ -173,21 +173,21 @@ pub enum Word {
         last: Timestamp,
     },
     /// 2, to the left one: it cannot be frozen now.
-    Unfit {
+    CannotFreeze {
         /// Who.
         right: ShardId,
         /// For your generation.
         yours: Generation,
     },
     /// 3, to the right one: you are not taken in.
-    Free {
+    Unfreeze {
         /// Who says so.
         left: ShardId,
         /// Your generation, at which you may be frozen.
         yours: Generation,
     },
     /// 4, to the left one: it goes on, and will not be frozen at that generation any more.
-    Freed {
+    UnfreezeDone {
         /// Who.
         right: ShardId,
         /// That generation of it.
@@ -206,29 +206,34 @@ pub struct Absorb {
     pub term: u64,
 }
 
-impl Merging {
+impl MergeStatus {
     /// Whether the usual may change the shard.
     pub fn is_not(&self) -> bool {
-        matches!(self, Merging::Not)
+        matches!(self, MergeStatus::None)
     }
 
     /// Whether nothing changes, and nobody is served.
     pub fn is_frozen(&self) -> bool {
-        matches!(self, Merging::Frozen { .. })
+        matches!(self, MergeStatus::Frozen { .. })
+    }
+
+    /// Whether the shard is to take in this right neighbour.
+    pub fn takes_right(&self, right: ShardId) -> bool {
+        matches!(self, MergeStatus::TakingRight { right: meant, .. } if *meant == right)
     }
 
     /// Whether its replicas are to stay as they are.
     pub fn keeps_replicas(&self) -> bool {
-        matches!(self, Merging::Intends { .. } | Merging::Frozen { .. })
+        matches!(self, MergeStatus::TakingRight { .. } | MergeStatus::Frozen { .. })
     }
 
     /// Appends its bytes; none for the usual.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            Merging::Not => {}
-            Merging::Intends { right, generation } => put(1, &[right.0, generation.0], out),
-            Merging::Cancelled { right, generation } => put(2, &[right.0, generation.0], out),
-            Merging::Frozen { by, generation, index, term, last, horizon } => {
+            MergeStatus::None => {}
+            MergeStatus::TakingRight { right, generation } => put(1, &[right.0, generation.0], out),
+            MergeStatus::Cancelled { right, generation } => put(2, &[right.0, generation.0], out),
+            MergeStatus::Frozen { by, generation, index, term, last, horizon } => {
                 put(3, &[by.0, generation.0, index, term, last.0, horizon.0], out);
             }
         }
@@ -240,14 +245,14 @@ impl Merging {
     /// [`DecodeError`]: it is something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         if reader.rest().is_empty() {
-            return Ok(Merging::Not);
+            return Ok(MergeStatus::None);
         }
         let tag = reader.u8()?;
         let (shard, generation) = (ShardId(reader.varint()?), Generation(reader.varint()?));
         Ok(match tag {
-            1 => Merging::Intends { right: shard, generation },
-            2 => Merging::Cancelled { right: shard, generation },
-            3 => Merging::Frozen {
+            1 => MergeStatus::TakingRight { right: shard, generation },
+            2 => MergeStatus::Cancelled { right: shard, generation },
+            3 => MergeStatus::Frozen {
                 by: shard,
                 generation,
                 index: reader.varint()?,
@@ -260,19 +265,21 @@ impl Merging {
     }
 }
 
-impl Step {
+impl MergeStep {
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match *self {
-            Step::Intend { right, theirs, ours } => put(0, &[right.0, theirs.0, ours.0], &mut out),
-            Step::Freeze { by, theirs, ours } => put(1, &[by.0, theirs.0, ours.0], &mut out),
-            Step::Absorb { right, index, term, ours } => {
+            MergeStep::Intend { right, theirs, ours } => {
+                put(0, &[right.0, theirs.0, ours.0], &mut out)
+            }
+            MergeStep::Freeze { by, theirs, ours } => put(1, &[by.0, theirs.0, ours.0], &mut out),
+            MergeStep::Absorb { right, index, term, ours } => {
                 put(2, &[right.0, index, term, ours.0], &mut out);
             }
-            Step::Cancel { ours } => put(3, &[ours.0], &mut out),
-            Step::Free { ours } => put(4, &[ours.0], &mut out),
-            Step::Freed { right } => put(5, &[right.0], &mut out),
+            MergeStep::Cancel { ours } => put(3, &[ours.0], &mut out),
+            MergeStep::Unfreeze { ours } => put(4, &[ours.0], &mut out),
+            MergeStep::UnfreezeDone { right } => put(5, &[right.0], &mut out),
         }
         out
     }
@@ -287,25 +294,25 @@ impl Step {
         let first = reader.varint()?;
         let mut more = || reader.varint();
         let step = match tag {
-            0 => Step::Intend {
+            0 => MergeStep::Intend {
                 right: ShardId(first),
                 theirs: Generation(more()?),
                 ours: Generation(more()?),
             },
-            1 => Step::Freeze {
+            1 => MergeStep::Freeze {
                 by: ShardId(first),
                 theirs: Generation(more()?),
                 ours: Generation(more()?),
             },
-            2 => Step::Absorb {
+            2 => MergeStep::Absorb {
                 right: ShardId(first),
                 index: more()?,
                 term: more()?,
                 ours: Generation(more()?),
             },
-            3 => Step::Cancel { ours: Generation(first) },
-            4 => Step::Free { ours: Generation(first) },
-            5 => Step::Freed { right: ShardId(first) },
+            3 => MergeStep::Cancel { ours: Generation(first) },
+            4 => MergeStep::Unfreeze { ours: Generation(first) },
+            5 => MergeStep::UnfreezeDone { right: ShardId(first) },
             found => return Err(DecodeError::Tag { what: "step of a merge", found }),
         };
         reader.end()?;
@@ -323,43 +330,47 @@ impl ShardState {
     }
 
     /// A step that needs nothing from outside is applied.
-    pub(crate) fn merge(&mut self, step: &Step) {
+    pub(crate) fn merge(&mut self, step: &MergeStep) {
         let generation = self.descriptor.generation;
         let has_keys = self.keys().is_some();
         match (*step, self.merging) {
-            (Step::Intend { right, theirs, ours }, _)
+            (MergeStep::Intend { right, theirs, ours }, _)
                 if ours == generation && has_keys && self.is_at_rest() =>
             {
-                self.merging = Merging::Intends { right, generation: theirs };
+                self.merging = MergeStatus::TakingRight { right, generation: theirs };
             }
-            (Step::Freeze { by, theirs, ours }, _)
+            (MergeStep::Freeze { by, theirs, ours }, _)
                 if ours == generation && has_keys && self.is_at_rest() =>
             {
                 let (index, term) = (self.applied_index, self.applied_term);
                 let (generation, last, horizon) = (theirs, self.last, self.horizon);
-                self.merging = Merging::Frozen { by, generation, index, term, last, horizon };
+                self.merging = MergeStatus::Frozen { by, generation, index, term, last, horizon };
             }
-            (Step::Cancel { ours }, Merging::Intends { right, generation: theirs })
-                if ours == generation =>
-            {
-                self.merging = Merging::Cancelled { right, generation: theirs };
+            (
+                MergeStep::Cancel { ours },
+                MergeStatus::TakingRight { right, generation: theirs },
+            ) if ours == generation => {
+                self.merging = MergeStatus::Cancelled { right, generation: theirs };
                 self.descriptor.generation = Generation(generation.0 + 1);
             }
             // There is no state to take in. Whoever can find it has looked before.
-            (Step::Absorb { ours, .. }, Merging::Intends { right, generation: theirs })
-                if ours == generation =>
-            {
-                self.merging = Merging::Cancelled { right, generation: theirs };
+            (
+                MergeStep::Absorb { ours, .. },
+                MergeStatus::TakingRight { right, generation: theirs },
+            ) if ours == generation => {
+                self.merging = MergeStatus::Cancelled { right, generation: theirs };
                 self.descriptor.generation = Generation(generation.0 + 1);
             }
-            (Step::Free { ours }, merging) if ours == generation => {
+            (MergeStep::Unfreeze { ours }, merging) if ours == generation => {
                 if merging.is_frozen() {
-                    self.merging = Merging::Not;
+                    self.merging = MergeStatus::None;
                 }
                 self.descriptor.generation = Generation(generation.0 + 1);
             }
-            (Step::Freed { right }, Merging::Cancelled { right: waits, .. }) if right == waits => {
-                self.merging = Merging::Not;
+            (MergeStep::UnfreezeDone { right }, MergeStatus::Cancelled { right: waits, .. })
+                if right == waits =>
+            {
+                self.merging = MergeStatus::None;
             }
             _ => {}
         }
@@ -372,10 +383,12 @@ impl ShardState {
             return None;
         }
         let (header, body) = Header::decode(entry.data())?;
-        let Ok(Step::Absorb { right, index, term, ours }) = Step::decode(body) else { return None };
+        let Ok(MergeStep::Absorb { right, index, term, ours }) = MergeStep::decode(body) else {
+            return None;
+        };
         let fits = header.term == entry.term()
             && ours == self.descriptor.generation
-            && matches!(self.merging, Merging::Intends { right: meant, .. } if meant == right);
+            && self.merging.takes_right(right);
         fits.then_some(Absorb { right, index, term })
     }
 
@@ -387,14 +400,14 @@ impl ShardState {
         assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
         let (header, _) = Header::decode(entry.data()).expect("entries in the log are readable");
         let absorbed = self.absorbs(entry).expect("it was asked before");
-        let Merging::Frozen { by, index, last, horizon, .. } = right.merging else {
+        let MergeStatus::Frozen { by, index, last, horizon, .. } = right.merging else {
             panic!("a shard that goes on is taken in");
         };
         assert_eq!((by, index), (self.descriptor.shard, absorbed.index), "another state");
         assert!(header.timestamp > self.last.max(last), "timestamps rise with the log index (G2)");
         (self.applied_index, self.applied_term) = (entry.index(), entry.term());
         (self.last, self.horizon) = (header.timestamp, self.horizon.max(horizon));
-        self.merging = Merging::Not;
+        self.merging = MergeStatus::None;
         // Whoever reads piece by piece begins again.
         self.cuts += 1;
         let Descriptor { arc, generation, .. } = &mut self.descriptor;
@@ -416,12 +429,13 @@ impl ShardState {
         };
         let content = Content::Keys(Box::new(engine.take()));
         self.cuts += 1;
-        self.taken = true;
-        let mut taken = Self::new(self.descriptor.clone(), content);
-        taken.sessions = std::mem::take(&mut self.sessions);
-        taken.locks = std::mem::take(&mut self.locks);
-        (taken.merging, taken.last, taken.horizon) = (self.merging, self.last, self.horizon);
-        taken
+        self.merged_away = true;
+        let mut merged_away = Self::new(self.descriptor.clone(), content);
+        merged_away.sessions = std::mem::take(&mut self.sessions);
+        merged_away.locks = std::mem::take(&mut self.locks);
+        (merged_away.merging, merged_away.last, merged_away.horizon) =
+            (self.merging, self.last, self.horizon);
+        merged_away
     }
 }
 
@@ -450,10 +464,10 @@ fn put(tag: u8, words: &[u64], out: &mut Vec<u8>) {
     words.iter().for_each(|word| put_varint(*word, out));
 }
 
-mod gone;
-mod word;
+mod codec;
+mod merged_tiles;
 
-pub use gone::Gone;
+pub use merged_tiles::MergedTiles;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time until routes are right | the request's patience | not done |
+//! | time until routes are right | the request's timeout | not done |
 //! | memory | what askers may have under way | they wait |
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ use command::{NotDone, Reply, Write, codec};
 
 /// A command that a shard has turned away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct ReroutedCommand {
     /// Which shard.
     pub shard: ShardId,
     /// Who has asked.
@@ -66,7 +66,7 @@ pub(crate) fn answer_applied(
         match reply {
             Reply::Moved { from } => {
                 let command = before[..before.len() - rest.len()].into();
-                effects.moved.push(Moved { shard, origin, waiter, from, command });
+                effects.moved.push(ReroutedCommand { shard, origin, waiter, from, command });
             }
             reply => {
                 done.push(waiter);
@@ -82,11 +82,11 @@ pub(crate) fn answer_applied(
 
 /// Commands that were turned away, until it is known whose they are.
 #[derive(Debug, Default)]
-pub struct Postponed(VecDeque<(Moved, BootNanos)>);
+pub struct PendingReroutes(VecDeque<(ReroutedCommand, BootNanos)>);
 
 /// Commands on their way again.
 #[derive(Debug)]
-pub struct SentOn {
+pub struct ReroutedBatch {
     /// To this shard.
     pub shard: ShardId,
     /// For this asker.
@@ -95,29 +95,30 @@ pub struct SentOn {
     pub batch: Batch,
 }
 
-impl Postponed {
+impl PendingReroutes {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// One more.
-    pub fn add(&mut self, moved: Moved, now: BootNanos) {
+    pub fn add(&mut self, moved: ReroutedCommand, now: BootNanos) {
         self.0.push_back((moved, now));
     }
 
     /// Takes those out whose shard is known by now, in order, and those that have waited for
-    /// `patience` in vain. `route` is that of the keyspace that a shard is of; none: it is gone.
+    /// `request_timeout` in vain. `route` is that of the keyspace that a shard is of; none: it is
+    /// gone.
     pub fn sort_out(
         &mut self,
         route: impl Fn(ShardId) -> Option<Arc<Route>>,
         now: BootNanos,
-        patience: u64,
-    ) -> (Vec<SentOn>, Vec<Answer>) {
-        let (mut on, mut refused) = (Vec::<SentOn>::new(), Vec::new());
+        request_timeout: u64,
+    ) -> (Vec<ReroutedBatch>, Vec<Answer>) {
+        let (mut on, mut refused) = (Vec::<ReroutedBatch>::new(), Vec::new());
         let mut waiting = Vec::new();
         for (moved, since) in std::mem::take(&mut self.0) {
-            let Moved { shard, origin, waiter, .. } = moved;
+            let ReroutedCommand { shard, origin, waiter, .. } = moved;
             let mut refuse = |why| {
                 refused.push(Answer::NotDone { origin, waiters: vec![waiter], why });
             };
@@ -129,7 +130,7 @@ impl Postponed {
                 Err(why) => refuse(why),
                 // Who turned it away is not asked again, nor is anyone before those that wait.
                 Ok(place) if route.shard(place) == shard || waiting.contains(&shard) => {
-                    if now >= since.saturating_add(patience) {
+                    if now >= since.saturating_add(request_timeout) {
                         refuse(NotDone::NotLeader);
                         continue;
                     }
@@ -143,7 +144,7 @@ impl Postponed {
                     let batch = match last.filter(|sent| !sent.batch.is_full()) {
                         Some(sent) => &mut sent.batch,
                         None => {
-                            on.push(SentOn { shard: to, origin, batch: Batch::default() });
+                            on.push(ReroutedBatch { shard: to, origin, batch: Batch::default() });
                             &mut on.last_mut().expect("it was just pushed").batch
                         }
                     };
@@ -155,12 +156,12 @@ impl Postponed {
     }
 }
 
-impl Moved {
+impl ReroutedCommand {
     /// What is to be asked; of a flush, what is left of it.
     fn write(&self, keyspace: KeyspaceId) -> Write<'_> {
         match codec::decode(&mut &*self.command).expect("it was read before") {
             Write::Flush { from: Some(from), end } => {
-                Write::Flush { from: Some(flush::left_of(from, &self.from, keyspace)), end }
+                Write::Flush { from: Some(flush::remaining_of(from, &self.from, keyspace)), end }
             }
             write => write,
         }
@@ -194,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::reshape::bootstrap;
-    use crate::routing::route::{Claim, tiles};
+    use crate::routing::route::{ArcClaim, tiles};
 
     const ASKER: Origin = Origin(3);
 
@@ -204,7 +205,7 @@ mod tests {
         let keyspace = catalogue.create("k", KeyspaceOptions::default()).expect("a name").clone();
         let hasher = KeyHasher::new([1; 16]);
         let arc = RingArc::of_slots(keyspace.id, 1000, 2048);
-        let right = Claim { shard: ShardId(90), arc, generation: Generation(2) };
+        let right = ArcClaim { shard: ShardId(90), arc, generation: Generation(2) };
         let known = if is_known { vec![right] } else { Vec::new() };
         let tiles = tiles(&keyspace, &known).into_iter().map(|(shard, arc)| {
             let nothing = bootstrap::first_state(&keyspace, 0, hasher);
@@ -218,20 +219,20 @@ mod tests {
         keys.filter(|key| slots.contains(&slot_of(key))).nth(number).expect("there are many")
     }
 
-    fn turned_away(writes: &[Write<'_>], replies: Vec<Reply>) -> (Effects, Postponed) {
+    fn turned_away(writes: &[Write<'_>], replies: Vec<Reply>) -> (Effects, PendingReroutes) {
         let mut batch = Batch::default();
         for (waiter, write) in (0..).zip(writes) {
             batch.push(write, Waiter(waiter));
         }
         let (bytes, waiters) = batch.into_parts();
-        let (mut effects, mut postponed) = (Effects::default(), Postponed::default());
+        let (mut effects, mut postponed) = (Effects::default(), PendingReroutes::default());
         answer_applied(ShardId(1), ASKER, Spent { bytes, waiters }, replies, &mut effects);
         effects.moved.drain(..).for_each(|moved| postponed.add(moved, 10));
         (effects, postponed)
     }
 
     #[test]
-    fn what_was_turned_away_is_sent_on_in_order_and_the_rest_answered() {
+    fn rerouted_commands_keep_order_and_others_are_answered() {
         let keys = [key_in(0..1000, 0), key_in(1000..2048, 0), key_in(1000..2048, 1)];
         let writes = keys.each_ref().map(|key| Write::Delete { key });
         let moved = || Reply::Moved { from: Cut::Slot(0) };
@@ -242,7 +243,9 @@ mod tests {
         let (on, refused) = postponed.sort_out(|_| Some(route(false)), 20, 1000);
         assert!(on.is_empty() && refused.is_empty() && !postponed.is_empty());
         let (on, refused) = postponed.sort_out(|_| Some(route(true)), 30, 1000);
-        let [SentOn { shard: ShardId(90), origin: ASKER, batch }] = &on[..] else { panic!() };
+        let [ReroutedBatch { shard: ShardId(90), origin: ASKER, batch }] = &on[..] else {
+            panic!()
+        };
         assert_eq!(batch.waiters(), [Waiter(1), Waiter(2)]);
         let mut expected = Batch::default();
         expected.push(&writes[1], Waiter(1));
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_is_told_and_so_is_whose_keys_have_parted() {
+    fn timed_out_and_split_waiters_get_errors() {
         let (low, high) = (key_in(0..1000, 0), key_in(1000..2048, 0));
         let writes = [
             Write::Delete { key: &high },
@@ -273,7 +276,8 @@ mod tests {
             let sent = piece(if from == 0 { left_from } else { 0 });
             let (_, mut postponed) = turned_away(&[sent], vec![moved(from)]);
             let (on, _) = postponed.sort_out(|_| Some(route(true)), 20, 1000);
-            let [SentOn { shard, batch, .. }] = <[SentOn; 1]>::try_from(on).expect("sent on");
+            let [ReroutedBatch { shard, batch, .. }] =
+                <[ReroutedBatch; 1]>::try_from(on).expect("sent on");
             assert_eq!(shard, ShardId(90));
             let mut expected = Batch::default();
             expected.push(&piece(left_from), Waiter(0));

@@ -21,11 +21,11 @@
 //! has changed since.
 //!
 //! # What is on disk
-//! The left half's log holds all that the right one begins with, so there is no record of birth.
+//! The left half's log holds all that the right one begins with, so there is no bootstrap record.
 //! But before anything that the right half writes, the left one writes down how far it has agreed:
 //! so a replay has applied the entry when it meets the right half's first record. And a round of
 //! checkpoints that has one of the left half behind the entry has one of the right half too, or the
-//! log would be cut that makes it ([`crate::executor::ShardExecutor::unborn`]).
+//! log would be cut that makes it ([`crate::executor::ShardExecutor::pending_halves`]).
 //!
 //! # Bytes
 //! Body of an entry of kind [`crate::replica::entry::Kind::Split`]: the right half's id, the
@@ -240,15 +240,15 @@ mod tests {
         let Half(right) = left.split(&split).expect("it fits");
         for name in &names {
             let key = HASHER.key(name);
-            let is_right = linear_hash::turned(name) >= half;
+            let is_right = linear_hash::bit_reversed_hash(name) >= half;
             for (half, is_its) in [(&left, !is_right), (&*right, is_right)] {
                 let engine = half.keys().expect("it has keys");
                 let is_here = engine.newest(&key, Timestamp(60)).is_some();
                 assert_eq!((is_here, half.owns(&key)), (is_its, is_its));
             }
         }
-        let record = right.birth_record();
-        let again = ShardState::born(&record, HASHER).expect("it was written");
+        let record = right.bootstrap_record();
+        let again = ShardState::created(&record, HASHER).expect("it was written");
         assert_eq!(again.keys().map(MemoryEngine::layout), Some(Layout::LinearHash));
     }
 

@@ -1,9 +1,9 @@
 //! What does a node need of a shard that is on other nodes only, or whose replica here lags, to
 //! answer its own clients' reads?
 //!
-//! It asks who leads the shard for what the command wants ([`Want`]), and answers the command
-//! itself from what it is told ([`Found`]): so every command that reads works at every node, and
-//! the leader knows nothing of protocols.
+//! It asks who leads the shard for what the command wants ([`FetchRequest`]), and answers the
+//! command itself from what it is told ([`FetchResult`]): so every command that reads works at
+//! every node, and the leader knows nothing of protocols.
 //!
 //! ```text
 //!   here: MGET a b   a's shard is away ──► Want::Keys [a] ──► its leader: at its own time,
@@ -21,16 +21,17 @@
 //!
 //! So the keys of one command, in one shard, are read at one moment as long as they and their
 //! values are below [`ANSWER_BYTES_MAX`] together; longer answers are made of several, each of its
-//! own moment ([`Fetched::is_of_one_moment`]): who needs one asks again until nothing has changed.
+//! own moment ([`FetchedData::is_of_one_moment`]): who needs one asks again until nothing has
+//! changed.
 
 use std::ops::Bound;
 
 use command::Pair;
-use keyspace::linear_hash::{number_at, turned};
+use keyspace::linear_hash::{bit_reversed_hash, number_at};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
-use storage::engine::{At, MemoryEngine, Range, ScanCursor, Version};
+use storage::engine::{MemoryEngine, Range, ReadResult, ScanCursor, Version};
 
-use crate::replica::read::Unsure;
+use crate::replica::read::UnknownValue;
 use crate::replica::scan::{PIECE_KEYS, cursor_of, place_of_cursor};
 use crate::replica::state::{Content, ShardState};
 use crate::routing::route::Route;
@@ -41,7 +42,7 @@ mod codec;
 mod fetched;
 mod find;
 
-pub use fetched::Fetched;
+pub use fetched::FetchedData;
 pub(crate) use find::{find, is_owned};
 
 /// Bytes of keys and values beyond which an answer is cut; one value may be larger.
@@ -56,7 +57,7 @@ pub type Ends = (Cut, Cut);
 
 /// What is wanted of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum FetchRequest {
     /// The newest versions of these keys.
     Keys {
         /// In rising order, none twice.
@@ -123,7 +124,7 @@ pub enum Want {
 
 /// A version of a key, with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldVersion {
     /// The value.
     pub value: Box<[u8]>,
     /// When it expires, in ms since 1970; 0 for never.
@@ -134,9 +135,9 @@ pub struct Held {
 
 /// What a key had at a past time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum PastValue {
     /// This.
-    Value(Held),
+    Value(HeldVersion),
     /// Nothing.
     Nil,
     /// Nothing, but there is something now.
@@ -147,12 +148,12 @@ pub enum Then {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FetchResult {
     /// Of the first of the keys, in their order: as many as fit, and at least one. Of a key without
     /// a value, what stands for that ([`crate::replica::read::nothing_since`]).
-    Versions(Vec<Result<Held, Timestamp>>),
+    Versions(Vec<Result<HeldVersion, Timestamp>>),
     /// Of a key at a past time.
-    Then(Then),
+    Then(PastValue),
     /// The catalogue as of an index, encoded; `None`: it is known already.
     Catalogue {
         /// Its index.
@@ -185,7 +186,7 @@ pub enum Found {
     },
 }
 
-impl Want {
+impl FetchRequest {
     /// The newest versions of keys in any order.
     pub fn keys<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Self {
         let mut keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
@@ -205,7 +206,9 @@ impl Want {
     /// What it reads of newest values, if it does.
     pub(crate) fn keys_read(&self) -> Option<KeysRead<'_>> {
         match self {
-            Want::Keys { keys, reserving } => Some(KeysRead { keys, reserving: *reserving }),
+            FetchRequest::Keys { keys, reserving } => {
+                Some(KeysRead { keys, reserving: *reserving })
+            }
             _ => None,
         }
     }
@@ -213,7 +216,7 @@ impl Want {
     /// The keys that it reserves from everyone, and for whom.
     pub(crate) fn reserves_from_everyone(&self) -> Option<(&[Box<[u8]>], Timestamp)> {
         match self {
-            Want::Keys {
+            FetchRequest::Keys {
                 keys,
                 reserving: Some(ReservingRead { name, from: ReserveFrom::Everyone }),
             } => Some((keys, *name)),
@@ -223,7 +226,7 @@ impl Want {
 
     /// Whether its asker is about to change the keys.
     pub(crate) fn is_reserving(&self) -> bool {
-        matches!(self, Want::Keys { reserving: Some(_), .. })
+        matches!(self, FetchRequest::Keys { reserving: Some(_), .. })
     }
 
     /// About how many bytes it takes.
@@ -233,29 +236,32 @@ impl Want {
             Bound::Unbounded => 0,
         };
         32 + match self {
-            Want::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
-            Want::At { key, .. } => key.len(),
-            Want::Catalogue { .. }
-            | Want::Size { .. }
-            | Want::Random { .. }
-            | Want::Scan { .. }
-            | Want::Numbers { .. } => 0,
-            Want::Range { low, high, .. } => of(low) + of(high),
+            FetchRequest::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
+            FetchRequest::At { key, .. } => key.len(),
+            FetchRequest::Catalogue { .. }
+            | FetchRequest::Size { .. }
+            | FetchRequest::Random { .. }
+            | FetchRequest::Scan { .. }
+            | FetchRequest::Numbers { .. } => 0,
+            FetchRequest::Range { low, high, .. } => of(low) + of(high),
         }
     }
 
     /// Whether `found` is an answer to it.
-    pub(crate) fn fits(&self, found: &Found) -> bool {
+    pub(crate) fn fits(&self, found: &FetchResult) -> bool {
         match (self, found) {
-            (Want::Keys { keys, .. }, Found::Versions(versions)) => {
+            (FetchRequest::Keys { keys, .. }, FetchResult::Versions(versions)) => {
                 versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
             }
-            (Want::At { .. }, Found::Then(_))
-            | (Want::Catalogue { .. }, Found::Catalogue { .. })
-            | (Want::Size { .. }, Found::Size(_))
-            | (Want::Random { .. }, Found::Random { .. })
-            | (Want::Scan { .. } | Want::Numbers { .. }, Found::Keys { .. })
-            | (Want::Range { .. }, Found::Pairs { .. }) => true,
+            (FetchRequest::At { .. }, FetchResult::Then(_))
+            | (FetchRequest::Catalogue { .. }, FetchResult::Catalogue { .. })
+            | (FetchRequest::Size { .. }, FetchResult::Size(_))
+            | (FetchRequest::Random { .. }, FetchResult::Random { .. })
+            | (
+                FetchRequest::Scan { .. } | FetchRequest::Numbers { .. },
+                FetchResult::Keys { .. },
+            )
+            | (FetchRequest::Range { .. }, FetchResult::Pairs { .. }) => true,
             _ => false,
         }
     }
@@ -263,7 +269,9 @@ impl Want {
     /// Whether the answer to one is an answer to the other.
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
-            (Want::Random { ends, .. }, Want::Random { ends: others, .. }) => ends == others,
+            (FetchRequest::Random { ends, .. }, FetchRequest::Random { ends: others, .. }) => {
+                ends == others
+            }
             _ => self == other,
         }
     }
@@ -273,18 +281,18 @@ impl Want {
     pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
         let has = |key: &[u8]| arc.has(key);
         match self {
-            Want::Keys { keys, .. } => keys.iter().all(|key| has(key)),
-            Want::At { key, .. } => has(key),
-            Want::Size { ends } | Want::Random { ends, .. } => *ends == arc.ends(),
-            Want::Scan { cursor, end: to, .. } => arc
+            FetchRequest::Keys { keys, .. } => keys.iter().all(|key| has(key)),
+            FetchRequest::At { key, .. } => has(key),
+            FetchRequest::Size { ends } | FetchRequest::Random { ends, .. } => *ends == arc.ends(),
+            FetchRequest::Scan { cursor, end: to, .. } => arc
                 .slots()
                 .is_some_and(|(first, end)| first <= place_of_cursor(*cursor).slot && *to <= end),
-            Want::Numbers { from, end: to, .. } => {
+            FetchRequest::Numbers { from, end: to, .. } => {
                 let end = number_at(arc.end().tail());
                 let is_to_there = |end: u64| end == 0 || (1..=end).contains(to);
                 arc.holds(&from.to_be_bytes()) && end.is_some_and(is_to_there)
             }
-            Want::Range { low, high, .. } => {
+            FetchRequest::Range { low, high, .. } => {
                 // What is asked of a whole circle must be said to be so of a part.
                 let (start, end) = (arc.start(), arc.end());
                 let begins = match low {
@@ -299,34 +307,40 @@ impl Want {
                         Bound::Unbounded => false,
                     }
             }
-            Want::Catalogue { .. } => true,
+            FetchRequest::Catalogue { .. } => true,
         }
     }
 
     /// What is still wanted when `found`, gathered so far, is there; `None`: it is enough. About
     /// `bytes_max` bytes of scanned keys and pairs are enough whatever was wanted.
-    pub(crate) fn rest(&self, found: &Found, bytes_max: usize) -> Option<Self> {
+    pub(crate) fn rest(&self, found: &FetchResult, bytes_max: usize) -> Option<Self> {
         match (self, found) {
-            (Want::Keys { keys, reserving }, Found::Versions(versions)) => {
+            (FetchRequest::Keys { keys, reserving }, FetchResult::Versions(versions)) => {
                 let rest = keys.get(versions.len()..).unwrap_or_default();
                 let reserving = *reserving;
-                (!rest.is_empty()).then(|| Want::Keys { keys: rest.to_vec(), reserving })
-            }
-            (Want::Scan { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
-                let bytes: usize = keys.iter().map(|key| key.len()).sum();
-                let left = keys_max.saturating_sub(keys.len() as u64);
-                let more = left > 0 && bytes <= bytes_max;
-                more.then_some(Want::Scan { cursor: *next, end: *end, keys_max: left })
-            }
-            (Want::Numbers { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
-                let bytes: usize = keys.iter().map(|key| key.len()).sum();
-                let left = keys_max.saturating_sub(keys.len() as u64);
-                let more = left > 0 && bytes <= bytes_max;
-                more.then_some(Want::Numbers { from: *next, end: *end, keys_max: left })
+                (!rest.is_empty()).then(|| FetchRequest::Keys { keys: rest.to_vec(), reserving })
             }
             (
-                Want::Range { low, high, reverse, keys_max, with_values },
-                Found::Pairs { pairs, reached: Some(reached) },
+                FetchRequest::Scan { end, keys_max, .. },
+                FetchResult::Keys { keys, next: Some(next) },
+            ) => {
+                let bytes: usize = keys.iter().map(|key| key.len()).sum();
+                let left = keys_max.saturating_sub(keys.len() as u64);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(FetchRequest::Scan { cursor: *next, end: *end, keys_max: left })
+            }
+            (
+                FetchRequest::Numbers { end, keys_max, .. },
+                FetchResult::Keys { keys, next: Some(next) },
+            ) => {
+                let bytes: usize = keys.iter().map(|key| key.len()).sum();
+                let left = keys_max.saturating_sub(keys.len() as u64);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(FetchRequest::Numbers { from: *next, end: *end, keys_max: left })
+            }
+            (
+                FetchRequest::Range { low, high, reverse, keys_max, with_values },
+                FetchResult::Pairs { pairs, reached: Some(reached) },
             ) => {
                 let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
                 let left = keys_max.saturating_sub(pairs.len() as u64);
@@ -337,23 +351,32 @@ impl Want {
                 };
                 let (reverse, with_values) = (*reverse, *with_values);
                 let more = left > 0 && bytes <= bytes_max;
-                more.then_some(Want::Range { low, high, reverse, keys_max: left, with_values })
+                more.then_some(FetchRequest::Range {
+                    low,
+                    high,
+                    reverse,
+                    keys_max: left,
+                    with_values,
+                })
             }
             _ => None,
         }
     }
 }
 
-impl Found {
+impl FetchResult {
     /// Puts what was found next behind it.
     pub(crate) fn append(&mut self, more: Self) {
         match (self, more) {
-            (Found::Versions(all), Found::Versions(more)) => all.extend(more),
-            (Found::Keys { keys, next }, Found::Keys { keys: more, next: then }) => {
+            (FetchResult::Versions(all), FetchResult::Versions(more)) => all.extend(more),
+            (FetchResult::Keys { keys, next }, FetchResult::Keys { keys: more, next: then }) => {
                 keys.extend(more);
                 *next = then;
             }
-            (Found::Pairs { pairs, reached }, Found::Pairs { pairs: more, reached: then }) => {
+            (
+                FetchResult::Pairs { pairs, reached },
+                FetchResult::Pairs { pairs: more, reached: then },
+            ) => {
                 pairs.extend(more);
                 *reached = then;
             }
@@ -362,7 +385,7 @@ impl Found {
     }
 }
 
-impl Held {
+impl HeldVersion {
     fn of(version: &Version<'_>) -> Self {
         let Version { value, expiry_ms, timestamp } = *version;
         Self { value: value.into(), expiry_ms, timestamp }
@@ -376,7 +399,7 @@ impl Held {
 
 impl Route {
     /// Whether a shard is on other nodes only, as far as routes know.
-    pub fn is_away(&self, place: usize, node: NodeId) -> bool {
+    pub fn is_remote(&self, place: usize, node: NodeId) -> bool {
         self.views[place].read().descriptor.replica_on(node).is_none()
     }
 
@@ -388,11 +411,11 @@ impl Route {
     }
 
     /// What is to be fetched for these keys, by shard: of those shards at these places.
-    pub fn wants<'k>(
+    pub fn missing_fetches<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
         is_fetched: impl Fn(usize) -> bool,
-    ) -> Vec<(ShardId, Want)> {
+    ) -> Vec<(ShardId, FetchRequest)> {
         let mut by_place: Vec<(usize, Vec<&[u8]>)> = Vec::new();
         for key in keys {
             let place = self.place(&self.key(key));
@@ -402,6 +425,9 @@ impl Route {
             }
         }
         by_place.retain(|(place, _)| is_fetched(*place));
-        by_place.into_iter().map(|(place, keys)| (self.shard(place), Want::keys(keys))).collect()
+        by_place
+            .into_iter()
+            .map(|(place, keys)| (self.shard(place), FetchRequest::keys(keys)))
+            .collect()
     }
 }

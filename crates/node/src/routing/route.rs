@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use keyspace::linear_hash::{number_at, turned};
+use keyspace::linear_hash::{bit_reversed_hash, number_at};
 use keyspace::{
     Arc as RingArc, Cut, Generation, HashedKey, KeyHasher, Keyspace, Placement, Position, SLOTS,
     ShardId, Slot, slot_of,
@@ -54,7 +54,7 @@ pub struct Route {
 
 /// What is known of a shard's part of its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ArcClaim {
     /// Which shard.
     pub shard: ShardId,
     /// What it owned …
@@ -63,7 +63,7 @@ pub struct Claim {
     pub generation: Generation,
 }
 
-impl Claim {
+impl ArcClaim {
     /// Of a descriptor.
     pub fn of(descriptor: &keyspace::Descriptor) -> Self {
         let (shard, generation) = (descriptor.shard, descriptor.generation);
@@ -127,7 +127,7 @@ impl Route {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(key.slot),
             Placement::Ordered => self.place_at(key.bytes),
-            Placement::LinearHash => self.place_of_number(turned(key.bytes)),
+            Placement::LinearHash => self.place_of_number(bit_reversed_hash(key.bytes)),
         }
     }
 
@@ -137,7 +137,7 @@ impl Route {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(slot_of(key)),
             Placement::Ordered => self.place_at(key),
-            Placement::LinearHash => self.place_of_number(turned(key)),
+            Placement::LinearHash => self.place_of_number(bit_reversed_hash(key)),
         }
     }
 
@@ -210,7 +210,7 @@ impl Route {
     /// Whether a shard's state is of just this part: a question about all keys is asked of states
     /// that together hold each key once.
     pub fn is_tile(&self, place: usize, state: &ShardState) -> bool {
-        !state.taken && state.descriptor.arc == self.arcs[place]
+        !state.merged_away && state.descriptor.arc == self.arcs[place]
     }
 
     /// All tiles, with their views.
@@ -250,18 +250,18 @@ impl ShardMap for Route {
 /// highest generation counts, of two that claim a place the higher one. Those that began with the
 /// keyspace are known, at its beginning. What nobody claims is taken to be the left neighbour's:
 /// it may have been cut off there. Each shard has one tile at most.
-pub fn tiles(keyspace: &Keyspace, known: &[Claim]) -> Vec<(ShardId, RingArc)> {
+pub fn tiles(keyspace: &Keyspace, known: &[ArcClaim]) -> Vec<(ShardId, RingArc)> {
     let began =
-        keyspace.tiles().map(|(shard, arc)| Claim { shard, arc, generation: Generation(0) });
+        keyspace.tiles().map(|(shard, arc)| ArcClaim { shard, arc, generation: Generation(0) });
     let known = known.iter().filter(|claim| claim.may_be_of(keyspace)).cloned();
-    let mut claims: Vec<Claim> = began.chain(known).collect();
+    let mut claims: Vec<ArcClaim> = began.chain(known).collect();
     claims.sort_by_key(|claim| (claim.shard, claim.generation));
     // Of each shard the last, which is the newest.
     claims.reverse();
     claims.dedup_by_key(|claim| claim.shard);
     claims.sort_by_key(|claim| (claim.generation, claim.shard));
     // Between two points next to each other all has one owner. The first is the origin.
-    let ends = |claim: &'_ Claim| [claim.arc.start().clone(), claim.arc.end().clone()];
+    let ends = |claim: &'_ ArcClaim| [claim.arc.start().clone(), claim.arc.end().clone()];
     let mut points: Vec<Position> = claims.iter().flat_map(ends).collect();
     points.push(Position::origin(keyspace.id));
     points.sort_unstable();
@@ -298,7 +298,7 @@ pub fn tiles(keyspace: &Keyspace, known: &[Claim]) -> Vec<(ShardId, RingArc)> {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Catalogue, KeyspaceOptions, Level};
+    use keyspace::{Catalogue, ClusterVersion, KeyspaceOptions};
     use proptest::prelude::*;
 
     use super::*;
@@ -309,18 +309,18 @@ mod tests {
 
     fn keyspace_of(placement: Placement) -> Keyspace {
         let mut catalogue = Catalogue::default();
-        catalogue.raise_level(Level::NEWEST).expect("it is the next one");
+        catalogue.raise_version(ClusterVersion::NEWEST).expect("it is the next one");
         let options = KeyspaceOptions { placement, ..Default::default() };
         catalogue.create("k", options).expect("a good name").clone()
     }
 
-    fn claim(shard: u64, (first, end): Slots, generation: u64) -> Claim {
+    fn claim(shard: u64, (first, end): Slots, generation: u64) -> ArcClaim {
         let arc = RingArc::of_slots(keyspace().id, first, end);
-        Claim { shard: ShardId(shard), arc, generation: Generation(generation) }
+        ArcClaim { shard: ShardId(shard), arc, generation: Generation(generation) }
     }
 
     /// Tiles of the hashed keyspace, by their slots.
-    fn tiles_of(known: &[Claim]) -> Vec<(ShardId, Slots)> {
+    fn tiles_of(known: &[ArcClaim]) -> Vec<(ShardId, Slots)> {
         let slots = |arc: RingArc| arc.slots().expect("it is hashed");
         tiles(&keyspace(), known).into_iter().map(|(shard, arc)| (shard, slots(arc))).collect()
     }
@@ -365,14 +365,14 @@ mod tests {
             heard in prop::collection::vec(any::<bool>(), 40),
         ) {
             let keyspace = keyspace_of(placement);
-            let mut now: Vec<Claim> = tiles(&keyspace, &[])
+            let mut now: Vec<ArcClaim> = tiles(&keyspace, &[])
                 .into_iter()
-                .map(|(shard, arc)| Claim { shard, arc, generation: Generation(1) })
+                .map(|(shard, arc)| ArcClaim { shard, arc, generation: Generation(1) })
                 .collect();
             let (mut history, mut next) = (now.clone(), 100);
             for Step { place, at, raise } in &steps {
                 let place = place.index(now.len());
-                let Claim { shard, arc, generation } = now[place].clone();
+                let ArcClaim { shard, arc, generation } = now[place].clone();
                 let tail = match placement {
                     Placement::Hashed => (at % SLOTS).to_be_bytes().to_vec(),
                     Placement::Ordered => at.to_string().into_bytes(),
@@ -381,8 +381,8 @@ mod tests {
                 let at = Cut::at(placement, &tail).map(|cut| cut.position(keyspace.id));
                 let Some((left, right)) = at.and_then(|at| arc.split(&at)) else { continue };
                 let generation = Generation(generation.0 + 1 + raise);
-                now[place] = Claim { shard, arc: left, generation };
-                now.insert(place + 1, Claim { shard: ShardId(next), arc: right, generation });
+                now[place] = ArcClaim { shard, arc: left, generation };
+                now.insert(place + 1, ArcClaim { shard: ShardId(next), arc: right, generation });
                 history.extend([now[place].clone(), now[place + 1].clone()]);
                 next += 1;
             }

@@ -41,7 +41,7 @@ pub const AHEAD_MS_MAX: u64 = 500;
 /// The longest answers to one batch that are kept for a retry, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// The answers that a shard keeps, in bytes. What does not fit is not kept.
-pub const KEPT_BYTES_MAX: usize = 16 << 20;
+pub const RETAINED_ANSWERS_BYTES_MAX: usize = 16 << 20;
 
 /// Which batch of which session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl BatchId {
 
 /// What apply made of a batch with an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BatchVerdict {
     /// It is applied, now or before; the replies as [`reply::encode_all`] writes them. `None`: they
     /// were too long to be kept.
     Done(Option<Box<[u8]>>),
@@ -104,7 +104,7 @@ pub enum Verdict {
 pub struct Sessions {
     sessions: BTreeMap<u64, Session>,
     /// Of all answers.
-    kept_bytes: usize,
+    retained_bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,58 +128,58 @@ impl Sessions {
 
     /// Judges a batch whose entry has this time. `None`: it is to be applied, and
     /// [`Self::applied`] must follow.
-    pub fn judge(&mut self, id: BatchId, now_ms: u64) -> Option<Verdict> {
-        let kept_bytes = &mut self.kept_bytes;
+    pub fn judge(&mut self, id: BatchId, now_ms: u64) -> Option<BatchVerdict> {
+        let retained_bytes = &mut self.retained_bytes;
         self.sessions.retain(|_, session| {
             let is_young = session.newest_ms.saturating_add(WINDOW_MS) > now_ms;
             if !is_young {
-                *kept_bytes -= session.answers.values().map(bytes_of).sum::<usize>();
+                *retained_bytes -= session.answers.values().map(bytes_of).sum::<usize>();
             }
             is_young
         });
         if id.sent_ms.saturating_add(WINDOW_MS) <= now_ms {
-            return Some(Verdict::TooOld);
+            return Some(BatchVerdict::TooOld);
         }
         if id.sent_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
-            return Some(Verdict::Ahead);
+            return Some(BatchVerdict::Ahead);
         }
         let Some(session) = self.sessions.get_mut(&id.session) else {
-            return (id.sequence != 1).then_some(Verdict::Gap { next: 1 });
+            return (id.sequence != 1).then_some(BatchVerdict::Gap { next: 1 });
         };
         session.floor = session.floor.max(id.floor);
         while let Some(oldest) = session.answers.first_entry() {
             if *oldest.key() >= session.floor {
                 break;
             }
-            self.kept_bytes -= bytes_of(&oldest.remove());
+            self.retained_bytes -= bytes_of(&oldest.remove());
         }
         if id.sequence == session.next {
             return None;
         }
         if id.sequence > session.next {
-            return Some(Verdict::Gap { next: session.next });
+            return Some(BatchVerdict::Gap { next: session.next });
         }
         Some(match session.answers.get(&id.sequence) {
-            Some(answer) => Verdict::Done(answer.clone()),
-            None => Verdict::Known,
+            Some(answer) => BatchVerdict::Done(answer.clone()),
+            None => BatchVerdict::Known,
         })
     }
 
     /// A batch that was to be applied has these replies.
-    pub fn applied(&mut self, id: BatchId, replies: &[Reply]) -> Verdict {
+    pub fn applied(&mut self, id: BatchId, replies: &[Reply]) -> BatchVerdict {
         let mut bytes = Vec::new();
         reply::encode_all(replies, &mut bytes);
         let bytes = bytes.into_boxed_slice();
-        let fits =
-            bytes.len() <= ANSWER_BYTES_MAX.min(KEPT_BYTES_MAX.saturating_sub(self.kept_bytes));
+        let fits = bytes.len()
+            <= ANSWER_BYTES_MAX.min(RETAINED_ANSWERS_BYTES_MAX.saturating_sub(self.retained_bytes));
         let kept = fits.then(|| bytes.clone());
-        self.kept_bytes += bytes_of(&kept);
+        self.retained_bytes += bytes_of(&kept);
         let new = || Session { next: 1, floor: 0, newest_ms: 0, answers: BTreeMap::new() };
         let session = self.sessions.entry(id.session).or_insert_with(new);
         session.next = id.sequence + 1;
         session.newest_ms = session.newest_ms.max(id.sent_ms);
         session.answers.insert(id.sequence, kept);
-        Verdict::Done(Some(bytes))
+        BatchVerdict::Done(Some(bytes))
     }
 
     /// Takes in those of another shard. Numbers are drawn at random, so none is in both; else this
@@ -187,21 +187,21 @@ impl Sessions {
     pub fn unite(&mut self, others: Self) {
         for (number, session) in others.sessions {
             if let std::collections::btree_map::Entry::Vacant(place) = self.sessions.entry(number) {
-                self.kept_bytes += session.answers.values().map(bytes_of).sum::<usize>();
+                self.retained_bytes += session.answers.values().map(bytes_of).sum::<usize>();
                 place.insert(session);
             }
         }
     }
 
     /// What became of a batch, if it was applied; nothing changes.
-    pub fn look_up(&self, id: BatchId) -> Option<Verdict> {
+    pub fn look_up(&self, id: BatchId) -> Option<BatchVerdict> {
         let session = self.sessions.get(&id.session)?;
         if id.sequence >= session.next {
             return None;
         }
         Some(match session.answers.get(&id.sequence) {
-            Some(answer) => Verdict::Done(answer.clone()),
-            None => Verdict::Known,
+            Some(answer) => BatchVerdict::Done(answer.clone()),
+            None => BatchVerdict::Known,
         })
     }
 
@@ -230,7 +230,7 @@ impl Sessions {
     /// [`DecodeError`] if it is something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut sessions = BTreeMap::new();
-        let mut kept_bytes = 0;
+        let mut retained_bytes = 0;
         for _ in 0..reader.varint()? {
             let number = reader.u64()?;
             let (next, floor) = (reader.varint()?, reader.varint()?);
@@ -243,12 +243,12 @@ impl Sessions {
                     1 => Some(reader.bytes()?.into()),
                     found => return Err(DecodeError::Tag { what: "kept answer", found }),
                 };
-                kept_bytes += bytes_of(&answer);
+                retained_bytes += bytes_of(&answer);
                 answers.insert(sequence, answer);
             }
             sessions.insert(number, Session { next, floor, newest_ms, answers });
         }
-        Ok(Self { sessions, kept_bytes })
+        Ok(Self { sessions, retained_bytes })
     }
 }
 
@@ -264,28 +264,28 @@ mod tests {
         BatchId { session: 77, sequence, floor, sent_ms }
     }
 
-    fn apply(sessions: &mut Sessions, id: BatchId, now_ms: u64, reply: i64) -> Verdict {
+    fn apply(sessions: &mut Sessions, id: BatchId, now_ms: u64, reply: i64) -> BatchVerdict {
         match sessions.judge(id, now_ms) {
             Some(verdict) => verdict,
             None => sessions.applied(id, &[Reply::Int(reply)]),
         }
     }
 
-    fn done(reply: i64) -> Verdict {
+    fn done(reply: i64) -> BatchVerdict {
         let mut bytes = Vec::new();
         reply::encode_all(&[Reply::Int(reply)], &mut bytes);
-        Verdict::Done(Some(bytes.into()))
+        BatchVerdict::Done(Some(bytes.into()))
     }
 
     #[test]
     fn once_and_in_order() {
         let mut sessions = Sessions::default();
         assert_eq!(apply(&mut sessions, id(1, 1, 10), 10, 1), done(1));
-        assert_eq!(apply(&mut sessions, id(3, 1, 10), 11, 3), Verdict::Gap { next: 2 });
+        assert_eq!(apply(&mut sessions, id(3, 1, 10), 11, 3), BatchVerdict::Gap { next: 2 });
         assert_eq!(apply(&mut sessions, id(2, 1, 10), 12, 2), done(2));
         assert_eq!(apply(&mut sessions, id(1, 1, 10), 13, 9), done(1));
         assert_eq!(apply(&mut sessions, id(3, 2, 10), 14, 3), done(3));
-        assert_eq!(apply(&mut sessions, id(1, 1, 10), 15, 9), Verdict::Known);
+        assert_eq!(apply(&mut sessions, id(1, 1, 10), 15, 9), BatchVerdict::Known);
         let mut bytes = Vec::new();
         sessions.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -299,11 +299,11 @@ mod tests {
         let mut sessions = Sessions::default();
         assert_eq!(apply(&mut sessions, id(1, 1, 10), 10, 1), done(1));
         let late = 10 + WINDOW_MS;
-        assert_eq!(apply(&mut sessions, id(1, 1, 10), late, 9), Verdict::TooOld);
+        assert_eq!(apply(&mut sessions, id(1, 1, 10), late, 9), BatchVerdict::TooOld);
         assert!(sessions.is_empty());
-        assert_eq!(apply(&mut sessions, id(2, 1, late), late, 9), Verdict::Gap { next: 1 });
+        assert_eq!(apply(&mut sessions, id(2, 1, late), late, 9), BatchVerdict::Gap { next: 1 });
         let ahead = id(1, 1, late + AHEAD_MS_MAX + 1);
-        assert_eq!(apply(&mut sessions, ahead, late, 9), Verdict::Ahead);
+        assert_eq!(apply(&mut sessions, ahead, late, 9), BatchVerdict::Ahead);
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         let long = Reply::Bulk(vec![7; ANSWER_BYTES_MAX].into());
         assert_eq!(sessions.judge(id(1, 1, 10), 10), None);
         let first = sessions.applied(id(1, 1, 10), &[long]);
-        assert!(matches!(first, Verdict::Done(Some(_))));
-        assert_eq!(apply(&mut sessions, id(1, 1, 10), 11, 9), Verdict::Done(None));
+        assert!(matches!(first, BatchVerdict::Done(Some(_))));
+        assert_eq!(apply(&mut sessions, id(1, 1, 10), 11, 9), BatchVerdict::Done(None));
     }
 }

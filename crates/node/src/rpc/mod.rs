@@ -6,6 +6,6 @@
 //! | [`status`] | what replicas of a shard report about themselves |
 //! | [`stream`] | a shard's state, in pieces, over links that are lost |
 
-pub mod request;
-pub mod status;
+pub mod message;
+pub mod notice;
 pub mod stream;

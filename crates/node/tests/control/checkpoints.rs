@@ -24,7 +24,7 @@ use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{LeftReplica, Merged};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
-use node::event::Happened;
+use node::event::EventKind;
 use storage::log::Lsn;
 use storage::manifest::{CheckpointRef, Manifest, Origin};
 
@@ -49,7 +49,7 @@ struct Replica {
 struct World {
     manifest: Manifest,
     replicas: BTreeMap<u64, Replica>,
-    unborn: BTreeSet<u64>,
+    pending_halves: BTreeSet<u64>,
     merged: Vec<Merged>,
     log_end: u64,
     is_full: bool,
@@ -76,7 +76,7 @@ impl Default for World {
         Self {
             manifest,
             replicas: BTreeMap::new(),
-            unborn: BTreeSet::new(),
+            pending_halves: BTreeSet::new(),
             merged: Vec::new(),
             log_end: 500,
             is_full: false,
@@ -108,7 +108,7 @@ impl World {
             }
             ["log", _] => self.log_end = at(1),
             ["split", left, "into", _] => {
-                self.unborn.insert(at(3));
+                self.pending_halves.insert(at(3));
                 self.void(number(left));
             }
             ["begin", _, "at", _] => {
@@ -260,12 +260,12 @@ impl World {
                 ("finish the file".to_owned(), unless_full)
             }
             Effect::ListHalves => {
-                let halves = self.unborn.iter();
+                let halves = self.pending_halves.iter();
                 let halves = halves.map(|half| (ShardId(*half), self.replicas.contains_key(half)));
                 ("list right halves".to_owned(), Event::Halves(halves.collect()))
             }
             Effect::ConfirmHalves(halves) => {
-                self.unborn.retain(|half| !halves.contains(&ShardId(*half)));
+                self.pending_halves.retain(|half| !halves.contains(&ShardId(*half)));
                 let halves: String = halves.iter().map(|half| format!(" {half}")).collect();
                 (format!("confirm{halves}"), Event::Done)
             }
@@ -319,9 +319,10 @@ impl World {
             install::Effect::InspectHalves => {
                 let has_file = |id| self.manifest.checkpoints.iter().any(|f| f.shard.0 == id);
                 let mut halves = self.replicas.iter().filter(|(_, half)| half.began_as_half);
-                let is_bare = !self.unborn.is_empty() || halves.any(|(id, _)| !has_file(*id));
+                let is_bare =
+                    !self.pending_halves.is_empty() || halves.any(|(id, _)| !has_file(*id));
                 let text = if is_bare { "right halves are bare" } else { "no right half is bare" };
-                (text.to_owned(), install::Event::Bare(is_bare))
+                (text.to_owned(), install::Event::UncoveredHalves(is_bare))
             }
             install::Effect::RunRound => {
                 let shards = self.replicas.keys().map(|shard| ShardId(*shard)).collect();
@@ -365,7 +366,7 @@ impl World {
         let progress = install.take(event);
         if let Some(why) = install.given_up().filter(|_| progress == Progress::Refused) {
             let (shard, index) = (file.shard, file.applied_index);
-            let event = Happened::SnapshotGivenUp { shard, index, why };
+            let event = EventKind::SnapshotGivenUp { shard, index, why };
             writeln!(out, "  event: {event}").expect("a string");
         }
         progress

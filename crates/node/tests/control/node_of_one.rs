@@ -5,25 +5,25 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use balancer::{Policy, Told};
+use balancer::{NodeReport, Policy};
 use hlc::Clock;
 use keyspace::{
-    Arc as RingArc, Catalogue, CatalogueOp, Descriptor, Durability, Generation, KeyHasher,
-    KeyspaceId, KeyspaceOptions, Level, NodeId, Placement, ReplicaId, ShardId,
+    Arc as RingArc, Catalogue, CatalogueOp, ClusterVersion, Descriptor, Durability, Generation,
+    KeyHasher, KeyspaceId, KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId,
 };
 use node::control::{
-    CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Limits, Loads, Members, Pace,
-    PlacementSetup, Request, Setup,
+    CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Loads, Members, PlacementSetup,
+    Request, ReshapeLimits, ReshapePace, Setup,
 };
-use node::executor::{self, Answer, Effects, Ended, FIRST_REPLICA, Origin, ShardExecutor};
-use node::replica::ShardStart;
+use node::executor::{self, Answer, Effects, EndedReplica, FIRST_REPLICA, Origin, ShardExecutor};
+use node::replica::ReplicaStart;
 use node::replica::catalogue::Change;
 use node::replica::entry::Waiter;
 use node::replica::record;
 use node::replica::state::{Content, ShardState};
 use node::reshape::bootstrap;
-use node::reshape::reroute::SentOn;
-use overlay::Known;
+use node::reshape::reroute::ReroutedBatch;
+use overlay::KnownShard;
 use storage::engine::{Layout, MemoryEngine};
 use storage::log::Lsn;
 
@@ -36,7 +36,7 @@ const NOBODY: Origin = Origin(u32::MAX);
 /// See the front page.
 pub struct NodeOfOne {
     control: Control,
-    lanes: Vec<ShardExecutor>,
+    executors: Vec<ShardExecutor>,
     inputs: VecDeque<Input>,
     now: u64,
     asked: u64,
@@ -68,8 +68,8 @@ impl NodeOfOne {
             settings: KeyHasher::new([1; 16]).into(),
             request_timeout: 1_000_000_000,
             caches_catalogue: true,
-            limits: Limits::default(),
-            pace: Pace::default(),
+            limits: ReshapeLimits::default(),
+            pace: ReshapePace::default(),
             placement: PlacementSetup {
                 balances: true,
                 policy: Policy::Balanced,
@@ -82,7 +82,7 @@ impl NodeOfOne {
         };
         Self {
             control: Control::new(setup),
-            lanes: (0..2)
+            executors: (0..2)
                 .map(|number| ShardExecutor::new(clock.clone(), number, 1 << 20))
                 .collect(),
             inputs: VecDeque::new(),
@@ -100,10 +100,10 @@ impl NodeOfOne {
             // This node founds a cluster.
             ["found"] => {
                 let state = bootstrap::first_system(HERE);
-                let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
+                let start = ReplicaStart::created(state, FIRST_REPLICA, Durability::Sync);
                 self.control.adopt(start.view.clone());
                 self.submit(SYSTEM, executor::Input::Create(start));
-                self.catalogue(&CatalogueOp::Level { to: Level::NEWEST });
+                self.catalogue(&CatalogueOp::RaiseVersion { to: ClusterVersion::NEWEST });
             }
             ["create", name] => {
                 let options = KeyspaceOptions { replicas: 1, ..KeyspaceOptions::default() };
@@ -143,7 +143,8 @@ impl NodeOfOne {
                 };
                 let leader = descriptor.replicas.first().map(|(replica, _)| *replica);
                 let descriptor = Descriptor { leader, ..descriptor };
-                self.inputs.push_back(Input::Learned(vec![Known::new(descriptor, 3)]));
+                self.inputs
+                    .push_back(Input::DescriptorsLearned(vec![KnownShard::new(descriptor, 3)]));
             }
             // A right half that another shard's replica here has handed out.
             ["half", id, keyspace, first, end, generation] => {
@@ -162,14 +163,14 @@ impl NodeOfOne {
                     leader: None,
                 };
                 let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
-                let start = ShardStart::born(state, ReplicaId(1), Durability::Sync);
-                self.inputs.push_back(Input::Half(Box::new(start)));
+                let start = ReplicaStart::created(state, ReplicaId(1), Durability::Sync);
+                self.inputs.push_back(Input::RightHalf(Box::new(start)));
             }
             // The log says so, as the node starts.
             ["was-absorbed", id, left] => {
                 let right = shard(id);
-                let lane = right.0 as usize % self.lanes.len();
-                self.lanes[lane].adopt_absorbed(right, shard(left));
+                let executor = right.0 as usize % self.executors.len();
+                self.executors[executor].adopt_merged(right, shard(left));
             }
             // The log says that its group went on without the replica here, when it had these
             // slots.
@@ -183,12 +184,12 @@ impl NodeOfOne {
                 let engine = MemoryEngine::new(layout, KeyHasher::new([1; 16]));
                 let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
                 let mut payload = FIRST_REPLICA.0.to_le_bytes().to_vec();
-                payload.extend(state.birth_record());
-                let ended = Ended::decode(record::REPLICA_REMOVED, &payload);
-                let lane = shard(id).0 as usize % self.lanes.len();
-                self.lanes[lane].adopt_ended(shard(id), ended.expect("its own record"));
+                payload.extend(state.bootstrap_record());
+                let ended = EndedReplica::decode(record::REPLICA_REMOVED, &payload);
+                let executor = shard(id).0 as usize % self.executors.len();
+                self.executors[executor].adopt_ended(shard(id), ended.expect("its own record"));
             }
-            ["ended", id] => self.inputs.push_back(Input::Ended(shard(id))),
+            ["ended", id] => self.inputs.push_back(Input::ReplicaEnded(shard(id))),
             // The catalogue of another cluster's life: these keyspaces, one after the other.
             ["jump", ref names @ ..] => {
                 let mut catalogue = Catalogue::default();
@@ -199,7 +200,7 @@ impl NodeOfOne {
                         None => drop(catalogue.create(name, options)),
                     }
                 }
-                self.inputs.push_back(Input::Jumped(Arc::new(catalogue)));
+                self.inputs.push_back(Input::CatalogueReplaced(Arc::new(catalogue)));
             }
             ["members", ref nodes @ ..] => {
                 let all: Vec<_> = nodes.iter().map(|node| NodeId(number(node))).collect();
@@ -208,20 +209,20 @@ impl NodeOfOne {
             }
             // These nodes are up, says gossip: shards that have too few replicas get more.
             ["add-replicas", ref nodes @ ..] => {
-                let told = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
-                let gossip = Gossip { told, has_told_all: true, ..Gossip::default() };
+                let reports = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
+                let gossip = Gossip { reports, is_complete: true, ..Gossip::default() };
                 self.inputs.push_back(Input::AddReplicas(Box::new(gossip)));
             }
             ["place", ref nodes @ ..] => {
-                let told = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
-                let gossip = Gossip { told, has_told_all: true, ..Gossip::default() };
-                self.inputs.push_back(Input::Place(Box::new(gossip)));
+                let reports = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
+                let gossip = Gossip { reports, is_complete: true, ..Gossip::default() };
+                self.inputs.push_back(Input::PlanPlacement(Box::new(gossip)));
             }
-            ["tend"] => self.inputs.push_back(Input::TendTables),
+            ["tend"] => self.inputs.push_back(Input::MaintainTables),
             ["tick"] => self.inputs.push_back(Input::Tick),
             ["second"] => {
                 self.now += 1_000_000_000;
-                self.inputs.push_back(Input::LookAround(Loads::default()));
+                self.inputs.push_back(Input::MaintainShards(Loads::default()));
             }
             _ => panic!("no command: {command}"),
         }
@@ -241,8 +242,8 @@ impl NodeOfOne {
     }
 
     fn submit(&mut self, shard: ShardId, input: executor::Input) {
-        let count = self.lanes.len();
-        self.lanes[shard.0 as usize % count].accept(input);
+        let count = self.executors.len();
+        self.executors[shard.0 as usize % count].accept(input);
     }
 
     /// Lets executors and control go on until nothing is left to do.
@@ -252,7 +253,7 @@ impl NodeOfOne {
             while let Some(input) = self.inputs.pop_front() {
                 writeln!(out, "{}", shown::input(&input)).expect("a string");
                 self.control.observe(self.now);
-                for effect in self.control.step(input, &mut Lanes(&self.lanes)) {
+                for effect in self.control.step(input, &mut Lanes(&self.executors)) {
                     writeln!(out, "  {}", shown::effect(&effect)).expect("a string");
                     self.carry_out(effect);
                 }
@@ -266,12 +267,14 @@ impl NodeOfOne {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Submit(shard, input) => self.submit(shard, input),
-            Effect::Reroute(SentOn { shard, origin, batch }) => {
+            Effect::Reroute(ReroutedBatch { shard, origin, batch }) => {
                 self.submit(shard, executor::Input::Propose { shard, origin, batch });
             }
-            Effect::Confirm(half) => self.lanes.iter_mut().for_each(|lane| lane.confirm(half)),
+            Effect::Confirm(half) => {
+                self.executors.iter_mut().for_each(|executor| executor.confirm(half))
+            }
             Effect::ClusterVersion { level, .. } => {
-                self.lanes.iter_mut().for_each(|lane| lane.allow(level));
+                self.executors.iter_mut().for_each(|executor| executor.allow(level));
             }
             _ => {}
         }
@@ -280,32 +283,34 @@ impl NodeOfOne {
     /// Every executor goes one step round. Whether anything came of it.
     fn turn(&mut self, out: &mut String) -> bool {
         let mut has_done = false;
-        for lane in &mut self.lanes {
-            lane.observe(self.now);
+        for executor in &mut self.executors {
+            executor.observe(self.now);
             let mut effects = Effects::default();
-            lane.turn(&mut effects);
+            executor.turn(&mut effects);
             if !effects.records.is_empty() {
                 has_done = true;
-                lane.accept(executor::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
-                lane.accept(executor::Input::Durable { ticket: effects.ticket });
+                executor.accept(executor::Input::Written { ticket: effects.ticket, lsn: Lsn(1) });
+                executor.accept(executor::Input::Durable { ticket: effects.ticket });
             }
             for event in &effects.events {
                 writeln!(out, "an executor's event: {event}").expect("a string");
             }
             let inputs = &mut self.inputs;
             inputs.extend(effects.changes.drain(..).map(Input::Catalogue));
-            inputs.extend(effects.halves.drain(..).map(|half| Input::Half(Box::new(half))));
-            inputs.extend(effects.words.drain(..).map(|(shard, word)| Input::Word(shard, word)));
-            inputs.extend(effects.absorbing.drain(..).map(Input::Absorbing));
-            inputs.extend(effects.given.drain(..).map(Input::Given));
-            let bequeathed = effects.bequeathed.drain(..).map(Box::new);
-            inputs.extend(bequeathed.map(Input::Bequeathed));
-            inputs.extend(effects.ended.drain(..).map(|(shard, ..)| Input::Ended(shard)));
+            inputs.extend(effects.halves.drain(..).map(|half| Input::RightHalf(Box::new(half))));
+            inputs.extend(
+                effects.words.drain(..).map(|(shard, word)| Input::MergeMessage(shard, word)),
+            );
+            inputs.extend(effects.handover_requests.drain(..).map(Input::HandoverRequest));
+            inputs.extend(effects.given.drain(..).map(Input::MergeHandover));
+            let pending_requests = effects.pending_requests.drain(..).map(Box::new);
+            inputs.extend(pending_requests.map(Input::PendingRequests));
+            inputs.extend(effects.ended.drain(..).map(|(shard, ..)| Input::ReplicaEnded(shard)));
             let is_controls = |answer: &Answer| answer.origin() == CONTROL;
             let answers = effects.answers.drain(..).filter(is_controls);
             inputs.extend(answers.map(Input::Answer));
             if !effects.known.is_empty() {
-                inputs.push_back(Input::Learned(std::mem::take(&mut effects.known)));
+                inputs.push_back(Input::DescriptorsLearned(std::mem::take(&mut effects.known)));
             }
         }
         has_done || !self.inputs.is_empty()
@@ -313,8 +318,8 @@ impl NodeOfOne {
 }
 
 /// A node that is up and carries nothing.
-fn told(id: NodeId) -> Told {
-    Told {
+fn told(id: NodeId) -> NodeReport {
+    NodeReport {
         id,
         domain: Box::default(),
         is_up: true,

@@ -2,8 +2,8 @@
 
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::control::snapshots::Destination;
-use node::control::snapshots::sender::{Limits, Request, SnapshotSender};
-use node::control::snapshots::source::{Blocks, Facts};
+use node::control::snapshots::sender::{SenderLimits, SnapshotRequest, SnapshotSender};
+use node::control::snapshots::source::{Blocks, DestinationFacts};
 use node::rpc::stream::pace::Pace;
 
 const TO_NODE_MAX: usize = 2;
@@ -21,14 +21,14 @@ impl Blocks for Nothing {
     }
 }
 
-fn request((shard, node): (u64, u64)) -> Request<()> {
+fn request((shard, node): (u64, u64)) -> SnapshotRequest<()> {
     let to = Destination { shard: ShardId(shard), replica: ReplicaId(1) };
-    Request { to, node: NodeId(node), term: 1, head: () }
+    SnapshotRequest { to, node: NodeId(node), term: 1, head: () }
 }
 
 /// The shard whose stream begins next beside these streams, if these shards are urgent.
 fn next(asked: &[(u64, u64)], streams: &[(u64, u64, bool)], urgent: &[u64]) -> Option<u64> {
-    let limits = Limits {
+    let limits = SenderLimits {
         kept_bytes_max: 1,
         streams_to_node_max: TO_NODE_MAX,
         streams_max: ALL_MAX,
@@ -44,7 +44,7 @@ fn next(asked: &[(u64, u64)], streams: &[(u64, u64, bool)], urgent: &[u64]) -> O
     asked.iter().for_each(|asked| sender.ask(request(*asked)));
     let facts = |to: Destination| {
         let is_urgent = urgent.contains(&to.shard.0);
-        (to, Facts { leads_term: Some(1), is_member: true, is_urgent })
+        (to, DestinationFacts { leads_term: Some(1), is_member: true, is_urgent })
     };
     let facts: Vec<_> = sender.destinations().map(facts).collect();
     sender.learn(&facts, 1);

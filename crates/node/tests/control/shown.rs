@@ -4,7 +4,7 @@ use keyspace::{Arc as RingArc, Descriptor};
 use node::control::{Effect, Input, Reply, Routes};
 use node::executor;
 use node::replica::catalogue::Change;
-use overlay::Known;
+use overlay::KnownShard;
 
 use crate::node_of_one::keyspace_of;
 
@@ -15,38 +15,42 @@ pub fn input(input: &Input) -> String {
             (Change::Created(_), Some(name)) => format!("keyspace {name} was created"),
             (Change::Altered(_), Some(name)) => format!("keyspace {name} was altered"),
             (Change::Dropped(_), Some(name)) => format!("keyspace {name} was dropped"),
-            (Change::Drawn { shard, .. }, _) => format!("shard id {shard} was given out"),
-            (Change::Level(level), _) => format!("the cluster's version is {level}"),
+            (Change::ShardIdAllocated { shard, .. }, _) => {
+                format!("shard id {shard} was given out")
+            }
+            (Change::ClusterVersion(level), _) => format!("the cluster's version is {level}"),
             (other, _) => format!("the catalogue has changed: {other:?}"),
         },
-        Input::Jumped(catalogue) => {
+        Input::CatalogueReplaced(catalogue) => {
             let names: Vec<&str> = catalogue.iter().map(|keyspace| &*keyspace.name).collect();
             format!("the catalogue is at once: {}", names.join(", "))
         }
         Input::Answer(_) => "the answer to a question".into(),
-        Input::Learned(all) => {
+        Input::DescriptorsLearned(all) => {
             format!("learned {}", all.iter().map(known).collect::<Vec<_>>().join("; "))
         }
-        Input::Half(start) => format!("born: {}", described(&start.view.read().descriptor)),
-        Input::Word(shard, word) => {
+        Input::RightHalf(start) => format!("born: {}", described(&start.view.read().descriptor)),
+        Input::MergeMessage(shard, word) => {
             let word = format!("{word:?}");
             let kind = word.split(' ').next().unwrap_or_default();
             format!("for who leads shard {shard}: {kind}")
         }
-        Input::Absorbing(waits) => format!("shard {} waits for shard {}", waits.left, waits.right),
-        Input::Given(given) => {
+        Input::HandoverRequest(waits) => {
+            format!("shard {} waits for shard {}", waits.left, waits.right)
+        }
+        Input::MergeHandover(given) => {
             let what = if given.state.is_some() { "its state" } else { "nothing" };
             format!("shard {} gives {what} to shard {}", given.right, given.left)
         }
-        Input::Bequeathed(left) => format!("shard {} inherits", left.left),
-        Input::Ended(shard) => format!("the replica of shard {shard} has ended"),
+        Input::PendingRequests(left) => format!("shard {} inherits", left.left),
+        Input::ReplicaEnded(shard) => format!("the replica of shard {shard} has ended"),
         Input::Members(members) => format!("members: {:?}", members.all),
         Input::Request { id, request } => format!("request {id}: {request:?}"),
         Input::Tick => "a tick".into(),
         Input::AddReplicas(_) => "it is time to add replicas".into(),
-        Input::Place(_) => "it is time to place replicas".into(),
-        Input::TendTables => "it is time to see to tables".into(),
-        Input::LookAround(_) => "a second has passed".into(),
+        Input::PlanPlacement(_) => "it is time to place replicas".into(),
+        Input::MaintainTables => "it is time to see to tables".into(),
+        Input::MaintainShards(_) => "a second has passed".into(),
         other => format!("{other:?}"),
     }
 }
@@ -60,13 +64,15 @@ pub fn effect(effect: &Effect) -> String {
         Effect::ClusterVersion { level, .. } => format!("cluster version {level}"),
         Effect::Reply { id, reply: Reply::Split(reply) } => format!("reply {id}: {reply:?}"),
         Effect::Reply { id, reply: Reply::Merge(reply) } => format!("reply {id}: {reply:?}"),
-        Effect::Learned(all) => {
+        Effect::DescriptorsLearned(all) => {
             let all = all.iter().map(|known| self::known(known)).collect::<Vec<_>>();
             format!("other lookups: {}", all.join("; "))
         }
-        Effect::Forgotten(keyspace) => format!("other lookups: keyspace {keyspace:?} is gone"),
+        Effect::KeyspaceDropped(keyspace) => {
+            format!("other lookups: keyspace {keyspace:?} is gone")
+        }
         Effect::Event(event) => format!("event: {event}"),
-        Effect::Table(node, message) => {
+        Effect::LookupMessage(node, message) => {
             let message = format!("{message:?}");
             let kind = message.split([' ', '(']).next().unwrap_or_default();
             format!("node {}: table {kind}", node.0)
@@ -80,8 +86,8 @@ fn told(input: &executor::Input) -> String {
         executor::Input::Create(start) => {
             format!("create replica {}", start.replica)
         }
-        executor::Input::Known { known } => format!("known {}", self::known(known)),
-        executor::Input::Away { nodes, .. } => {
+        executor::Input::DescriptorLearned { known } => format!("known {}", self::known(known)),
+        executor::Input::RemoteShard { nodes, .. } => {
             format!("away, on {:?}", nodes.iter().map(|node| node.0).collect::<Vec<_>>())
         }
         executor::Input::Absorbed { left, .. } => format!("absorbed by shard {left}"),
@@ -89,19 +95,19 @@ fn told(input: &executor::Input) -> String {
         executor::Input::Configure { durability, .. } => format!("configure {durability:?}"),
         executor::Input::Catalogue { .. } => "ask the catalogue".into(),
         executor::Input::Fetch { .. } => "fetch the catalogue".into(),
-        executor::Input::Image { index } => format!("the cache is as of entry {index}"),
+        executor::Input::CatalogueCached { index } => format!("the cache is as of entry {index}"),
         executor::Input::Split { split, .. } => format!("split at {}: {}", split.at, split.right),
         executor::Input::Merge { step, .. } => format!("{step:?}"),
-        executor::Input::Exchange { add, remove, .. } => {
+        executor::Input::ChangeReplicas { add, remove, .. } => {
             let add: Vec<u64> = add.iter().map(|node| node.0).collect();
             let remove: Vec<u64> = remove.iter().map(|replica| replica.0).collect();
             format!("replicas come on {add:?}, and {remove:?} go")
         }
-        executor::Input::Letter { .. } => "the word".into(),
-        executor::Input::Surrender { left, .. } => format!("surrender to shard {left}"),
+        executor::Input::Rpc { .. } => "the word".into(),
+        executor::Input::RequestHandover { left, .. } => format!("surrender to shard {left}"),
         executor::Input::Absorb { state: Some(_), .. } => "absorb".into(),
         executor::Input::Absorb { state: None, .. } => "absorb nothing".into(),
-        executor::Input::Inherit { .. } => "inherit".into(),
+        executor::Input::TakeOverRequests { .. } => "inherit".into(),
         executor::Input::Superseded { by, generation, .. } => {
             format!("superseded by shard {by} at generation {}", generation.0)
         }
@@ -109,7 +115,7 @@ fn told(input: &executor::Input) -> String {
     }
 }
 
-fn known(known: &Known) -> String {
+fn known(known: &KnownShard) -> String {
     let leader = known.leader().map_or("nobody".to_owned(), |node| node.0.to_string());
     format!("{}, led by {leader}", described(known.descriptor()))
 }

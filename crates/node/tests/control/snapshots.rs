@@ -26,15 +26,17 @@ use bytes::Bytes;
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::control::snapshots::Destination;
 use node::control::snapshots::receiver::{Effect, SnapshotReceiver};
-use node::control::snapshots::sender::{Ended, Ending, Limits, Next, Request, SnapshotSender};
-use node::control::snapshots::source::{Blocks, Facts};
-use node::rpc::stream::coming::Name;
-use node::rpc::stream::frame::{Said, tag};
+use node::control::snapshots::sender::{
+    EndedStream, NextFrame, SenderLimits, SnapshotRequest, SnapshotSender, StreamEnding,
+};
+use node::control::snapshots::source::{Blocks, DestinationFacts};
+use node::rpc::stream::frame::{ReceiverFrame, tag};
+use node::rpc::stream::incoming::Name;
 use node::rpc::stream::pace::Pace;
 
 use super::{number, replay};
 
-const LIMITS: Limits = Limits {
+const LIMITS: SenderLimits = SenderLimits {
     kept_bytes_max: 3,
     streams_to_node_max: 2,
     streams_max: 3,
@@ -120,7 +122,7 @@ impl World {
             ["ask", _, "to", _, "on", _] => {
                 let to = Destination { shard: ShardId(at(1)), replica: ReplicaId(at(3)) };
                 let term = self.shard(at(1)).term.expect("it is led here");
-                self.sender.ask(Request { to, node: NodeId(at(5)), term, head: () });
+                self.sender.ask(SnapshotRequest { to, node: NodeId(at(5)), term, head: () });
             }
             ["step", _] => return (0..at(1)).map(|_| self.step()).collect(),
             ["time", _] => self.now += at(1) * 1_000_000,
@@ -161,9 +163,9 @@ impl World {
         self.nodes.get_mut(&node).expect("there are nodes 2 to 9")
     }
 
-    fn facts(&self, to: Destination) -> Facts {
+    fn facts(&self, to: Destination) -> DestinationFacts {
         let shard = &self.shards[&to.shard];
-        Facts {
+        DestinationFacts {
             leads_term: shard.term,
             is_member: !shard.removed.contains(&to.replica),
             is_urgent: shard.is_urgent,
@@ -174,7 +176,7 @@ impl World {
         let mut out = String::new();
         if self.sender.wants_facts(self.now) {
             let facts = self.sender.destinations().map(|to| (to, self.facts(to)));
-            let facts: Vec<(Destination, Facts)> = facts.collect();
+            let facts: Vec<(Destination, DestinationFacts)> = facts.collect();
             for Destination { shard, .. } in self.sender.learn(&facts, self.now) {
                 writeln!(out, "  shard {shard} is urgent").expect("a string");
             }
@@ -188,12 +190,12 @@ impl World {
         }
         let nodes: Vec<u64> = self.nodes.keys().copied().collect();
         nodes.into_iter().for_each(|node| self.execute(node, &mut out));
-        for Ended { to, ending, .. } in self.sender.take_ended() {
+        for EndedStream { to, ending, .. } in self.sender.take_ended() {
             let how = match ending {
-                Ending::Installed => "is installed".to_owned(),
-                Ending::Declined => "is not taken".to_owned(),
-                Ending::Contradicted(why) => format!("ends: {why}"),
-                Ending::Broken(why) => format!("ends: {why}"),
+                StreamEnding::Installed => "is installed".to_owned(),
+                StreamEnding::Declined => "is not taken".to_owned(),
+                StreamEnding::InvalidProgress(why) => format!("ends: {why}"),
+                StreamEnding::Broken(why) => format!("ends: {why}"),
             };
             let Destination { shard, replica } = to;
             writeln!(out, "  the stream of shard {shard} to {replica} {how}").expect("a string");
@@ -205,7 +207,7 @@ impl World {
         if out.is_empty() { "  nothing\n".to_owned() } else { out }
     }
 
-    fn begin(&mut self, request: &Request<()>, out: &mut String) {
+    fn begin(&mut self, request: &SnapshotRequest<()>, out: &mut String) {
         let (to, node) = (request.to, request.node);
         let Destination { shard, replica } = to;
         if let Err(why) = self.sender.check(request.term, &self.facts(to)) {
@@ -238,14 +240,14 @@ impl World {
     fn send(&mut self, place: usize, out: &mut String) -> bool {
         let now = self.now;
         let frame = match self.sender.next_frame(place, now) {
-            Next::Nothing => return false,
-            Next::Held(until) => {
+            NextFrame::Nothing => return false,
+            NextFrame::Held(until) => {
                 writeln!(out, "  a block is held for {} ms", (until - now) / 1_000_000)
                     .expect("a string");
                 return false;
             }
-            Next::Ended => return true,
-            Next::Frame(frame) => frame,
+            NextFrame::Ended => return true,
+            NextFrame::Frame(frame) => frame,
         };
         let (node, stream, tag, number) = (frame.node.0, frame.stream, frame.tag, frame.number);
         self.sender.sent(place, now);
@@ -313,12 +315,12 @@ impl World {
         }
     }
 
-    fn answer(&mut self, from: u64, (_, stream): Name, said: Said, out: &mut String) {
+    fn answer(&mut self, from: u64, (_, stream): Name, said: ReceiverFrame, out: &mut String) {
         let text = match said {
-            Said::Has { ask: 0, blocks } => format!("has {blocks}"),
-            Said::Has { ask, blocks } => format!("answers question {ask}: has {blocks}"),
-            Said::Done => "done".to_owned(),
-            Said::Gone => "nothing is there".to_owned(),
+            ReceiverFrame::Has { ask: 0, blocks } => format!("has {blocks}"),
+            ReceiverFrame::Has { ask, blocks } => format!("answers question {ask}: has {blocks}"),
+            ReceiverFrame::Done => "done".to_owned(),
+            ReceiverFrame::NotFound => "nothing is there".to_owned(),
         };
         write!(out, "    node {from}, of stream {stream}: {text}").expect("a string");
         if self.arrives(from, out).is_some() {

@@ -1,33 +1,33 @@
 //! What a rise of the cluster's version waits for.
 
-use keyspace::{Level, Levels, NodeId, Standing, Standings};
-use node::control::version::{Speaker, objections, voices};
+use keyspace::{AdminState, AdminStates, ClusterVersion, NodeId, VersionRange};
+use node::control::version::{MemberVersions, objections, required_nodes};
 
-fn speaker(node: u64, highest: Level) -> Speaker {
-    let levels = Levels::new(Level::FIRST, highest).expect("in order");
+fn speaker(node: u64, highest: ClusterVersion) -> MemberVersions {
+    let levels = VersionRange::new(ClusterVersion::FIRST, highest).expect("in order");
     let name = format!("n{node}");
-    Speaker { node: NodeId(node), name, levels, is_up: true, has_left: false }
+    MemberVersions { node: NodeId(node), name, levels, is_up: true, has_left: false }
 }
 
-fn second() -> Level {
-    Level::FIRST.next().expect("there is one")
+fn second() -> ClusterVersion {
+    ClusterVersion::FIRST.next().expect("there is one")
 }
 
 #[test]
 fn holders_and_members_have_a_voice_and_removed_nodes_have_none() {
-    let left = Speaker { has_left: true, ..speaker(3, second()) };
-    let speakers = [speaker(1, second()), speaker(2, Level::FIRST), left];
-    let mut states = Standings::default();
-    states.set(NodeId(5), Standing::Removed);
+    let left = MemberVersions { has_left: true, ..speaker(3, second()) };
+    let speakers = [speaker(1, second()), speaker(2, ClusterVersion::FIRST), left];
+    let mut states = AdminStates::default();
+    states.set(NodeId(5), AdminState::Removed);
     // 3 has left, and holds a replica yet; nobody has heard of 4; 5 was removed.
     let holders = [1, 3, 4, 5].map(NodeId);
-    let found = voices(holders, &speakers, &states);
+    let found = required_nodes(holders, &speakers, &states);
     let nodes: Vec<u64> = found.iter().map(|voice| voice.node.0).collect();
     assert_eq!(nodes, [1, 2, 3, 4]);
     assert_eq!(
         objections(&found, second(), 2),
         [
-            &format!("n2 speaks {}", speakers[1].levels)[..],
+            &format!("n2 supports {}", speakers[1].levels)[..],
             "n3 has not been heard of",
             "0000000000000004 has not been heard of",
             "this node does not know yet where all shards are (2 missing)",

@@ -14,8 +14,8 @@
 //! | what is learnt | image | addresses |
 //! |---|---|---|
 //! | a bucket, by its arc | at least the smallest file that has it | its own; what it swallowed goes |
-//! | such a bucket is gone ([`Lh::gone`], or swallowed) | at most the largest file without it | without it |
-//! | nobody answers there ([`Lookup::distrust`]) | as it was | without it: the bucket that it was cut from is asked |
+//! | such a bucket is gone ([`LinearHashCache::gone`], or swallowed) | at most the largest file without it | without it |
+//! | nobody answers there ([`Lookup::mark_unreachable`]) | as it was | without it: the bucket that it was cut from is asked |
 //! | an arc that is no bucket's | means nothing from now on | as for buckets |
 //!
 //! In the last case the keyspace is not a file of linear hashing; then the highest start at or
@@ -35,11 +35,11 @@ use std::sync::Arc as Shared;
 use keyspace::{Generation, KeyspaceId, NodeId, Position, ShardId};
 
 use super::bucket::{Bucket, parent};
-use super::file::File;
 use super::hash_of;
-use crate::dropped::Dropped;
-use crate::known::{Hint, Known};
-use crate::lookup::{Learnt, Lookup, News, Step};
+use super::table::LinearHashTable;
+use crate::dropped_keyspaces::DroppedKeyspaces;
+use crate::known_shard::{Hint, KnownShard};
+use crate::lookup::{LearnOutcome, Lookup, Step, Update};
 use crate::point::Point;
 
 /// The most addresses that it need ever hold: some 20 MiB of them.
@@ -47,31 +47,31 @@ pub const ADDRESSES_MAX: NonZeroUsize = NonZeroUsize::new(64 * 1024).expect("not
 
 /// One keyspace, as it is remembered.
 #[derive(Clone, Debug, Default)]
-struct Remembered {
-    image: File,
+struct CachedTable {
+    image: LinearHashTable,
     /// Whether an arc was seen that is no bucket's.
     is_cut_elsewhere: bool,
     /// By the tail of the start.
-    addresses: BTreeMap<Box<[u8]>, Shared<Known>>,
+    addresses: BTreeMap<Box<[u8]>, Shared<KnownShard>>,
 }
 
-impl Remembered {
+impl CachedTable {
     /// The address with the highest start at or below a tail, around the circle.
-    fn at_or_below(&self, tail: &[u8]) -> Option<&Shared<Known>> {
+    fn at_or_below(&self, tail: &[u8]) -> Option<&Shared<KnownShard>> {
         let below = self.addresses.range::<[u8], _>((Bound::Unbounded, Bound::Included(tail)));
         let below = below.map(|(_, known)| known).next_back();
         below.or_else(|| self.addresses.values().next_back())
     }
 
     /// The bucket that the image names for a point, or the nearest it was cut from that is known.
-    fn guess(&self, point: Point<'_>) -> Option<&Shared<Known>> {
+    fn guess(&self, point: Point<'_>) -> Option<&Shared<KnownShard>> {
         let first = self.image.address(hash_of(point));
         let mut line = std::iter::successors(Some(first), |number| parent(*number));
         line.find_map(|number| self.bucket(number))
     }
 
     /// The address of a bucket.
-    fn bucket(&self, number: u64) -> Option<&Shared<Known>> {
+    fn bucket(&self, number: u64) -> Option<&Shared<KnownShard>> {
         let start = number.reverse_bits().to_be_bytes();
         let tail: &[u8] = if number == 0 { &[] } else { &start };
         self.addresses.get(tail)
@@ -80,25 +80,25 @@ impl Remembered {
 
 /// An asker's memory of files of linear hashing.
 #[derive(Clone, Debug)]
-pub struct Lh {
-    keyspaces: BTreeMap<KeyspaceId, Remembered>,
+pub struct LinearHashCache {
+    keyspaces: BTreeMap<KeyspaceId, CachedTable>,
     /// Where the address of each shard is.
     starts: BTreeMap<ShardId, Position>,
-    dropped: Dropped,
+    dropped: DroppedKeyspaces,
     peers: Vec<NodeId>,
     addresses_max: usize,
     /// The shard after which the next victim is looked for.
     hand: ShardId,
 }
 
-impl Lh {
+impl LinearHashCache {
     /// One that knows nothing and holds at most `addresses_max` addresses ([`ADDRESSES_MAX`] unless
     /// there is a reason).
     pub fn new(addresses_max: NonZeroUsize) -> Self {
         Self {
             keyspaces: BTreeMap::new(),
             starts: BTreeMap::new(),
-            dropped: Dropped::default(),
+            dropped: DroppedKeyspaces::default(),
             peers: Vec::new(),
             addresses_max: addresses_max.get(),
             hand: ShardId(0),
@@ -106,8 +106,8 @@ impl Lh {
     }
 
     /// What it thinks the file of a keyspace is like; one bucket, if it knows nothing.
-    pub fn image(&self, keyspace: KeyspaceId) -> File {
-        self.keyspaces.get(&keyspace).map_or(File::FIRST, |remembered| remembered.image)
+    pub fn image(&self, keyspace: KeyspaceId) -> LinearHashTable {
+        self.keyspaces.get(&keyspace).map_or(LinearHashTable::FIRST, |remembered| remembered.image)
     }
 
     /// How many addresses it knows.
@@ -123,7 +123,7 @@ impl Lh {
     /// A node that had this bucket says that it is gone: the image is set back, and the next to be
     /// asked is the bucket that it was cut from. The first bucket is never gone.
     pub fn gone(&mut self, keyspace: KeyspaceId, number: u64) {
-        let Some(file) = File::that_lacks(number) else { return };
+        let Some(file) = LinearHashTable::largest_without(number) else { return };
         let Some(remembered) = self.keyspaces.get_mut(&keyspace) else { return };
         remembered.image = remembered.image.min(file);
         if let Some(shard) = remembered.bucket(number).map(|known| known.shard()) {
@@ -132,13 +132,13 @@ impl Lh {
     }
 
     /// Takes the descriptor that an answer carried.
-    fn adjust(&mut self, known: Shared<Known>) -> Learnt {
+    fn adjust(&mut self, known: Shared<KnownShard>) -> LearnOutcome {
         let (keyspace, shard) = (known.arc().keyspace(), known.shard());
         if self.dropped.contains(keyspace) {
-            return Learnt::Stale;
+            return LearnOutcome::Stale;
         }
         if !known.fits() {
-            return Learnt::TooLarge;
+            return LearnOutcome::TooLarge;
         }
         let start = known.arc().start();
         let remembered = self.keyspaces.get(&keyspace);
@@ -153,9 +153,9 @@ impl Lh {
                 self.raise(&known);
             }
             return match known.hint().filter(|_| is_same).map(|hint| self.hint(shard, hint)) {
-                Some(Learnt::Leader) => Learnt::Leader,
-                _ if is_known => Learnt::Known,
-                _ => Learnt::Stale,
+                Some(LearnOutcome::Leader) => LearnOutcome::Leader,
+                _ if is_known => LearnOutcome::Known,
+                _ => LearnOutcome::Stale,
             };
         }
         self.swallow(&known);
@@ -178,20 +178,22 @@ impl Lh {
         if let Some((Some(hint), _)) = old {
             self.hint(shard, hint);
         }
-        Learnt::New
+        LearnOutcome::New
     }
 
     /// Lets the image have what a descriptor shows.
-    fn raise(&mut self, known: &Known) {
+    fn raise(&mut self, known: &KnownShard) {
         let remembered = self.keyspaces.entry(known.arc().keyspace()).or_default();
         match Bucket::of(known.arc()) {
-            Some(bucket) => remembered.image = remembered.image.max(File::that_has(bucket)),
+            Some(bucket) => {
+                remembered.image = remembered.image.max(LinearHashTable::smallest_with(bucket))
+            }
             None => remembered.is_cut_elsewhere = true,
         }
     }
 
     /// Forgets older shards that begin within a new one's arc: they have merged into it.
-    fn swallow(&mut self, known: &Known) {
+    fn swallow(&mut self, known: &KnownShard) {
         let keyspace = known.arc().keyspace();
         let Some(remembered) = self.keyspaces.get(&keyspace) else { return };
         let (start, end) = (known.arc().start().tail(), known.arc().end().tail());
@@ -202,15 +204,16 @@ impl Lh {
         let below = (Bound::Unbounded, Bound::Excluded(end));
         let around = remembered.addresses.range::<[u8], _>(below).take_while(|_| end <= start);
         let within = upwards.chain(around).map(|(_, other)| other);
-        let older = |other: &&Shared<Known>| {
+        let older = |other: &&Shared<KnownShard>| {
             other.arc().start() != known.arc().start() && other.rank() < known.rank()
         };
-        let gone: Vec<Shared<Known>> = within.filter(older).cloned().collect();
+        let gone: Vec<Shared<KnownShard>> = within.filter(older).cloned().collect();
         for other in gone {
             self.forget(other.shard());
             if let (Some(remembered), Some(file)) = (
                 self.keyspaces.get_mut(&keyspace),
-                Bucket::of(other.arc()).and_then(|bucket| File::that_lacks(bucket.number())),
+                Bucket::of(other.arc())
+                    .and_then(|bucket| LinearHashTable::largest_without(bucket.number())),
             ) {
                 remembered.image = remembered.image.min(file);
             }
@@ -218,7 +221,7 @@ impl Lh {
     }
 
     /// The address of a shard.
-    fn address(&self, shard: ShardId) -> Option<&Shared<Known>> {
+    fn address(&self, shard: ShardId) -> Option<&Shared<KnownShard>> {
         let start = self.starts.get(&shard)?;
         self.keyspaces.get(&start.keyspace())?.addresses.get(start.tail())
     }
@@ -243,24 +246,24 @@ impl Lh {
     }
 
     /// Takes who leads a shard.
-    fn hint(&mut self, shard: ShardId, hint: Hint) -> Learnt {
+    fn hint(&mut self, shard: ShardId, hint: Hint) -> LearnOutcome {
         let known = self.starts.get(&shard).and_then(|start| {
             let remembered = self.keyspaces.get_mut(&start.keyspace())?;
             remembered.addresses.get_mut(start.tail())
         });
         match known {
-            None => Learnt::Unknown,
-            Some(known) if hint.term == known.term() => Learnt::Known,
-            Some(known) if hint.term < known.term() => Learnt::Stale,
+            None => LearnOutcome::Unknown,
+            Some(known) if hint.term == known.term() => LearnOutcome::Known,
+            Some(known) if hint.term < known.term() => LearnOutcome::Stale,
             Some(known) => {
                 Shared::make_mut(known).take_hint(hint);
-                Learnt::Leader
+                LearnOutcome::Leader
             }
         }
     }
 }
 
-impl Lookup for Lh {
+impl Lookup for LinearHashCache {
     fn next(&self, point: Point<'_>) -> Step<'_> {
         let Some(remembered) = self.keyspaces.get(&point.keyspace) else {
             return Step::Ask(&self.peers);
@@ -273,24 +276,24 @@ impl Lookup for Lh {
         }
     }
 
-    fn learn(&mut self, news: News) -> Learnt {
+    fn learn(&mut self, news: Update) -> LearnOutcome {
         match news {
-            News::Shard(known) => self.adjust(known),
-            News::Leader { shard, hint } => self.hint(shard, hint),
-            News::Dropped(keyspace) => {
+            Update::Shard(known) => self.adjust(known),
+            Update::Leader { shard, hint } => self.hint(shard, hint),
+            Update::Dropped(keyspace) => {
                 if !self.dropped.insert(keyspace, keyspace) {
-                    return Learnt::Known;
+                    return LearnOutcome::Known;
                 }
                 let remembered = self.keyspaces.remove(&keyspace).unwrap_or_default();
                 for known in remembered.addresses.values() {
                     self.starts.remove(&known.shard());
                 }
-                Learnt::New
+                LearnOutcome::New
             }
         }
     }
 
-    fn distrust(&mut self, shard: ShardId, generation: Generation) {
+    fn mark_unreachable(&mut self, shard: ShardId, generation: Generation) {
         if self.address(shard).is_some_and(|known| known.generation() == generation) {
             self.forget(shard);
         }

@@ -24,15 +24,15 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | [`mod@file`] | the shape: address (A1), split, merge, what a bucket that was seen tells of it |
+//! | [`mod@table`] | the shape: address (A1), split, merge, what a bucket that was seen tells of it |
 //! | [`bucket`] | one bucket: its arc; where it sends a request that is not its own (A2) |
 //! | [`memory`] | an asker's image and the addresses it has learnt: a [`Lookup`](crate::Lookup) (A3) |
 //!
 //! # Who decides
 //! Shards of such a keyspace split and merge by the pointer only: the next to be cut is
-//! [`File::next_split`], the next to be taken in [`File::last_split`]. The file's two numbers are a
-//! replicated record like the catalogue, so no node is a coordinator whose loss would matter.
-//! Images are no part of that; they may be wrong.
+//! [`LinearHashTable::next_split`], the next to be taken in [`LinearHashTable::last_split`]. The
+//! file's two numbers are a replicated record like the catalogue, so no node is a coordinator whose
+//! loss would matter. Images are no part of that; they may be wrong.
 //!
 //! # Two stories
 //! *The file grew.* A client whose image says 4 buckets asks bucket 1 for a key of bucket 13. It
@@ -55,12 +55,12 @@
 //! what was learnt of arcs leads on ([`memory`]).
 
 pub mod bucket;
-pub mod file;
 pub mod memory;
+pub mod table;
 
 pub use bucket::Bucket;
-pub use file::File;
-pub use memory::Lh;
+pub use memory::LinearHashCache;
+pub use table::LinearHashTable;
 
 use crate::point::{Point, prefix};
 

@@ -23,7 +23,7 @@
 //! # What can go wrong
 //! | what | then |
 //! |---|---|
-//! | nothing comes back | after its [`patience`] the origin says who was silent, so that its table distrusts it, and begins anew |
+//! | nothing comes back | after its [`answer_ticks`] the origin says who was silent, so that its table distrusts it, and begins anew |
 //! | the answer is no owner of the point, or leads back to who gave it | as if it had said *busy* |
 //! | who is asked knows nobody closer, has no such table, or remembers too much already | it says *busy*; the origin says so, and begins anew later, each time twice as late |
 //! | it goes on and on | at the limit of hops it is *lost*, and the request has failed |
@@ -38,40 +38,40 @@
 //! |---|---|---|
 //! | hops | what the origin says: [`HOPS_MAX`](crate::HOPS_MAX), or up to [`HOPS_LINEAR_MAX`] | lost |
 //! | requests of one origin | [`OPEN_MAX`] | refused |
-//! | answers that a node passes back | [`PASSED_MAX`] | busy |
+//! | answers that a node passes back | [`FORWARDED_ANSWERS_MAX`] | busy |
 
 use std::collections::BTreeMap;
 
 use keyspace::{Generation, NodeId, ShardId};
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lookup::Outbox;
 use crate::message::Message;
 use crate::point::Point;
 
+pub mod message;
 mod types;
-pub mod word;
 
-pub use types::{Ask, Event, Failure, Next, Request};
-pub use word::{By, Find, Form, Leg, TRAIL_MAX, Word};
+pub use message::{Find, Form, HopSource, RequestMessage, RouteHop, TRAIL_MAX};
+pub use types::{Failure, LookupRequest, NextHop, RequestEvent, TableQuery};
 
 /// The most hops of any request: a walk along a ring of so many.
 pub const HOPS_LINEAR_MAX: u32 = 128 * 1024;
 
 /// How many ticks an origin waits for an answer of whom it has asked itself.
-pub const PATIENCE_TICKS: u16 = 8;
+pub const ANSWER_TICKS: u16 = 8;
 
 /// One that is passed on may take a tick more for every so many hops that it may make.
 pub const HOPS_A_TICK: u32 = 32;
 
 /// How many ticks the answer to a question may take.
-pub const fn patience(form: Form, hops_max: u32) -> u16 {
+pub const fn answer_ticks(form: Form, hops_max: u32) -> u16 {
     match form {
-        Form::Iterative => PATIENCE_TICKS,
+        Form::Iterative => ANSWER_TICKS,
         Form::Recursive | Form::SemiRecursive => {
             // HOPS_LINEAR_MAX of them are 4096 ticks.
             let hops_max = if hops_max > HOPS_LINEAR_MAX { HOPS_LINEAR_MAX } else { hops_max };
-            PATIENCE_TICKS + (hops_max / HOPS_A_TICK) as u16
+            ANSWER_TICKS + (hops_max / HOPS_A_TICK) as u16
         }
     }
 }
@@ -86,19 +86,19 @@ pub const ATTEMPTS_MAX: u8 = 5;
 pub const OPEN_MAX: usize = 64 * 1024;
 
 /// The most answers that one node passes back.
-pub const PASSED_MAX: usize = 1024;
+pub const FORWARDED_ANSWERS_MAX: usize = 1024;
 
 /// The tables of one node.
 pub trait Tables {
     /// Where a request goes on; `None` if there is no such table.
-    fn next(&self, ask: &Ask<'_>) -> Option<Next>;
+    fn next(&self, ask: &TableQuery<'_>) -> Option<NextHop>;
 }
 
 /// A request that is not answered yet.
 #[derive(Clone, Debug)]
-struct Open {
+struct OpenRequest {
     id: u64,
-    request: Request,
+    request: LookupRequest,
     hops: u32,
     attempts: u8,
     /// Whether nobody was asked since it began.
@@ -111,7 +111,7 @@ struct Open {
 
 /// Whom an answer is for.
 #[derive(Clone, Copy, Debug)]
-struct Passed {
+struct ForwardedAnswer {
     origin: NodeId,
     number: u64,
     ticks_left: u16,
@@ -123,19 +123,19 @@ pub struct Requests {
     node: NodeId,
     number: u64,
     ids: u64,
-    open: BTreeMap<u64, Open>,
-    passed: BTreeMap<u64, Passed>,
+    open: BTreeMap<u64, OpenRequest>,
+    passed: BTreeMap<u64, ForwardedAnswer>,
 }
 
-impl Open {
+impl OpenRequest {
     /// Whether this shard owns what was looked for, as far as it says.
-    fn is_answered_by(&self, owner: &Known) -> bool {
-        let Request { keyspace, ref tail, .. } = self.request;
+    fn is_answered_by(&self, owner: &KnownShard) -> bool {
+        let LookupRequest { keyspace, ref tail, .. } = self.request;
         Point { keyspace, tail }.is_in(owner.arc())
     }
 
     /// Whether this is another member of the same ring.
-    fn goes_on_to(&self, member: &Known) -> bool {
+    fn goes_on_to(&self, member: &KnownShard) -> bool {
         let is_other = self.asked.is_none_or(|(shard, _)| shard != member.shard());
         is_other && member.arc().keyspace() == self.request.keyspace
     }
@@ -156,18 +156,18 @@ impl Requests {
     /// Begins a request; answers its id.
     pub fn begin(
         &mut self,
-        request: Request,
+        request: LookupRequest,
         tables: &impl Tables,
         out: &mut Outbox,
-        events: &mut Vec<Event>,
+        events: &mut Vec<RequestEvent>,
     ) -> u64 {
         self.ids += 1;
         let id = self.ids;
         if self.open.len() >= OPEN_MAX {
-            events.push(Event::Failed { id, why: Failure::Refused });
+            events.push(RequestEvent::Failed { id, why: Failure::Refused });
             return id;
         }
-        let open = Open {
+        let open = OpenRequest {
             id,
             request,
             hops: 0,
@@ -182,7 +182,7 @@ impl Requests {
     }
 
     /// One unit of time passes.
-    pub fn tick(&mut self, tables: &impl Tables, out: &mut Outbox, events: &mut Vec<Event>) {
+    pub fn tick(&mut self, tables: &impl Tables, out: &mut Outbox, events: &mut Vec<RequestEvent>) {
         self.passed.retain(|_, passed| {
             passed.ticks_left -= 1;
             passed.ticks_left > 0
@@ -199,7 +199,7 @@ impl Requests {
                 continue;
             }
             if let Some((shard, generation)) = open.asked {
-                events.push(Event::Silent { at: open.request.at, shard, generation });
+                events.push(RequestEvent::Silent { at: open.request.at, shard, generation });
             }
             // At the next tick, when it is distrusted.
             self.wait(open, Failure::Silent, 1, events);
@@ -209,13 +209,13 @@ impl Requests {
     /// Handles a word that has come for a request of this node or of another.
     pub fn step(
         &mut self,
-        word: Word,
+        word: RequestMessage,
         tables: &impl Tables,
         out: &mut Outbox,
-        events: &mut Vec<Event>,
+        events: &mut Vec<RequestEvent>,
     ) {
         let number = word.number();
-        if let Word::Find(find) = word {
+        if let RequestMessage::Find(find) = word {
             return self.asked(find, tables, out);
         }
         if let Some(passed) = self.passed.remove(&number) {
@@ -227,20 +227,22 @@ impl Requests {
             return;
         }
         match word {
-            Word::Found { owner, hops, trail, .. } if open.is_answered_by(&owner) => {
-                events.push(Event::Found { id: open.id, owner, hops, trail });
+            RequestMessage::Found { owner, hops, trail, .. } if open.is_answered_by(&owner) => {
+                events.push(RequestEvent::Found { id: open.id, owner, hops, trail });
             }
-            Word::Next { member, by, .. } if open.goes_on_to(&member) => {
+            RequestMessage::Next { member, by, .. } if open.goes_on_to(&member) => {
                 self.go_on(open, &member, by, true, out, events);
             }
-            Word::Busy { .. } | Word::Found { .. } | Word::Next { .. } => {
+            RequestMessage::Busy { .. }
+            | RequestMessage::Found { .. }
+            | RequestMessage::Next { .. } => {
                 if let Some((shard, generation)) = open.asked {
-                    events.push(Event::Unsure { shard, generation });
+                    events.push(RequestEvent::Unsure { shard, generation });
                 }
                 self.wait_doubled(open, events);
             }
-            Word::Lost { .. } | Word::Find(_) => {
-                events.push(Event::Failed { id: open.id, why: Failure::Lost });
+            RequestMessage::Lost { .. } | RequestMessage::Find(_) => {
+                events.push(RequestEvent::Failed { id: open.id, why: Failure::Lost });
             }
         }
     }
@@ -248,40 +250,40 @@ impl Requests {
     /// From the beginning.
     fn start(
         &mut self,
-        mut open: Open,
+        mut open: OpenRequest,
         tables: &impl Tables,
         out: &mut Outbox,
-        events: &mut Vec<Event>,
+        events: &mut Vec<RequestEvent>,
     ) {
         (open.hops, open.is_fresh) = (0, true);
-        let Request { kind, at, images, keyspace, ref tail, .. } = open.request;
-        let ask = Ask { kind, at, images, point: Point { keyspace, tail } };
+        let LookupRequest { kind, at, images, keyspace, ref tail, .. } = open.request;
+        let ask = TableQuery { kind, at, images, point: Point { keyspace, tail } };
         match tables.next(&ask) {
-            Some(Next::Here(owner)) => {
-                events.push(Event::Found { id: open.id, owner, hops: 0, trail: Vec::new() });
+            Some(NextHop::Here(owner)) => {
+                events.push(RequestEvent::Found { id: open.id, owner, hops: 0, trail: Vec::new() });
             }
-            Some(Next::Member { member, by, is_hop }) => {
+            Some(NextHop::Member { member, by, is_hop }) => {
                 self.go_on(open, &member, by, is_hop, out, events);
             }
-            Some(Next::Anybody(peers)) if !peers.is_empty() => {
+            Some(NextHop::AnyNode(peers)) if !peers.is_empty() => {
                 let peer = peers[usize::from(open.attempts) % peers.len()];
                 open.asked = None;
-                let hop = Hop { node: peer, to: None, by: By::Anybody, is_hop: false };
+                let hop = Hop { node: peer, to: None, by: HopSource::AnyNode, is_hop: false };
                 self.ask(open, hop, out, events);
             }
-            Some(Next::Anybody(_)) | None => self.wait_doubled(open, events),
+            Some(NextHop::AnyNode(_)) | None => self.wait_doubled(open, events),
         }
     }
 
     /// Asks a member next.
     fn go_on(
         &mut self,
-        mut open: Open,
-        to: &Known,
-        by: By,
+        mut open: OpenRequest,
+        to: &KnownShard,
+        by: HopSource,
         is_hop: bool,
         out: &mut Outbox,
-        events: &mut Vec<Event>,
+        events: &mut Vec<RequestEvent>,
     ) {
         let Some(node) = node_of(to) else {
             return self.wait_doubled(open, events);
@@ -291,40 +293,52 @@ impl Requests {
     }
 
     /// Asks a node, unless the request has gone on for too long.
-    fn ask(&mut self, mut open: Open, hop: Hop, out: &mut Outbox, events: &mut Vec<Event>) {
+    fn ask(
+        &mut self,
+        mut open: OpenRequest,
+        hop: Hop,
+        out: &mut Outbox,
+        events: &mut Vec<RequestEvent>,
+    ) {
         let Hop { node, to, by, is_hop } = hop;
         if open.hops >= open.request.hops_max {
-            return events.push(Event::Failed { id: open.id, why: Failure::Lost });
+            return events.push(RequestEvent::Failed { id: open.id, why: Failure::Lost });
         }
         open.hops += u32::from(is_hop);
-        let ticks = patience(open.request.form, open.request.hops_max);
+        let ticks = answer_ticks(open.request.form, open.request.hops_max);
         (open.is_waiting, open.ticks_left) = (false, ticks);
-        let Request { kind, images, keyspace, ref tail, form, hops_max, is_traced, .. } =
+        let LookupRequest { kind, images, keyspace, ref tail, form, hops_max, is_traced, .. } =
             open.request;
         if is_traced {
-            let leg = Leg { shard: to.unwrap_or(ShardId(0)), node, by };
-            events.push(Event::Asked { id: open.id, leg, is_first: open.is_fresh });
+            let leg = RouteHop { shard: to.unwrap_or(ShardId(0)), node, by };
+            events.push(RequestEvent::Asked { id: open.id, leg, is_first: open.is_fresh });
         }
         open.is_fresh = false;
         let (number, hops, tail) = (self.next_number(), open.hops, tail.clone());
         let (origin, trail) = (self.node, is_traced.then(Vec::new));
         let find =
             Find { number, kind, to, form, images, origin, hops, hops_max, keyspace, tail, trail };
-        say(node, Word::Find(find), out);
+        say(node, RequestMessage::Find(find), out);
         self.open.insert(number, open);
     }
 
     /// Begins anew after some ticks, twice as many each time.
-    fn wait_doubled(&mut self, open: Open, events: &mut Vec<Event>) {
+    fn wait_doubled(&mut self, open: OpenRequest, events: &mut Vec<RequestEvent>) {
         let ticks = BUSY_TICKS << open.attempts;
         self.wait(open, Failure::Busy, ticks, events);
     }
 
     /// Begins anew after some ticks, unless that was often enough.
-    fn wait(&mut self, mut open: Open, why: Failure, ticks: u16, events: &mut Vec<Event>) {
+    fn wait(
+        &mut self,
+        mut open: OpenRequest,
+        why: Failure,
+        ticks: u16,
+        events: &mut Vec<RequestEvent>,
+    ) {
         open.attempts += 1;
         if open.attempts >= ATTEMPTS_MAX {
-            return events.push(Event::Failed { id: open.id, why });
+            return events.push(RequestEvent::Failed { id: open.id, why });
         }
         (open.is_waiting, open.ticks_left) = (true, ticks);
         let number = self.next_number();
@@ -340,20 +354,20 @@ impl Requests {
     fn asked(&mut self, mut find: Find, tables: &impl Tables, out: &mut Outbox) {
         let Find { number, kind, to: at, images, origin, hops, keyspace, .. } = find;
         let point = Point { keyspace, tail: &find.tail };
-        let answer = match tables.next(&Ask { kind, at, images, point }) {
-            Some(Next::Here(owner)) => {
-                Word::Found { number, hops, owner, trail: find.trail.unwrap_or_default() }
+        let answer = match tables.next(&TableQuery { kind, at, images, point }) {
+            Some(NextHop::Here(owner)) => {
+                RequestMessage::Found { number, hops, owner, trail: find.trail.unwrap_or_default() }
             }
-            Some(Next::Member { member, by, is_hop }) => match (find.form, node_of(&member)) {
-                (_, None) => Word::Busy { number },
-                (Form::Iterative, _) => Word::Next { number, member, by },
-                _ if hops >= find.hops_max => Word::Lost { number },
-                (Form::SemiRecursive, _) if self.passed.len() >= PASSED_MAX => {
-                    Word::Busy { number }
+            Some(NextHop::Member { member, by, is_hop }) => match (find.form, node_of(&member)) {
+                (_, None) => RequestMessage::Busy { number },
+                (Form::Iterative, _) => RequestMessage::Next { number, member, by },
+                _ if hops >= find.hops_max => RequestMessage::Lost { number },
+                (Form::SemiRecursive, _) if self.passed.len() >= FORWARDED_ANSWERS_MAX => {
+                    RequestMessage::Busy { number }
                 }
                 (form, Some(node)) => {
                     if let Form::SemiRecursive = form {
-                        let ticks = patience(form, find.hops_max);
+                        let ticks = answer_ticks(form, find.hops_max);
                         (find.number, find.origin) = (self.pass(origin, number, ticks), self.node);
                     }
                     find.to = Some(member.shard());
@@ -361,13 +375,13 @@ impl Requests {
                     if let Some(trail) = &mut find.trail
                         && trail.len() < TRAIL_MAX
                     {
-                        trail.push(Leg { shard: member.shard(), node, by });
+                        trail.push(RouteHop { shard: member.shard(), node, by });
                     }
-                    return say(node, Word::Find(find), out);
+                    return say(node, RequestMessage::Find(find), out);
                 }
             },
             // Peers are for who begins: here they could only lead around.
-            Some(Next::Anybody(_)) | None => Word::Busy { number },
+            Some(NextHop::AnyNode(_)) | None => RequestMessage::Busy { number },
         };
         say(origin, answer, out);
     }
@@ -375,7 +389,7 @@ impl Requests {
     /// Remembers whom the answer is for; answers the number it is asked under here.
     fn pass(&mut self, origin: NodeId, number: u64, ticks_left: u16) -> u64 {
         let mine = self.next_number();
-        self.passed.insert(mine, Passed { origin, number, ticks_left });
+        self.passed.insert(mine, ForwardedAnswer { origin, number, ticks_left });
         mine
     }
 }
@@ -386,15 +400,15 @@ struct Hop {
     /// As a replica of which shard.
     to: Option<ShardId>,
     /// What named it.
-    by: By,
+    by: HopSource,
     is_hop: bool,
 }
 
 /// The node to be asked for a shard.
-fn node_of(known: &Known) -> Option<NodeId> {
+fn node_of(known: &KnownShard) -> Option<NodeId> {
     known.leader().or_else(|| known.descriptor().node_to_ask())
 }
 
-fn say(to: NodeId, word: Word, out: &mut Outbox) {
+fn say(to: NodeId, word: RequestMessage, out: &mut Outbox) {
     out.push((to, Message::Request(word)));
 }

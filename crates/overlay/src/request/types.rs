@@ -4,14 +4,14 @@ use std::sync::Arc as Shared;
 
 use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
 
-use super::word::{By, Form, Leg};
-use crate::known::Known;
+use super::message::{Form, HopSource, RouteHop};
+use crate::known_shard::KnownShard;
 use crate::lookup::Kind;
 use crate::point::Point;
 
 /// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct LookupRequest {
     /// By which lookup.
     pub kind: Kind,
     /// The shard at whose table it begins; none: the node's.
@@ -57,24 +57,24 @@ impl Failure {
 
 /// What became of a request, or was seen on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RequestEvent {
     /// It was found.
     Found {
         /// Which request.
         id: u64,
         /// Who owns the point: learn it.
-        owner: Shared<Known>,
+        owner: Shared<KnownShard>,
         /// Moves from shard to shard.
         hops: u32,
         /// If it is traced: where it was passed on to since the origin has asked last.
-        trail: Vec<Leg>,
+        trail: Vec<RouteHop>,
     },
     /// The origin of a traced request asks this one next; if it is the first, from the beginning.
     Asked {
         /// Which request.
         id: u64,
         /// Who is asked.
-        leg: Leg,
+        leg: RouteHop,
         /// Whether it begins with this one.
         is_first: bool,
     },
@@ -105,7 +105,7 @@ pub enum Event {
 
 /// What is asked of the tables of a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct TableQuery<'a> {
     /// By which lookup.
     pub kind: Kind,
     /// Of which shard; none: the node's, or any of its shards'.
@@ -118,18 +118,18 @@ pub struct Ask<'a> {
 
 /// What tables say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextHop {
     /// A shard that this node leads owns the point.
-    Here(Shared<Known>),
+    Here(Shared<KnownShard>),
     /// This shard owns it, or is closer.
     Member {
         /// Who.
-        member: Shared<Known>,
+        member: Shared<KnownShard>,
         /// What says so.
-        by: By,
+        by: HopSource,
         /// Whether it is the table of a shard that says so: then to go there is a hop.
         is_hop: bool,
     },
     /// There is no table to go by; any of these nodes may have one.
-    Anybody(Vec<NodeId>),
+    AnyNode(Vec<NodeId>),
 }

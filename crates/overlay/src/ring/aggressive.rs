@@ -39,7 +39,7 @@ pub struct Member {
 
 /// What members say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum Message {
     /// "Where is my place?" Passed on until it is found.
     Where {
         /// Who wants to join.
@@ -64,7 +64,7 @@ pub struct Ring {
     /// By place.
     pub members: BTreeMap<Place, Member>,
     /// What was said and not heard yet.
-    pub words: Vec<(Place, Word)>,
+    pub words: Vec<(Place, Message)>,
 }
 
 impl Ring {
@@ -76,26 +76,26 @@ impl Ring {
 
     /// Somebody wants to join, and asks a member for its place.
     pub fn join(&mut self, joiner: Place, by: Place) {
-        self.words.push((by, Word::Where { joiner }));
+        self.words.push((by, Message::Where { joiner }));
     }
 
     /// The word at this index is heard.
     pub fn hear(&mut self, index: usize) {
         let (to, word) = self.words.remove(index);
         match (word, self.members.get_mut(&to)) {
-            (Word::Where { joiner }, Some(member)) => {
+            (Message::Where { joiner }, Some(member)) => {
                 let (me, next) = (member.me, member.next);
                 let is_here = joiner.wrapping_sub(me) < next.wrapping_sub(me) || me == next;
-                let word = if is_here { Word::Here { previous: me, next } } else { word };
+                let word = if is_here { Message::Here { previous: me, next } } else { word };
                 self.words.push((if is_here { joiner } else { next }, word));
             }
-            (Word::Here { previous, next }, None) => {
+            (Message::Here { previous, next }, None) => {
                 self.members.insert(to, Member { me: to, next, previous });
-                self.words.push((previous, Word::SetNext(to)));
-                self.words.push((next, Word::SetPrevious(to)));
+                self.words.push((previous, Message::SetNext(to)));
+                self.words.push((next, Message::SetPrevious(to)));
             }
-            (Word::SetNext(next), Some(member)) => member.next = next,
-            (Word::SetPrevious(previous), Some(member)) => member.previous = previous,
+            (Message::SetNext(next), Some(member)) => member.next = next,
+            (Message::SetPrevious(previous), Some(member)) => member.previous = previous,
             // It is not there, or is there already.
             (_, _) => {}
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_cross_leave_two_directions_that_disagree() {
+    fn crossing_messages_leave_inconsistent_neighbours() {
         let mut ring = Ring::new(10);
         ring.join(40, 10);
         settle(&mut ring);
@@ -168,13 +168,13 @@ mod tests {
         while let Some(at) = ring
             .words
             .iter()
-            .position(|(_, word)| matches!(word, Word::Where { .. } | Word::Here { .. }))
+            .position(|(_, word)| matches!(word, Message::Where { .. } | Message::Here { .. }))
         {
             ring.hear(at);
         }
         // Of the later joiner the first word is heard first, and its second last.
         let first = |ring: &Ring, word| ring.words.iter().position(|(_, said)| *said == word);
-        for word in [Word::SetNext(30), Word::SetPrevious(20), Word::SetNext(20)] {
+        for word in [Message::SetNext(30), Message::SetPrevious(20), Message::SetNext(20)] {
             let at = first(&ring, word).expect("it was said");
             ring.hear(at);
         }

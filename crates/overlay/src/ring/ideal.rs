@@ -76,7 +76,7 @@ impl<'a> Live<'a> {
     }
 
     /// Whether everybody lists another who is alive without this one.
-    fn keep_somebody(&self, without: ShardId) -> bool {
+    fn list_live_members(&self, without: ShardId) -> bool {
         let keeps_one = |ring: &Ring| {
             let mut others = ring.successors().iter().map(Entry::shard);
             let me = ring.me().shard();
@@ -199,7 +199,7 @@ fn one_ring(live: &Live<'_>) -> Result<(), Flaw> {
 
 /// Whether a member may go without anybody losing the last other that it lists. Of two it may.
 pub fn may_leave<'a>(rings: impl IntoIterator<Item = &'a Ring>, leaves: ShardId) -> bool {
-    Live::new(rings).keep_somebody(leaves)
+    Live::new(rings).list_live_members(leaves)
 }
 
 /// Whether a member may fail by the assumption: nobody loses the last live member of its list, and
@@ -208,5 +208,5 @@ pub fn may_fail<'a>(rings: impl IntoIterator<Item = &'a Ring>, fails: ShardId) -
     let live = Live::new(rings);
     let principals = live.principals();
     let needed = live.rings.iter().map(|ring| ring.length() + 1).max().unwrap_or(0);
-    live.keep_somebody(fails) && (!principals.contains(&fails) || principals.len() > needed)
+    live.list_live_members(fails) && (!principals.contains(&fails) || principals.len() > needed)
 }

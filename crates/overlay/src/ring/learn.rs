@@ -6,87 +6,87 @@ use keyspace::{Generation, ShardId};
 
 use super::place::{Entry, between, is_gone, may_stand_at, refresh};
 use super::{DISTRUSTED_MAX, Ring};
-use crate::known::{Hint, Known};
-use crate::lookup::{Learnt, News};
+use crate::known_shard::{Hint, KnownShard};
+use crate::lookup::{LearnOutcome, Update};
 
 impl Ring {
     /// Takes news; the list and the fingers are refreshed, and lose who is gone.
-    pub(crate) fn learn(&mut self, news: News) -> Learnt {
+    pub(crate) fn learn(&mut self, news: Update) -> LearnOutcome {
         match news {
-            News::Shard(known) => self.learn_shard(known),
-            News::Leader { shard, hint } => self.learn_leader(shard, hint),
-            News::Dropped(keyspace) if keyspace == self.me().arc().keyspace() => {
+            Update::Shard(known) => self.learn_shard(known),
+            Update::Leader { shard, hint } => self.learn_leader(shard, hint),
+            Update::Dropped(keyspace) if keyspace == self.me().arc().keyspace() => {
                 (self.successors, self.fingers) = (Vec::new(), Vec::new());
                 (self.predecessor, self.guide) = (None, None);
                 (self.question, self.doubt) = (None, None);
                 self.suspects = Vec::new();
-                Learnt::New
+                LearnOutcome::New
             }
-            News::Dropped(_) => Learnt::Unknown,
+            Update::Dropped(_) => LearnOutcome::Unknown,
         }
     }
 
-    fn learn_shard(&mut self, known: Shared<Known>) -> Learnt {
+    fn learn_shard(&mut self, known: Shared<KnownShard>) -> LearnOutcome {
         if known.arc().keyspace() != self.me().arc().keyspace() {
-            return Learnt::Unknown;
+            return LearnOutcome::Unknown;
         }
         if !known.fits() {
-            return Learnt::TooLarge;
+            return LearnOutcome::TooLarge;
         }
         let by = self.find(known.shard());
         if by.is_some_and(|by| !may_stand_at(by, &known)) {
-            return Learnt::Stale;
+            return LearnOutcome::Stale;
         }
         let by = by.map(|by| (by.generation(), by.term()));
         let version = (known.generation(), known.term());
         if by.is_some_and(|(generation, _)| known.generation() < generation) {
             self.refresh_all(&known);
-            return Learnt::Stale;
+            return LearnOutcome::Stale;
         }
         let gone = |entry: &Entry| is_gone(&known, entry.known());
         let is_stale = gone(&self.me)
             || self.successors.iter().any(gone)
             || self.fingers.iter().any(|finger| gone(&finger.entry));
         if is_stale {
-            return Learnt::Stale;
+            return LearnOutcome::Stale;
         }
         self.drop_gone(&known);
         self.refresh_all(&known);
-        self.be_alone_if_whole();
+        self.become_sole_member();
         let taken = self.offer(&known);
         match by {
-            None if !taken => Learnt::Unknown,
-            None => Learnt::New,
-            Some((generation, _)) if version.0 > generation => Learnt::New,
-            Some((_, term)) if version.1 > term => Learnt::Leader,
-            Some(_) if taken => Learnt::New,
-            Some(_) => Learnt::Known,
+            None if !taken => LearnOutcome::Unknown,
+            None => LearnOutcome::New,
+            Some((generation, _)) if version.0 > generation => LearnOutcome::New,
+            Some((_, term)) if version.1 > term => LearnOutcome::Leader,
+            Some(_) if taken => LearnOutcome::New,
+            Some(_) => LearnOutcome::Known,
         }
     }
 
-    fn learn_leader(&mut self, shard: ShardId, hint: Hint) -> Learnt {
-        let Some(known) = self.find(shard) else { return Learnt::Unknown };
+    fn learn_leader(&mut self, shard: ShardId, hint: Hint) -> LearnOutcome {
+        let Some(known) = self.find(shard) else { return LearnOutcome::Unknown };
         match hint.term.cmp(&known.term()) {
-            std::cmp::Ordering::Less => Learnt::Stale,
-            std::cmp::Ordering::Equal => Learnt::Known,
+            std::cmp::Ordering::Less => LearnOutcome::Stale,
+            std::cmp::Ordering::Equal => LearnOutcome::Known,
             std::cmp::Ordering::Greater => {
                 let mut news = known.clone();
                 Shared::make_mut(&mut news).take_hint(hint);
                 self.refresh_all(&news);
                 self.trust(shard);
-                Learnt::Leader
+                LearnOutcome::Leader
             }
         }
     }
 
     /// Everybody whom it goes to or names.
-    fn remembered(&self) -> impl Iterator<Item = &Shared<Known>> {
+    fn remembered(&self) -> impl Iterator<Item = &Shared<KnownShard>> {
         let fingers = self.fingers.iter().map(|finger| &finger.entry);
         let listed = self.successors.iter().chain(fingers).map(Entry::known);
         listed.chain(&self.predecessor)
     }
 
-    fn find(&self, shard: ShardId) -> Option<&Shared<Known>> {
+    fn find(&self, shard: ShardId) -> Option<&Shared<KnownShard>> {
         let open = self.question.as_ref().map(|question| &question.asked);
         let candidate = self.doubt.as_ref().map(|doubt| &doubt.candidate);
         let suspects = self.suspects.iter().map(|suspect| &suspect.known);
@@ -96,7 +96,7 @@ impl Ring {
     }
 
     /// Everything that is remembered of one shard becomes as new as this.
-    fn refresh_all(&mut self, news: &Shared<Known>) {
+    fn refresh_all(&mut self, news: &Shared<KnownShard>) {
         let fingers = self.fingers.iter_mut().map(|finger| &mut finger.entry);
         let listed = self.successors.iter_mut().chain(fingers).chain([&mut self.me]);
         listed.filter(|entry| entry.shard() == news.shard()).for_each(|entry| {
@@ -113,7 +113,7 @@ impl Ring {
     }
 
     /// Forgets everybody whose place is another's, by a later descriptor.
-    fn drop_gone(&mut self, by: &Shared<Known>) {
+    fn drop_gone(&mut self, by: &Shared<KnownShard>) {
         let head = self.successors.first().map(Entry::shard);
         let me = self.me.shard();
         self.successors.retain(|entry| entry.shard() == me || !is_gone(entry.known(), by));
@@ -132,7 +132,7 @@ impl Ring {
     }
 
     /// Who owns the whole circle is the only member.
-    pub(super) fn be_alone_if_whole(&mut self) {
+    pub(super) fn become_sole_member(&mut self) {
         if self.me().arc().is_whole() && self.successors.is_empty() {
             self.successors = vec![self.me.clone()];
         }
@@ -140,7 +140,7 @@ impl Ring {
 
     /// A member that may belong into the list: it is put in its place, if that is before one who is
     /// listed. If nobody is, it is whom to ask. Answers whether it was of use.
-    pub(super) fn offer(&mut self, known: &Shared<Known>) -> bool {
+    pub(super) fn offer(&mut self, known: &Shared<KnownShard>) -> bool {
         if self.is_me(known) {
             return false;
         }
@@ -166,7 +166,7 @@ impl Ring {
     }
 
     /// A member has spoken: it is alive, and knows itself best.
-    pub(crate) fn hear(&mut self, from: &Shared<Known>) {
+    pub(crate) fn hear(&mut self, from: &Shared<KnownShard>) {
         self.trust(from.shard());
         self.refresh_all(from);
         let count = self.suspects.len();
@@ -179,7 +179,7 @@ impl Ring {
 
     /// A member was asked in vain: it is not gone to until it speaks, or until others had the same
     /// fate.
-    pub(crate) fn distrust(&mut self, shard: ShardId) {
+    pub(crate) fn mark_unreachable(&mut self, shard: ShardId) {
         if shard == self.me.shard() || self.distrusted.contains(&shard) {
             return;
         }

@@ -15,11 +15,11 @@ use std::sync::Arc as Shared;
 
 use keyspace::{Generation, NodeId, ShardId};
 
+use super::message::{RingMessage, Strategy};
 use super::place::{Entry, Members};
-use super::word::{Strategy, Word};
-use super::{Ring, Via};
-use crate::known::Known;
-use crate::lookup::{Learnt, Lookup, News, Outbox, Step};
+use super::{Ring, TableEntry};
+use crate::known_shard::KnownShard;
+use crate::lookup::{LearnOutcome, Lookup, Outbox, Step, Update};
 use crate::message::Message;
 use crate::point::Point;
 
@@ -47,10 +47,10 @@ pub trait Fingers: Clone + fmt::Debug {
     fn step(
         &mut self,
         ring: &mut Ring,
-        from: &Shared<Known>,
-        word: Word,
+        from: &Shared<KnownShard>,
+        word: RingMessage,
         out: &mut Outbox,
-    ) -> Option<Word>;
+    ) -> Option<RingMessage>;
 }
 
 /// One member's table.
@@ -62,12 +62,12 @@ pub struct MemberTable<F> {
 
 impl<F: Fingers> MemberTable<F> {
     /// A member that knows nobody yet, or is the only one.
-    pub(crate) fn of(search: F, me: Shared<Known>, length: usize) -> Self {
+    pub(crate) fn of(search: F, me: Shared<KnownShard>, length: usize) -> Self {
         Self { ring: Ring::new(F::STRATEGY, me, length), search }
     }
 
     /// After `left`, whose list is `list`.
-    pub(crate) fn joined(mut self, left: &Shared<Known>, list: &[Shared<Known>]) -> Self {
+    pub(crate) fn joined(mut self, left: &Shared<KnownShard>, list: &[Shared<KnownShard>]) -> Self {
         self.ring.adopt(left, list);
         self
     }
@@ -94,12 +94,12 @@ impl<F: Fingers> MemberTable<F> {
     }
 
     /// What leads a request for a point on from here; `None` if nothing does, or it has arrived.
-    pub fn via(&self, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
+    pub fn via(&self, point: Point<'_>) -> Option<(TableEntry, Shared<KnownShard>)> {
         self.ring.via(point)
     }
 
     /// Everybody in the table: the successors, then the fingers.
-    pub fn entries(&self) -> impl Iterator<Item = (Via, &Shared<Known>)> {
+    pub fn entries(&self) -> impl Iterator<Item = (TableEntry, &Shared<KnownShard>)> {
         self.ring.entries()
     }
 
@@ -111,15 +111,15 @@ impl<F: Fingers> MemberTable<F> {
 
 impl<F: Fingers + Default> MemberTable<F> {
     /// A member that knows nobody yet, or is the only one; lists of `length` successors.
-    pub fn new(me: Shared<Known>, length: usize) -> Self {
+    pub fn new(me: Shared<KnownShard>, length: usize) -> Self {
         Self::of(F::default(), me, length)
     }
 
     /// A member that joins right after `left`, whose list is `list` ([`Ring::list`]).
     pub fn join(
-        me: Shared<Known>,
-        left: Shared<Known>,
-        list: &[Shared<Known>],
+        me: Shared<KnownShard>,
+        left: Shared<KnownShard>,
+        list: &[Shared<KnownShard>],
         length: usize,
     ) -> Self {
         Self::new(me, length).joined(&left, list)
@@ -136,13 +136,13 @@ impl<F: Fingers> Lookup for MemberTable<F> {
         self.ring.next(point)
     }
 
-    fn learn(&mut self, news: News) -> Learnt {
+    fn learn(&mut self, news: Update) -> LearnOutcome {
         self.ring.learn(news)
     }
 
-    fn distrust(&mut self, shard: ShardId, generation: Generation) {
+    fn mark_unreachable(&mut self, shard: ShardId, generation: Generation) {
         if self.ring.remembers(shard, generation) {
-            self.ring.distrust(shard);
+            self.ring.mark_unreachable(shard);
         }
     }
 

@@ -22,7 +22,7 @@
 //! two. Nobody else's state is written by who joins.
 //! *Leave.* b takes in c: b's newer descriptor holds c's place, so b drops c from its list at once,
 //! and so does everyone who hears of that descriptor. d hears of b by b's next stabilise.
-//! *Failure.* c is silent. b asks again at each tick, [`PATIENCE_TICKS`] times, takes it for dead
+//! *Failure.* c is silent. b asks again at each tick, [`SILENCE_TICKS`] times, takes it for dead
 //! and goes on with d, the next of its list, which tells b its own list; so b's is full again. d
 //! hears from b that it stands before it, pings c, and takes b when c does not answer.
 //!
@@ -59,7 +59,7 @@
 //! | what | at most | beyond it |
 //! |---|---|---|
 //! | successors | [`SUCCESSORS_MAX`] | not listed |
-//! | ticks before silence means death | [`PATIENCE_TICKS`] | asked at each of them |
+//! | ticks before silence means death | [`SILENCE_TICKS`] | asked at each of them |
 //! | members taken for dead | [`SUSPECTS_MAX`] | the oldest is forgotten |
 //! | pings of one of them | [`SUSPECT_PINGS_MAX`] | forgotten; news of it is learnt all the same |
 //! | members not to be trusted | [`DISTRUSTED_MAX`] | the oldest is trusted again |
@@ -76,23 +76,23 @@ pub mod aggressive;
 pub mod ideal;
 mod learn;
 pub mod member;
+pub mod message;
 pub mod place;
-mod upkeep;
-pub mod word;
+mod stabilise;
 
 use std::fmt;
 use std::sync::Arc as Shared;
 
 use keyspace::{NodeId, ShardId};
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lookup::{Outbox, Step};
 use crate::message::Message;
 use crate::point::Point;
 use member::Finger;
-use place::{Entry, Members, Sight, between};
-use upkeep::{Doubt, Question, Suspect};
-use word::{Strategy, Word};
+use message::{RingMessage, Strategy};
+use place::{Entry, Members, PointView, between};
+use stabilise::{Doubt, Question, Suspect};
 
 /// How many successors a member lists, unless there is a reason.
 pub const SUCCESSORS: usize = 4;
@@ -104,7 +104,7 @@ pub const SUCCESSORS_MIN: usize = 2;
 pub const SUCCESSORS_MAX: usize = 16;
 
 /// How many ticks a member may be silent before it is taken for dead.
-pub const PATIENCE_TICKS: u8 = 4;
+pub const SILENCE_TICKS: u8 = 4;
 
 /// The most members taken for dead that are pinged.
 pub const SUSPECTS_MAX: usize = 8;
@@ -120,18 +120,18 @@ pub const DISTRUSTED_MAX: usize = 16;
 
 /// Which part of a table led a request on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Via {
+pub enum TableEntry {
     /// The list of successors, at this index.
     Successor(u8),
     /// The finger of this level.
     Finger(u8),
 }
 
-impl fmt::Display for Via {
+impl fmt::Display for TableEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Via::Successor(index) => write!(f, "successor {index}"),
-            Via::Finger(level) => write!(f, "finger {level}"),
+            TableEntry::Successor(index) => write!(f, "successor {index}"),
+            TableEntry::Finger(level) => write!(f, "finger {level}"),
         }
     }
 }
@@ -148,9 +148,9 @@ pub struct Ring {
     successors: Vec<Entry>,
     /// Rising in level and place, as they were found.
     pub(crate) fingers: Vec<Finger>,
-    predecessor: Option<Shared<Known>>,
+    predecessor: Option<Shared<KnownShard>>,
     /// Who has come back from the dead, and may belong to another ring: to be asked next.
-    guide: Option<Shared<Known>>,
+    guide: Option<Shared<KnownShard>>,
     /// The number of the last question.
     number: u64,
     question: Option<Box<Question>>,
@@ -166,7 +166,7 @@ impl Ring {
     ///
     /// # Panics
     /// If `length` is not from [`SUCCESSORS_MIN`] to [`SUCCESSORS_MAX`].
-    pub(crate) fn new(strategy: Strategy, me: Shared<Known>, length: usize) -> Self {
+    pub(crate) fn new(strategy: Strategy, me: Shared<KnownShard>, length: usize) -> Self {
         assert!((SUCCESSORS_MIN..=SUCCESSORS_MAX).contains(&length), "a list of {length}");
         let mut ring = Self {
             strategy,
@@ -184,7 +184,7 @@ impl Ring {
             distrusted: Vec::new(),
             peers: Vec::new(),
         };
-        ring.be_alone_if_whole();
+        ring.become_sole_member();
         ring
     }
 
@@ -199,7 +199,7 @@ impl Ring {
     }
 
     /// The member whose table this is.
-    pub fn me(&self) -> &Shared<Known> {
+    pub fn me(&self) -> &Shared<KnownShard> {
         self.me.known()
     }
 
@@ -214,16 +214,16 @@ impl Ring {
     }
 
     /// The successors as they are handed on.
-    pub fn list(&self) -> Vec<Shared<Known>> {
+    pub fn list(&self) -> Vec<Shared<KnownShard>> {
         self.successors.iter().map(|entry| entry.known().clone()).collect()
     }
 
     /// The successors with their index, but for the member itself, then the fingers.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (Via, &Shared<Known>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (TableEntry, &Shared<KnownShard>)> {
         let others = (0..).zip(&self.successors).filter(|(_, entry)| !self.is_me(entry.known()));
-        let others = others.map(|(index, entry)| (Via::Successor(index), entry.known()));
+        let others = others.map(|(index, entry)| (TableEntry::Successor(index), entry.known()));
         let fingers = self.fingers.iter();
-        others.chain(fingers.map(|finger| (Via::Finger(finger.level), finger.entry.known())))
+        others.chain(fingers.map(|finger| (TableEntry::Finger(finger.level), finger.entry.known())))
     }
 
     /// The next member, unless there is none, or none is known.
@@ -232,7 +232,7 @@ impl Ring {
     }
 
     /// Who stands before it, as far as it knows.
-    pub fn predecessor(&self) -> Option<&Shared<Known>> {
+    pub fn predecessor(&self) -> Option<&Shared<KnownShard>> {
         self.predecessor.as_ref()
     }
 
@@ -260,7 +260,7 @@ impl Ring {
         self.peers = nodes.to_vec();
     }
 
-    pub(crate) fn is_me(&self, known: &Known) -> bool {
+    pub(crate) fn is_me(&self, known: &KnownShard) -> bool {
         known.shard() == self.me.shard()
     }
 
@@ -290,21 +290,21 @@ impl Ring {
 
     /// The farthest trusted finger at or before a place, or else the nearest trusted successor;
     /// the others of the list are there for when that one is gone.
-    pub(crate) fn reach(&self, tail: &[u8]) -> Option<(Via, &Entry)> {
-        let sight = Sight::new(&self.me, tail);
+    pub(crate) fn reach(&self, tail: &[u8]) -> Option<(TableEntry, &Entry)> {
+        let sight = PointView::new(&self.me, tail);
         let reached = self.fingers.partition_point(|finger| sight.reaches(&finger.entry));
         let mut reached = self.fingers[..reached].iter().rev();
         if let Some(finger) = reached.find(|finger| self.is_trusted(&finger.entry)) {
-            return Some((Via::Finger(finger.level), &finger.entry));
+            return Some((TableEntry::Finger(finger.level), &finger.entry));
         }
         let reached = self.successors.partition_point(|entry| sight.reaches(entry));
         let mut reached = (0..).zip(&self.successors[..reached]);
         let (at, entry) = reached.find(|(_, entry)| self.is_trusted(entry))?;
-        Some((Via::Successor(at), entry))
+        Some((TableEntry::Successor(at), entry))
     }
 
     /// What [`Self::next`] goes by.
-    pub(crate) fn via(&self, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
+    pub(crate) fn via(&self, point: Point<'_>) -> Option<(TableEntry, Shared<KnownShard>)> {
         let elsewhere = point.keyspace != self.me().arc().keyspace();
         if elsewhere || point.is_in(self.me().arc()) {
             return None;
@@ -319,7 +319,7 @@ impl Ring {
     }
 
     /// Says something to another member, at the node that is thought to lead it.
-    pub(crate) fn say(&self, to: &Known, word: Word, out: &mut Outbox) {
+    pub(crate) fn say(&self, to: &KnownShard, word: RingMessage, out: &mut Outbox) {
         let node = to.leader().or_else(|| to.descriptor().node_to_ask());
         if let Some(node) = node {
             self.say_at(node, to.shard(), word, out);
@@ -327,14 +327,14 @@ impl Ring {
     }
 
     /// Says something to a member at a node.
-    pub(crate) fn say_at(&self, node: NodeId, to: ShardId, word: Word, out: &mut Outbox) {
+    pub(crate) fn say_at(&self, node: NodeId, to: ShardId, word: RingMessage, out: &mut Outbox) {
         let (strategy, from) = (self.strategy, self.me().clone());
         out.push((node, Message::Ring { strategy, to, from, word }));
     }
 
     /// What a message says, if it is for this table, and from whom. Whoever speaks is trusted
     /// again.
-    pub(crate) fn open(&mut self, message: Message) -> Option<(Shared<Known>, Word)> {
+    pub(crate) fn open(&mut self, message: Message) -> Option<(Shared<KnownShard>, RingMessage)> {
         let Message::Ring { strategy, to, from, word } = message else { return None };
         let mine = strategy == self.strategy && to == self.me.shard() && !self.is_me(&from);
         if !mine || from.arc().keyspace() != self.me().arc().keyspace() {

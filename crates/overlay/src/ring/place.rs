@@ -16,7 +16,7 @@ use std::sync::Arc as Shared;
 
 use keyspace::{KeyspaceId, ShardId};
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::point::{Point, prefix};
 
 /// Whether `x` lies strictly inside the way up from `a` to `b`; if these are the same, whether it
@@ -39,17 +39,17 @@ pub fn up_to(a: &[u8], x: &[u8], b: &[u8]) -> bool {
 pub struct Entry {
     /// Of its place.
     prefix: u64,
-    known: Shared<Known>,
+    known: Shared<KnownShard>,
 }
 
 impl Entry {
     /// A row for a member.
-    pub fn new(known: Shared<Known>) -> Self {
+    pub fn new(known: Shared<KnownShard>) -> Self {
         Self { prefix: prefix(known.arc().start().tail()), known }
     }
 
     /// The member.
-    pub fn known(&self) -> &Shared<Known> {
+    pub fn known(&self) -> &Shared<KnownShard> {
         &self.known
     }
 
@@ -69,7 +69,7 @@ impl Entry {
     }
 
     /// Takes what is newer in what another remembers of the same shard.
-    pub(crate) fn refresh(&mut self, news: &Shared<Known>) {
+    pub(crate) fn refresh(&mut self, news: &Shared<KnownShard>) {
         refresh(&mut self.known, news);
         self.prefix = prefix(self.known.arc().start().tail());
     }
@@ -77,7 +77,7 @@ impl Entry {
 
 /// Takes the newer descriptor and the newer hint of one shard, each by itself; nothing from who
 /// [places](may_stand_at) it elsewhere.
-pub(crate) fn refresh(known: &mut Shared<Known>, news: &Shared<Known>) {
+pub(crate) fn refresh(known: &mut Shared<KnownShard>, news: &Shared<KnownShard>) {
     if !may_stand_at(known, news) {
         return;
     }
@@ -94,26 +94,26 @@ pub(crate) fn refresh(known: &mut Shared<Known>, news: &Shared<Known>) {
 
 /// Whether news of a shard has it where it was: a shard keeps its place for life, until it owns the
 /// whole circle, and that begins at the origin. Who says otherwise is confused.
-pub(crate) fn may_stand_at(known: &Known, news: &Known) -> bool {
+pub(crate) fn may_stand_at(known: &KnownShard, news: &KnownShard) -> bool {
     known.arc().start() == news.arc().start() || news.arc().is_whole()
 }
 
 /// Whether one member is gone, by what a later descriptor of another says: that one has its place.
-pub(crate) fn is_gone(known: &Known, other: &Known) -> bool {
+pub(crate) fn is_gone(known: &KnownShard, other: &KnownShard) -> bool {
     let later = known.shard() != other.shard() && other.rank() > known.rank();
     later && other.arc().holds(known.arc().start().tail())
 }
 
 /// A point as it is seen from a member: how far up, in numbers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct PointView<'a> {
     /// The place it is seen from, and its number.
     from: (&'a [u8], u64),
     tail: &'a [u8],
     distance: u64,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> PointView<'a> {
     pub fn new(from: &'a Entry, tail: &'a [u8]) -> Self {
         let distance = prefix(tail).wrapping_sub(from.prefix);
         Self { from: (from.place(), from.prefix), tail, distance }
@@ -139,7 +139,7 @@ pub struct Members {
 impl Members {
     /// # Panics
     /// If there is none, if they are of several keyspaces, or if two have one place.
-    pub fn new(members: impl IntoIterator<Item = Shared<Known>>) -> Self {
+    pub fn new(members: impl IntoIterator<Item = Shared<KnownShard>>) -> Self {
         let mut rows: Vec<Entry> = members.into_iter().map(Entry::new).collect();
         rows.sort_by(|a, b| a.place().cmp(b.place()));
         let keyspace = rows.first().expect("a ring has a member").known.arc().keyspace();
@@ -209,11 +209,11 @@ mod tests {
             let arc = arc.expect("one circle");
             let descriptor =
                 Descriptor { shard, arc, replicas: Vec::new(), generation, leader: None };
-            Entry::new(Shared::new(Known::new(descriptor, 0)))
+            Entry::new(Shared::new(KnownShard::new(descriptor, 0)))
         };
         for (from, point) in places.iter().flat_map(|a| places.iter().map(move |b| (a, b))) {
             let here = entry(from);
-            let sight = Sight::new(&here, point);
+            let sight = PointView::new(&here, point);
             for at in &places {
                 assert_eq!(sight.reaches(&entry(at)), up_to(from, at, point));
             }

@@ -8,17 +8,17 @@ use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
 
 use crate::chord::Chord;
 use crate::chord_sharp::{BASE, ChordSharp};
-use crate::image::{IMAGE_ENTRIES_MAX, Image};
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lh::memory::ADDRESSES_MAX;
-use crate::lh::{Bucket, Lh, hash_of};
+use crate::lh::{Bucket, LinearHashCache, hash_of};
 use crate::linear::Linear;
-use crate::lookup::{Kind, Lookup, News, Outbox, Step};
+use crate::lookup::{Kind, Lookup, Outbox, Step, Update};
 use crate::message::Message;
 use crate::point::Point;
-use crate::request::{Ask, By, Next, Tables};
-use crate::ring::word::Strategy;
-use crate::ring::{Ring, SUCCESSORS, Via};
+use crate::request::{HopSource, NextHop, TableQuery, Tables};
+use crate::ring::message::Strategy;
+use crate::ring::{Ring, SUCCESSORS, TableEntry};
+use crate::route_cache::{ROUTE_CACHE_ENTRIES_MAX, RouteCache};
 use crate::table::Table;
 
 /// Numbers that a table may use up before those of the next begin.
@@ -26,16 +26,16 @@ const NUMBERS: u64 = 1 << 32;
 
 /// The tables of a shard that is led here.
 #[derive(Clone, Debug)]
-struct OfShard {
+struct ShardTables {
     linear: Linear,
     chord: Chord,
     chord_sharp: ChordSharp,
 }
 
-impl OfShard {
+impl ShardTables {
     /// With the neighbours that the full table names: all shards of its keyspace, by rising start.
-    fn new(me: &Shared<Known>, all: &[Shared<Known>], number: u64) -> Self {
-        let start = |known: &Shared<Known>| known.arc().start().tail().to_vec();
+    fn new(me: &Shared<KnownShard>, all: &[Shared<KnownShard>], number: u64) -> Self {
+        let start = |known: &Shared<KnownShard>| known.arc().start().tail().to_vec();
         let at = all.binary_search_by_key(&start(me), start).ok();
         let at = at.filter(|at| all[*at].shard() == me.shard());
         let (Some(at), 2..) = (at, all.len()) else {
@@ -58,7 +58,7 @@ impl OfShard {
         }
     }
 
-    fn me(&self) -> &Shared<Known> {
+    fn me(&self) -> &Shared<KnownShard> {
         self.linear.ring().me()
     }
 
@@ -78,7 +78,11 @@ impl OfShard {
         }
     }
 
-    fn via(&self, strategy: Strategy, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
+    fn via(
+        &self,
+        strategy: Strategy,
+        point: Point<'_>,
+    ) -> Option<(TableEntry, Shared<KnownShard>)> {
         match strategy {
             Strategy::Linear => self.linear.via(point),
             Strategy::Chord => self.chord.via(point),
@@ -86,7 +90,7 @@ impl OfShard {
         }
     }
 
-    fn entries(&self, strategy: Strategy) -> Vec<&Shared<Known>> {
+    fn entries(&self, strategy: Strategy) -> Vec<&Shared<KnownShard>> {
         match strategy {
             Strategy::Linear => self.linear.entries().map(|(_, known)| known).collect(),
             Strategy::Chord => self.chord.entries().map(|(_, known)| known).collect(),
@@ -95,12 +99,12 @@ impl OfShard {
     }
 
     /// Takes news of a member that a table names: its leader, its replicas, what it owns.
-    fn refresh(&mut self, known: &Shared<Known>) {
+    fn refresh(&mut self, known: &Shared<KnownShard>) {
         for strategy in Strategy::ALL {
-            let is_same = |entry: &&Shared<Known>| entry.shard() == known.shard();
+            let is_same = |entry: &&Shared<KnownShard>| entry.shard() == known.shard();
             let before = self.ring(strategy).predecessor();
             if self.entries(strategy).iter().any(is_same) || before.iter().any(is_same) {
-                self.of_mut(strategy).learn(News::Shard(known.clone()));
+                self.of_mut(strategy).learn(Update::Shard(known.clone()));
             }
         }
     }
@@ -108,12 +112,12 @@ impl OfShard {
 
 /// All tables of a node.
 #[derive(Clone, Debug)]
-pub(super) struct Board {
+pub(super) struct NodeTables {
     node: NodeId,
-    led: BTreeMap<(KeyspaceId, ShardId), OfShard>,
+    led: BTreeMap<(KeyspaceId, ShardId), ShardTables>,
     keyspaces: BTreeMap<ShardId, KeyspaceId>,
-    image: Image,
-    lh: Lh,
+    image: RouteCache,
+    lh: LinearHashCache,
     peers: Vec<NodeId>,
     /// Where questions of the next new table are counted from: so that no answer to those of one
     /// before is taken.
@@ -122,27 +126,27 @@ pub(super) struct Board {
     turn: Cell<usize>,
 }
 
-impl Board {
+impl NodeTables {
     pub fn new(node: NodeId, number: u64) -> Self {
         Self {
             node,
             number,
             led: BTreeMap::new(),
             keyspaces: BTreeMap::new(),
-            image: Image::new(IMAGE_ENTRIES_MAX),
-            lh: Lh::new(ADDRESSES_MAX),
+            image: RouteCache::new(ROUTE_CACHE_ENTRIES_MAX),
+            lh: LinearHashCache::new(ADDRESSES_MAX),
             peers: Vec::new(),
             turn: Cell::new(0),
         }
     }
 
-    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) -> bool {
+    pub fn lead(&mut self, led: &[Shared<KnownShard>], full: &Table) -> bool {
         let mut is_new = false;
-        let mut keyspaces: BTreeMap<KeyspaceId, Vec<Shared<Known>>> = BTreeMap::new();
-        let mut new = |me: &Shared<Known>, number| {
+        let mut keyspaces: BTreeMap<KeyspaceId, Vec<Shared<KnownShard>>> = BTreeMap::new();
+        let mut new = |me: &Shared<KnownShard>, number| {
             let keyspace = me.arc().keyspace();
             let all = || full.keyspace(keyspace).cloned().collect();
-            OfShard::new(me, keyspaces.entry(keyspace).or_insert_with(all), number)
+            ShardTables::new(me, keyspaces.entry(keyspace).or_insert_with(all), number)
         };
         let mut before = std::mem::take(&mut self.led);
         self.keyspaces.clear();
@@ -155,7 +159,7 @@ impl Board {
             let mut tables = old.unwrap_or_else(|| new(me, self.next_number()));
             for strategy in Strategy::ALL {
                 let table = tables.of_mut(strategy);
-                table.learn(News::Shard(me.clone()));
+                table.learn(Update::Shard(me.clone()));
                 table.peers(&self.peers);
             }
             if !tables.linear.ring().has_joined() {
@@ -177,23 +181,23 @@ impl Board {
         self.number
     }
 
-    pub fn learn(&mut self, known: &Shared<Known>) {
+    pub fn learn(&mut self, known: &Shared<KnownShard>) {
         let keyspace = known.arc().keyspace();
         for (_, tables) in self.led.range_mut(of(keyspace)) {
             tables.refresh(known);
         }
         // It, or what it has taken in.
         if self.image.table().has_any_of(known.arc()) {
-            self.image.learn(News::Shard(known.clone()));
+            self.image.learn(Update::Shard(known.clone()));
         }
         if let Some(hint) = known.hint() {
-            self.lh.learn(News::Leader { shard: known.shard(), hint });
+            self.lh.learn(Update::Leader { shard: known.shard(), hint });
         }
     }
 
     pub fn drop_keyspace(&mut self, keyspace: KeyspaceId) {
-        self.image.learn(News::Dropped(keyspace));
-        self.lh.learn(News::Dropped(keyspace));
+        self.image.learn(Update::Dropped(keyspace));
+        self.lh.learn(Update::Dropped(keyspace));
         let gone: Vec<_> = self.led.range(of(keyspace)).map(|(place, _)| *place).collect();
         for place in gone {
             self.led.remove(&place);
@@ -224,19 +228,19 @@ impl Board {
     }
 
     /// What a request has found.
-    pub fn found(&mut self, owner: &Shared<Known>) {
+    pub fn found(&mut self, owner: &Shared<KnownShard>) {
         self.image.adjust(owner.clone());
         if Bucket::of(owner.arc()).is_some() {
-            self.lh.learn(News::Shard(owner.clone()));
+            self.lh.learn(Update::Shard(owner.clone()));
         }
     }
 
     /// Who was asked has said nothing.
-    pub fn distrust(&mut self, shard: ShardId, generation: Generation) {
+    pub fn mark_unreachable(&mut self, shard: ShardId, generation: Generation) {
         self.forget_image(shard, generation);
         for tables in self.led.values_mut() {
             for strategy in Strategy::ALL {
-                tables.of_mut(strategy).distrust(shard, generation);
+                tables.of_mut(strategy).mark_unreachable(shard, generation);
             }
         }
     }
@@ -244,8 +248,8 @@ impl Board {
     /// What is remembered of a shard may be old: a ring mends itself, an image has to be asked for
     /// again.
     pub fn forget_image(&mut self, shard: ShardId, generation: Generation) {
-        self.image.distrust(shard, generation);
-        self.lh.distrust(shard, generation);
+        self.image.mark_unreachable(shard, generation);
+        self.lh.mark_unreachable(shard, generation);
     }
 
     pub fn entries(&self, kind: Kind) -> usize {
@@ -272,25 +276,25 @@ impl Board {
         Some(list.iter().map(|entry| entry.shard()).collect())
     }
 
-    fn tables(&self, shard: ShardId) -> Option<&OfShard> {
+    fn tables(&self, shard: ShardId) -> Option<&ShardTables> {
         self.led.get(&(*self.keyspaces.get(&shard)?, shard))
     }
 
     /// The shards of a keyspace that are led here.
-    fn own(&self, keyspace: KeyspaceId) -> impl Iterator<Item = &OfShard> {
+    fn own(&self, keyspace: KeyspaceId) -> impl Iterator<Item = &ShardTables> {
         self.led.range(of(keyspace)).map(|(_, tables)| tables)
     }
 
     /// The next of them at which a request begins.
-    fn in_turn(&self, keyspace: KeyspaceId) -> Option<&OfShard> {
+    fn in_turn(&self, keyspace: KeyspaceId) -> Option<&ShardTables> {
         let count = self.own(keyspace).count();
         let turn = self.turn.replace(self.turn.get().wrapping_add(1));
         self.own(keyspace).nth(turn.checked_rem(count)?)
     }
 
     /// The one of them that is nearest before a point, or has it.
-    fn nearest(&self, point: Point<'_>) -> Option<&OfShard> {
-        fn start(tables: &OfShard) -> &[u8] {
+    fn nearest(&self, point: Point<'_>) -> Option<&ShardTables> {
+        fn start(tables: &ShardTables) -> &[u8] {
             tables.me().arc().start().tail()
         }
         let before = self.own(point.keyspace).filter(|tables| start(tables) <= point.tail);
@@ -306,12 +310,12 @@ fn of(keyspace: KeyspaceId) -> std::ops::RangeInclusive<(KeyspaceId, ShardId)> {
 
 /// The tables, and the full one.
 pub(super) struct View<'a> {
-    pub board: &'a Board,
+    pub board: &'a NodeTables,
     pub full: &'a Table,
 }
 
 impl Tables for View<'_> {
-    fn next(&self, ask: &Ask<'_>) -> Option<Next> {
+    fn next(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         match (ask.kind, ask.kind.strategy()) {
             (_, Some(strategy)) => self.by_ring(ask, strategy),
             (Kind::Lh, None) => self.by_file(ask),
@@ -321,7 +325,7 @@ impl Tables for View<'_> {
 }
 
 impl View<'_> {
-    fn by_ring(&self, ask: &Ask<'_>, strategy: Strategy) -> Option<Next> {
+    fn by_ring(&self, ask: &TableQuery<'_>, strategy: Strategy) -> Option<NextHop> {
         let board = self.board;
         let at = match ask.at {
             Some(shard) => Some(board.tables(shard)?),
@@ -335,49 +339,53 @@ impl View<'_> {
         };
         let own = table.filter(|table| ask.point.is_in(table.me().arc()));
         if let Some(own) = own {
-            return Some(Next::Here(own.me().clone()));
+            return Some(NextHop::Here(own.me().clone()));
         }
         if ask.at.is_none()
             && ask.images
             && let Step::Owner(owner) = board.image.next(ask.point)
         {
-            let (member, by) = (owner.clone(), By::Image);
-            return Some(Next::Member { member, by, is_hop: false });
+            let (member, by) = (owner.clone(), HopSource::RouteCache);
+            return Some(NextHop::Member { member, by, is_hop: false });
         }
-        let Some(table) = table else { return Some(Next::Anybody(board.peers.clone())) };
+        let Some(table) = table else { return Some(NextHop::AnyNode(board.peers.clone())) };
         let (via, member) = table.via(strategy, ask.point)?;
-        Some(Next::Member { member, by: By::Ring(via), is_hop: true })
+        Some(NextHop::Member { member, by: HopSource::Ring(via), is_hop: true })
     }
 
-    fn by_file(&self, ask: &Ask<'_>) -> Option<Next> {
+    fn by_file(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         let board = self.board;
         let Some(shard) = ask.at else {
             let member = match board.lh.next(ask.point) {
                 Step::Owner(member) | Step::Closer(member) => member.clone(),
                 Step::Ask(peers) => match board.in_turn(ask.point.keyspace) {
                     Some(tables) => tables.me().clone(),
-                    None => return Some(Next::Anybody(peers.to_vec())),
+                    None => return Some(NextHop::AnyNode(peers.to_vec())),
                 },
             };
-            return Some(Next::Member { member, by: By::Bucket, is_hop: false });
+            return Some(NextHop::Member { member, by: HopSource::Bucket, is_hop: false });
         };
         let me = board.tables(shard)?.me();
         if ask.point.is_in(me.arc()) {
-            return Some(Next::Here(me.clone()));
+            return Some(NextHop::Here(me.clone()));
         }
         let number = Bucket::of(me.arc())?.forward(hash_of(ask.point))?;
         let start = number.reverse_bits().to_be_bytes();
         let tail: &[u8] = if number == 0 { &[] } else { &start };
         let bucket = self.full.owner(Point { keyspace: ask.point.keyspace, tail })?;
         let member = bucket.clone();
-        Some(Next::Member { member, by: By::Bucket, is_hop: true })
+        Some(NextHop::Member { member, by: HopSource::Bucket, is_hop: true })
     }
 
-    fn by_full(&self, ask: &Ask<'_>) -> Option<Next> {
+    fn by_full(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         let owner = self.full.owner(ask.point)?;
         if owner.leader() == Some(self.board.node) {
-            return Some(Next::Here(owner.clone()));
+            return Some(NextHop::Here(owner.clone()));
         }
-        Some(Next::Member { member: owner.clone(), by: By::Full, is_hop: ask.at.is_some() })
+        Some(NextHop::Member {
+            member: owner.clone(),
+            by: HopSource::Full,
+            is_hop: ask.at.is_some(),
+        })
     }
 }

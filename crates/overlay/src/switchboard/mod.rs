@@ -26,7 +26,7 @@
 //! # Limits
 //! | what | at most | beyond it |
 //! |---|---|---|
-//! | owners remembered | `IMAGE_ENTRIES_MAX` | one is forgotten |
+//! | owners remembered | `ROUTE_CACHE_ENTRIES_MAX` | one is forgotten |
 //! | addresses of buckets | `ADDRESSES_MAX` | one is forgotten |
 //! | messages of a node to itself, of one call | [`LOCAL_MAX`] | the rest is lost, and asked for again |
 //!
@@ -43,12 +43,12 @@ use std::sync::Arc as Shared;
 
 use keyspace::{KeyspaceId, NodeId, ShardId};
 
-use crate::known::Known;
+use crate::known_shard::KnownShard;
 use crate::lookup::{Kind, Outbox};
 use crate::message::Message;
-use crate::request::{Event, Request, Requests};
+use crate::request::{LookupRequest, RequestEvent, Requests};
 use crate::table::Table;
-use board::{Board, View};
+use board::{NodeTables, View};
 
 /// The most messages that a node says to itself within one call: a walk through all shards of a
 /// large keyspace, if all are here.
@@ -58,7 +58,7 @@ pub const LOCAL_MAX: usize = 256 * 1024;
 #[derive(Clone, Debug)]
 pub struct Switchboard {
     node: NodeId,
-    board: Board,
+    board: NodeTables,
     requests: Requests,
 }
 
@@ -68,24 +68,24 @@ pub struct Effects {
     /// For other nodes.
     pub out: Outbox,
     /// Of requests of this node.
-    pub events: Vec<Event>,
+    pub events: Vec<RequestEvent>,
 }
 
 impl Switchboard {
     /// One that knows nothing. `seed` was drawn at random at this start of the node: numbers of its
     /// questions begin there.
     pub fn new(node: NodeId, seed: u64) -> Self {
-        Self { node, board: Board::new(node, seed), requests: Requests::new(node, seed) }
+        Self { node, board: NodeTables::new(node, seed), requests: Requests::new(node, seed) }
     }
 
     /// These shards are led here now, each as it knows itself; no others. Whether there are tables
     /// that were not there before.
-    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) -> bool {
+    pub fn lead(&mut self, led: &[Shared<KnownShard>], full: &Table) -> bool {
         self.board.lead(led, full)
     }
 
     /// The full table has learnt this: addresses of members that are known here are as new.
-    pub fn learn(&mut self, known: &Shared<Known>) {
+    pub fn learn(&mut self, known: &Shared<KnownShard>) {
         self.board.learn(known);
     }
 
@@ -100,7 +100,7 @@ impl Switchboard {
     }
 
     /// Begins a request; answers its id.
-    pub fn begin(&mut self, request: Request, full: &Table, effects: &mut Effects) -> u64 {
+    pub fn begin(&mut self, request: LookupRequest, full: &Table, effects: &mut Effects) -> u64 {
         let view = View { board: &self.board, full };
         let id = self.requests.begin(request, &view, &mut effects.out, &mut effects.events);
         self.say_here(full, effects);
@@ -129,7 +129,7 @@ impl Switchboard {
 
     /// Forgets every table, image and address. Requests that are open go on.
     pub fn forget(&mut self) {
-        self.board = Board::new(self.node, self.board.numbers());
+        self.board = NodeTables::new(self.node, self.board.numbers());
     }
 
     /// How many places the tables of a lookup have, over all shards led here; of `lh`, addresses
@@ -193,14 +193,14 @@ impl Switchboard {
         }
         for event in &effects.events {
             match event {
-                Event::Found { owner, .. } => self.board.found(owner),
-                Event::Silent { shard, generation, .. } => {
-                    self.board.distrust(*shard, *generation);
+                RequestEvent::Found { owner, .. } => self.board.found(owner),
+                RequestEvent::Silent { shard, generation, .. } => {
+                    self.board.mark_unreachable(*shard, *generation);
                 }
-                Event::Unsure { shard, generation } => {
+                RequestEvent::Unsure { shard, generation } => {
                     self.board.forget_image(*shard, *generation);
                 }
-                Event::Failed { .. } | Event::Asked { .. } => {}
+                RequestEvent::Failed { .. } | RequestEvent::Asked { .. } => {}
             }
         }
     }

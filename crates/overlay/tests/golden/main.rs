@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use goldenscript::Context;
 use keyspace::ShardId;
 use overlay::ring::ideal;
-use overlay::ring::word::{Strategy, Word};
+use overlay::ring::message::{RingMessage, Strategy};
 use overlay::{Message, Step};
 use test_each_file::test_each_path;
 
@@ -49,24 +49,24 @@ struct Runner {
 /// What a member says, in short.
 fn said(message: &Message) -> String {
     let Message::Ring { to, from, word, .. } = message else { panic!("of a ring: {message:?}") };
-    let shards = |known: &[std::sync::Arc<overlay::Known>]| {
+    let shards = |known: &[std::sync::Arc<overlay::KnownShard>]| {
         known.iter().map(|known| format!(" {}", known.shard())).collect::<String>()
     };
     let word = match word {
-        Word::Ask { .. } => "who stands before you, and who after?".to_owned(),
-        Word::Neighbours { predecessor, successors, .. } => {
+        RingMessage::Ask { .. } => "who stands before you, and who after?".to_owned(),
+        RingMessage::Neighbours { predecessor, successors, .. } => {
             let before = predecessor.as_ref().map(|known| known.shard().to_string());
             format!("{} |{}", before.as_deref().unwrap_or("-"), shards(successors))
         }
-        Word::Notify => "I stand before you".to_owned(),
-        Word::Ping { .. } => "are you there?".to_owned(),
-        Word::Pong { .. } => "I am".to_owned(),
-        Word::Find { asker, target, .. } => {
+        RingMessage::Notify => "I stand before you".to_owned(),
+        RingMessage::Ping { .. } => "are you there?".to_owned(),
+        RingMessage::Pong { .. } => "I am".to_owned(),
+        RingMessage::Find { asker, target, .. } => {
             format!("shard {asker} wants the first from {target:016x}")
         }
-        Word::Found { member, .. } => format!("that is {}", member.shard()),
-        Word::AskFinger { level, .. } => format!("which is your finger {level}?"),
-        Word::Finger { member, .. } => format!("it is{}", shards(member.as_slice())),
+        RingMessage::Found { member, .. } => format!("that is {}", member.shard()),
+        RingMessage::AskFinger { level, .. } => format!("which is your finger {level}?"),
+        RingMessage::Finger { member, .. } => format!("it is{}", shards(member.as_slice())),
     };
     format!("  {} to {to}: {word}", from.shard())
 }

@@ -6,13 +6,13 @@ use keyspace::{
     Arc, DecodeError, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId,
 };
 use overlay::message::{MESSAGE_BYTES_MAX, SUMMARY_VERSIONS_MAX, WANT_SHARDS_MAX};
-use overlay::ring::word::{Strategy as Ring, Word};
-use overlay::ring::{SUCCESSORS_MAX, Via};
+use overlay::ring::message::{RingMessage, Strategy as Ring};
+use overlay::ring::{SUCCESSORS_MAX, TableEntry};
 use overlay::table::{BUCKETS, Version, bucket_of};
-use overlay::{Dropped, Kind, Known, Message};
+use overlay::{DroppedKeyspaces, Kind, KnownShard, Message};
 use proptest::prelude::*;
 
-fn known() -> impl Strategy<Value = Shared<Known>> {
+fn known() -> impl Strategy<Value = Shared<KnownShard>> {
     let tail = || prop::collection::vec(any::<u8>(), 0..5);
     let leader = prop::option::of((0..u64::MAX, 1..u64::MAX));
     (any::<(u64, u32, u64)>(), [tail(), tail()], 0..4u64, leader).prop_map(
@@ -27,7 +27,7 @@ fn known() -> impl Strategy<Value = Shared<Known>> {
                 generation: Generation(generation),
                 leader: leader.map(|(replica, _)| ReplicaId(replica)),
             };
-            Shared::new(Known::new(descriptor, leader.map_or(0, |(_, term)| term)))
+            Shared::new(KnownShard::new(descriptor, leader.map_or(0, |(_, term)| term)))
         },
     )
 }
@@ -57,7 +57,7 @@ fn summary() -> impl Strategy<Value = Message> {
 
 fn dropped() -> impl Strategy<Value = Message> {
     prop::collection::vec((any::<u32>(), 0..9u32), 0..9).prop_map(|stretches| {
-        let mut dropped = Dropped::default();
+        let mut dropped = DroppedKeyspaces::default();
         for (first, more) in stretches {
             dropped.insert(KeyspaceId(first), KeyspaceId(first.saturating_add(more)));
         }
@@ -65,27 +65,27 @@ fn dropped() -> impl Strategy<Value = Message> {
     })
 }
 
-fn words() -> impl Strategy<Value = Word> {
+fn words() -> impl Strategy<Value = RingMessage> {
     let number = any::<u64>;
     prop_oneof![
-        number().prop_map(|number| Word::Ask { number }),
+        number().prop_map(|number| RingMessage::Ask { number }),
         (number(), prop::option::of(known()), prop::collection::vec(known(), 0..5)).prop_map(
-            |(number, predecessor, successors)| Word::Neighbours {
+            |(number, predecessor, successors)| RingMessage::Neighbours {
                 number,
                 predecessor,
                 successors
             }
         ),
-        Just(Word::Notify),
-        number().prop_map(|number| Word::Ping { number }),
-        number().prop_map(|number| Word::Pong { number }),
+        Just(RingMessage::Notify),
+        number().prop_map(|number| RingMessage::Ping { number }),
+        number().prop_map(|number| RingMessage::Pong { number }),
         any::<(u64, u64, u64, u8, u64)>().prop_map(|(number, asker, node, hops, target)| {
-            Word::Find { number, asker: ShardId(asker), node: NodeId(node), hops, target }
+            RingMessage::Find { number, asker: ShardId(asker), node: NodeId(node), hops, target }
         }),
-        (number(), known()).prop_map(|(number, member)| Word::Found { number, member }),
-        any::<(u64, u8)>().prop_map(|(number, level)| Word::AskFinger { number, level }),
+        (number(), known()).prop_map(|(number, member)| RingMessage::Found { number, member }),
+        any::<(u64, u8)>().prop_map(|(number, level)| RingMessage::AskFinger { number, level }),
         (number(), prop::option::of(known()))
-            .prop_map(|(number, member)| Word::Finger { number, member }),
+            .prop_map(|(number, member)| RingMessage::Finger { number, member }),
     ]
 }
 
@@ -96,19 +96,19 @@ fn rings() -> impl Strategy<Value = Message> {
 }
 
 fn requests() -> impl Strategy<Value = Message> {
-    use overlay::request::{By, Find, Form, HOPS_LINEAR_MAX, Leg, Word};
+    use overlay::request::{Find, Form, HOPS_LINEAR_MAX, HopSource, RequestMessage, RouteHop};
     let by = || {
         prop_oneof![
-            Just(By::Anybody),
-            Just(By::Image),
-            Just(By::Bucket),
-            Just(By::Full),
-            any::<u8>().prop_map(|index| By::Ring(Via::Successor(index))),
-            any::<u8>().prop_map(|level| By::Ring(Via::Finger(level))),
+            Just(HopSource::AnyNode),
+            Just(HopSource::RouteCache),
+            Just(HopSource::Bucket),
+            Just(HopSource::Full),
+            any::<u8>().prop_map(|index| HopSource::Ring(TableEntry::Successor(index))),
+            any::<u8>().prop_map(|level| HopSource::Ring(TableEntry::Finger(level))),
         ]
     };
     let leg = move || {
-        (any::<(u64, u64)>(), by()).prop_map(|((shard, node), by)| Leg {
+        (any::<(u64, u64)>(), by()).prop_map(|((shard, node), by)| RouteHop {
             shard: ShardId(shard),
             node: NodeId(node),
             by,
@@ -123,7 +123,7 @@ fn requests() -> impl Strategy<Value = Message> {
     let find = find.prop_map(|((ids, kind, form, images), hops, hops_max, tail, trail)| {
         let (number, to, origin, keyspace) = ids;
         let (to, origin, keyspace) = (to.map(ShardId), NodeId(origin), KeyspaceId(keyspace));
-        Word::Find(Find {
+        RequestMessage::Find(Find {
             number,
             kind,
             to,
@@ -139,16 +139,16 @@ fn requests() -> impl Strategy<Value = Message> {
     });
     let words = prop_oneof![
         find,
-        (any::<u64>(), known(), by()).prop_map(|(number, member, by)| Word::Next {
+        (any::<u64>(), known(), by()).prop_map(|(number, member, by)| RequestMessage::Next {
             number,
             member,
             by
         }),
         (any::<u64>(), hops(), known(), trail()).prop_map(|(number, hops, owner, trail)| {
-            Word::Found { number, hops, owner, trail }
+            RequestMessage::Found { number, hops, owner, trail }
         }),
-        any::<u64>().prop_map(|number| Word::Busy { number }),
-        any::<u64>().prop_map(|number| Word::Lost { number }),
+        any::<u64>().prop_map(|number| RequestMessage::Busy { number }),
+        any::<u64>().prop_map(|number| RequestMessage::Lost { number }),
     ];
     words.prop_map(Message::Request)
 }
@@ -212,7 +212,7 @@ proptest! {
 #[test]
 fn the_bytes_of_small_messages() {
     assert_eq!(bytes(&Message::Want(vec![ShardId(300), ShardId(2)])), b"\x01\x03\x02\xac\x02\x02");
-    let mut dropped = Dropped::default();
+    let mut dropped = DroppedKeyspaces::default();
     dropped.insert(KeyspaceId(3), KeyspaceId(5));
     assert_eq!(bytes(&Message::Dropped(dropped)), b"\x01\x06\x01\x03\x05");
     let digest = Message::Digest { dropped: 1, sums: Box::new([2; BUCKETS]) };
@@ -226,13 +226,18 @@ fn the_bytes_of_small_messages() {
         generation: Generation(2),
         leader: None,
     };
-    let from = Shared::new(Known::new(whole, 0));
+    let from = Shared::new(KnownShard::new(whole, 0));
     let (strategy, to) = (Ring::Chord, ShardId(300));
     let ring = |word| bytes(&Message::Ring { strategy, to, from: from.clone(), word });
     let head = b"\x01\x07\x02\xac\x02\x01\x05\x02\x01\0\0\0\0\0";
-    assert_eq!(ring(Word::Notify), [&head[..], b"\x03"].concat());
-    let word =
-        Word::Find { number: 300, asker: ShardId(5), node: NodeId(7), hops: 2, target: 1 << 63 };
+    assert_eq!(ring(RingMessage::Notify), [&head[..], b"\x03"].concat());
+    let word = RingMessage::Find {
+        number: 300,
+        asker: ShardId(5),
+        node: NodeId(7),
+        hops: 2,
+        target: 1 << 63,
+    };
     let body = b"\x06\xac\x02\x05\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x80";
     assert_eq!(ring(word), [&head[..], body].concat());
 }
@@ -286,7 +291,7 @@ fn what_breaks_a_limit_or_an_order_is_refused() {
 /// With the longest keys for places, an answer holds as many members as one message has room for.
 #[test]
 fn an_answer_with_the_longest_places_is_cut_to_a_message() {
-    use overlay::known::TAIL_BYTES_MAX;
+    use overlay::known_shard::TAIL_BYTES_MAX;
     use overlay::{Linear, Lookup};
     let keyspace = KeyspaceId(1);
     let at = |byte: u8| Position::at(keyspace, &vec![byte; TAIL_BYTES_MAX]);
@@ -294,7 +299,10 @@ fn an_answer_with_the_longest_places_is_cut_to_a_message() {
         let arc = Arc::new(at(byte), at(byte + 1)).expect("one circle");
         let replicas = vec![(ReplicaId(1), NodeId(byte.into()))];
         let (shard, generation) = (ShardId(byte.into()), Generation(1));
-        Shared::new(Known::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
+        Shared::new(KnownShard::new(
+            Descriptor { shard, arc, replicas, generation, leader: None },
+            0,
+        ))
     };
     let list: Vec<_> = (3..6).map(member).collect();
     let mut table = Linear::join(member(2), member(1), &list, 4);
@@ -303,13 +311,14 @@ fn an_answer_with_the_longest_places_is_cut_to_a_message() {
         strategy: Ring::Linear,
         to: ShardId(2),
         from: member(1),
-        word: Word::Ask { number: 1 },
+        word: RingMessage::Ask { number: 1 },
     };
     let mut out = Vec::new();
     table.step(NodeId(1), ask, &mut out);
     let [(NodeId(1), answer)] = &out[..] else { panic!("one answer") };
     assert_eq!(Message::decode(&bytes(answer)).as_ref(), Ok(answer));
-    let Message::Ring { word: Word::Neighbours { predecessor, successors, .. }, .. } = answer
+    let Message::Ring { word: RingMessage::Neighbours { predecessor, successors, .. }, .. } =
+        answer
     else {
         panic!("an answer")
     };

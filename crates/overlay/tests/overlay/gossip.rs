@@ -6,7 +6,7 @@ use std::sync::Arc as Shared;
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
 use overlay::full::{RUMOUR_PEERS, SHARDS_MESSAGES_MAX};
 use overlay::message::MESSAGE_BYTES_MAX;
-use overlay::{Full, Hint, Known, Learnt, Lookup, Message, News, Outbox};
+use overlay::{FullTable, Hint, KnownShard, LearnOutcome, Lookup, Message, Outbox, Update};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -14,7 +14,7 @@ use crate::history::{KEYSPACES, histories};
 
 /// Full tables and what is on its way between them. Node `n` is at index `n`.
 struct World {
-    nodes: Vec<Full>,
+    nodes: Vec<FullTable>,
     /// From, to, bytes.
     flying: VecDeque<(usize, usize, Vec<u8>)>,
     sent: usize,
@@ -22,7 +22,8 @@ struct World {
 
 impl World {
     fn new(count: usize) -> Self {
-        let mut nodes: Vec<Full> = (0..count).map(|index| Full::new(index as u64)).collect();
+        let mut nodes: Vec<FullTable> =
+            (0..count).map(|index| FullTable::new(index as u64)).collect();
         for (index, node) in nodes.iter_mut().enumerate() {
             let others = (0..count).filter(|other| *other != index);
             node.peers(&others.map(|other| NodeId(other as u64)).collect::<Vec<_>>());
@@ -104,11 +105,13 @@ proptest! {
             world.nodes[node].step(NodeId(9), shards, &mut Outbox::new());
         }
         for (node, keyspace) in drops {
-            world.nodes[node].learn(News::Dropped(KEYSPACES[keyspace]));
+            world.nodes[node].learn(Update::Dropped(KEYSPACES[keyspace]));
         }
         world.tick(0);
         world.settle();
-        let ranks = |node: &Full| node.table().iter().map(|known| known.rank()).collect::<Vec<_>>();
+        let ranks = |node: &FullTable| {
+            node.table().iter().map(|known| known.rank()).collect::<Vec<_>>()
+        };
         prop_assert_eq!(ranks(&world.nodes[0]), ranks(&world.nodes[1]));
         world.tick(0);
         world.settle();
@@ -130,10 +133,10 @@ proptest! {
         let mut world = World::new(5);
         // Each copy is known by one node at least: its own shard's.
         for (known, node) in history.all.iter().zip(knows.iter().cycle()) {
-            world.nodes[*node].learn(News::Shard(known.clone()));
+            world.nodes[*node].learn(Update::Shard(known.clone()));
         }
         if let Some(node) = dropped {
-            world.nodes[node].learn(News::Dropped(KEYSPACES[1]));
+            world.nodes[node].learn(Update::Dropped(KEYSPACES[1]));
         }
         for (step, (index, fault)) in faults.into_iter().enumerate() {
             if step % 8 == 0 {
@@ -170,13 +173,13 @@ proptest! {
     ) {
         let mut world = World::new(2);
         for known in &history.all {
-            world.nodes[0].learn(News::Shard(known.clone()));
+            world.nodes[0].learn(Update::Shard(known.clone()));
         }
         let shards = versions.iter().map(|(shard, _, _)| ShardId(*shard)).collect();
         let known = |(shard, generation, term): &(u64, u64, u64)| {
             // Nonsense, but of one shard and generation always the same.
             let descriptor = descriptor(100 + shard, *generation, &[*generation as u8]);
-            Shared::new(Known::new(descriptor, *term))
+            Shared::new(KnownShard::new(descriptor, *term))
         };
         let known: Vec<_> = versions.iter().map(known).collect();
         for message in [
@@ -219,7 +222,7 @@ fn exchange(held: [&[Held<'_>]; 2]) -> [Vec<(u64, u64)>; 2] {
             let at = |tail: &[u8]| Position::at(KeyspaceId(1), tail);
             let arc = Arc::new(at(start), at(end)).unwrap();
             let descriptor = Descriptor { arc, ..descriptor(*shard, *generation, b"") };
-            Shared::new(Known::new(descriptor, 0))
+            Shared::new(KnownShard::new(descriptor, 0))
         });
         let shards = Message::Shards(known.collect());
         world.nodes[node].step(NodeId(9), shards, &mut Outbox::new());
@@ -250,7 +253,7 @@ fn what_is_wanted_is_told_before_it_is_replaced() {
 }
 
 /// Shards that tile keyspace 1, with tails of so many bytes.
-fn tiling(count: u64, tail_bytes: usize) -> Vec<News> {
+fn tiling(count: u64, tail_bytes: usize) -> Vec<Update> {
     let position = |number: u64| {
         let mut tail = number.to_be_bytes().to_vec();
         tail.resize(tail_bytes, 0);
@@ -259,7 +262,7 @@ fn tiling(count: u64, tail_bytes: usize) -> Vec<News> {
     let shard = |number: u64| {
         let arc = Arc::new(position(number), position(number + 1)).unwrap();
         let descriptor = Descriptor { arc, ..descriptor(number + 1, 1, &[]) };
-        News::Shard(Known::new(descriptor, 1).into())
+        Update::Shard(KnownShard::new(descriptor, 1).into())
     };
     (0..count).map(shard).collect()
 }
@@ -268,7 +271,7 @@ fn tiling(count: u64, tail_bytes: usize) -> Vec<News> {
 fn a_node_that_joins_learns_twenty_thousand_shards_in_bounded_pieces() {
     let mut world = World::new(2);
     for news in tiling(20_000, 8) {
-        assert_eq!(world.nodes[0].learn(news), Learnt::New);
+        assert_eq!(world.nodes[0].learn(news), LearnOutcome::New);
     }
     let rounds = world.rounds_until_equal(8);
     // A summary tells at most 8 192 shards.
@@ -279,8 +282,8 @@ fn a_node_that_joins_learns_twenty_thousand_shards_in_bounded_pieces() {
 #[test]
 fn shards_with_the_longest_ends_get_through() {
     let mut world = World::new(2);
-    for news in tiling(24, overlay::known::TAIL_BYTES_MAX) {
-        assert_eq!(world.nodes[0].learn(news), Learnt::New);
+    for news in tiling(24, overlay::known_shard::TAIL_BYTES_MAX) {
+        assert_eq!(world.nodes[0].learn(news), LearnOutcome::New);
     }
     // One fits into each message, and four messages into an exchange.
     world.rounds_until_equal(6);
@@ -298,8 +301,8 @@ fn a_rumour_reaches_most_nodes_at_once_and_dies_out() {
     }
     // A new leader, told by one node. Digests are lost from here on: rumours alone carry it.
     let hint = Hint { leader: ReplicaId(1), term: 2 };
-    let learnt = world.nodes[7].learn(News::Leader { shard: ShardId(50), hint });
-    assert_eq!(learnt, Learnt::Leader);
+    let learnt = world.nodes[7].learn(Update::Leader { shard: ShardId(50), hint });
+    assert_eq!(learnt, LearnOutcome::Leader);
     let mut rumours = 0;
     for _ in 0..12 {
         (0..32).for_each(|node| world.tick(node));
@@ -311,7 +314,7 @@ fn a_rumour_reaches_most_nodes_at_once_and_dies_out() {
             }
         }
     }
-    let knows = |node: &&Full| node.table().shard(ShardId(50)).unwrap().term() == 2;
+    let knows = |node: &&FullTable| node.table().shard(ShardId(50)).unwrap().term() == 2;
     let count = world.nodes.iter().filter(knows).count();
     assert!(count >= 24, "{count} of 32");
     assert_eq!(rumours, count * RUMOUR_PEERS, "each tells it once to each of its peers");

@@ -3,7 +3,7 @@
 use std::sync::Arc as Shared;
 
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
-use overlay::{Hint, Known, Point, Table};
+use overlay::{Hint, KnownShard, Point, Table};
 use proptest::prelude::*;
 
 /// The keyspaces of a history.
@@ -28,8 +28,8 @@ pub enum Event {
 /// Shards as they are, and all copies that were made on the way.
 #[derive(Clone, Debug)]
 pub struct History {
-    pub now: Vec<Known>,
-    pub all: Vec<Shared<Known>>,
+    pub now: Vec<KnownShard>,
+    pub all: Vec<Shared<KnownShard>>,
     next_shard: u64,
 }
 
@@ -76,12 +76,13 @@ impl History {
         let shard = ShardId(self.next_shard);
         self.next_shard += 1;
         let (replicas, generation) = (replicas(shard.0, 0), Generation(1));
-        let known = Known::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0);
+        let known =
+            KnownShard::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0);
         self.record(known);
     }
 
     /// A copy that is true now.
-    fn record(&mut self, known: Known) {
+    fn record(&mut self, known: KnownShard) {
         self.all.push(Shared::new(known.clone()));
         self.now.push(known);
     }
@@ -99,15 +100,15 @@ impl History {
             Event::Split { at, .. } => match old.arc.split(&Position::at(old.keyspace(), &at)) {
                 None => self.now.push(known),
                 Some((left, right)) => {
-                    self.record(Known::new(made(left), known.term()));
+                    self.record(KnownShard::new(made(left), known.term()));
                     let shard = ShardId(self.next_shard);
                     self.next_shard += 1;
                     let right = Descriptor { shard, leader: None, ..made(right) };
-                    self.record(Known::new(right, 0));
+                    self.record(KnownShard::new(right, 0));
                 }
             },
             Event::MergeWithNext { .. } => {
-                let is_next = |other: &Known| old.arc.is_before(other.arc());
+                let is_next = |other: &KnownShard| old.arc.is_before(other.arc());
                 match self.now.iter().position(is_next) {
                     None => self.now.push(known),
                     Some(index) => {
@@ -115,14 +116,14 @@ impl History {
                         let larger = old.generation.max(next.generation());
                         let arc = old.arc.join(next.arc()).unwrap();
                         let merged = Descriptor { generation: above(larger), ..made(arc) };
-                        self.record(Known::new(merged, known.term()));
+                        self.record(KnownShard::new(merged, known.term()));
                     }
                 }
             }
             Event::Move { first, .. } => {
                 let replicas = replicas(first, old.generation.0);
                 let moved = Descriptor { replicas, ..made(old.arc.clone()) };
-                self.record(Known::new(moved, known.term()));
+                self.record(KnownShard::new(moved, known.term()));
             }
             Event::Lead { replica, .. } => {
                 let mut known = known;
@@ -134,14 +135,14 @@ impl History {
     }
 
     /// The shard that owns a point.
-    pub fn owner(&self, point: Point<'_>) -> &Known {
+    pub fn owner(&self, point: Point<'_>) -> &KnownShard {
         self.now.iter().find(|known| point.is_in(known.arc())).expect("shards tile the circle")
     }
 
     /// The shards of a keyspace by rising start.
-    pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<Known> {
+    pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<KnownShard> {
         let here = self.now.iter().filter(|known| known.arc().keyspace() == keyspace);
-        let mut here: Vec<Known> = here.cloned().collect();
+        let mut here: Vec<KnownShard> = here.cloned().collect();
         here.sort_by(|a, b| a.arc().start().cmp(b.arc().start()));
         here
     }
@@ -149,7 +150,8 @@ impl History {
     /// Fails unless a table says exactly what is true.
     pub fn check(&self, table: &Table) {
         for keyspace in KEYSPACES {
-            let rows: Vec<Known> = table.keyspace(keyspace).map(|row| (**row).clone()).collect();
+            let rows: Vec<KnownShard> =
+                table.keyspace(keyspace).map(|row| (**row).clone()).collect();
             assert_eq!(rows, self.keyspace(keyspace));
         }
         assert_eq!(table.len(), self.now.len());

@@ -8,8 +8,8 @@ use std::sync::Arc as Shared;
 use keyspace::random::{Random, mix};
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
 use overlay::lh::memory::ADDRESSES_MAX;
-use overlay::lh::{Bucket, FORWARDS_MAX, File, Lh};
-use overlay::{Known, Learnt, Lookup, News, Point, Step};
+use overlay::lh::{Bucket, FORWARDS_MAX, LinearHashCache, LinearHashTable};
+use overlay::{KnownShard, LearnOutcome, Lookup, Point, Step, Update};
 
 const K: KeyspaceId = KeyspaceId(1);
 const FILES: u64 = 200;
@@ -17,8 +17,8 @@ const STEPS: u32 = 400;
 
 /// A shard for each bucket, as it is now.
 struct World {
-    file: File,
-    shards: BTreeMap<u64, Shared<Known>>,
+    file: LinearHashTable,
+    shards: BTreeMap<u64, Shared<KnownShard>>,
     /// Of each shard that there ever was: its bucket.
     numbers: BTreeMap<ShardId, u64>,
 }
@@ -30,17 +30,17 @@ struct Cost {
     gone: u32,
 }
 
-fn known(shard: u64, arc: Arc, generation: u64) -> Shared<Known> {
+fn known(shard: u64, arc: Arc, generation: u64) -> Shared<KnownShard> {
     let replicas = vec![(ReplicaId(1), NodeId(shard))];
     let (shard, generation) = (ShardId(shard), Generation(generation));
-    Shared::new(Known::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
+    Shared::new(KnownShard::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
 }
 
 impl World {
     fn new() -> Self {
         let first = known(1, Arc::whole(K), 1);
         Self {
-            file: File::FIRST,
+            file: LinearHashTable::FIRST,
             shards: BTreeMap::from([(0, first)]),
             numbers: BTreeMap::from([(ShardId(1), 0)]),
         }
@@ -80,7 +80,7 @@ impl World {
 
     /// A client's request: from the bucket that it asks from one to the next, until one serves it.
     /// A bucket that is gone says so itself, or a node shows what is there now.
-    fn request(&self, lh: &mut Lh, hash: u64, is_told: bool) -> Cost {
+    fn request(&self, lh: &mut LinearHashCache, hash: u64, is_told: bool) -> Cost {
         let tail = hash.reverse_bits().to_be_bytes();
         let point = Point { keyspace: K, tail: &tail };
         let mut cost = Cost::default();
@@ -95,7 +95,7 @@ impl World {
             cost.gone += 1;
             if is_told {
                 let swallowed = self.file.address(number);
-                lh.learn(News::Shard(self.shards[&swallowed].clone()));
+                lh.learn(Update::Shard(self.shards[&swallowed].clone()));
             } else {
                 lh.gone(K, number);
             }
@@ -106,16 +106,18 @@ impl World {
             at = next;
         }
         assert_eq!(at, self.file.address(hash));
-        lh.learn(News::Shard(self.shards[&at].clone()));
+        lh.learn(Update::Shard(self.shards[&at].clone()));
         let Step::Owner(owner) = lh.next(point) else { panic!("it was just learnt") };
         assert_eq!(owner.arc(), self.shards[&at].arc());
         cost
     }
 }
 
-fn clients(random: &mut Random) -> Vec<Lh> {
+fn clients(random: &mut Random) -> Vec<LinearHashCache> {
     let limits = [ADDRESSES_MAX, NonZeroUsize::new(3).unwrap()];
-    (0..1 + random.below(5)).map(|_| Lh::new(limits[random.below(2) as usize])).collect()
+    (0..1 + random.below(5))
+        .map(|_| LinearHashCache::new(limits[random.below(2) as usize]))
+        .collect()
 }
 
 #[test]
@@ -143,7 +145,7 @@ fn while_files_also_shrink_requests_end_within_the_bound() {
     let mut most = 0;
     for seed in 0..FILES {
         let (mut random, mut world) = (Random::new(mix(seed)), World::new());
-        let mut clients: Vec<(Lh, u8)> =
+        let mut clients: Vec<(LinearHashCache, u8)> =
             clients(&mut random).into_iter().map(|lh| (lh, 0)).collect();
         let mut grows = true;
         for _ in 0..STEPS {
@@ -172,7 +174,7 @@ fn while_files_also_shrink_requests_end_within_the_bound() {
 #[test]
 fn a_file_that_grows_all_the_time_costs_few_forwards() {
     let (mut random, mut world) = (Random::new(1), World::new());
-    let mut client = Lh::new(ADDRESSES_MAX);
+    let mut client = LinearHashCache::new(ADDRESSES_MAX);
     let mut forwards = 0;
     let requests = 20_000;
     for request in 0..requests {
@@ -190,7 +192,7 @@ fn a_file_that_grows_all_the_time_costs_few_forwards() {
 #[test]
 fn an_image_that_is_ahead_is_set_back() {
     let (mut random, mut world) = (Random::new(1), World::new());
-    let mut client = Lh::new(ADDRESSES_MAX);
+    let mut client = LinearHashCache::new(ADDRESSES_MAX);
     (0..63).for_each(|_| world.split());
     for _ in 0..1000 {
         world.request(&mut client, random.bits(), false);
@@ -216,14 +218,14 @@ fn arcs_that_were_cut_elsewhere_lead_to_the_owner_as_well() {
         let at = |cut: &u64| Position::at(K, &cut.to_be_bytes());
         let mut starts = vec![Position::origin(K)];
         starts.extend(cuts.iter().map(at));
-        let shards: Vec<Shared<Known>> = (0..starts.len())
+        let shards: Vec<Shared<KnownShard>> = (0..starts.len())
             .map(|place| {
                 let end = starts[(place + 1) % starts.len()].clone();
                 known(place as u64 + 1, Arc::new(starts[place].clone(), end).unwrap(), 5)
             })
             .collect();
-        let mut lh = Lh::new(ADDRESSES_MAX);
-        lh.learn(News::Shard(shards[0].clone()));
+        let mut lh = LinearHashCache::new(ADDRESSES_MAX);
+        lh.learn(Update::Shard(shards[0].clone()));
         for _ in 0..50 {
             let tail = random.bits().to_be_bytes();
             let point = Point { keyspace: K, tail: &tail };
@@ -238,8 +240,8 @@ fn arcs_that_were_cut_elsewhere_lead_to_the_owner_as_well() {
                 }
                 hops += 1;
                 assert!(hops <= shards.len(), "it goes around");
-                lh.learn(News::Shard(shards[place].clone()));
-                lh.learn(News::Shard(shards[(place + 1) % shards.len()].clone()));
+                lh.learn(Update::Shard(shards[place].clone()));
+                lh.learn(Update::Shard(shards[(place + 1) % shards.len()].clone()));
             }
         }
     }
@@ -248,21 +250,21 @@ fn arcs_that_were_cut_elsewhere_lead_to_the_owner_as_well() {
 #[test]
 fn what_is_older_does_not_come_back() {
     let mut world = World::new();
-    let mut lh = Lh::new(ADDRESSES_MAX);
+    let mut lh = LinearHashCache::new(ADDRESSES_MAX);
     let whole = world.shards[&0].clone();
     world.split();
-    let halves: Vec<Shared<Known>> = world.shards.values().cloned().collect();
-    let mut learn = |known: &Shared<Known>| lh.learn(News::Shard(known.clone()));
-    assert_eq!(learn(&whole), Learnt::New);
-    assert_eq!(learn(&halves[1]), Learnt::New);
-    assert_eq!(learn(&whole), Learnt::Known, "it is all that is known of the lower half");
-    assert_eq!(learn(&halves[0]), Learnt::New);
-    assert_eq!(learn(&whole), Learnt::Stale);
+    let halves: Vec<Shared<KnownShard>> = world.shards.values().cloned().collect();
+    let mut learn = |known: &Shared<KnownShard>| lh.learn(Update::Shard(known.clone()));
+    assert_eq!(learn(&whole), LearnOutcome::New);
+    assert_eq!(learn(&halves[1]), LearnOutcome::New);
+    assert_eq!(learn(&whole), LearnOutcome::Known, "it is all that is known of the lower half");
+    assert_eq!(learn(&halves[0]), LearnOutcome::New);
+    assert_eq!(learn(&whole), LearnOutcome::Stale);
     world.merge();
-    assert_eq!(learn(&world.shards[&0]), Learnt::New);
-    assert_eq!(learn(&halves[1]), Learnt::Stale);
-    assert_eq!((lh.len(), lh.image(K)), (1, File::FIRST));
-    assert_eq!(lh.learn(News::Dropped(K)), Learnt::New);
-    assert_eq!(lh.learn(News::Shard(whole)), Learnt::Stale);
+    assert_eq!(learn(&world.shards[&0]), LearnOutcome::New);
+    assert_eq!(learn(&halves[1]), LearnOutcome::Stale);
+    assert_eq!((lh.len(), lh.image(K)), (1, LinearHashTable::FIRST));
+    assert_eq!(lh.learn(Update::Dropped(K)), LearnOutcome::New);
+    assert_eq!(lh.learn(Update::Shard(whole)), LearnOutcome::Stale);
     assert!(lh.is_empty());
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc as Shared;
 
 use keyspace::{Arc, Descriptor, Generation, NodeId, Position, ReplicaId, ShardId};
-use overlay::ring::PATIENCE_TICKS;
+use overlay::ring::SILENCE_TICKS;
 use overlay::ring::ideal;
-use overlay::ring::word::{Strategy, Word};
-use overlay::{Hint, Known, Learnt, Linear, Lookup, Message, News, Outbox};
+use overlay::ring::message::{RingMessage, Strategy};
+use overlay::{Hint, KnownShard, LearnOutcome, Linear, Lookup, Message, Outbox, Update};
 
 use crate::ring_world::{KEYSPACE, KINDS, World};
 
@@ -16,10 +16,10 @@ fn arc(start: &[u8], end: &[u8]) -> Arc {
 }
 
 /// A shard with replica 1 on the node of its number, and replica 2 on that of ten times as much.
-fn member(shard: u64, arc: Arc, generation: u64) -> Shared<Known> {
+fn member(shard: u64, arc: Arc, generation: u64) -> Shared<KnownShard> {
     let replicas = vec![(ReplicaId(1), NodeId(shard)), (ReplicaId(2), NodeId(10 * shard))];
     let (shard, generation) = (ShardId(shard), Generation(generation));
-    Shared::new(Known::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
+    Shared::new(KnownShard::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
 }
 
 /// Shard 3 at m, between 2 at d and 4 at t; 1 is at the beginning.
@@ -28,7 +28,7 @@ fn third() -> Linear {
     Linear::join(member(3, arc(b"m", b"t"), 1), member(2, arc(b"d", b"m"), 1), &list, 2)
 }
 
-fn hear(table: &mut Linear, from: &Shared<Known>, word: Word) -> Outbox {
+fn hear(table: &mut Linear, from: &Shared<KnownShard>, word: RingMessage) -> Outbox {
     let mut out = Outbox::new();
     let (strategy, to) = (Strategy::Linear, table.ring().me().shard());
     let message = Message::Ring { strategy, to, from: from.clone(), word };
@@ -41,7 +41,7 @@ fn asks(table: &mut Linear) -> Option<(NodeId, ShardId, u64)> {
     let mut out = Outbox::new();
     table.tick(&mut out);
     out.into_iter().find_map(|(node, message)| match message {
-        Message::Ring { to, word: Word::Ask { number }, .. } => Some((node, to, number)),
+        Message::Ring { to, word: RingMessage::Ask { number }, .. } => Some((node, to, number)),
         _ => None,
     })
 }
@@ -66,8 +66,8 @@ fn a_shard_keeps_its_place_whoever_says_otherwise() {
             let table = world.tables.get_mut(&at).expect("alive");
             let entries = table.entries();
             if entries.iter().any(|(_, shard)| *shard == about) {
-                let learnt = table.lookup_mut().learn(News::Shard(moved.clone()));
-                assert_eq!(learnt, Learnt::Stale, "{kind:?}: {about} at {at}");
+                let learnt = table.lookup_mut().learn(Update::Shard(moved.clone()));
+                assert_eq!(learnt, LearnOutcome::Stale, "{kind:?}: {about} at {at}");
             }
             if at != about {
                 // As the member itself would say it.
@@ -75,7 +75,7 @@ fn a_shard_keeps_its_place_whoever_says_otherwise() {
                     strategy: kind.0,
                     to: at,
                     from: moved,
-                    word: Word::Pong { number: 0 },
+                    word: RingMessage::Pong { number: 0 },
                 };
                 table.lookup_mut().step(NodeId(1), message, &mut Outbox::new());
             }
@@ -95,7 +95,7 @@ fn an_answer_from_another_place_is_none() {
     let mut table = third();
     let (_, to, number) = asks(&mut table).expect("it stabilises");
     assert_eq!(to, ShardId(4));
-    let answer = Word::Neighbours { number, predecessor: None, successors: Vec::new() };
+    let answer = RingMessage::Neighbours { number, predecessor: None, successors: Vec::new() };
     assert_eq!(hear(&mut table, &member(4, arc(b"p", b""), 9), answer.clone()).len(), 0);
     assert!(table.ring().is_asking());
     hear(&mut table, &member(4, arc(b"t", b""), 1), answer);
@@ -103,52 +103,52 @@ fn an_answer_from_another_place_is_none() {
 }
 
 #[test]
-fn who_is_asked_is_asked_at_its_new_leader() {
+fn asked_member_is_asked_at_its_new_leader() {
     let hint = Hint { leader: ReplicaId(2), term: 7 };
     let mut table = third();
     assert_eq!(asks(&mut table).expect("it stabilises").0, NodeId(4));
-    let news = News::Leader { shard: ShardId(4), hint };
-    assert_eq!(table.learn(news), Learnt::Leader);
+    let news = Update::Leader { shard: ShardId(4), hint };
+    assert_eq!(table.learn(news), LearnOutcome::Leader);
     assert_eq!(asks(&mut table).expect("again").0, NodeId(40));
 }
 
 #[test]
-fn a_new_leader_of_who_claims_to_be_before_is_learnt() {
+fn new_leader_of_claimed_predecessor_is_learned() {
     let mut table = third();
     let claims = member(5, arc(b"g", b"m"), 2);
-    hear(&mut table, &claims, Word::Notify);
+    hear(&mut table, &claims, RingMessage::Notify);
     assert_eq!(before(&table), Some(ShardId(2)), "it is asked whether it is there");
     let hint = Hint { leader: ReplicaId(2), term: 7 };
-    assert_eq!(table.learn(News::Leader { shard: ShardId(5), hint }), Learnt::Leader);
-    (0..PATIENCE_TICKS).for_each(|_| tick(&mut table));
+    assert_eq!(table.learn(Update::Leader { shard: ShardId(5), hint }), LearnOutcome::Leader);
+    (0..SILENCE_TICKS).for_each(|_| tick(&mut table));
     assert_eq!(before(&table), Some(ShardId(5)), "nobody answered");
     assert_eq!(table.ring().predecessor().expect("there is one").term(), 7);
 }
 
 #[test]
-fn who_has_come_back_is_asked_at_its_new_leader() {
+fn returned_node_is_asked_at_its_new_leader() {
     let mut table = third();
-    (0..=PATIENCE_TICKS).for_each(|_| tick(&mut table));
+    (0..=SILENCE_TICKS).for_each(|_| tick(&mut table));
     let dead = member(4, arc(b"t", b""), 1);
     assert!(table.ring().successors().iter().all(|row| row.shard() != ShardId(4)));
     // It speaks again, and while a question is open its leader changes.
-    hear(&mut table, &dead, Word::Pong { number: 0 });
+    hear(&mut table, &dead, RingMessage::Pong { number: 0 });
     let hint = Hint { leader: ReplicaId(2), term: 7 };
-    assert_eq!(table.learn(News::Leader { shard: ShardId(4), hint }), Learnt::Leader);
-    let asked = (0..=PATIENCE_TICKS).find_map(|_| asks(&mut table).filter(|(_, to, _)| to.0 == 4));
+    assert_eq!(table.learn(Update::Leader { shard: ShardId(4), hint }), LearnOutcome::Leader);
+    let asked = (0..=SILENCE_TICKS).find_map(|_| asks(&mut table).filter(|(_, to, _)| to.0 == 4));
     assert_eq!(asked.expect("it leads to its ring").0, NodeId(40));
 }
 
 #[test]
 fn a_doubt_ends_with_whom_it_was_about() {
     let mut table = third();
-    hear(&mut table, &member(5, arc(b"g", b"m"), 2), Word::Notify);
+    hear(&mut table, &member(5, arc(b"g", b"m"), 2), RingMessage::Notify);
     assert!(table.ring().is_asking(), "the one before is pinged");
     // Both have been taken in by another, which stands before now.
     let merged = member(6, arc(b"b", b"m"), 9);
-    hear(&mut table, &merged, Word::Notify);
+    hear(&mut table, &merged, RingMessage::Notify);
     assert!(!table.ring().is_asking());
-    for _ in 0..=PATIENCE_TICKS {
+    for _ in 0..=SILENCE_TICKS {
         tick(&mut table);
         assert_eq!(before(&table), Some(ShardId(6)));
     }
@@ -156,7 +156,8 @@ fn a_doubt_ends_with_whom_it_was_about() {
 
 #[test]
 fn late_answers_to_a_table_of_before_are_not_taken() {
-    let answer = |number| Word::Neighbours { number, predecessor: None, successors: Vec::new() };
+    let answer =
+        |number| RingMessage::Neighbours { number, predecessor: None, successors: Vec::new() };
     let from = member(4, arc(b"t", b""), 1);
     let (_, _, number) = asks(&mut third()).expect("it stabilises");
     // Made anew, it would count the same way …
@@ -190,7 +191,8 @@ fn chord_looks_for_no_finger_that_would_be_itself() {
         for shard in world.shards() {
             world.tick(shard);
             for flying in &world.flying {
-                let Message::Ring { word: Word::Find { target, asker, .. }, .. } = flying.message()
+                let Message::Ring { word: RingMessage::Find { target, asker, .. }, .. } =
+                    flying.message()
                 else {
                     continue;
                 };

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use keyspace::random::Random;
 use keyspace::{NodeId, ShardId};
-use overlay::image::IMAGE_ENTRIES_MAX;
 use overlay::request::{
-    ATTEMPTS_MAX, Ask, By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Next, PASSED_MAX, Request,
-    Requests, Tables, Word, patience,
+    ATTEMPTS_MAX, FORWARDED_ANSWERS_MAX, Failure, Form, HOPS_LINEAR_MAX, HopSource, LookupRequest,
+    NextHop, RequestEvent, RequestMessage, Requests, RouteHop, TableQuery, Tables, answer_ticks,
 };
+use overlay::route_cache::ROUTE_CACHE_ENTRIES_MAX;
 use overlay::{
-    Full, HOPS_MAX, Image, Kind, Lookup, Message, News, Outbox, Step, Table as Descriptors,
+    FullTable, HOPS_MAX, Kind, Lookup, Message, Outbox, RouteCache, Step, Table as Descriptors,
+    Update,
 };
 use proptest::prelude::*;
 
@@ -23,18 +24,18 @@ enum Here<'a> {
 }
 
 impl Tables for Here<'_> {
-    fn next(&self, ask: &Ask<'_>) -> Option<Next> {
+    fn next(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         let (lookup, shard) = match self {
             Here::Shard(here, table) => (ask.at == Some(*here)).then(|| (table.lookup(), *here))?,
             Here::Node(here, lookup) => (*lookup, *here),
         };
         let is_hop = matches!(self, Here::Shard(..));
         Some(match lookup.next(ask.point) {
-            Step::Owner(owner) if owner.shard() == shard => Next::Here(owner.clone()),
+            Step::Owner(owner) if owner.shard() == shard => NextHop::Here(owner.clone()),
             Step::Owner(member) | Step::Closer(member) => {
-                Next::Member { member: member.clone(), by: By::Image, is_hop }
+                NextHop::Member { member: member.clone(), by: HopSource::RouteCache, is_hop }
             }
-            Step::Ask(peers) => Next::Anybody(peers.to_vec()),
+            Step::Ask(peers) => NextHop::AnyNode(peers.to_vec()),
         })
     }
 }
@@ -44,17 +45,17 @@ enum Led {
     /// By the tables of a ring.
     Ring(World),
     /// By a full table on every node.
-    Full(Full),
+    Full(FullTable),
 }
 
 /// Nodes with requests, and what is on its way between them.
 struct Net {
     led: Led,
     /// What a request begins with, if not with what leads.
-    image: Option<Image>,
+    image: Option<RouteCache>,
     nodes: BTreeMap<NodeId, Requests>,
-    flying: Vec<(NodeId, Word)>,
-    events: Vec<Event>,
+    flying: Vec<(NodeId, RequestMessage)>,
+    events: Vec<RequestEvent>,
     messages: usize,
     is_traced: bool,
 }
@@ -71,7 +72,7 @@ impl Net {
     fn at(
         &mut self,
         node: NodeId,
-        f: impl FnOnce(&mut Requests, &Here<'_>, &mut Outbox, &mut Vec<Event>),
+        f: impl FnOnce(&mut Requests, &Here<'_>, &mut Outbox, &mut Vec<RequestEvent>),
     ) {
         let shard = ShardId(node.0);
         let here = match (&self.led, &self.image) {
@@ -109,11 +110,13 @@ impl Net {
         }
         // Whoever was silent is distrusted where the request began.
         for event in &self.events {
-            if let (Event::Silent { at: Some(at), shard, generation }, Led::Ring(world)) =
+            if let (RequestEvent::Silent { at: Some(at), shard, generation }, Led::Ring(world)) =
                 (event, &mut self.led)
             {
                 let table = world.tables.get_mut(at);
-                table.into_iter().for_each(|t| t.lookup_mut().distrust(*shard, *generation));
+                table
+                    .into_iter()
+                    .for_each(|t| t.lookup_mut().mark_unreachable(*shard, *generation));
             }
         }
     }
@@ -122,14 +125,14 @@ impl Net {
         let at = matches!(self.led, Led::Ring(_)).then_some(from);
         let (kind, images, is_traced) = (Kind::Chord, false, self.is_traced);
         let (keyspace, tail) = (KEYSPACE, tail.to_vec());
-        let request = Request { kind, at, keyspace, tail, form, images, is_traced, hops_max };
+        let request = LookupRequest { kind, at, keyspace, tail, form, images, is_traced, hops_max };
         self.at(NodeId(from.0), |requests, here, out, events| {
             requests.begin(request, here, out, events);
         });
     }
 
     /// Everything arrives in order; what came of it.
-    fn settle(&mut self) -> Vec<Event> {
+    fn settle(&mut self) -> Vec<RequestEvent> {
         while !self.flying.is_empty() {
             self.deliver(0, false);
         }
@@ -157,13 +160,13 @@ fn nets(count: u8) -> Vec<(String, Net, World)> {
     }
     for with_image in [false, true] {
         let world = World::grown(KINDS[0], 3, &places(count));
-        let mut full = Full::new(1);
+        let mut full = FullTable::new(1);
         for ring in world.rings() {
-            full.learn(News::Shard(ring.me().clone()));
+            full.learn(Update::Shard(ring.me().clone()));
         }
         let mut net = Net::new(Led::Full(full), &world.shards());
         if with_image {
-            let mut image = Image::new(IMAGE_ENTRIES_MAX);
+            let mut image = RouteCache::new(ROUTE_CACHE_ENTRIES_MAX);
             image.peers(&[NodeId(2), NodeId(3)]);
             net.image = Some(image);
         }
@@ -186,7 +189,7 @@ fn every_lookup_in_every_form_ends_at_the_owner() {
                 let tail = [&place[..], b"x"].concat();
                 net.begin(from, &tail, form, HOPS_MAX.into());
                 let events = net.settle();
-                let Some(Event::Found { owner, hops, trail, .. }) = events.last() else {
+                let Some(RequestEvent::Found { owner, hops, trail, .. }) = events.last() else {
                     panic!("{name} {form:?}: {events:?}")
                 };
                 assert_eq!(Some(owner.shard()), world.owner(&tail), "{name} {form:?}");
@@ -198,19 +201,20 @@ fn every_lookup_in_every_form_ends_at_the_owner() {
                 };
                 assert!(*hops <= most, "{name} {form:?}: {hops} hops");
                 let asked_legs = events.iter().filter_map(|event| match event {
-                    Event::Asked { leg, .. } => Some(leg),
+                    RequestEvent::Asked { leg, .. } => Some(leg),
                     _ => None,
                 });
                 let legs: Vec<_> = asked_legs.chain(trail).collect();
                 if matches!(net.led, Led::Ring(_)) {
                     assert_eq!(legs.len(), *hops as usize, "{name} {form:?}");
                 }
-                let is_there = |leg: &&Leg| leg.shard == owner.shard() || leg.by == By::Anybody;
+                let is_there =
+                    |leg: &&RouteHop| leg.shard == owner.shard() || leg.by == HopSource::AnyNode;
                 assert!(legs.last().is_none_or(is_there), "{legs:?}");
                 legs_in_all += legs.len();
                 asked += usize::from(!legs.is_empty());
                 if let Some(image) = &mut net.image {
-                    image.learn(News::Shard(owner.clone()));
+                    image.learn(Update::Shard(owner.clone()));
                 }
             }
             // As many messages as the form promises.
@@ -233,17 +237,19 @@ fn a_request_that_goes_too_far_is_lost() {
     for form in Form::ALL {
         let (_, mut net, world) = nets(40).swap_remove(0);
         net.begin(ShardId(1), &[255], form, 3);
-        let lost = |id| vec![Event::Failed { id, why: Failure::Lost }];
+        let lost = |id| vec![RequestEvent::Failed { id, why: Failure::Lost }];
         assert_eq!(net.settle(), lost(1), "{form:?}");
         net.begin(ShardId(1), &[255], form, HOPS_LINEAR_MAX);
         let events = net.settle();
-        let [Event::Found { owner, hops: 4.., .. }] = &events[..] else { panic!("{events:?}") };
+        let [RequestEvent::Found { owner, hops: 4.., .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
         assert_eq!(Some(owner.shard()), world.owner(&[255]));
     }
 }
 
 #[test]
-fn who_is_silent_is_named_and_gone_around_and_in_the_end_it_fails() {
+fn silent_node_is_reported_and_bypassed_until_lookup_fails() {
     for form in Form::ALL {
         let (_, mut net, _) = nets(12).swap_remove(1);
         net.begin(ShardId(1), &[255], form, HOPS_MAX.into());
@@ -254,14 +260,14 @@ fn who_is_silent_is_named_and_gone_around_and_in_the_end_it_fails() {
             net.flying.clear();
             for event in std::mem::take(&mut net.events) {
                 match event {
-                    Event::Silent { at, .. } => {
+                    RequestEvent::Silent { at, .. } => {
                         assert_eq!(at, Some(ShardId(1)));
                         silent += 1;
                     }
-                    Event::Asked { .. } => panic!("it is not traced"),
+                    RequestEvent::Asked { .. } => panic!("it is not traced"),
                     event => {
                         // Nobody is left to go to: that is why it fails in the end.
-                        let failed = matches!(event, Event::Failed { id: 1, .. });
+                        let failed = matches!(event, RequestEvent::Failed { id: 1, .. });
                         assert!(failed, "{event:?}");
                         silent += 100;
                     }
@@ -274,18 +280,18 @@ fn who_is_silent_is_named_and_gone_around_and_in_the_end_it_fails() {
 }
 
 #[test]
-fn who_passes_too_much_on_is_busy_and_forgets_in_time() {
+fn overloaded_forwarder_replies_busy_and_expires_entries() {
     let (_, mut net, _) = nets(24).swap_remove(0);
     let mut through = 0;
-    for _ in 0..=PASSED_MAX {
+    for _ in 0..=FORWARDED_ANSWERS_MAX {
         net.begin(ShardId(1), &[255], Form::SemiRecursive, HOPS_MAX.into());
         // The first hop passes it on, and no answer comes.
         net.deliver(0, false);
-        through += usize::from(matches!(net.flying[0].1, Word::Find { .. }));
+        through += usize::from(matches!(net.flying[0].1, RequestMessage::Find { .. }));
         net.flying.clear();
     }
-    assert_eq!(through, PASSED_MAX);
-    for _ in 0..patience(Form::SemiRecursive, HOPS_MAX.into()) {
+    assert_eq!(through, FORWARDED_ANSWERS_MAX);
+    for _ in 0..answer_ticks(Form::SemiRecursive, HOPS_MAX.into()) {
         net.tick();
         net.flying.clear();
     }
@@ -334,16 +340,18 @@ proptest! {
             }
             for event in std::mem::take(&mut net.events) {
                 match event {
-                    Event::Found { owner, .. } => {
+                    RequestEvent::Found { owner, .. } => {
                         let owner = owner.shard();
                         prop_assert!(shards.contains(&owner));
                         *ended.entry("found").or_insert(0) += 1;
                     }
-                    Event::Failed { why, .. } => {
+                    RequestEvent::Failed { why, .. } => {
                         prop_assert!(why != Failure::Refused && why != Failure::Lost, "{}", name);
                         *ended.entry("failed").or_insert(0) += 1;
                     }
-                    Event::Silent { .. } | Event::Unsure { .. } | Event::Asked { .. } => {}
+                    RequestEvent::Silent { .. }
+                    | RequestEvent::Unsure { .. }
+                    | RequestEvent::Asked { .. } => {}
                 }
             }
         }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc as Shared;
 
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
+use overlay::ring::message::Strategy;
 use overlay::ring::place::Members;
-use overlay::ring::word::Strategy;
 use overlay::ring::{Ring, ideal};
-use overlay::{Chord, ChordSharp, Known, Linear, Lookup, Message, News, Outbox, Point, Step, Via};
+use overlay::{
+    Chord, ChordSharp, KnownShard, Linear, Lookup, Message, Outbox, Point, Step, TableEntry, Update,
+};
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
@@ -30,7 +32,7 @@ pub enum Table {
     ChordSharp(ChordSharp),
 }
 
-type Me = Shared<Known>;
+type Me = Shared<KnownShard>;
 
 impl Table {
     pub fn new(kind: Kind, me: Me, length: usize) -> Self {
@@ -67,8 +69,8 @@ impl Table {
         }
     }
 
-    pub fn entries(&self) -> Vec<(Via, ShardId)> {
-        let shard = |(via, known): (Via, &Me)| (via, known.shard());
+    pub fn entries(&self) -> Vec<(TableEntry, ShardId)> {
+        let shard = |(via, known): (TableEntry, &Me)| (via, known.shard());
         match self {
             Self::Linear(table) => table.entries().map(shard).collect(),
             Self::Chord(table) => table.entries().map(shard).collect(),
@@ -76,7 +78,7 @@ impl Table {
         }
     }
 
-    pub fn via(&self, point: Point<'_>) -> Option<(Via, Me)> {
+    pub fn via(&self, point: Point<'_>) -> Option<(TableEntry, Me)> {
         match self {
             Self::Linear(table) => table.via(point),
             Self::Chord(table) => table.via(point),
@@ -125,14 +127,14 @@ pub struct World {
 pub fn descriptor(shard: u64, arc: Arc, generation: u64) -> Me {
     let replicas = vec![(ReplicaId(1), NodeId(shard))];
     let (shard, generation) = (ShardId(shard), Generation(generation));
-    Shared::new(Known::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
+    Shared::new(KnownShard::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
 }
 
 pub fn point(tail: &[u8]) -> Point<'_> {
     Point { keyspace: KEYSPACE, tail }
 }
 
-fn remade(known: &Known, arc: Arc, above: Generation) -> Me {
+fn remade(known: &KnownShard, arc: Arc, above: Generation) -> Me {
     descriptor(known.shard().0, arc, above.0 + 1)
 }
 
@@ -181,9 +183,9 @@ impl World {
         let list = if handed { table.ring().list() } else { Vec::new() };
         let left = remade(&old, left, old.generation());
         let right = descriptor(self.last_shard, right, old.generation().0 + 1);
-        table.lookup_mut().learn(News::Shard(left.clone()));
+        table.lookup_mut().learn(Update::Shard(left.clone()));
         if told {
-            table.lookup_mut().learn(News::Shard(right.clone()));
+            table.lookup_mut().learn(Update::Shard(right.clone()));
         }
         let joins = right.shard();
         let table = Table::join(self.kind, right, left, &list, self.length);
@@ -204,9 +206,9 @@ impl World {
         let is_next = |ring: &&Ring| merged.arc().is_before(ring.me().arc());
         let next = self.rings().find(is_next).map(|ring| ring.me().clone());
         let table = self.tables.get_mut(&left.shard()).expect("just seen");
-        table.lookup_mut().learn(News::Shard(merged));
+        table.lookup_mut().learn(Update::Shard(merged));
         if let Some(next) = next {
-            table.lookup_mut().learn(News::Shard(next));
+            table.lookup_mut().learn(Update::Shard(next));
         }
         Some(left.shard())
     }
@@ -308,7 +310,7 @@ impl World {
                             .get_mut(&at)
                             .expect("alive")
                             .lookup_mut()
-                            .distrust(shard, generation),
+                            .mark_unreachable(shard, generation),
                     }
                 }
             }
@@ -362,7 +364,7 @@ impl World {
             let list: Vec<String> = list.collect();
             let before = before.map_or("-".to_owned(), |shard| shard.to_string());
             let fingers = table.entries().into_iter();
-            let fingers = fingers.filter(|(via, _)| matches!(via, Via::Finger(_)));
+            let fingers = fingers.filter(|(via, _)| matches!(via, TableEntry::Finger(_)));
             let fingers: String = fingers.map(|(via, shard)| format!("  {via}: {shard}")).collect();
             let place = known.arc().start().tail().escape_ascii().to_string();
             let list = list.join(" ");

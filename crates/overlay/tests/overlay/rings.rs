@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use keyspace::random::Random;
 use keyspace::{Arc, NodeId, Position, ShardId};
+use overlay::ring::message::{RingMessage, Strategy as Of};
 use overlay::ring::place::Members;
-use overlay::ring::word::{Strategy as Of, Word};
 use overlay::ring::{Ring, SUCCESSORS, ideal};
-use overlay::{Learnt, Message, News, Step};
+use overlay::{LearnOutcome, Message, Step, Update};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -160,20 +160,20 @@ proptest! {
             let (to, from) = (*to.get(&shards), about.get(&known).clone());
             let some = || about.get(&known).clone();
             let word = match word {
-                0 => Word::Ask { number },
+                0 => RingMessage::Ask { number },
                 1 => {
                     let (predecessor, successors) = (Some(some()), known.clone());
-                    Word::Neighbours { number, predecessor, successors }
+                    RingMessage::Neighbours { number, predecessor, successors }
                 }
-                2 => Word::Notify,
-                3 => Word::Ping { number },
-                4 => Word::Pong { number },
-                5 => Word::Find {
+                2 => RingMessage::Notify,
+                3 => RingMessage::Ping { number },
+                4 => RingMessage::Pong { number },
+                5 => RingMessage::Find {
                     number, asker: to, node: NodeId(to.0), hops: number as u8, target: number << 50,
                 },
-                6 => Word::Found { number, member: some() },
-                7 => Word::AskFinger { number, level: number as u8 },
-                _ => Word::Finger { number, member: Some(some()) },
+                6 => RingMessage::Found { number, member: some() },
+                7 => RingMessage::AskFinger { number, level: number as u8 },
+                _ => RingMessage::Finger { number, member: Some(some()) },
             };
             world.tick(to);
             world.send(NodeId(from.shard().0), vec![(NodeId(to.0), Message::Ring {
@@ -306,7 +306,7 @@ fn mean_hops_are_half_the_logarithm() {
 }
 
 #[test]
-fn who_knows_nobody_asks_and_who_is_told_of_anybody_finds_its_place() {
+fn node_without_peers_asks_and_finds_place_through_any_peer() {
     for kind in KINDS {
         let mut world = World::grown(kind, 2, &scattered(9, 3));
         let place = [0x77; 9];
@@ -317,7 +317,7 @@ fn who_knows_nobody_asks_and_who_is_told_of_anybody_finds_its_place() {
         assert_eq!(table.lookup().next(point(b"")), Step::Ask(&[NodeId(3)]));
         assert_eq!(table.lookup().next(point(&place)), Step::Owner(&me));
         let guide = world.tables[&ShardId(1)].ring().me().clone();
-        assert_eq!(table.lookup_mut().learn(News::Shard(guide)), Learnt::New);
+        assert_eq!(table.lookup_mut().learn(Update::Shard(guide)), LearnOutcome::New);
         world.tables.insert(joins, table);
         world.rounds_until_ideal(30);
     }
@@ -346,16 +346,16 @@ fn what_a_later_descriptor_contradicts_is_not_learnt() {
         let left = world.merge(second).expect("it has a neighbour");
         let table = world.tables.get_mut(&left).expect("alive");
         assert!(table.ring().successors().iter().all(|entry| entry.shard() != second));
-        assert_eq!(table.lookup_mut().learn(News::Shard(old)), Learnt::Stale);
+        assert_eq!(table.lookup_mut().learn(Update::Shard(old)), LearnOutcome::Stale);
         let elsewhere = descriptor(77, Arc::whole(keyspace::KeyspaceId(9)), 5);
-        assert_eq!(table.lookup_mut().learn(News::Shard(elsewhere)), Learnt::Unknown);
+        assert_eq!(table.lookup_mut().learn(Update::Shard(elsewhere)), LearnOutcome::Unknown);
         let hint = overlay::Hint { leader: keyspace::ReplicaId(1), term: 4 };
         let third = world.owner(b"m").expect("alive");
         let table = world.tables.get_mut(&left).expect("alive");
         let learn =
-            |table: &mut Table| table.lookup_mut().learn(News::Leader { shard: third, hint });
-        assert_eq!((learn(table), learn(table)), (Learnt::Leader, Learnt::Known));
-        assert_eq!(table.lookup_mut().learn(News::Dropped(KEYSPACE)), Learnt::New);
+            |table: &mut Table| table.lookup_mut().learn(Update::Leader { shard: third, hint });
+        assert_eq!((learn(table), learn(table)), (LearnOutcome::Leader, LearnOutcome::Known));
+        assert_eq!(table.lookup_mut().learn(Update::Dropped(KEYSPACE)), LearnOutcome::New);
         assert!(table.entries().is_empty());
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc as Shared;
 
 use keyspace::random::Random;
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
-use overlay::lh::{Bucket, File};
-use overlay::request::{By, Event, Failure, Find, Form, HOPS_LINEAR_MAX, Request, Word};
+use overlay::lh::{Bucket, LinearHashTable};
+use overlay::request::{
+    Failure, Find, Form, HOPS_LINEAR_MAX, HopSource, LookupRequest, RequestEvent, RequestMessage,
+};
 use overlay::switchboard::Effects;
-use overlay::{Kind, Known, Message, Point, Switchboard, Table};
+use overlay::{Kind, KnownShard, Message, Point, Switchboard, Table};
 
 use crate::ring_world::KEYSPACE;
 
@@ -19,40 +21,46 @@ const ENTRIES_MAX: usize = 1 << 20;
 struct Net {
     boards: BTreeMap<NodeId, Switchboard>,
     fulls: BTreeMap<NodeId, Table>,
-    shards: Vec<Shared<Known>>,
+    shards: Vec<Shared<KnownShard>>,
     flying: VecDeque<(NodeId, NodeId, Message)>,
-    events: Vec<(NodeId, Event)>,
+    events: Vec<(NodeId, RequestEvent)>,
     messages: usize,
 }
 
-fn known(shard: u64, arc: Arc, leader: u64, term: u64) -> Shared<Known> {
+fn known(shard: u64, arc: Arc, leader: u64, term: u64) -> Shared<KnownShard> {
     known_as_of(1, shard, arc, leader, term)
 }
 
-fn known_as_of(generation: u64, shard: u64, arc: Arc, leader: u64, term: u64) -> Shared<Known> {
+fn known_as_of(
+    generation: u64,
+    shard: u64,
+    arc: Arc,
+    leader: u64,
+    term: u64,
+) -> Shared<KnownShard> {
     let replicas = (1..=NODES).map(|node| (ReplicaId(node), NodeId(node))).collect();
     let (generation, leader) = (Generation(generation), Some(ReplicaId(leader)));
     let descriptor = Descriptor { shard: ShardId(shard), arc, replicas, generation, leader };
-    Shared::new(Known::new(descriptor, term))
+    Shared::new(KnownShard::new(descriptor, term))
 }
 
 /// Shards that begin at these tails.
-fn tiled(starts: &[Vec<u8>]) -> Vec<Shared<Known>> {
+fn tiled(starts: &[Vec<u8>]) -> Vec<Shared<KnownShard>> {
     let at = |index: usize| Position::at(KEYSPACE, &starts[index % starts.len()]);
     let arc = |index| Arc::new(at(index), at(index + 1)).unwrap();
     (0..starts.len()).map(|n| known(n as u64 + 1, arc(n), n as u64 % NODES + 1, 1)).collect()
 }
 
 /// The buckets of a file.
-fn filed(buckets: u64) -> Vec<Shared<Known>> {
-    let mut file = File::FIRST;
+fn filed(buckets: u64) -> Vec<Shared<KnownShard>> {
+    let mut file = LinearHashTable::FIRST;
     (1..buckets).for_each(|_| assert!(file.split().is_some()));
     let bucket = |number| file.bucket(number).unwrap().arc(KEYSPACE);
     (0..buckets).map(|n| known(n + 1, bucket(n), n % NODES + 1, 1)).collect()
 }
 
 impl Net {
-    fn new(shards: Vec<Shared<Known>>) -> Self {
+    fn new(shards: Vec<Shared<KnownShard>>) -> Self {
         let nodes = || (1..=NODES).map(NodeId);
         let boards = nodes().map(|node| (node, Switchboard::new(node, node.0 << 32)));
         let fulls = nodes().map(|node| (node, Table::default()));
@@ -69,7 +77,7 @@ impl Net {
     }
 
     /// All nodes hear of this by gossip.
-    fn tell(&mut self, known: Shared<Known>) {
+    fn tell(&mut self, known: Shared<KnownShard>) {
         for (node, full) in &mut self.fulls {
             full.learn(known.clone(), ENTRIES_MAX);
             self.boards.get_mut(node).unwrap().learn(&known);
@@ -99,7 +107,7 @@ impl Net {
         }
     }
 
-    fn settle(&mut self) -> Vec<(NodeId, Event)> {
+    fn settle(&mut self) -> Vec<(NodeId, RequestEvent)> {
         while let Some((from, to, message)) = self.flying.pop_front() {
             // Who says where an answer is to go may name anybody.
             if !self.boards.contains_key(&to) {
@@ -143,16 +151,17 @@ impl Net {
                         board.begin(request, full, effects);
                     });
                     let events = self.settle();
-                    let Some((_, Event::Found { owner, hops, trail, .. })) = events.last() else {
+                    let Some((_, RequestEvent::Found { owner, hops, trail, .. })) = events.last()
+                    else {
                         panic!("{kind:?} {form:?}: {events:?}")
                     };
                     assert_eq!(owner.shard(), self.owner(&tail), "{kind:?} {form:?}");
                     let asked = events.iter().filter_map(|(_, event)| match event {
-                        Event::Asked { leg, .. } => Some(leg),
+                        RequestEvent::Asked { leg, .. } => Some(leg),
                         _ => None,
                     });
                     let legs: Vec<_> = asked.chain(trail).collect();
-                    let is_hop = |by: By| matches!(by, By::Ring(_));
+                    let is_hop = |by: HopSource| matches!(by, HopSource::Ring(_));
                     let ring_hops = legs.iter().filter(|leg| is_hop(leg.by)).count();
                     if kind.strategy().is_some() && !images {
                         assert_eq!(ring_hops, *hops as usize, "{legs:?}");
@@ -165,10 +174,10 @@ impl Net {
     }
 }
 
-fn request(kind: Kind, form: Form, tail: &[u8], images: bool) -> Request {
+fn request(kind: Kind, form: Form, tail: &[u8], images: bool) -> LookupRequest {
     let (keyspace, tail) = (KEYSPACE, tail.to_vec());
     let (at, is_traced, hops_max) = (None, true, 64);
-    Request { kind, at, keyspace, tail, form, images, is_traced, hops_max }
+    LookupRequest { kind, at, keyspace, tail, form, images, is_traced, hops_max }
 }
 
 const RINGS: [Kind; 3] = [Kind::Linear, Kind::Chord, Kind::ChordSharp];
@@ -236,7 +245,7 @@ fn a_leader_moves_and_a_node_forgets() {
         for _ in 0..200 {
             net.at(NodeId(2), Switchboard::tick_requests);
             ended.extend(net.settle().into_iter().filter_map(|(_, event)| match event {
-                Event::Failed { why, .. } => Some(why),
+                RequestEvent::Failed { why, .. } => Some(why),
                 _ => None,
             }));
         }
@@ -273,11 +282,11 @@ fn ticks_until_found(net: &mut Net, node: NodeId, form: Form, tail: &[u8]) -> u3
     for ticks in 0.. {
         for (_, event) in net.settle() {
             match event {
-                Event::Found { owner, .. } => {
+                RequestEvent::Found { owner, .. } => {
                     assert_eq!(owner.shard(), net.owner(tail));
                     return ticks;
                 }
-                Event::Failed { why, .. } => panic!("{form:?} from {node:?}: {why:?}"),
+                RequestEvent::Failed { why, .. } => panic!("{form:?} from {node:?}: {why:?}"),
                 _ => {}
             }
         }
@@ -328,7 +337,7 @@ fn hostile_words_are_no_more_than_a_nuisance() {
     let mut net = Net::new(tiled(&starts(24)));
     net.rounds(60);
     let mut random = Random::new(7);
-    let any = |random: &mut Random, shards: &[Shared<Known>]| -> Shared<Known> {
+    let any = |random: &mut Random, shards: &[Shared<KnownShard>]| -> Shared<KnownShard> {
         let known = &shards[random.bits() as usize % shards.len()];
         let leader = random.bits() % NODES + 1;
         self::known(random.bits() % 30, known.arc().clone(), leader, random.bits() % 4)
@@ -346,15 +355,19 @@ fn hostile_words_are_no_more_than_a_nuisance() {
         // A number that is open, or was, or will be.
         let number = (node.0 << 32) + random.bits() % (turn + 10);
         let word = match random.bits() % 8 {
-            0 => Word::Busy { number },
-            1 => Word::Next { number, member: any(&mut random, &net.shards), by: By::Anybody },
-            2 => Word::Found {
+            0 => RequestMessage::Busy { number },
+            1 => RequestMessage::Next {
+                number,
+                member: any(&mut random, &net.shards),
+                by: HopSource::AnyNode,
+            },
+            2 => RequestMessage::Found {
                 number,
                 hops: HOPS_LINEAR_MAX,
                 owner: any(&mut random, &net.shards),
                 trail: Vec::new(),
             },
-            kind => Word::Find(Find {
+            kind => RequestMessage::Find(Find {
                 number,
                 kind: Kind::ALL[random.bits() as usize % 5],
                 to: (kind > 3).then_some(ShardId(random.bits() % 30)),

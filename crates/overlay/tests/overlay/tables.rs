@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, ReplicaId, ShardId};
-use overlay::{Hint, Known, Learnt, Point, Table};
+use overlay::{Hint, KnownShard, LearnOutcome, Point, Table};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use crate::history::{History, KEYSPACES, histories, tails};
 
 /// A history with some of its copies, repeated and out of order.
-fn told(events_max: usize) -> impl Strategy<Value = (History, Vec<Shared<Known>>)> {
+fn told(events_max: usize) -> impl Strategy<Value = (History, Vec<Shared<KnownShard>>)> {
     (histories(events_max), prop::collection::vec(any::<Index>(), 0..60)).prop_map(
         |(history, picked)| {
             let told = picked.iter().map(|index| index.get(&history.all).clone()).collect();
@@ -20,22 +20,22 @@ fn told(events_max: usize) -> impl Strategy<Value = (History, Vec<Shared<Known>>
     )
 }
 
-fn learn_all(table: &mut Table, told: &[Shared<Known>]) {
+fn learn_all(table: &mut Table, told: &[Shared<KnownShard>]) {
     told.iter().for_each(|known| {
         table.learn(known.clone(), usize::MAX);
     });
 }
 
-fn contradict(a: &Known, b: &Known) -> bool {
+fn contradict(a: &KnownShard, b: &KnownShard) -> bool {
     a.shard() == b.shard() || a.arc().overlaps(b.arc())
 }
 
 /// The model: of each shard's newest the highest rank stays, then the highest that overlaps none
 /// that stayed.
-fn newest(mut all: Vec<Shared<Known>>) -> Vec<(Generation, ShardId)> {
+fn newest(mut all: Vec<Shared<KnownShard>>) -> Vec<(Generation, ShardId)> {
     all.sort_by_key(|known| std::cmp::Reverse(known.rank()));
     all.dedup_by_key(|known| known.rank());
-    let mut stay: Vec<Shared<Known>> = Vec::new();
+    let mut stay: Vec<Shared<KnownShard>> = Vec::new();
     let mut shards = BTreeSet::new();
     for known in all {
         let is_newest = shards.insert(known.shard());
@@ -68,7 +68,7 @@ fn check(table: &Table) {
     }
     let mut again = Table::default();
     all.iter().rev().for_each(|known| {
-        assert_eq!(again.learn(known.clone(), usize::MAX), Learnt::New);
+        assert_eq!(again.learn(known.clone(), usize::MAX), LearnOutcome::New);
     });
     assert_eq!(again.sums(), table.sums());
 }
@@ -90,7 +90,8 @@ proptest! {
         check(&table);
         for known in &history.all {
             let learnt = table.learn(known.clone(), usize::MAX);
-            prop_assert!(matches!(learnt, Learnt::Known | Learnt::Stale), "{:?}", learnt);
+            let is_old = matches!(learnt, LearnOutcome::Known | LearnOutcome::Stale);
+            prop_assert!(is_old, "{:?}", learnt);
         }
         history.check(&table);
     }
@@ -132,16 +133,16 @@ proptest! {
     }
 
     #[test]
-    fn what_was_dropped_stays_away((_, told) in told(16), cut: Index) {
+    fn dropped_keyspace_stays_dropped((_, told) in told(16), cut: Index) {
         let mut table = Table::default();
         let (before, after) = told.split_at(cut.index(told.len() + 1));
         learn_all(&mut table, before);
-        prop_assert_eq!(table.drop_keyspace(KEYSPACES[0]), Learnt::New);
-        prop_assert_eq!(table.drop_keyspace(KEYSPACES[0]), Learnt::Known);
+        prop_assert_eq!(table.drop_keyspace(KEYSPACES[0]), LearnOutcome::New);
+        prop_assert_eq!(table.drop_keyspace(KEYSPACES[0]), LearnOutcome::Known);
         for known in after {
             let learnt = table.learn(known.clone(), usize::MAX);
             let gone = known.arc().keyspace() == KEYSPACES[0];
-            prop_assert!(!gone || learnt == Learnt::Stale);
+            prop_assert!(!gone || learnt == LearnOutcome::Stale);
         }
         prop_assert!(table.iter().all(|known| known.arc().keyspace() == KEYSPACES[1]));
         check(&table);
@@ -161,17 +162,21 @@ fn whole(shard: u64, generation: u64, leader: Option<u64>) -> Descriptor {
 #[test]
 fn a_newer_leader_outlives_a_newer_descriptor_that_knows_none() {
     let mut table = Table::default();
-    let mut learn = |descriptor, term| table.learn(Known::new(descriptor, term).into(), 9);
-    assert_eq!(learn(whole(1, 1, Some(3)), 7), Learnt::New);
-    assert_eq!(learn(whole(1, 2, None), 0), Learnt::New);
-    assert_eq!(learn(whole(1, 1, Some(4)), 6), Learnt::Stale);
-    assert_eq!(learn(whole(1, 1, Some(4)), 8), Learnt::Leader, "an old copy, but a newer term");
+    let mut learn = |descriptor, term| table.learn(KnownShard::new(descriptor, term).into(), 9);
+    assert_eq!(learn(whole(1, 1, Some(3)), 7), LearnOutcome::New);
+    assert_eq!(learn(whole(1, 2, None), 0), LearnOutcome::New);
+    assert_eq!(learn(whole(1, 1, Some(4)), 6), LearnOutcome::Stale);
+    assert_eq!(
+        learn(whole(1, 1, Some(4)), 8),
+        LearnOutcome::Leader,
+        "an old copy, but a newer term"
+    );
     assert_eq!(table.shard(ShardId(1)).unwrap().generation(), Generation(2));
     let hint = |term| Hint { leader: ReplicaId(5), term };
-    assert_eq!(table.hint(ShardId(1), hint(7)), Learnt::Stale);
-    assert_eq!(table.hint(ShardId(1), hint(8)), Learnt::Known);
-    assert_eq!(table.hint(ShardId(1), hint(9)), Learnt::Leader);
-    assert_eq!(table.hint(ShardId(2), hint(9)), Learnt::Unknown);
+    assert_eq!(table.hint(ShardId(1), hint(7)), LearnOutcome::Stale);
+    assert_eq!(table.hint(ShardId(1), hint(8)), LearnOutcome::Known);
+    assert_eq!(table.hint(ShardId(1), hint(9)), LearnOutcome::Leader);
+    assert_eq!(table.hint(ShardId(2), hint(9)), LearnOutcome::Unknown);
     assert_eq!(table.shard(ShardId(1)).unwrap().hint(), Some(hint(9)));
     check(&table);
 }
@@ -179,9 +184,9 @@ fn a_newer_leader_outlives_a_newer_descriptor_that_knows_none() {
 #[test]
 fn a_full_table_takes_only_what_replaces() {
     let mut table = Table::default();
-    assert_eq!(table.learn(Known::new(whole(1, 1, None), 0).into(), 1), Learnt::New);
+    assert_eq!(table.learn(KnownShard::new(whole(1, 1, None), 0).into(), 1), LearnOutcome::New);
     let other = Descriptor { arc: Arc::whole(KeyspaceId(2)), ..whole(2, 1, None) };
-    assert_eq!(table.learn(Known::new(other, 0).into(), 1), Learnt::TooLarge);
-    assert_eq!(table.learn(Known::new(whole(3, 2, None), 0).into(), 1), Learnt::New);
+    assert_eq!(table.learn(KnownShard::new(other, 0).into(), 1), LearnOutcome::TooLarge);
+    assert_eq!(table.learn(KnownShard::new(whole(3, 2, None), 0).into(), 1), LearnOutcome::New);
     assert_eq!((table.len(), table.shard(ShardId(1))), (1, None));
 }

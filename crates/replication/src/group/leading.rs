@@ -18,21 +18,21 @@ impl Group {
     pub fn serves_until(&self) -> BootNanos {
         match self.confirmed_at() {
             0 => 0,
-            confirmed if self.lease.is_forgone() => confirmed,
-            confirmed => confirmed.saturating_add(self.limits.leads_nanos()),
+            confirmed if self.lease.is_given_up() => confirmed,
+            confirmed => confirmed.saturating_add(self.limits.lease_nanos_after_confirm()),
         }
     }
 
     /// Until when nobody else leads (exclusive): reads need no confirmation before. Zero if it does
     /// not lead, or has begun to hand leadership over (SAFETY G6).
     pub fn lease_until(&self) -> BootNanos {
-        if self.lease.is_forgone() { 0 } else { self.serves_until() }
+        if self.lease.is_given_up() { 0 } else { self.serves_until() }
     }
 
     /// Tells a follower now what is committed, if it leads and the follower has not been told: its
     /// readers, or somebody else's, wait to see it there. Others learn it with the next entries or
     /// the next heartbeat. What is lost is told again only then.
-    pub fn tell_committed(&mut self, to: ReplicaId) {
+    pub fn send_commit_index(&mut self, to: ReplicaId) {
         let committed = self.committed();
         let was_told = self.told.iter().any(|(id, told)| *id == to && *told >= committed);
         let knows_it = self.raw.raft.prs().get(to.0).is_some();
@@ -41,10 +41,10 @@ impl Group {
         }
     }
 
-    /// As [`Self::tell_committed`], to all.
-    pub fn tell_all_committed(&mut self) {
+    /// As [`Self::send_commit_index`], to all.
+    pub fn send_commit_index_to_all(&mut self) {
         let replicas: Vec<u64> = self.raw.raft.prs().iter().map(|(id, _)| *id).collect();
-        replicas.into_iter().for_each(|replica| self.tell_committed(ReplicaId(replica)));
+        replicas.into_iter().for_each(|replica| self.send_commit_index(ReplicaId(replica)));
     }
 
     /// Asks all replicas to confirm that it leads, as of now: [`Self::confirmed_at`] will tell.
@@ -54,12 +54,13 @@ impl Group {
         }
     }
 
-    /// Hands leadership over, if it leads and `heir` is a voter. The heir stands for election once
-    /// it has the whole log; if that takes longer than an election, leadership stays here. From
-    /// when the heir is told to stand, there is no lease for the rest of the term.
-    pub fn transfer(&mut self, heir: ReplicaId) {
-        if self.is_leader() && heir != self.id && self.members().votes(heir) {
-            self.raw.transfer_leader(heir.0);
+    /// Hands leadership over, if it leads and `target` is a voter. The transfer target stands for
+    /// election once it has the whole log; if that takes longer than an election, leadership stays
+    /// here. From when the transfer target is told to stand, there is no lease for the rest of the
+    /// term.
+    pub fn transfer(&mut self, target: ReplicaId) {
+        if self.is_leader() && target != self.id && self.members().votes(target) {
+            self.raw.transfer_leader(target.0);
         }
     }
 

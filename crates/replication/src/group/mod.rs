@@ -16,37 +16,39 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Config, RawNode, StateRole};
 
 use crate::BootNanos;
-use crate::check::{self, Refused};
+use crate::check::{self, RejectedMessage};
 use crate::entries::{Entries, Entry, all_from_library};
-use crate::lease::{Lease, Word};
+use crate::lease::{Lease, VotePromise};
 use crate::{Change, Members, Message};
 
+mod campaign;
+mod heartbeat;
 mod leading;
 mod limits;
-mod rest;
-mod stand;
 #[cfg(test)]
 mod tests;
 mod types;
 
-pub use limits::Limits;
-pub use types::{Boot, ChangeRefused, Follower, HardState, NotLeader, Proposed, Start, Work};
+pub use limits::GroupLimits;
+pub use types::{
+    ChangeRefused, Follower, HardState, NotLeader, Proposed, StartContext, StartState, Work,
+};
 
 /// A follower that has answered within so long is there.
-const LIVELY_NANOS: BootNanos = 2_000_000_000;
+const RECENTLY_ACTIVE_NANOS: BootNanos = 2_000_000_000;
 
 /// One replica of one group.
 pub struct Group {
     id: ReplicaId,
     raw: RawNode<Entries>,
     saved: HardState,
-    limits: Limits,
+    limits: GroupLimits,
     lease: Lease,
-    word: Word,
+    vote_promise: VotePromise,
     now: BootNanos,
     /// Chooses election time-outs: equal seeds, equal elections.
     seed: u64,
-    elections: u64,
+    campaigns: u64,
     /// How often it has stood since there was a leader.
     attempts: u64,
     /// The newest work with entries that is not persisted, or 0: until then it does not stand.
@@ -54,9 +56,9 @@ pub struct Group {
     /// The work that brought a snapshot and is not persisted, and the snapshot's index.
     restored: Option<(u64, u64)>,
     /// No more is kept for others.
-    kept_bytes_max: usize,
+    retained_bytes_max: usize,
     /// Its leader's word that it is to stand, which came too early.
-    told_to_stand: Option<Message>,
+    pending_timeout_now: Option<Message>,
     /// To be sent now.
     outbox: Vec<Message>,
     /// Up to where each replica was told that entries are committed, while this one leads.
@@ -73,9 +75,9 @@ impl Group {
     pub fn new(
         replica: ReplicaId,
         members: &Members,
-        start: Start,
-        limits: &Limits,
-        clock: Boot,
+        start: StartState,
+        limits: &GroupLimits,
+        clock: StartContext,
     ) -> Self {
         assert!(start.before.0 <= start.applied, "state older than the log's beginning");
         assert!(start.applied <= start.hard_state.commit, "applied what was not committed");
@@ -92,7 +94,8 @@ impl Group {
             check_quorum: true,
             pre_vote: true,
             // What is committed is news that the next entries or heartbeat carry, or
-            // [`Self::tell_committed`]: a message of its own for every commit doubles the traffic.
+            // [`Self::send_commit_index`]: a message of its own for every commit doubles the
+            // traffic.
             skip_bcast_commit: true,
             // Joins entries to a message that names another place before them (0.7.0).
             batch_append: false,
@@ -107,11 +110,11 @@ impl Group {
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config, entries, &logger)
             .expect("the configuration is constant and the start state was checked above");
-        let mut word = Word::default();
+        let mut vote_promise = VotePromise::default();
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
         // such promises have run out. One without any term may have forgotten everything.
         if !is_alone {
-            word.silent_until = clock.started + limits.still_nanos();
+            vote_promise.no_forced_vote_until = clock.started + limits.no_vote_nanos();
         }
         let mut group = Self {
             id: replica,
@@ -119,15 +122,15 @@ impl Group {
             saved,
             limits: *limits,
             lease: Lease::default(),
-            word,
+            vote_promise,
             now: clock.now,
             seed: clock.seed,
-            elections: 0,
+            campaigns: 0,
             attempts: 0,
             unsynced: 0,
             restored: None,
-            kept_bytes_max: usize::MAX,
-            told_to_stand: None,
+            retained_bytes_max: usize::MAX,
+            pending_timeout_now: None,
             outbox: Vec::new(),
             told: Vec::new(),
             owed: VecDeque::new(),
@@ -143,10 +146,10 @@ impl Group {
         if !self.is_leader() {
             let core = &self.raw.raft;
             let would_stand = core.election_elapsed + 1 >= core.randomized_election_timeout();
-            if would_stand && !self.may_stand() {
+            if would_stand && !self.may_campaign() {
                 return false;
             }
-            self.elections += u64::from(would_stand);
+            self.campaigns += u64::from(would_stand);
             self.attempts += u64::from(would_stand);
         }
         let has_work = self.raw.tick();
@@ -164,9 +167,9 @@ impl Group {
     /// Handles a message of another replica at `now`, which was read when its handling began.
     ///
     /// # Errors
-    /// [`Refused`]: nothing has changed. [`Refused::LostLog`] means that this replica's disk holds
-    /// less than it has promised: it must be quarantined (SAFETY G9).
-    pub fn step(&mut self, message: Message, now: BootNanos) -> Result<(), Refused> {
+    /// [`RejectedMessage`]: nothing has changed. [`RejectedMessage::LostLog`] means that this
+    /// replica's disk holds less than it has promised: it must be quarantined (SAFETY G9).
+    pub fn step(&mut self, message: Message, now: BootNanos) -> Result<(), RejectedMessage> {
         self.observe(now);
         check::message(self.id, &self.raw, &message.inner)?;
         let Message { inner, clock } = message;
@@ -176,17 +179,17 @@ impl Group {
             matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
         let forced = inner.context == raft::CAMPAIGN_TRANSFER || kind == MessageType::MsgTimeoutNow;
         if asks_vote || kind == MessageType::MsgTimeoutNow {
-            let still = self.now < self.word.still_until && !forced;
-            if still || self.now < self.word.silent_until {
+            let still = self.now < self.vote_promise.no_vote_until && !forced;
+            if still || self.now < self.vote_promise.no_forced_vote_until {
                 return Ok(());
             }
         }
         if kind == MessageType::MsgTimeoutNow && !self.is_fit() {
             // It is told once, and its leader proposes nothing until it has stood.
-            self.told_to_stand = Some(Message { inner, clock });
+            self.pending_timeout_now = Some(Message { inner, clock });
             return Ok(());
         }
-        if kind == MessageType::MsgRequestPreVote && self.goes_before(&inner) {
+        if kind == MessageType::MsgRequestPreVote && self.yields_to_nobody(&inner) {
             return Ok(());
         }
         match self.raw.step(inner) {
@@ -199,7 +202,7 @@ impl Group {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
                 if follows =>
             {
-                self.word.handled(term, from, clock, self.now, self.limits.still_nanos());
+                self.vote_promise.handled(term, from, clock, self.now, self.limits.no_vote_nanos());
             }
             MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse
                 if self.is_leader() && term == self.term() && clock <= self.now =>
@@ -210,7 +213,7 @@ impl Group {
         }
         self.choose_timeout();
         if kind == MessageType::MsgRequestPreVote {
-            self.give_way(from);
+            self.abandon_campaign(from);
         }
         Ok(())
     }
@@ -242,8 +245,8 @@ impl Group {
     }
 
     /// How often it has stood for election since it began, by itself or told to.
-    pub fn elections(&self) -> u64 {
-        self.elections
+    pub fn campaigns(&self) -> u64 {
+        self.campaigns
     }
 
     /// Proposes a change of members; `data` is what will be applied, and describes it.
@@ -278,7 +281,7 @@ impl Group {
         if self.raw.raft.has_pending_conf() {
             return Err(ChangeRefused::Pending);
         }
-        if self.members().is_joint() != (*change == Change::Leave) {
+        if self.members().is_joint() != (*change == Change::LeaveJoint) {
             return Err(ChangeRefused::Unfit);
         }
         Ok(())
@@ -297,16 +300,18 @@ impl Group {
 
     /// Time-outs come from the library's own dice at every reset; ours come from the seed.
     fn choose_timeout(&mut self) {
-        let Limits { election_ticks, election_ticks_end, again_ticks, .. } = self.limits;
+        let GroupLimits { election_ticks, election_ticks_end, retry_election_ticks, .. } =
+            self.limits;
         let core = &mut self.raw.raft;
-        let mixed = mix(self.seed ^ mix(self.id.0 ^ mix(core.term ^ mix(self.elections))));
+        let mixed = mix(self.seed ^ mix(self.id.0 ^ mix(core.term ^ mix(self.campaigns))));
         let spread = (election_ticks_end - election_ticks) as u64;
         core.set_randomized_election_timeout(election_ticks + (mixed % spread) as usize);
         let stands = matches!(core.state, StateRole::PreCandidate | StateRole::Candidate);
         if core.leader_id != raft::INVALID_ID {
             self.attempts = 0;
         } else if stands && self.attempts == 1 {
-            core.election_elapsed = core.election_elapsed.max(election_ticks - again_ticks);
+            core.election_elapsed =
+                core.election_elapsed.max(election_ticks - retry_election_ticks);
         }
         if self.raw.raft.state == StateRole::Leader {
             self.lease.lead(self.raw.raft.term);
@@ -324,10 +329,10 @@ impl Group {
                 self.now
             }
             MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse => {
-                self.word.echo(inner.term, ReplicaId(inner.to))
+                self.vote_promise.echo(inner.term, ReplicaId(inner.to))
             }
             MessageType::MsgTimeoutNow => {
-                self.lease.forgo();
+                self.lease.give_up();
                 0
             }
             _ => 0,
@@ -453,7 +458,7 @@ impl Group {
         while let Some((_, messages)) = self.owed.pop_front_if(|(first, _)| *first <= number) {
             self.send(messages);
         }
-        self.stand_if_told();
+        self.campaign_if_pending();
     }
 
     /// The state machine has applied everything up to `index`; entries up to there are kept in
@@ -461,17 +466,22 @@ impl Group {
     pub fn applied(&mut self, index: u64) {
         self.raw.advance_apply_to(index);
         self.raw.mut_store().set_applied(index);
-        self.stand_if_told();
+        self.campaign_if_pending();
         if self.members().is_sole(self.id) {
             return self.raw.mut_store().compact(index, 0);
         }
-        let Limits { kept_bytes, kept_for_followers_bytes, kept_for_lively_bytes, .. } =
-            self.limits;
+        let GroupLimits {
+            retained_bytes,
+            retained_for_followers_bytes,
+            retained_for_active_followers_bytes,
+            ..
+        } = self.limits;
         // Up to where nobody needs them, and nobody who answers.
         let (mut by_none, mut by_lively) = (index, index);
         if self.is_leader() {
             let behind = self.raw.raft.prs().iter().filter(|(_, pr)| pr.matched < index);
-            let is_lively = |id| self.lease.echoed(ReplicaId(id)) + LIVELY_NANOS > self.now;
+            let is_lively =
+                |id| self.lease.echoed(ReplicaId(id)) + RECENTLY_ACTIVE_NANOS > self.now;
             for (id, progress) in behind.filter(|(id, _)| **id != self.id.0) {
                 by_none = by_none.min(progress.matched);
                 if is_lively(*id) {
@@ -479,21 +489,21 @@ impl Group {
                 }
             }
         }
-        let kept_max = self.kept_bytes_max;
+        let kept_max = self.retained_bytes_max;
         let store = self.raw.mut_store();
-        store.compact(by_none, kept_bytes.min(kept_max));
-        store.compact(by_lively, kept_for_followers_bytes.min(kept_max));
-        store.compact(index, kept_for_lively_bytes.min(kept_max));
+        store.compact(by_none, retained_bytes.min(kept_max));
+        store.compact(by_lively, retained_for_followers_bytes.min(kept_max));
+        store.compact(index, retained_for_active_followers_bytes.min(kept_max));
     }
 
     /// Bytes of the entries that it keeps in memory.
-    pub fn kept_bytes(&self) -> usize {
-        self.raw.store().kept_bytes()
+    pub fn retained_bytes(&self) -> usize {
+        self.raw.store().retained_bytes()
     }
 
     /// Whatever its limits say, it keeps no more than so much from the next entry on: a share of
     /// what its node has.
-    pub fn keep_at_most(&mut self, bytes: usize) {
-        self.kept_bytes_max = bytes;
+    pub fn set_retained_bytes_max(&mut self, bytes: usize) {
+        self.retained_bytes_max = bytes;
     }
 }

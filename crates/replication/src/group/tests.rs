@@ -11,9 +11,9 @@ fn sole() -> Group {
     Group::new(
         ReplicaId(1),
         &Members::of_voters(&[ReplicaId(1)]),
-        Start::default(),
-        &Limits::default(),
-        Boot::default(),
+        StartState::default(),
+        &GroupLimits::default(),
+        StartContext::default(),
     )
 }
 
@@ -47,7 +47,7 @@ fn a_sole_voter_leads_and_commits_what_it_persisted() {
 
 #[test]
 fn restarts_from_a_checkpoint_and_a_log() {
-    let start = Start {
+    let start = StartState {
         hard_state: HardState { term: 3, vote: 1, commit: 7 },
         before: (7, 2),
         entries: vec![Entry::new(8, 3, Bytes::from("x"), false)],
@@ -57,8 +57,8 @@ fn restarts_from_a_checkpoint_and_a_log() {
         ReplicaId(1),
         &Members::of_voters(&[ReplicaId(1)]),
         start,
-        &Limits::default(),
-        Boot::default(),
+        &GroupLimits::default(),
+        StartContext::default(),
     );
     group.campaign();
     let mut applied = Vec::new();
@@ -72,8 +72,8 @@ fn restarts_from_a_checkpoint_and_a_log() {
 fn pair() -> (Group, Group) {
     let members = Members::of_voters(&[ReplicaId(1), ReplicaId(2)]);
     let new = |id| {
-        let clock = Boot { now: 10_000_000_000, started: 1, seed: 7 };
-        Group::new(ReplicaId(id), &members, Start::default(), &Limits::default(), clock)
+        let clock = StartContext { now: 10_000_000_000, started: 1, seed: 7 };
+        Group::new(ReplicaId(id), &members, StartState::default(), &GroupLimits::default(), clock)
     };
     let (mut leader, mut follower) = (new(1), new(2));
     leader.campaign();
@@ -114,13 +114,14 @@ fn heartbeat(leader: &mut Group, now: BootNanos) -> Message {
 fn seen(group: &Group) -> String {
     let core = &group.raw.raft;
     let active: Vec<_> = core.prs().iter().map(|(id, pr)| (*id, pr.recent_active)).collect();
-    let (hard, word, elapsed) = (group.hard_state(), &group.word, core.election_elapsed);
+    let (hard, vote_promise, elapsed) =
+        (group.hard_state(), &group.vote_promise, core.election_elapsed);
     let lease = (group.confirmed_at(), group.lease_until());
-    format!("{hard:?} {word:?} {elapsed} {lease:?} {:?} {active:?}", group.followers())
+    format!("{hard:?} {vote_promise:?} {elapsed} {lease:?} {:?} {active:?}", group.followers())
 }
 
 #[test]
-fn at_rest_the_same_is_said_and_kept_as_by_stepping() {
+fn heartbeat_fast_path_equals_full_step() {
     let now = 10_200_000_000;
     let ((mut leader, mut follower), (mut leader2, mut follower2)) = (pair(), pair());
     let (beat, beat2) = (heartbeat(&mut leader, now), heartbeat(&mut leader2, now));
@@ -186,16 +187,16 @@ fn whatever_needs_work_is_not_rested_on() {
 /// is `lively`. How much of the log the first, which leads, keeps for it.
 fn kept_for_the_third(lively: bool) -> u64 {
     let members = Members::of_voters(&[ReplicaId(1), ReplicaId(2), ReplicaId(3)]);
-    let limits = Limits {
-        kept_bytes: 0,
-        kept_for_followers_bytes: 300,
-        kept_for_lively_bytes: 1_200,
-        ..Limits::default()
+    let limits = GroupLimits {
+        retained_bytes: 0,
+        retained_for_followers_bytes: 300,
+        retained_for_active_followers_bytes: 1_200,
+        ..GroupLimits::default()
     };
     let mut now = 10_000_000_000;
     let mut groups = [1, 2, 3].map(|id| {
-        let clock = Boot { now, started: 1, seed: 7 };
-        Group::new(ReplicaId(id), &members, Start::default(), &limits, clock)
+        let clock = StartContext { now, started: 1, seed: 7 };
+        Group::new(ReplicaId(id), &members, StartState::default(), &limits, clock)
     });
     groups[0].campaign();
     for round in 0..200 {
@@ -219,7 +220,7 @@ fn kept_for_the_third(lively: bool) -> u64 {
 }
 
 #[test]
-fn a_leader_keeps_more_for_who_answers_than_for_the_silent() {
+fn leader_retains_more_log_for_active_followers() {
     let (lively, silent) = (kept_for_the_third(true), kept_for_the_third(false));
     assert!((9..=12).contains(&lively), "{lively} entries");
     assert!((1..=3).contains(&silent), "{silent} entries");
@@ -228,18 +229,18 @@ fn a_leader_keeps_more_for_who_answers_than_for_the_silent() {
 /// Of five, the fourth is gone for good, and the fifth gets everything a round late: what the
 /// fourth lacks is not kept on the fifth's account.
 #[test]
-fn who_is_gone_has_no_part_in_what_is_kept_for_who_answers() {
+fn dead_follower_takes_no_share_of_retained_log() {
     let members = Members::of_voters(&[1, 2, 3, 4, 5].map(ReplicaId));
-    let limits = Limits {
-        kept_bytes: 0,
-        kept_for_followers_bytes: 300,
-        kept_for_lively_bytes: 1_200,
-        ..Limits::default()
+    let limits = GroupLimits {
+        retained_bytes: 0,
+        retained_for_followers_bytes: 300,
+        retained_for_active_followers_bytes: 1_200,
+        ..GroupLimits::default()
     };
     let mut now = 10_000_000_000;
     let mut groups = [1, 2, 3, 4, 5].map(|id| {
-        let clock = Boot { now, started: 1, seed: 7 };
-        Group::new(ReplicaId(id), &members, Start::default(), &limits, clock)
+        let clock = StartContext { now, started: 1, seed: 7 };
+        Group::new(ReplicaId(id), &members, StartState::default(), &limits, clock)
     });
     groups[0].campaign();
     let mut late: Vec<Message> = Vec::new();
@@ -265,32 +266,32 @@ fn who_is_gone_has_no_part_in_what_is_kept_for_who_answers() {
     let kept = groups[0].committed() - first;
     assert!((1..=4).contains(&kept), "{kept} entries are kept");
     // A share of the node's memory that is smaller than all limits.
-    groups[0].keep_at_most(0);
+    groups[0].set_retained_bytes_max(0);
     groups[0].applied(groups[0].committed());
-    assert_eq!(groups[0].kept_bytes(), 0);
+    assert_eq!(groups[0].retained_bytes(), 0);
 }
 
 /// Who has the log and no group finds the same members.
 #[test]
 fn members_follow_from_changes_alone() {
     let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
-    let enter = |promote: &[u64], remove: &[u64]| Change::Enter {
+    let enter = |promote: &[u64], remove: &[u64]| Change::EnterJoint {
         promote: ids(promote),
         remove: ids(remove),
     };
     let changes = [
         Change::AddLearners(ids(&[3, 2])),
-        Change::Leave,
+        Change::LeaveJoint,
         enter(&[2, 3], &[]),
-        Change::Leave,
+        Change::LeaveJoint,
         Change::AddLearners(ids(&[4, 5])),
-        Change::Leave,
+        Change::LeaveJoint,
         enter(&[4], &[1, 5]),
-        Change::Leave,
+        Change::LeaveJoint,
         Change::AddLearners(ids(&[3, 6])),
-        Change::Leave,
+        Change::LeaveJoint,
         enter(&[6], &[2]),
-        Change::Leave,
+        Change::LeaveJoint,
     ];
     let mut group = sole();
     let mut members = group.members().clone();
@@ -304,7 +305,7 @@ fn members_follow_from_changes_alone() {
 /// Hears in one breath that a change of members is committed and that it is to stand: it applies
 /// the one, and then does the other.
 #[test]
-fn who_is_told_to_stand_before_it_has_applied_a_change_stands_afterwards() {
+fn timeout_now_before_applied_change_campaigns_afterwards() {
     let (mut leader, mut follower) = pair();
     let now = 10_000_000_000;
     let change = Change::AddLearners(vec![ReplicaId(3)]);
@@ -313,7 +314,7 @@ fn who_is_told_to_stand_before_it_has_applied_a_change_stands_afterwards() {
     work(&mut follower).into_iter().for_each(|message| leader.step(message, now).expect("sound"));
     let mut said = work(&mut leader);
     leader.change(&change);
-    leader.tell_all_committed();
+    leader.send_commit_index_to_all();
     leader.transfer(ReplicaId(2));
     let (term, committed) = (follower.term(), follower.committed());
     said.extend(work(&mut leader));

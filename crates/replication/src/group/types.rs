@@ -18,7 +18,7 @@ pub struct HardState {
 
 /// What a replica begins with: from a checkpoint and the log, or all zero for a new shard.
 #[derive(Debug, Default)]
-pub struct Start {
+pub struct StartState {
     /// As last persisted.
     pub hard_state: HardState,
     /// Index and term of the entry before the first of `entries`.
@@ -31,7 +31,7 @@ pub struct Start {
 
 /// What a replica is told of time and chance when it begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Boot {
+pub struct StartContext {
     /// The node's clock now.
     pub now: BootNanos,
     /// … and when its process began, or a little later: what was promised before, it may have

@@ -131,9 +131,9 @@ impl goldenscript::Runner for Runner {
             Verb::Propose(id, data) => network.propose(ReplicaId(*id), data),
             Verb::Change { at, leave, add, promote, remove } => {
                 let change = match (leave, add.is_empty()) {
-                    (Some(_), _) => Change::Leave,
+                    (Some(_), _) => Change::LeaveJoint,
                     (None, false) => Change::AddLearners(ids(add)),
-                    _ => Change::Enter { promote: ids(promote), remove: ids(remove) },
+                    _ => Change::EnterJoint { promote: ids(promote), remove: ids(remove) },
                 };
                 network.propose_change(ReplicaId(*at), &change);
             }

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use keyspace::ReplicaId;
 use replication::{
-    Boot, Change, ChangeRefused, Entry, Group, HardState, Limits, Members, Message, MessageKind,
-    Refused,
+    Change, ChangeRefused, Entry, Group, GroupLimits, HardState, Members, Message, MessageKind,
+    RejectedMessage, StartContext,
 };
 
 use crate::disk::{Disk, Unsynced};
@@ -116,13 +116,13 @@ impl Network {
 
     fn start(&mut self, id: ReplicaId, disk: Disk, started: u64) {
         // Small, so that a follower that lags is soon too late for entries.
-        let limits = Limits {
-            kept_bytes: 4,
-            kept_for_followers_bytes: 4,
-            kept_for_lively_bytes: 4,
-            ..Limits::default()
+        let limits = GroupLimits {
+            retained_bytes: 4,
+            retained_for_followers_bytes: 4,
+            retained_for_active_followers_bytes: 4,
+            ..GroupLimits::default()
         };
-        let boot = Boot { now: self.now, started, seed: 7 };
+        let boot = StartContext { now: self.now, started, seed: 7 };
         let group = Group::new(id, &disk.members, disk.start(), &limits, boot);
         let (unsynced, role) = (Vec::new(), "follower".to_owned());
         self.replicas.insert(id, Replica { group, disk, unsynced, is_slow: false, role });
@@ -178,10 +178,10 @@ impl Network {
     }
 
     pub fn campaign(&mut self, id: ReplicaId) {
-        let (before, now) = (self.replicas[&id].group.elections(), self.now);
+        let (before, now) = (self.replicas[&id].group.campaigns(), self.now);
         for _ in 0..TICKS_OF_ELECTION {
             self.with(id, |group| _ = group.tick(now));
-            if self.replicas[&id].group.elections() > before {
+            if self.replicas[&id].group.campaigns() > before {
                 return;
             }
         }
@@ -199,10 +199,10 @@ impl Network {
     pub fn propose_change(&mut self, id: ReplicaId, change: &Change) {
         let text = match change {
             Change::AddLearners(ids) => format!("(add learners {})", list(ids)),
-            Change::Enter { promote, remove } => {
+            Change::EnterJoint { promote, remove } => {
                 format!("(enter joint: promote {}; remove {})", list(promote), list(remove))
             }
-            Change::Leave => "(leave joint)".to_owned(),
+            Change::LeaveJoint => "(leave joint)".to_owned(),
         };
         self.changes.insert(text.clone().into_bytes(), change.clone());
         let mut refused = None;
@@ -312,7 +312,7 @@ impl Network {
             self.with(from, |group| group.snapshot_sent(to, true));
         }
         match refused {
-            Some(Refused::LostLog { last, needed }) => self.say(&format!(
+            Some(RejectedMessage::LostLog { last, needed }) => self.say(&format!(
                 "   {} refuses: its log ends at {last}, and it acknowledged {needed}: quarantined",
                 to.0
             )),

@@ -1,7 +1,7 @@
 //! A replica's disk, which keeps what was synced.
 
 use bytes::Bytes;
-use replication::{Entry, HardState, Members, Start};
+use replication::{Entry, HardState, Members, StartState};
 
 /// What a replica's disk holds, as far as it is synced.
 #[derive(Clone, Default)]
@@ -26,11 +26,11 @@ impl Disk {
         self.hard_state = work.hard_state.unwrap_or(self.hard_state);
     }
 
-    pub fn start(&self) -> Start {
+    pub fn start(&self) -> StartState {
         let mut hard_state = self.hard_state;
         hard_state.commit = hard_state.commit.max(self.applied);
         let entries = self.entries.iter().filter(|e| e.index() > self.before.0).cloned().collect();
-        Start { hard_state, before: self.before, entries, applied: self.applied }
+        StartState { hard_state, before: self.before, entries, applied: self.applied }
     }
 }
 

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use keyspace::ReplicaId;
 use keyspace::random::Random;
-use replication::{Boot, Change, Group, HardState, Limits, Members, Message, MessageKind};
+use replication::{
+    Change, Group, GroupLimits, HardState, Members, Message, MessageKind, StartContext,
+};
 
 use disk::{Disk, Unsynced};
 
@@ -37,7 +39,7 @@ impl Replica {
 pub struct World {
     pub dice: Random,
     pub now: u64,
-    pub limits: Limits,
+    pub limits: GroupLimits,
     pub replicas: BTreeMap<ReplicaId, Replica>,
     /// On their way: when they arrive, and what.
     pub network: Vec<(u64, Bytes)>,
@@ -65,15 +67,15 @@ fn describe(change: &Change) -> Vec<u8> {
 }
 
 pub const ADD: fn() -> Change = || Change::AddLearners(ids(&[2, 3]));
-pub const ENTER: fn() -> Change = || Change::Enter { promote: ids(&[2, 3]), remove: vec![] };
+pub const ENTER: fn() -> Change = || Change::EnterJoint { promote: ids(&[2, 3]), remove: vec![] };
 
 impl World {
     pub fn new(seed: u64, voters: &[u64], empty: &[u64]) -> Self {
-        let limits = Limits {
-            kept_bytes: 200,
-            kept_for_followers_bytes: 800,
-            kept_for_lively_bytes: 1_600,
-            ..Limits::default()
+        let limits = GroupLimits {
+            retained_bytes: 200,
+            retained_for_followers_bytes: 800,
+            retained_for_active_followers_bytes: 1_600,
+            ..GroupLimits::default()
         };
         let mut world = World {
             dice: Random::new(seed),
@@ -117,7 +119,7 @@ impl World {
     }
 
     pub fn start(&mut self, id: ReplicaId) {
-        let boot = Boot { now: self.now, started: self.now, seed: 7 };
+        let boot = StartContext { now: self.now, started: self.now, seed: 7 };
         let replica = self.replicas.get_mut(&id).unwrap();
         let (start, members) = (replica.disk.start(), replica.disk.members.clone());
         replica.group = Some(Group::new(id, &members, start, &self.limits, boot));
@@ -169,9 +171,9 @@ impl World {
             2 if victim != other => self.cut.push((victim, other)),
             3 => self.cut.clear(),
             4 => {
-                let heir = other;
+                let target = other;
                 if let Some(group) = &mut self.replicas.get_mut(&victim).unwrap().group {
-                    group.transfer(heir);
+                    group.transfer(target);
                 }
             }
             _ => {}
@@ -280,7 +282,7 @@ impl World {
                 assert_eq!(seen, entry.data(), "two entries were applied at {}", entry.index());
                 assert_eq!(replica.disk.applied + 1, entry.index(), "a gap in what is applied");
                 if entry.is_change() {
-                    for change in [ADD(), ENTER(), Change::Leave] {
+                    for change in [ADD(), ENTER(), Change::LeaveJoint] {
                         if describe(&change) == *entry.data() {
                             replica.disk.members = group.change(&change).clone();
                         }

@@ -12,7 +12,7 @@ use membership::{Membership, State};
 use storage::addresses::{self, ADDRESSES_MAX, NodeAddress};
 use storage::disk::Disk;
 
-use super::Cluster;
+use super::MembershipDriver;
 
 /// How long a full disk is left alone.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ impl AddressFile {
 
     /// Stores the addresses if they have changed. They are hints: what the disk refuses is logged,
     /// and tried again after a while.
-    pub fn save(&mut self, cluster: &Cluster) {
+    pub fn save(&mut self, cluster: &MembershipDriver) {
         let addresses = cluster.addresses();
         let waits = self.retry_at.is_some_and(|at| Instant::now() < at);
         if waits || Arc::ptr_eq(&addresses, &self.stored) || addresses == self.stored {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keyspace::{Levels, NodeId};
+use keyspace::{NodeId, VersionRange};
 use membership::{Load, Member, State};
 
 /// Whether a member is there.
@@ -37,8 +37,8 @@ pub struct MemberInfo {
     pub domain: String,
     /// The program it runs.
     pub software: String,
-    /// The feature levels that it speaks.
-    pub levels: Levels,
+    /// The cluster versions that it speaks.
+    pub levels: VersionRange,
     /// Whether it is there.
     pub state: MemberState,
     /// It did not answer lately: treat it as up, but do not wait for it.

@@ -1,8 +1,8 @@
 //! Which nodes make up this node's cluster, and how does it speak with them?
 //!
-//! [`Cluster`] puts two things together: links between nodes ([`crate::peer`]) and the membership
-//! of those nodes (crate `membership`). Frames about membership stay here; all others are for
-//! whoever was [attached](Cluster::attach).
+//! [`MembershipDriver`] puts two things together: links between nodes ([`crate::peer`]) and the
+//! membership of those nodes (crate `membership`). Frames about membership stay here; all others
+//! are for whoever was [attached](MembershipDriver::attach).
 //!
 //! ```text
 //!   net's turn ───► frame ──┬─ kind 1 ──► desk (one lock): membership ──► frames, dials, news
@@ -16,13 +16,14 @@
 //! | directory | `join` | what happens |
 //! |---|---|---|
 //! | empty | none | it founds a cluster: ids and hash seed are drawn, nobody is asked |
-//! | empty | given | [`Cluster::wait_for_identity`] waits, for ever, for a member's word; never founds |
+//! | empty | given | [`MembershipDriver::wait_for_identity`] waits, for ever, for a member's word; never founds |
 //! | used | none | it has its identity, and dials the members' last addresses ([`addresses`]) |
 //! | used | given | the same, and the addresses given are dialled while nobody else is known |
 //!
 //! A node that joins draws its id, links with a member, and hears the cluster's id and hash seed in
-//! the handshake. It writes them into its directory, and only then [`begins`](Cluster::begin) to
-//! be a member: until then nobody lists it, so that a crash in between leaves no ghost.
+//! the handshake. It writes them into its directory, and only then
+//! [`begins`](MembershipDriver::begin) to be a member: until then nobody lists it, so that a crash
+//! in between leaves no ghost.
 //!
 //! # Invariants
 //! 1. Nothing of membership is said before the node's identity is durable in its directory.
@@ -31,12 +32,12 @@
 //! 3. [`Frames`] hears of each link in turn up and down; of frames only while it is up. No lock of
 //!    this module is held when it is called, but the one that keeps this order.
 //! 4. `send`, `flush`, `members` and `is_connected` never wait.
-//! 5. A node that was removed ([`Cluster::set_removed`]) is no member: it is not listed, not
-//!    dialled, and refused when it dials. It ends when it hears so, from its own image of the
+//! 5. A node that was removed ([`MembershipDriver::set_removed`]) is no member: it is not listed,
+//!    not dialled, and refused when it dials. It ends when it hears so, from its own image of the
 //!    catalogue or by a refusal that only a node with the secret can make.
-//! 6. So is a node that does not speak the cluster's feature level. It ends if it is too old, since
-//!    levels never fall, or has no cluster yet; one that is too new may know better than who says
-//!    so.
+//! 6. So is a node that does not support the cluster version. It ends if it is too old,
+//!    since levels never fall, or has no cluster yet; one that is too new may know better than who
+//!    says so.
 //!
 //! # What it does not know
 //! What frames of other kinds mean, shards, who should hold what. It judges nobody: a wrong view of
@@ -50,18 +51,18 @@
 //!   also just not answer.
 
 pub mod addresses;
-mod desk;
-mod doors;
-mod edge;
+mod driver;
 mod members;
 mod options;
 pub mod secret;
+mod seeds;
+mod state;
 
 use bytes::Bytes;
-use keyspace::{NodeId, Unspoken};
+use keyspace::{NodeId, UnsupportedVersion};
 use storage::manifest::Manifest;
 
-pub use edge::{Cluster, ClusterCounters};
+pub use driver::{ClusterCounters, MembershipDriver};
 pub use members::{MemberInfo, MemberState};
 pub use membership::Load;
 pub use options::Options;
@@ -83,7 +84,7 @@ pub trait Frames: Send + Sync {
     fn link_up(&self, node: NodeId);
     /// The link to a node is gone; what was on its way may have arrived or not.
     fn link_down(&self, node: NodeId);
-    /// [`Cluster::members`] tells something new.
+    /// [`MembershipDriver::members`] tells something new.
     fn members_changed(&self);
 }
 
@@ -131,9 +132,9 @@ pub enum ClusterError {
         /// This node.
         node: NodeId,
     },
-    /// This node does not speak the cluster's level.
+    /// This node does not support the cluster's level.
     #[error(transparent)]
-    Unspoken(#[from] Unspoken),
+    Unspoken(#[from] UnsupportedVersion),
     /// Another process is this node.
     #[error(
         "node {:016x} of this data directory is in the cluster already, says {address}, as another \

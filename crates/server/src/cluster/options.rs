@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use keyspace::Levels;
+use keyspace::VersionRange;
 use membership::Facts;
 use storage::addresses::NodeAddress;
 
@@ -30,8 +30,8 @@ pub struct Options {
     pub seeds: Vec<String>,
     /// Where the other members were last, as the node's directory says: they are dialled as well.
     pub addresses: Vec<NodeAddress>,
-    /// The feature levels that it speaks.
-    pub levels: Levels,
+    /// The cluster versions that it speaks.
+    pub levels: VersionRange,
     /// What all nodes of the cluster know.
     pub secret: Secret,
     /// Limits and periods of the links.

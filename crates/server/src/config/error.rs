@@ -47,6 +47,14 @@ pub enum ConfigError {
         /// The closest name there is, in the same form.
         nearest: Option<String>,
     },
+    /// The setting has a new name.
+    #[error("the setting {origin} is now called `{name}`: write that instead. Nothing was started")]
+    Renamed {
+        /// The old name as written.
+        origin: Origin,
+        /// The new one, in the same form.
+        name: String,
+    },
     /// A value that its setting does not take.
     #[error("bad value {value:?} of {origin}: expected {expected}")]
     Value {

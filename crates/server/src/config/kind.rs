@@ -162,9 +162,9 @@ impl Kind for Bytes {
 }
 
 /// So many, within bounds, and of what; `off` or 0: as many as there are.
-pub struct Most(pub RangeInclusive<u64>, pub &'static str);
+pub struct Limit(pub RangeInclusive<u64>, pub &'static str);
 
-impl Kind for Most {
+impl Kind for Limit {
     type Value = Option<NonZeroU64>;
     const TOML: Toml = Toml::Number;
 

@@ -11,7 +11,7 @@
 //! Invariants:
 //! 1. One table ([`SETTINGS`]) is the only place that knows a setting's name, bounds and default.
 //! 2. A name nobody knows is an error, never ignored: a misspelt `memry_max` must not start a node
-//!    without its limit. The error suggests the nearest name.
+//!    without its limit. The error suggests the nearest name, or the new one of a renamed setting.
 //! 3. A [`Config`] that [`load`] returned is consistent: see [`Config::check`].
 //!
 //! It does not know the command line's syntax (the binary builds its flags from the table), nor
@@ -33,13 +33,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::listeners::{Listener, Protocol, TransportKind};
-use keyspace::Levels;
+use keyspace::VersionRange;
 use overlay::LookupChoice;
 
 pub use api::nearest::nearest;
 pub use error::{ConfigError, Origin};
 pub use kind::{Listen, MemoryMax};
-pub use settings::{Config, SETTINGS, Setting};
+pub use settings::{Config, RENAMED, SETTINGS, Setting};
 
 /// What the name of each variable of ours begins with.
 pub const VARIABLE_PREFIX: &str = "CARILLON_";
@@ -117,6 +117,9 @@ fn apply_file(config: &mut Config, path: &Path, text: &str) -> Result<(), Config
     for (key, value) in &table {
         let origin = Origin::File { key: key.clone(), path: path.into() };
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == key) else {
+            if let Some(new) = renamed(|old| old == key) {
+                return Err(ConfigError::Renamed { origin, name: new.name.to_owned() });
+            }
             let nearest = nearest(key, SETTINGS.iter().map(|setting| setting.name));
             return Err(ConfigError::Unknown { origin, nearest: nearest.map(str::to_owned) });
         };
@@ -144,6 +147,9 @@ fn apply_environment(
     for (name, value) in environment.iter().filter(|(name, _)| name != FILE_VARIABLE) {
         let origin = Origin::Environment(name.clone());
         let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == *name) else {
+            if let Some(new) = renamed(|old| settings::variable(old) == *name) {
+                return Err(ConfigError::Renamed { origin, name: new.variable() });
+            }
             let names: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
             let all = names.iter().map(String::as_str).chain([FILE_VARIABLE]);
             let nearest = nearest(name, all).map(str::to_owned);
@@ -164,6 +170,9 @@ fn apply_flags(config: &mut Config, flags: &[(String, String)]) -> Result<(), Co
     for (name, value) in flags {
         let origin = Origin::Flag(format!("--{name}"));
         let Some(setting) = SETTINGS.iter().find(|setting| setting.flag() == *name) else {
+            if let Some(new) = renamed(|old| settings::flag(old) == *name) {
+                return Err(ConfigError::Renamed { origin, name: format!("--{}", new.flag()) });
+            }
             let names: Vec<String> = SETTINGS.iter().map(Setting::flag).collect();
             let nearest = nearest(name, names.iter().map(String::as_str));
             let nearest = nearest.map(|name| format!("--{name}"));
@@ -172,6 +181,12 @@ fn apply_flags(config: &mut Config, flags: &[(String, String)]) -> Result<(), Co
         set(config, setting, origin, value)?;
     }
     Ok(())
+}
+
+/// The setting that an old name, which `is_it` recognises, has become.
+fn renamed(is_it: impl Fn(&str) -> bool) -> Option<&'static Setting> {
+    let (_, name) = RENAMED.iter().find(|(old, _)| is_it(old))?;
+    SETTINGS.iter().find(|setting| setting.name == *name)
 }
 
 fn set(
@@ -243,10 +258,11 @@ impl Config {
         self.peer != Listen::Off
     }
 
-    /// The feature levels that the node speaks: up to `level_max`.
-    pub fn levels(&self) -> Levels {
-        let highest = u8::try_from(self.level_max).ok().and_then(keyspace::Level::new);
-        highest.and_then(Levels::up_to).expect("level_max is within its bounds")
+    /// The cluster versions that the node speaks: up to `cluster_version_max`.
+    pub fn levels(&self) -> VersionRange {
+        let highest =
+            u8::try_from(self.cluster_version_max).ok().and_then(keyspace::ClusterVersion::new);
+        highest.and_then(VersionRange::up_to).expect("cluster_version_max is within its bounds")
     }
 
     /// Replicas of keyspaces that do not say how many.

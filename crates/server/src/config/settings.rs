@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use balancer::Policy;
 
 use super::kind::{
-    Address, Bytes, Kind, Listen, Memory, MemoryMax, Millis, Most, Number, OneOf, Path, Size,
+    Address, Bytes, Kind, Limit, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size,
     Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, ListenerLookup, Lookup, MaybePath, Replicas, Seeds};
@@ -37,13 +37,30 @@ pub struct Setting {
 impl Setting {
     /// Its flag without the dashes: `memory-max`.
     pub fn flag(&self) -> String {
-        self.name.replace('_', "-")
+        flag(self.name)
     }
 
     /// Its environment variable: `CARILLON_MEMORY_MAX`.
     pub fn variable(&self) -> String {
-        format!("{}{}", super::VARIABLE_PREFIX, self.name.to_ascii_uppercase())
+        variable(self.name)
     }
+}
+
+/// Settings whose names have changed, old and new: an old name is refused with the new one.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("check_interval_ms", "consistency_check_interval_ms"),
+    ("level_max", "cluster_version_max"),
+    ("move_rate", "snapshot_rate"),
+];
+
+/// The flag of a setting of this name, without the dashes.
+pub(super) fn flag(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// The environment variable of a setting of this name.
+pub(super) fn variable(name: &str) -> String {
+    format!("{}{}", super::VARIABLE_PREFIX, name.to_ascii_uppercase())
 }
 
 macro_rules! settings {
@@ -144,23 +161,23 @@ settings! {
     request_timeout_ms: u64 = "5s", Millis(100..=3_600_000), Millis;
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.
-    check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
+    consistency_check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
     /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
     /// those that lag too far behind; or off: as fast as can be.
-    move_rate: Option<NonZeroU64> = "64MiB", Bytes(64 * KIB..=1024 * GIB, " a second"), Bytes;
+    snapshot_rate: Option<NonZeroU64> = "64MiB", Bytes(64 * KIB..=1024 * GIB, " a second"), Bytes;
     /// Bytes of live keys and values beyond which a shard is cut in two, each half a shard of its
     /// own; or off: never.
     split_bytes: Option<NonZeroU64> = "96MiB", Bytes(MIB..=1024 * GIB, ""), Bytes;
     /// Live keys beyond which a shard is cut in two, so that cutting it takes little time; or off:
     /// however many.
-    split_keys: Option<NonZeroU64> = "125000", Most(1_000..=1_000_000_000, ""), Most;
+    split_keys: Option<NonZeroU64> = "125000", Limit(1_000..=1_000_000_000, ""), Limit;
     /// Bytes of live keys and values below which two neighbouring shards become one, both taken
     /// together, if the second was cut off from another; at most half of split_bytes and, in keys,
     /// an eighth of split_keys; or off: never.
     merge_bytes: Option<NonZeroU64> = "16MiB", Bytes(64 * KIB..=1024 * GIB, ""), Bytes;
     /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
     /// about evenly; or off: never.
-    split_rate: Option<NonZeroU64> = "50000", Most(100..=1_000_000_000, " a second"), Most;
+    split_rate: Option<NonZeroU64> = "50000", Limit(100..=1_000_000_000, " a second"), Limit;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
@@ -180,14 +197,14 @@ settings! {
     resp_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
     /// … on the listener of HTTP.
     http_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
-    /// Highest feature level that this node speaks: below the newest it behaves as the version
+    /// Highest cluster version that this node supports: below the newest it behaves as the version
     /// before. To hold a node back, or to try a downgrade.
-    level_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;
-    /// Whether the cluster's feature level rises by itself once all nodes speak the next one, if
+    cluster_version_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;
+    /// Whether the cluster version rises by itself once all nodes support the next one, if
     /// this node leads the catalogue then. Off, on all nodes: carillon upgrade raises it, and until
     /// then one can go back to the version before.
     auto_upgrade: bool = "true", Switch, Switch;
-    /// How long all nodes must have been up and spoken the next level before it is used.
+    /// How long all nodes must have been up and supported the next one before it is used.
     auto_upgrade_after_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.
@@ -222,8 +239,8 @@ settings! {
     log_format: Format = "text", OneOf(FORMATS), OneOf<Format>;
 }
 
-const LEVEL_LOWEST: u64 = keyspace::Levels::OURS.lowest().number() as u64;
-const LEVEL_HIGHEST: u64 = keyspace::Levels::OURS.highest().number() as u64;
+const LEVEL_LOWEST: u64 = keyspace::VersionRange::OURS.lowest().number() as u64;
+const LEVEL_HIGHEST: u64 = keyspace::VersionRange::OURS.highest().number() as u64;
 
 const DURABILITIES: &[(&str, Durability)] = &[
     ("sync", Durability::Sync),

@@ -39,6 +39,29 @@ fn error(text: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> St
 }
 
 #[test]
+fn old_name_of_renamed_setting_is_refused_with_the_new_one() {
+    assert_eq!(
+        error("move_rate = 1", &[], &[]),
+        "the setting `move_rate` in c.toml is now called `snapshot_rate`: write that instead. \
+         Nothing was started"
+    );
+    assert_eq!(
+        error("", &[("CARILLON_LEVEL_MAX", "2")], &[]),
+        "the setting CARILLON_LEVEL_MAX is now called `CARILLON_CLUSTER_VERSION_MAX`: write that \
+         instead. Nothing was started"
+    );
+    assert_eq!(
+        error("", &[], &[("check-interval-ms", "1")]),
+        "the setting --check-interval-ms is now called `--consistency-check-interval-ms`: write \
+         that instead. Nothing was started"
+    );
+    for (old, new) in RENAMED {
+        let is_known = |name: &str| SETTINGS.iter().any(|setting| setting.name == name);
+        assert!(!is_known(old) && is_known(new), "{old} {new}");
+    }
+}
+
+#[test]
 fn defaults_are_as_promised() {
     let config = from("", &[], &[]).unwrap();
     assert_eq!(config, Config::default());
@@ -54,7 +77,7 @@ fn defaults_are_as_promised() {
     assert_eq!(config.memory_max, MemoryMax::Percent(60));
     assert_eq!((config.log_level, config.log_format), (Level::Info, Format::Text));
     assert!(!config.insecure && config.threads_count() >= 1);
-    assert_eq!(config.levels(), keyspace::Levels::OURS);
+    assert_eq!(config.levels(), keyspace::VersionRange::OURS);
     assert_eq!(config.memory_max.bytes(1000), 600);
 }
 
@@ -74,7 +97,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "balance" => "false",
         "native_error_reason" => "true",
         "auto_upgrade" => "false",
-        "level_max" => "1",
+        "cluster_version_max" => "1",
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",
@@ -86,7 +109,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "log_format" => "json",
         "key_bytes_max" => "5KiB",
         "value_bytes_max" => "3mb",
-        "move_rate" | "split_bytes" | "merge_bytes" => "8MiB",
+        "snapshot_rate" | "split_bytes" | "merge_bytes" => "8MiB",
         "split_rate" | "split_keys" => "7000",
         "segment_bytes" => "128 MiB",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
@@ -125,14 +148,14 @@ fn flags_win_over_environment_over_file_over_defaults() {
 #[test]
 fn a_rate_has_an_end_or_none() {
     let rate =
-        |text: &str| from(text, &[], &[]).map(|config| config.move_rate.map(|rate| rate.get()));
+        |text: &str| from(text, &[], &[]).map(|config| config.snapshot_rate.map(|rate| rate.get()));
     assert_eq!(rate("").unwrap(), Some(64 << 20));
-    for none in ["move_rate = 0", "move_rate = \"0\"", "move_rate = \"off\""] {
+    for none in ["snapshot_rate = 0", "snapshot_rate = \"0\"", "snapshot_rate = \"off\""] {
         assert_eq!(rate(none).unwrap(), None, "{none}");
     }
-    assert_eq!(rate("move_rate = 100000").unwrap(), Some(100_000));
+    assert_eq!(rate("snapshot_rate = 100000").unwrap(), Some(100_000));
     for wrong in ["1KiB", "none", "-1", "2TiB", "", "64MiB/s"] {
-        let error = rate(&format!("move_rate = {wrong:?}")).unwrap_err().to_string();
+        let error = rate(&format!("snapshot_rate = {wrong:?}")).unwrap_err().to_string();
         assert!(error.contains("64KiB") && error.contains("or off"), "{error}");
     }
 }
@@ -234,7 +257,7 @@ fn a_variable_that_is_not_unicode_is_refused() {
 }
 
 #[test]
-fn strangers_are_kept_out_unless_told_otherwise() {
+fn non_loopback_is_refused_unless_insecure() {
     for open in ["0.0.0.0:7480", "[::]:7480", "192.168.1.5:7480"] {
         let error = error("", &[], &[("http", open)]);
         assert!(error.contains("--insecure") && error.contains("127.0.0.1:7480"), "{error}");

@@ -43,12 +43,12 @@ const SENT_ON: Duration = Duration::from_secs(1);
 
 /// The shards for which a connection was sent on lately.
 #[derive(Default)]
-pub(super) struct SentOn {
+pub(super) struct Redirects {
     reads: Places,
     writes: Places,
 }
 
-impl SentOn {
+impl Redirects {
     /// Whether a read of any shard may have to follow a write that was sent on.
     pub(super) fn has_writes(&self) -> bool {
         self.writes.places != 0
@@ -104,7 +104,7 @@ impl EventLoop {
         session: &Session,
         request: &Request<'_>,
     ) -> Option<Box<str>> {
-        if !self.sends_on(session) {
+        if !self.redirects_clients(session) {
             return None;
         }
         let route = connection.route.as_ref()?;
@@ -137,15 +137,15 @@ impl EventLoop {
     }
 
     /// Where a read is to be sent that was blocked here, if it is.
-    pub(super) fn moved_read(
+    pub(super) fn redirect_of_read(
         &self,
-        sent_on: &mut SentOn,
+        sent_on: &mut Redirects,
         session: &Session,
         route: &Route,
         blocked: Blocked,
         keys: &[&[u8]],
     ) -> Option<Box<str>> {
-        if !self.sends_on(session) {
+        if !self.redirects_clients(session) {
             return None;
         }
         let mut slots = Slots::of(self.config.resp_mode, route);
@@ -168,7 +168,7 @@ impl EventLoop {
 
     /// Whether this connection is told who leads.
     #[inline]
-    pub(super) fn sends_on(&self, session: &Session) -> bool {
+    pub(super) fn redirects_clients(&self, session: &Session) -> bool {
         self.config.resp_mode == Mode::Cluster || session.is_routing()
     }
 
@@ -205,7 +205,7 @@ impl EventLoop {
 
     /// The shards that a question about the whole keyspace is about: in mode `cluster` those that
     /// this node leads, else all. All of a keyspace without slots: no client knows who leads which.
-    pub(super) fn mine(&self, route: &Route) -> Vec<bool> {
+    pub(super) fn local_scope(&self, route: &Route) -> Vec<bool> {
         let is_mine = |place: usize| {
             self.config.resp_mode == Mode::Any
                 || route.keyspace.options.placement != Placement::Hashed
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_sent_on_is_remembered_for_a_while_and_for_each_shard() {
+    fn redirect_is_remembered_per_shard_for_a_while() {
         let second = SENT_ON.as_nanos() as u64;
         let begin = 5 * second;
         let mut sent_on = Places::default();

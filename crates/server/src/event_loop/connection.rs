@@ -6,14 +6,14 @@ use std::sync::Arc;
 use command::Reply;
 use node::routing::route::Route;
 
-use super::cluster::SentOn;
-use super::executes::{Repeated, Told};
-use super::slot::{Frame, Slot, State, UNKNOWN};
-use super::state::{Awaits, Life, Next, Output, Ready, Turn, Watching};
-use super::takes::TakesOwed;
-use super::transactions::{Part, write_executed};
+use super::cluster::Redirects;
+use super::memory_need::PendingMemoryNeeds;
+use super::pending_reply::{PendingReply, ReplyFrame, ReplyState, UNKNOWN};
+use super::state::{Life, LoopLists, Next, Output, Ready, WaitsFor, Watching};
+use super::transactions::{ExecPart, write_executed};
 use super::transport::Transport;
-use super::waits::Written;
+use super::value_moves::{RetriedCommand, SpeculativeReply};
+use super::wait::WrittenShards;
 use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
 use gateway::native::{self, FrameSink};
@@ -64,7 +64,7 @@ pub struct Connection {
     /// To be sent.
     pub output: Output,
     /// Replies owed, oldest first, and pushes between them.
-    pub pending: VecDeque<Slot>,
+    pub pending: VecDeque<PendingReply>,
     /// The number of the oldest; numbers count up and wrap.
     pub first_number: u32,
     /// Its next command.
@@ -78,13 +78,13 @@ pub struct Connection {
     /// The ways to the keys of the last command for which they were looked for.
     pub last_ways: Vec<Trace>,
     /// The shards it was lately told that another node leads, for reads.
-    pub(super) sent_on: SentOn,
+    pub(super) sent_on: Redirects,
     /// The shards it has written to, for WAIT; nothing on a node alone.
-    pub(super) written: Written,
+    pub(super) written: WrittenShards,
     /// What its writes under way may take of memory.
-    pub(super) takes: TakesOwed,
+    pub(super) takes: PendingMemoryNeeds,
     /// Where it stands in its loop.
-    pub turn: Turn,
+    pub turn: LoopLists,
     /// When it last sent something, in milliseconds.
     pub active_millis: u64,
 }
@@ -114,10 +114,10 @@ impl Connection {
             route: None,
             route_version: u64::MAX,
             last_ways: Vec::new(),
-            sent_on: SentOn::default(),
-            written: Written::default(),
-            takes: TakesOwed::default(),
-            turn: Turn::default(),
+            sent_on: Redirects::default(),
+            written: WrittenShards::default(),
+            takes: PendingMemoryNeeds::default(),
+            turn: LoopLists::default(),
             active_millis: now_millis,
         }
     }
@@ -143,7 +143,7 @@ impl Connection {
             self.output.bytes.extend_from_slice(&frames);
         } else {
             self.output.pushes_bytes += frames.len();
-            self.pending.push_back(Slot::push(frames));
+            self.pending.push_back(PendingReply::push(frames));
         }
         true
     }
@@ -161,33 +161,33 @@ impl Connection {
     }
 
     /// The only reply that is owed, if it is known unless something changes.
-    pub(super) fn told(&self) -> Option<&Told> {
-        let State::Executing(parts) = &self.pending.front()?.state else { return None };
-        if !self.pending.iter().skip(1).all(Slot::is_push) {
+    pub(super) fn told(&self) -> Option<&SpeculativeReply> {
+        let ReplyState::Executing(parts) = &self.pending.front()?.state else { return None };
+        if !self.pending.iter().skip(1).all(PendingReply::is_push) {
             return None;
         }
-        if let [Part::Told(told)] = &**parts { Some(told) } else { None }
+        if let [ExecPart::Speculative(told)] = &**parts { Some(told) } else { None }
     }
 
     /// It is not true: takes back what is to be run again, and whether it is muted.
-    pub(super) fn take_again(&mut self) -> Option<(Repeated, bool)> {
+    pub(super) fn take_again(&mut self) -> Option<(RetriedCommand, bool)> {
         self.told()?;
         let slot = self.pending.pop_front()?;
-        let (State::Executing(parts), frame) = (slot.state, slot.frame) else { return None };
-        let Some(Part::Told(told)) = parts.into_iter().next() else { return None };
+        let (ReplyState::Executing(parts), frame) = (slot.state, slot.frame) else { return None };
+        let Some(ExecPart::Speculative(told)) = parts.into_iter().next() else { return None };
         self.next.barrier = false;
         // Pushes have waited for it.
         if !self.pending.is_empty() {
-            self.write_replies(native::Reason::Empty);
+            self.write_replies(native::ErrorText::Empty);
         }
-        Some((told.again, matches!(frame, Frame::Resp { muted: true, .. })))
+        Some((told.again, matches!(frame, ReplyFrame::Resp { muted: true, .. })))
     }
 
     /// Writes the replies that are there, in order, up to the first that is not; how many of them
     /// are errors that nobody has counted yet.
-    pub fn write_replies(&mut self, reason: native::Reason) -> u64 {
+    pub fn write_replies(&mut self, reason: native::ErrorText) -> u64 {
         let mut errors = 0;
-        while self.pending.front().is_some_and(Slot::is_done) {
+        while self.pending.front().is_some_and(PendingReply::is_done) {
             let Some(slot) = self.pending.pop_front() else { break };
             errors += slot.state.errors();
             self.takes.is_answered(self.first_number);
@@ -203,37 +203,39 @@ impl Connection {
         errors
     }
 
-    fn write(&mut self, slot: Slot, reason: native::Reason) {
+    fn write(&mut self, slot: PendingReply, reason: native::ErrorText) {
         if !slot.before.is_empty() {
             self.output.bytes.extend_from_slice(&slot.before);
         }
         match (slot.frame, slot.state) {
-            (Frame::Push, State::Bytes(bytes)) => {
+            (ReplyFrame::Push, ReplyState::Bytes(bytes)) => {
                 self.output.pushes_bytes -= bytes.len();
                 self.output.bytes.extend_from_slice(&bytes);
             }
-            (_, State::Bytes(bytes)) => self.output.bytes.extend_from_slice(&bytes),
-            (Frame::Resp { muted: true, .. } | Frame::Bytes | Frame::Push, _) => {}
-            (Frame::Resp { version, .. }, state) => {
+            (_, ReplyState::Bytes(bytes)) => self.output.bytes.extend_from_slice(&bytes),
+            (ReplyFrame::Resp { muted: true, .. } | ReplyFrame::Bytes | ReplyFrame::Push, _) => {}
+            (ReplyFrame::Resp { version, .. }, state) => {
                 let mut writer = RespWriter::new(&mut self.output.bytes, version);
                 match state {
-                    State::Done(reply) => reply.give(&mut writer),
-                    State::Executed(executed) => {
+                    ReplyState::Done(reply) => reply.give(&mut writer),
+                    ReplyState::Executed(executed) => {
                         let (parts, reply) = *executed;
                         write_executed(&parts, &reply, version, &mut self.output.bytes);
                     }
-                    State::Failed(text) => writer.error(text.as_bytes()),
+                    ReplyState::Failed(text) => writer.error(text.as_bytes()),
                     _ => unreachable!("only what is done is written"),
                 }
             }
-            (Frame::Native(op, key), state) => {
+            (ReplyFrame::Native(op, key), state) => {
                 let mut sink = FrameSink { out: &mut self.output.bytes, op, key: &key, reason };
                 match state {
-                    State::Done(reply) => reply.give(&mut sink),
+                    ReplyState::Done(reply) => reply.give(&mut sink),
                     // An error frame means that nothing was done. If that is not known, there is
                     // no frame to say so: the connection ends without one.
-                    State::Failed(text) if text.starts_with(UNKNOWN) => self.advance(Life::Broken),
-                    State::Failed(text) => sink.error(&text),
+                    ReplyState::Failed(text) if text.starts_with(UNKNOWN) => {
+                        self.advance(Life::Broken)
+                    }
+                    ReplyState::Failed(text) => sink.error(&text),
                     _ => unreachable!("only what is done is written"),
                 }
             }
@@ -244,13 +246,13 @@ impl Connection {
     pub fn reply_with(&mut self, bytes: Vec<u8>) {
         match self.pending.is_empty() {
             true => self.output.bytes.extend_from_slice(&bytes),
-            false => self.pending.push_back(Slot::bytes(bytes)),
+            false => self.pending.push_back(PendingReply::bytes(bytes)),
         }
     }
 
     /// It is owed the reply of a read whose keys a transaction locks.
-    pub fn owe_locked(&mut self, part: Part, frame: Frame) {
-        self.pending.push_back(Slot::executing(vec![part], frame).reading(true));
+    pub fn owe_locked(&mut self, part: ExecPart, frame: ReplyFrame) {
+        self.pending.push_back(PendingReply::executing(vec![part], frame).reading(true));
     }
 
     /// Where the next reply will be.
@@ -279,7 +281,7 @@ impl Connection {
 
     /// Whether its next command must wait, whatever it is.
     pub fn must_wait(&self) -> bool {
-        self.next.awaits != Awaits::Nothing || (self.next.barrier && !self.pending.is_empty())
+        self.next.waits_for != WaitsFor::Nothing || (self.next.barrier && !self.pending.is_empty())
     }
 
     /// Takes back up to so many bytes at the end of what is to be sent.
@@ -297,7 +299,7 @@ impl Connection {
     /// Whether to send nothing yet: WATCH's reply goes with that of the command that came with it
     /// and waits for what other nodes hold.
     pub fn is_held(&self) -> bool {
-        matches!(self.next.awaits, Awaits::Fetches(1..)) && self.may_watch_later(self.unsent())
+        matches!(self.next.waits_for, WaitsFor::Fetches(1..)) && self.may_watch_later(self.unsent())
     }
 
     /// Bytes waiting to be sent.
@@ -307,7 +309,7 @@ impl Connection {
 
     /// Whether nothing of it is left to do.
     pub fn is_finished(&self) -> bool {
-        let idle = self.pending.is_empty() && self.next.awaits == Awaits::Nothing;
+        let idle = self.pending.is_empty() && self.next.waits_for == WaitsFor::Nothing;
         idle && match self.life {
             Life::Open | Life::Ended => false,
             Life::Closing => self.unsent() == 0,
@@ -326,19 +328,19 @@ mod tests {
     use crate::listeners::TransportKind;
 
     #[test]
-    fn who_only_reads_is_told_that_nothing_was_done() {
+    fn failed_read_only_command_reports_not_done() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let address = listener.local_addr().expect("it listens");
         let stream = TcpStream::connect(address).expect("somebody listens");
         let stream = Transport::new(TransportKind::Plain, stream);
         let mut connection = Connection::new(1, Principal::Local, stream, Protocol::Native, 0);
         for only_reads in [true, false] {
-            let frame = Frame::Resp { version: Version::V2, muted: false };
-            let slot = Slot::executing(vec![Part::Next], frame).reading(only_reads);
+            let frame = ReplyFrame::Resp { version: Version::V2, muted: false };
+            let slot = PendingReply::executing(vec![ExecPart::Next], frame).reading(only_reads);
             let number = connection.next_number();
             connection.pending.push_back(slot);
             connection.fill(number, Err("UNKNOWN nobody has answered".into()));
-            connection.write_replies(native::Reason::Words);
+            connection.write_replies(native::ErrorText::Text);
         }
         let said = String::from_utf8(connection.output.bytes).expect("it is text");
         let said: Vec<&str> =
@@ -352,7 +354,7 @@ mod tests {
         let address = listener.local_addr().expect("it listens");
         let client = TcpStream::connect(address).expect("somebody listens");
         let (stream, _) = listener.accept().expect("a client has connected");
-        let (limits, lookup) = (gateway::resp::Limits::default(), LookupChoice::default());
+        let (limits, lookup) = (gateway::resp::RequestLimits::default(), LookupChoice::default());
         let peer = gateway::resp::Peer::default();
         let session = Box::new(Session::new(1, peer, limits, lookup, 0));
         let protocol = Protocol::Resp(session, ArgRanges::new());
@@ -370,8 +372,8 @@ mod tests {
 
     fn owe(connection: &mut Connection) -> u32 {
         let number = connection.next_number();
-        let frame = Frame::Resp { version: Version::V3, muted: false };
-        connection.pending.push_back(Slot::waiting(frame));
+        let frame = ReplyFrame::Resp { version: Version::V3, muted: false };
+        connection.pending.push_back(PendingReply::waiting(frame));
         number
     }
 
@@ -382,7 +384,7 @@ mod tests {
         let (mut connection, mut client) = connect();
         assert!(!connection.push(pushed("x"), 1000), "the client speaks RESP2");
         let Protocol::Resp(session, _) = &mut connection.protocol else { panic!("RESP") };
-        session.speak(Version::V3);
+        session.set_version(Version::V3);
 
         assert!(connection.push(pushed("a"), 1000));
         let first = owe(&mut connection);
@@ -392,10 +394,10 @@ mod tests {
         let waiting = connection.unsent() + connection.output.pushes_bytes;
         assert!(!connection.push(pushed("d"), waiting + pushed("d").len() - 1), "one byte more");
         connection.fill(second, Ok(Reply::Int(2)));
-        connection.write_replies(native::Reason::Empty);
+        connection.write_replies(native::ErrorText::Empty);
         assert_eq!(connection.output.bytes, pushed("a"), "the first reply is owed before all");
         connection.fill(first, Ok(Reply::Int(1)));
-        connection.write_replies(native::Reason::Empty);
+        connection.write_replies(native::ErrorText::Empty);
         assert_eq!((connection.output.pushes_bytes, connection.pending.len()), (0, 0));
 
         let sent = std::mem::take(&mut connection.output.bytes);

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use command::Sink as _;
 
-use super::capped::too_long;
 use super::connection::Connection;
+use super::reply_limit::too_long;
 use super::{EventLoop, OUTPUT_PAUSE_BYTES};
 use gateway::resp::{Args, RespWriter, Session};
 use storage::engine::Version;
@@ -134,7 +134,8 @@ impl EventLoop {
             let Err(blocked) = found else { break None };
             let key = all[answered.count()];
             let sent_on = &mut connection.sent_on;
-            let Some(text) = self.moved_read(sent_on, session, &route, blocked, &[key]) else {
+            let Some(text) = self.redirect_of_read(sent_on, session, &route, blocked, &[key])
+            else {
                 break Some(blocked);
             };
             answered.moved += 1;
@@ -143,7 +144,7 @@ impl EventLoop {
         };
         let Answered { hits, misses, long, .. } = answered;
         self.sampler.among((hits + misses) as u32, |which| {
-            self.runtime.heat.note_keys(&route, keys.get(which as usize).copied());
+            self.runtime.request_rates.note_keys(&route, keys.get(which as usize).copied());
         });
         self.runtime.counters.errors.add(long);
         self.counted.others += 1;

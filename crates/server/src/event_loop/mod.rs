@@ -25,38 +25,38 @@
 //! | output of all together | `output_bytes_total_max` | the longest ones' connections are closed |
 //! | connections | `connections_max` | refused with an error |
 
-mod capped;
 mod cluster;
 pub mod connection;
-mod contends;
 mod context;
-mod coordinates;
-mod executes;
-mod far;
+mod coordinator;
 mod gets;
-mod interacts;
-mod kills;
-mod looks_up;
+mod interactive;
+mod keyspace_scan;
+mod kill;
+mod lookup;
+mod memory_need;
 mod moment;
+mod multi_shard_reads;
 mod native;
+mod pending_reply;
 mod plain;
 mod polling;
 mod reads;
+mod remote_scan;
+mod reply_limit;
+mod reserve;
 mod resp;
 mod retries;
 mod scans;
 mod serve;
-mod slot;
 mod sockets;
 mod state;
-mod takes;
 mod topology;
 mod transactions;
 mod transport;
 mod unread;
-mod waits;
-mod whole;
-mod wide;
+mod value_moves;
+mod wait;
 mod writes;
 
 use std::collections::VecDeque;
@@ -72,16 +72,16 @@ use mio::net::TcpListener;
 use mio::{Events, Poll, Token};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::{Batch, Waiter};
-use node::replica::read::Now;
+use node::replica::read::ReadTime;
 use node::routing::route::Route;
 use slab::Slab;
 use txn::ConflictRate;
-use txn::coordinator::{Coordinator, Ended};
+use txn::coordinator::{Coordinator, TxnOutcome};
 use txn::retry_queue::RetryQueue;
 
 use crate::config::Config;
 use crate::listeners::{Bound, Listener};
-use crate::peer::Attendance;
+use crate::peer::InlinePoller;
 use crate::process::disk_failed;
 use crate::runtime::NodeRuntime;
 use crate::runtime::boot_nanos;
@@ -89,9 +89,9 @@ use crate::runtime::executors;
 use crate::runtime::mailbox::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
-use gateway::resp::Limits;
+use gateway::resp::RequestLimits;
 use gets::Get;
-use waits::Waits;
+use wait::ReplicaWaits;
 
 /// Bytes read from one socket per turn, so that all get their turn.
 const READ_BYTES: usize = 128 << 10;
@@ -142,13 +142,13 @@ pub struct EventLoop {
     config: Arc<Config>,
     clients: Arc<Clients>,
     texts: Arc<Texts>,
-    limits: Limits,
+    limits: RequestLimits,
     number: usize,
     poll: Poll,
     /// What it accepts connections from; only the first loop has any.
     listeners: Vec<(Arc<Listener>, TcpListener)>,
     /// What a node's only loop has of the links to other nodes.
-    attendance: Option<Attendance>,
+    inline_poller: Option<InlinePoller>,
     connections: Slab<Option<Box<Connection>>>,
     /// Connections to be served in this turn.
     queue: VecDeque<usize>,
@@ -171,15 +171,15 @@ pub struct EventLoop {
     /// Executors and tickets of a sync that this loop has made.
     synced: Vec<(usize, u64)>,
     /// Connections that wait for replicas (WAIT).
-    waits: Waits,
+    waits: ReplicaWaits,
     /// Commands that take values from shard to shard.
     retries: RetryQueue,
     /// Transactions over several shards.
     coordinator: Coordinator,
     /// What has become of some, which their connections are to be told.
-    endings: Vec<(Waiter, Ended)>,
+    endings: Vec<(Waiter, TxnOutcome)>,
     /// Who waits for one outside the loops.
-    aside: coordinates::Aside,
+    external_txns: coordinator::ExternalTxns,
     /// When executors were last had looked after those who wait for locks.
     looked_at: Instant,
     /// EXECs that are in vain.
@@ -192,7 +192,7 @@ pub struct EventLoop {
     next_loop: usize,
     accepting: bool,
     /// Whether it looks around for a while before it sleeps.
-    lingers: bool,
+    spins: bool,
 }
 
 impl EventLoop {
@@ -209,10 +209,10 @@ impl EventLoop {
         let listeners = listeners.into_iter();
         let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
         Self {
-            sampler: runtime.heat.sampler(number),
-            coordinator: coordinates::coordinator(&runtime, number),
+            sampler: runtime.request_rates.sampler(number),
+            coordinator: coordinator::coordinator(&runtime, number),
             endings: Vec::new(),
-            aside: coordinates::Aside::default(),
+            external_txns: coordinator::ExternalTxns::default(),
             looked_at: Instant::now(),
             conflicts: ConflictRate::default(),
             runtime,
@@ -223,7 +223,7 @@ impl EventLoop {
             number,
             poll,
             listeners,
-            attendance: None,
+            inline_poller: None,
             connections: Slab::new(),
             queue: VecDeque::new(),
             touched: Vec::new(),
@@ -236,14 +236,14 @@ impl EventLoop {
             random: number as u64,
             answers: Vec::new(),
             synced: Vec::new(),
-            waits: Waits::default(),
+            waits: ReplicaWaits::default(),
             retries: RetryQueue::default(),
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
             next_loop: 0,
             accepting: true,
-            lingers: false,
+            spins: false,
         }
     }
 
@@ -253,7 +253,7 @@ impl EventLoop {
     /// If the poll fails, which leaves the loop useless.
     pub fn run(mut self) -> io::Result<()> {
         self.listen()?;
-        self.attend()?;
+        self.poll_inline()?;
         let mut events = Events::with_capacity(1024);
         let mut mail = Vec::new();
         let mut deadline = None;
@@ -261,10 +261,10 @@ impl EventLoop {
         loop {
             self.wait(&mut events, deadline)?;
             // First, so that what it brings is of this turn.
-            if let Some(attendance) = &self.attendance
+            if let Some(inline_poller) = &self.inline_poller
                 && events.iter().any(|event| event.token() == PEERS)
             {
-                attendance.turn();
+                inline_poller.turn();
             }
             self.now = self.runtime.clock.now();
             for event in &events {
@@ -278,13 +278,13 @@ impl EventLoop {
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
             self.tick_coordinator();
-            self.tick_lines();
+            self.tick_retry_queue();
             self.serve_all();
             self.count();
             if self.runtime.lifecycle.is_stopping() {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
-                let is_idle = self.connections.is_empty() && self.aside.is_empty();
+                let is_idle = self.connections.is_empty() && self.external_txns.is_empty();
                 if is_idle || Instant::now() >= until {
                     self.end();
                     return Ok(());
@@ -299,8 +299,8 @@ impl EventLoop {
 
     /// When the reads happen whose requests have come: asked once for each batch of them, since
     /// reading the boot clock has its price.
-    fn moment(&self) -> Now {
-        Now { time: self.now, boot: boot_nanos() }
+    fn moment(&self) -> ReadTime {
+        ReadTime { time: self.now, boot: boot_nanos() }
     }
 
     /// Adds what this turn has counted to the process's counters: once a turn, since all loops
@@ -399,7 +399,7 @@ impl EventLoop {
     /// Makes the fsync that this turn's writes wait for, unless they are too many.
     fn sync_claimed(&mut self) {
         if self.counted.writes > WRITES_SYNCED_MAX {
-            return self.runtime.log.disclaim();
+            return self.runtime.log.release_claim();
         }
         let mut synced = std::mem::take(&mut self.synced);
         if let Err(error) = self.runtime.log.sync_claimed(&mut synced) {
@@ -466,7 +466,7 @@ impl EventLoop {
     #[inline]
     fn note_read(&mut self, route: &Route, read: &Read<'_>) {
         if self.sampler.notes() {
-            self.runtime.heat.note_keys(route, read.keys().iter().copied());
+            self.runtime.request_rates.note_keys(route, read.keys().iter().copied());
         }
     }
 

@@ -1,19 +1,19 @@
 //! When a command reads, and what it reads of other nodes.
 
-use node::replica::read::Now;
-use node::routing::fetch::Fetched;
+use node::replica::read::ReadTime;
+use node::routing::fetch::FetchedData;
 
 /// The moment of a command's reads.
-pub(super) struct Moment {
+pub(super) struct ReadMoment {
     /// When they happen.
-    pub now: Now,
+    pub now: ReadTime,
     /// What was fetched for them, as of then.
-    pub fetched: Fetched,
+    pub fetched: FetchedData,
 }
 
-impl Moment {
+impl ReadMoment {
     /// Nothing was fetched yet.
-    pub(super) fn at(now: Now) -> Self {
-        Self { now, fetched: Fetched::default() }
+    pub(super) fn at(now: ReadTime) -> Self {
+        Self { now, fetched: FetchedData::default() }
     }
 }

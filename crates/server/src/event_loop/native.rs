@@ -1,16 +1,16 @@
 //! Native frames, run.
 
 use command::{Read, Refusal, Sink as _};
-use node::routing::fetch::Fetched;
+use node::routing::fetch::FetchedData;
 use node::routing::route::Route;
 
 use super::EventLoop;
-use super::capped::Capped;
 use super::connection::Connection;
+use super::pending_reply::{PendingReply, ReplyFrame};
+use super::reply_limit::LimitedSink;
 use super::serve::waiter;
-use super::slot::{Frame, Slot};
 use super::state::Life;
-use gateway::native::{self, Command, FrameSink, Limits, Parsed};
+use gateway::native::{self, Command, FrameLimits, FrameSink, Parsed};
 
 /// The keyspace of native clients: the protocol has no word for another.
 pub(super) const KEYSPACE: &str = "0";
@@ -37,7 +37,7 @@ impl EventLoop {
     }
 
     fn run_frame(&mut self, at: usize, connection: &mut Connection, input: &[u8]) -> usize {
-        let limits = Limits {
+        let limits = FrameLimits {
             key_bytes_max: self.config.key_bytes_max as u32,
             value_bytes_max: self.config.value_bytes_max as u32,
         };
@@ -50,21 +50,21 @@ impl EventLoop {
                 } else {
                     let mut bytes = Vec::new();
                     native::write_fault(&mut bytes, &fault, self.native_reason());
-                    connection.pending.push_back(Slot::bytes(bytes));
+                    connection.pending.push_back(PendingReply::bytes(bytes));
                 }
                 connection.advance(Life::Closing);
                 return input.len();
             }
         };
-        let frame = || Frame::Native(request.op, request.key.into());
+        let frame = || ReplyFrame::Native(request.op, request.key.into());
         let may = connection.principal.may(request.op.access());
         let refused = connection.next.refused.take();
         if let Some(text) = refused.or_else(|| (!may).then(|| NO_PERMISSION.into())) {
             // The moment was that of the request refused: the next one has its own (SAFETY G1).
             connection.next.at = None;
-            connection.next.fetched = Fetched::default();
+            connection.next.fetched = FetchedData::default();
             let slot = connection.next_number();
-            connection.pending.push_back(Slot::waiting(frame()));
+            connection.pending.push_back(PendingReply::waiting(frame()));
             connection.fill(slot, Err(text));
             let errors = connection.write_replies(self.native_reason());
             self.runtime.counters.errors.add(errors);
@@ -88,9 +88,9 @@ impl EventLoop {
             Command::Write(write) => {
                 let number = connection.next_number();
                 match self.put_write(connection, &write, waiter(at, number)) {
-                    Ok(()) => connection.pending.push_back(Slot::waiting(frame())),
+                    Ok(()) => connection.pending.push_back(PendingReply::waiting(frame())),
                     Err(text) => {
-                        connection.pending.push_back(Slot::waiting(frame()));
+                        connection.pending.push_back(PendingReply::waiting(frame()));
                         connection.fill(number, Err(text.into()));
                         let errors = connection.write_replies(self.native_reason());
                         self.runtime.counters.errors.add(errors);
@@ -118,7 +118,7 @@ impl EventLoop {
             key: request.key,
             reason,
         };
-        let mut capped = Capped::new(&mut sink, self.config.output_bytes_max as usize);
+        let mut capped = LimitedSink::new(&mut sink, self.config.output_bytes_max as usize);
         let now = connection.next.at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.next.fetched);
         match node::replica::read::read_with(route, read, now, &fetched, &mut capped) {

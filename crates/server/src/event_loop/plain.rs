@@ -7,14 +7,14 @@ use command::Write;
 
 use super::EventLoop;
 use super::connection::Connection;
+use super::pending_reply::{PendingReply, ReplyFrame};
 use super::serve::waiter;
-use super::slot::{Frame, Slot};
 use gateway::access::Access;
 use gateway::resp::Session;
 
 /// Which of a connection's next commands there is nothing else about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plain {
+pub(super) struct PlainCommand {
     /// GETs: they can wait for each other ([`super::gets`]).
     pub gets: bool,
     /// SETs of a key and a value: they are on their way at once.
@@ -22,15 +22,15 @@ pub(super) struct Plain {
 }
 
 impl EventLoop {
-    pub(super) fn plain(&self, connection: &Connection, session: &Session) -> Plain {
+    pub(super) fn plain(&self, connection: &Connection, session: &Session) -> PlainCommand {
         let is_plain = !session.is_quiet()
             && !session.is_queueing()
-            && !session.is_begun()
+            && !session.has_transaction()
             && !session.names_lookup()
             && connection.next.refused.is_none()
             && connection.next.muted.is_none()
             && connection.route.is_some();
-        Plain {
+        PlainCommand {
             gets: is_plain
                 && session.may(Access::Read)
                 && session.stale_nanos() == 0
@@ -39,7 +39,7 @@ impl EventLoop {
             sets: is_plain
                 && session.may(Access::Write)
                 && connection.next.at.is_none()
-                && !self.sends_on(session),
+                && !self.redirects_clients(session),
         }
     }
 
@@ -59,12 +59,12 @@ impl EventLoop {
         let number = connection.next_number();
         match self.put_write(connection, &write, waiter(at, number)) {
             Ok(()) => {
-                let frame = Frame::Resp { version: session.version(), muted: false };
-                connection.pending.push_back(Slot::waiting(frame));
-                connection.takes.lengthens(write.lengthens_bytes());
+                let frame = ReplyFrame::Resp { version: session.version(), muted: false };
+                connection.pending.push_back(PendingReply::waiting(frame));
+                connection.takes.lengthens(write.growth_bytes_max());
             }
             Err(text) => _ = self.refuse(connection, session, text, false),
         }
-        self.leaves_line(at);
+        self.leave_retry_queue(at);
     }
 }

@@ -10,7 +10,7 @@ use mio::{Events, Interest, Token};
 use super::{EventLoop, LISTENERS, PEERS, SWEEP};
 
 /// How long a loop polls before it sleeps, and how short a sleep must have been for that.
-const LINGER: Duration = Duration::from_micros(50);
+const SPIN: Duration = Duration::from_micros(50);
 
 impl EventLoop {
     /// Has the poll tell of new connections.
@@ -23,14 +23,14 @@ impl EventLoop {
 
     /// A node's only loop reads what other nodes send, too: on the few processors of such a node a
     /// thread of its own for that would take from the loop what it gives.
-    pub(super) fn attend(&mut self) -> io::Result<()> {
+    pub(super) fn poll_inline(&mut self) -> io::Result<()> {
         let Some(peers) =
             self.runtime.peers.as_ref().filter(|_| self.runtime.delivery.mailboxes.len() == 1)
         else {
             return Ok(());
         };
-        self.attendance = peers.cluster.attend();
-        let poll = self.attendance.as_ref().map(AsRawFd::as_raw_fd);
+        self.inline_poller = peers.cluster.poll_inline();
+        let poll = self.inline_poller.as_ref().map(AsRawFd::as_raw_fd);
         poll.map_or(Ok(()), |poll| {
             self.poll.registry().register(&mut SourceFd(&poll), PEERS, Interest::READABLE)
         })
@@ -38,8 +38,8 @@ impl EventLoop {
 
     /// Polls without sleeping for a little while, if the last sleep was short: to be woken costs a
     /// client more than to find the loop awake. Whether there is something to do.
-    fn linger(&mut self, events: &mut Events) -> io::Result<bool> {
-        if !self.lingers {
+    fn spin(&mut self, events: &mut Events) -> io::Result<bool> {
+        if !self.spins {
             return Ok(false);
         }
         let mailbox = &self.runtime.delivery.mailboxes[self.number];
@@ -52,7 +52,7 @@ impl EventLoop {
             }
             // A loop with much to do does not come here, and reads no clock for it.
             let now = Instant::now();
-            if now >= *until.get_or_insert(now + LINGER) {
+            if now >= *until.get_or_insert(now + SPIN) {
                 return Ok(false);
             }
             // Whoever is to send may need this processor for it.
@@ -66,7 +66,7 @@ impl EventLoop {
         events: &mut Events,
         deadline: Option<Instant>,
     ) -> io::Result<()> {
-        if self.queue.is_empty() && self.linger(events)? {
+        if self.queue.is_empty() && self.spin(events)? {
             return Ok(());
         }
         let began = Instant::now();
@@ -87,7 +87,7 @@ impl EventLoop {
         }
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();
-        self.lingers = began.elapsed() < LINGER;
+        self.spins = began.elapsed() < SPIN;
         match polled {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             polled => polled,

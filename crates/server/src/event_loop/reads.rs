@@ -5,17 +5,17 @@ use command::Read;
 use keyspace::ShardId;
 use node::executor::{Input, Origin};
 use node::replica::entry::Waiter;
-use node::replica::read::{Blocked, Now};
-use node::routing::fetch::Want;
+use node::replica::read::{Blocked, ReadTime};
+use node::routing::fetch::FetchRequest;
 use node::routing::route::Route;
 
 use super::EventLoop;
-use super::capped::{Capped, TOO_LONG};
 use super::connection::Connection;
-use super::moment::Moment;
-use super::resp::Done;
+use super::moment::ReadMoment;
+use super::reply_limit::{LimitedSink, TOO_LONG};
+use super::resp::CommandOutcome;
 use super::serve::go_waiter;
-use super::state::Awaits;
+use super::state::WaitsFor;
 use super::writes::crosses;
 use crate::runtime::NOBODY;
 use gateway::resp::Session;
@@ -27,11 +27,11 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         read: &Read<'_>,
-        Moment { now, fetched }: Moment,
+        ReadMoment { now, fetched }: ReadMoment,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         if connection.waits_its_turn() {
-            return Done::PutOff;
+            return CommandOutcome::Deferred;
         }
         let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
@@ -40,12 +40,19 @@ impl EventLoop {
         let is_wide = read.keys().len() > 1 && self.runtime.peers.is_some() && age_max == 0;
         let in_pieces = || connection.next.looked.is_some() || !fetched.is_of_one_moment();
         if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
-            return self.read_wide(at, connection, session, read, Moment { now, fetched }, muted);
+            return self.read_multi_shard(
+                at,
+                connection,
+                session,
+                read,
+                ReadMoment { now, fetched },
+                muted,
+            );
         }
         let before = connection.output.bytes.len();
         let mut writer = session.writer(&mut connection.output.bytes);
         let bytes_max = self.config.output_bytes_max as usize;
-        let mut capped = Capped::new(&mut writer, bytes_max);
+        let mut capped = LimitedSink::new(&mut writer, bytes_max);
         let answered = match age_max {
             0 => {
                 node::replica::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0)
@@ -53,7 +60,7 @@ impl EventLoop {
             _ => node::replica::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
         };
         if let (Ok(age), true) = (&answered, age_max > 0) {
-            session.was_old(*age);
+            session.note_age(*age);
         }
         match answered {
             Ok(_) if capped.overflown => {
@@ -73,19 +80,20 @@ impl EventLoop {
                 if muted {
                     connection.output.bytes.truncate(before);
                 }
-                Done::Yes
+                CommandOutcome::Answered
             }
             Err(blocked) => {
                 connection.output.bytes.truncate(before);
                 let route = route.clone();
                 let sent_on = &mut connection.sent_on;
-                if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, read.keys())
+                if let Some(moved) =
+                    self.redirect_of_read(sent_on, session, &route, blocked, read.keys())
                 {
                     return self.refuse(connection, session, &moved, muted);
                 }
                 connection.next.fetched = fetched;
                 self.wait_or_fetch(at, connection, &route, blocked, now, read.keys());
-                Done::PutOff
+                CommandOutcome::Deferred
             }
         }
     }
@@ -98,15 +106,16 @@ impl EventLoop {
         connection: &mut Connection,
         route: &Route,
         blocked: Blocked,
-        now: Now,
+        now: ReadTime,
         keys: &[&[u8]],
     ) {
         if !self.runtime.routing.must_fetch(route, blocked.place) {
             self.wait_for(connection, route, blocked, now, go_waiter(at));
             return self.prepare(route, blocked, now, keys.iter().copied());
         }
-        let wants = route
-            .wants(keys.iter().copied(), |place| self.runtime.routing.must_fetch(route, place));
+        let wants = route.missing_fetches(keys.iter().copied(), |place| {
+            self.runtime.routing.must_fetch(route, place)
+        });
         if wants.is_empty() {
             // It has come here, or has caught up, between two looks.
             return self.wait_for(connection, route, blocked, now, go_waiter(at));
@@ -123,7 +132,7 @@ impl EventLoop {
         connection: &mut Connection,
         route: &Route,
         blocked: Blocked,
-        now: Now,
+        now: ReadTime,
         keys: &[&[u8]],
     ) {
         let is_fetched = |place: usize| {
@@ -139,7 +148,7 @@ impl EventLoop {
         if self.runtime.peers.is_none() || !is_fetched(blocked.place) {
             return self.wait_or_fetch(at, connection, route, blocked, now, keys);
         }
-        let wants = route.wants(keys.iter().copied(), is_fetched);
+        let wants = route.missing_fetches(keys.iter().copied(), is_fetched);
         match wants.is_empty() {
             // Somebody else leads by now.
             true => self.wait_or_fetch(at, connection, route, blocked, now, keys),
@@ -152,10 +161,10 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
-        wants: Vec<(ShardId, Want)>,
-        now: Now,
+        wants: Vec<(ShardId, FetchRequest)>,
+        now: ReadTime,
     ) {
-        connection.next.awaits = Awaits::Fetches(wants.len() as u32);
+        connection.next.waits_for = WaitsFor::Fetches(wants.len() as u32);
         connection.next.at = Some(now);
         connection.route_version = u64::MAX;
         let bytes_max = usize::try_from(self.config.output_bytes_max).unwrap_or(usize::MAX);
@@ -174,10 +183,10 @@ impl EventLoop {
         connection: &mut Connection,
         route: &Route,
         blocked: Blocked,
-        now: Now,
+        now: ReadTime,
         waiter: Waiter,
     ) {
-        connection.next.awaits = Awaits::Leave;
+        connection.next.waits_for = WaitsFor::Permission;
         connection.next.at = Some(now);
         // A shard that was dropped answers that it is not there: look the keyspace up again then.
         connection.route_version = u64::MAX;
@@ -185,7 +194,7 @@ impl EventLoop {
         let origin = Origin(self.number as u32);
         self.inputs.push((
             shard,
-            Input::Await { shard, at: blocked.at, lock: blocked.lock, origin, waiter },
+            Input::AwaitRead { shard, at: blocked.at, lock: blocked.lock, origin, waiter },
         ));
     }
 
@@ -195,7 +204,7 @@ impl EventLoop {
         &mut self,
         route: &Route,
         blocked: Blocked,
-        now: Now,
+        now: ReadTime,
         keys: impl Iterator<Item = &'k [u8]>,
     ) {
         if self.runtime.peers.is_none() {
@@ -209,7 +218,7 @@ impl EventLoop {
         places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
             let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
-            self.inputs.push((shard, Input::Await { shard, at, lock: None, origin, waiter }));
+            self.inputs.push((shard, Input::AwaitRead { shard, at, lock: None, origin, waiter }));
         }
     }
 }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use keyspace::{CatalogueOp, Feature, is_made_on_use};
 use node::executor::{Input, Origin};
-use node::replica::read::Now;
-use node::routing::fetch::Fetched;
+use node::replica::read::ReadTime;
+use node::routing::fetch::FetchedData;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::context::CommandContext;
-use super::executes::{Moving, moves};
 use super::gets::{GETS_MAX, Get};
-use super::moment::Moment;
+use super::moment::ReadMoment;
+use super::pending_reply::PendingReply;
 use super::serve::go_waiter;
-use super::slot::Slot;
-use super::state::{Awaits, Life};
+use super::state::{Life, WaitsFor};
+use super::value_moves::{Moving, moves_value};
 use crate::config::Config;
-use gateway::resp::{self, Args, Limits, Parsed, Request, Session};
+use gateway::resp::{self, Args, Parsed, Request, RequestLimits, Session};
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -40,12 +40,12 @@ pub(super) const COMMAND_TOO_LONG: &str = "ERR the command is longer than an ent
 const REQUEST_BYTES_MAX: u64 = 640 << 20;
 
 /// What requests may be like, by the node's configuration.
-pub(super) fn limits(config: &Config) -> Limits {
-    Limits {
+pub(super) fn limits(config: &Config) -> RequestLimits {
+    RequestLimits {
         key_bytes_max: config.key_bytes_max as usize,
         value_bytes_max: config.value_bytes_max as usize,
         request_bytes_max: config.input_bytes_max.min(REQUEST_BYTES_MAX) as usize,
-        ..Limits::default()
+        ..RequestLimits::default()
     }
 }
 
@@ -57,17 +57,17 @@ struct Command<'a> {
     /// It is answered with this error instead of being run.
     refused: Option<Box<str>>,
     /// The time that it is tried again with.
-    put_off_at: Option<Now>,
+    put_off_at: Option<ReadTime>,
     /// What was fetched for it.
-    fetched: Fetched,
+    fetched: FetchedData,
 }
 
 /// What became of a command.
-pub(super) enum Done {
+pub(super) enum CommandOutcome {
     /// It is answered, or its answer is on its way.
-    Yes,
+    Answered,
     /// It must be tried again when the connection may go on.
-    PutOff,
+    Deferred,
 }
 
 impl EventLoop {
@@ -123,7 +123,9 @@ impl EventLoop {
                 // Its reply is owed before theirs.
                 plain.gets = false;
             } else {
-                if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
+                if let CommandOutcome::Deferred =
+                    self.run_command(at, connection, &mut session, args)
+                {
                     break;
                 }
                 plain = self.plain(connection, &session);
@@ -160,25 +162,25 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         args: Args<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let replies = connection.reply_place();
         let mut later = Vec::new();
         let command = self.translate_command(connection, session, args, &mut later);
         let muted = command.muted;
         let done = self.dispatch(at, connection, session, command);
         if !later.is_empty() {
-            connection.pending.push_back(Slot::bytes(later));
+            connection.pending.push_back(PendingReply::bytes(later));
         }
-        if matches!(done, Done::Yes) && connection.told().is_none() {
-            self.leaves_line(at);
+        if matches!(done, CommandOutcome::Answered) && connection.told().is_none() {
+            self.leave_retry_queue(at);
         }
         match done {
-            Done::PutOff => connection.next.muted = Some(muted),
-            Done::Yes if connection.next.ways.is_some() => {
+            CommandOutcome::Deferred => connection.next.muted = Some(muted),
+            CommandOutcome::Answered if connection.next.lookups.is_some() => {
                 let attribute = self.attribute(connection, session, muted);
                 connection.precede(attribute, replies);
             }
-            Done::Yes => {}
+            CommandOutcome::Answered => {}
         }
         done
     }
@@ -235,38 +237,38 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         mut command: Command<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let muted = command.muted;
         match std::mem::replace(&mut command.request, Request::Answered) {
             Request::Answered => {
                 if command.args.is(0, "client") || command.args.is(0, "hello") {
                     self.describe(connection, session);
                 }
-                Done::Yes
+                CommandOutcome::Answered
             }
             Request::Reset => self.reset(connection, session),
             Request::Close => {
                 connection.advance(Life::Closing);
-                Done::Yes
+                CommandOutcome::Answered
             }
             request if let Some(text) = command.refused.take() => {
                 self.refuse_command(connection, session, &request, &text, muted)
             }
             Request::Kill(kill) => self.kill_clients(at, connection, session, kill, muted),
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
-            Request::LastWays => self.last_ways(connection, session, muted),
+            Request::LastRoutes => self.last_ways(connection, session, muted),
             request
                 if session.names_lookup()
-                    && connection.next.ways.is_none()
+                    && connection.next.lookups.is_none()
                     && self.look_up(at, connection, session, &request) =>
             {
-                Done::PutOff
+                CommandOutcome::Deferred
             }
             Request::Begin => self.begin(at, connection, session, muted),
             Request::Commit => self.commit(at, connection, session, muted),
-            request if session.is_begun() => {
+            request if session.has_transaction() => {
                 let now = command.put_off_at.unwrap_or_else(|| self.moment());
-                let moment = Moment { now, fetched: command.fetched };
+                let moment = ReadMoment { now, fetched: command.fetched };
                 self.interact(at, connection, session, request, moment, muted)
             }
             ref request if let Some(text) = self.elsewhere(connection, session, request) => {
@@ -285,16 +287,16 @@ impl EventLoop {
         session: &mut Session,
         request: Request<'_>,
         command: Command<'_>,
-    ) -> Done {
+    ) -> CommandOutcome {
         let Command { args, muted, put_off_at, fetched, .. } = command;
         let now = |this: &Self| put_off_at.unwrap_or_else(|| this.moment());
         match request {
             Request::Read(read) => {
                 let now = now(self);
-                self.read(at, connection, session, &read, Moment { now, fetched }, muted)
+                self.read(at, connection, session, &read, ReadMoment { now, fetched }, muted)
             }
             Request::Write(write)
-                if connection.route.as_ref().is_some_and(|route| moves(&write, route))
+                if connection.route.as_ref().is_some_and(|route| moves_value(&write, route))
                     && self.runtime.version.allows(Feature::Transactions) =>
             {
                 let now = now(self);
@@ -303,7 +305,7 @@ impl EventLoop {
                     connection,
                     session,
                     Moving { write, args },
-                    Moment { now, fetched },
+                    ReadMoment { now, fetched },
                     muted,
                 )
             }
@@ -313,11 +315,11 @@ impl EventLoop {
             }
             Request::Watch(keys) => {
                 let now = now(self);
-                self.watch(at, connection, session, &keys, Moment { now, fetched }, muted)
+                self.watch(at, connection, session, &keys, ReadMoment { now, fetched }, muted)
             }
             Request::Exec => {
                 let now = now(self);
-                self.exec(at, connection, session, Moment { now, fetched }, muted)
+                self.exec(at, connection, session, ReadMoment { now, fetched }, muted)
             }
             Request::Keyspace(request) => {
                 let now = now(self);
@@ -326,7 +328,7 @@ impl EventLoop {
                     connection,
                     session,
                     &request,
-                    Moment { now, fetched },
+                    ReadMoment { now, fetched },
                     muted,
                 )
             }
@@ -337,7 +339,7 @@ impl EventLoop {
     }
 
     /// The session begins anew.
-    fn reset(&mut self, connection: &mut Connection, session: &Session) -> Done {
+    fn reset(&mut self, connection: &mut Connection, session: &Session) -> CommandOutcome {
         connection.last_ways.clear();
         connection.route_version = u64::MAX;
         match connection.pending.is_empty() {
@@ -345,7 +347,7 @@ impl EventLoop {
             // What is on its way may come back: see `refresh_route`.
             false => connection.next.barrier = true,
         }
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     /// A command that was put off cannot be run.
@@ -356,13 +358,13 @@ impl EventLoop {
         request: &Request<'_>,
         text: &str,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         (connection.next.looked, connection.next.copy) = (None, None);
         if *request == Request::Exec {
             session.end_transaction();
         }
         if *request == Request::Commit {
-            session.take_begun();
+            session.take_transaction();
         }
         self.refuse(connection, session, text, muted)
     }
@@ -374,13 +376,13 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         let name = session.keyspace();
         if !is_made_on_use(name) {
             return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
         self.create(at, connection, name);
-        Done::PutOff
+        CommandOutcome::Deferred
     }
 
     fn select(
@@ -390,15 +392,15 @@ impl EventLoop {
         session: &mut Session,
         name: &[u8],
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         if connection.waits_its_turn() {
-            return Done::PutOff;
+            return CommandOutcome::Deferred;
         }
         let name = String::from_utf8_lossy(name).into_owned();
         if self.runtime.routing.routes().get(&name).is_none() {
             if is_made_on_use(&name) {
                 self.create(at, connection, &name);
-                return Done::PutOff;
+                return CommandOutcome::Deferred;
             }
             return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
@@ -408,12 +410,12 @@ impl EventLoop {
         if !muted {
             connection.output.bytes.extend_from_slice(b"+OK\r\n");
         }
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     /// Creates a numbered keyspace; the connection's next command waits for it.
     pub(super) fn create(&mut self, at: usize, connection: &mut Connection, name: &str) {
-        connection.next.awaits = Awaits::Leave;
+        connection.next.waits_for = WaitsFor::Permission;
         connection.route_version = u64::MAX;
         let mut op = Vec::new();
         let options = self.config.keyspace_options();
@@ -442,9 +444,9 @@ impl EventLoop {
         session: &Session,
         text: &str,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         self.reply_error(connection, session, text, muted);
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     /// Replies with an error, behind what is owed already.
@@ -464,7 +466,7 @@ impl EventLoop {
         } else {
             let mut bytes = Vec::new();
             session.writer(&mut bytes).error(text);
-            connection.pending.push_back(Slot::bytes(bytes));
+            connection.pending.push_back(PendingReply::bytes(bytes));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Answers to commands on a keyspace as a whole, from what is here and what was fetched.
 
 use command::{Sink as _, ValueType};
-use node::replica::scan::{self, Asked, PIECE_KEYS};
+use node::replica::scan::{self, PIECE_KEYS, ScanScope};
 use node::routing::route::Route;
 
-use super::capped::TOO_LONG;
-use super::far::Far;
-use super::whole::{SCAN_NEEDS_HASH, SLOTS_NEED_HASH, stretch};
+use super::keyspace_scan::{SCAN_NEEDS_HASH, SLOTS_NEED_HASH, stretch};
+use super::remote_scan::RemoteScan;
+use super::reply_limit::TOO_LONG;
 use command::glob;
 use gateway::resp::{KeyspaceRequest, RANGE_NEEDS_ORDER, Range, RespWriter};
 
@@ -20,11 +20,11 @@ pub(super) type Ends = Option<(Box<[u8]>, Box<[u8]>)>;
 pub(super) struct KeyspaceScan<'a> {
     pub route: &'a Route,
     /// The shards that are looked at here, and when.
-    pub asked: &'a Asked,
+    pub asked: &'a ScanScope,
     /// What the others hold, which lie on other nodes or lag here.
-    pub far: Far,
+    pub remote: RemoteScan,
     /// Whether there are such.
-    pub has_far: bool,
+    pub has_remote: bool,
     /// The only shard that is looked at, by its place, where one alone is.
     pub place: Option<usize>,
     pub random: u64,
@@ -37,7 +37,7 @@ impl KeyspaceScan<'_> {
     pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> Ends {
         match request {
             KeyspaceRequest::Size => {
-                writer.int((scan::size(self.route, self.asked) + self.far.size) as i64);
+                writer.int((scan::size(self.route, self.asked) + self.remote.size) as i64);
             }
             KeyspaceRequest::RandomKey => match self.random_key() {
                 Some(key) => writer.bulk(&key),
@@ -59,14 +59,14 @@ impl KeyspaceScan<'_> {
 
     /// By size, so that keys of neither side are favoured.
     fn random_key(&self) -> Option<Box<[u8]>> {
-        let Self { route, asked, far, random, .. } = self;
-        let near = if far.size > 0 { scan::size(route, asked) } else { 0 };
-        let is_far = random.rotate_left(13).checked_rem(near + far.size) >= Some(near);
-        let key = match far.size > 0 && is_far {
-            true => far.random(*random),
+        let Self { route, asked, remote, random, .. } = self;
+        let near = if remote.size > 0 { scan::size(route, asked) } else { 0 };
+        let is_far = random.rotate_left(13).checked_rem(near + remote.size) >= Some(near);
+        let key = match remote.size > 0 && is_far {
+            true => remote.random(*random),
             false => scan::random_key(route, asked, *random),
         };
-        key.or_else(|| far.random(*random))
+        key.or_else(|| remote.random(*random))
     }
 
     fn write_keys(&self, pattern: &[u8], writer: &mut RespWriter<'_>) {
@@ -77,9 +77,9 @@ impl KeyspaceScan<'_> {
                 keys.push(Box::<[u8]>::from(key));
             }
         };
-        self.far.keys.iter().for_each(|key| show(key));
+        self.remote.keys.iter().for_each(|key| show(key));
         scan::each_key(self.route, self.asked, PIECE_KEYS, &mut show);
-        match bytes > self.bytes_max || self.far.is_cut {
+        match bytes > self.bytes_max || self.remote.is_cut {
             true => writer.error(TOO_LONG),
             false => write_all(&keys, writer),
         }
@@ -97,9 +97,9 @@ impl KeyspaceScan<'_> {
                 keys.push(Box::<[u8]>::from(key));
             }
         };
-        self.far.keys.iter().for_each(|key| show(key));
-        let scanned = match self.has_far {
-            true => Ok(self.far.next.unwrap_or(0)),
+        self.remote.keys.iter().for_each(|key| show(key));
+        let scanned = match self.has_remote {
+            true => Ok(self.remote.next.unwrap_or(0)),
             false => scan::scan(self.route, self.asked, *cursor, *count as usize, &mut show),
         };
         // The end of one shard is the beginning of the next.
@@ -121,18 +121,18 @@ impl KeyspaceScan<'_> {
     }
 
     fn write_slot_count(&self, slot: keyspace::Slot, writer: &mut RespWriter<'_>) {
-        let Self { route, asked, far, .. } = self;
-        let mut count = far.keys.len() as i64;
+        let Self { route, asked, remote, .. } = self;
+        let mut count = remote.keys.len() as i64;
         let show = &mut |_: &[u8]| count += 1;
         match scan::each_key_of_slot(route, asked, slot, usize::MAX, PIECE_KEYS, show) {
-            Ok(()) if far.is_cut => writer.error(TOO_LONG),
+            Ok(()) if remote.is_cut => writer.error(TOO_LONG),
             Ok(()) => writer.int(count),
             Err(_) => writer.error(SLOTS_NEED_HASH),
         }
     }
 
     fn write_slot_keys(&self, slot: keyspace::Slot, count: usize, writer: &mut RespWriter<'_>) {
-        let Self { route, asked, far, .. } = self;
+        let Self { route, asked, remote, .. } = self;
         let (mut keys, mut bytes) = (Vec::new(), 0);
         let show = &mut |key: &[u8]| {
             bytes += key.len();
@@ -140,7 +140,7 @@ impl KeyspaceScan<'_> {
                 keys.push(Box::<[u8]>::from(key));
             }
         };
-        far.keys.iter().take(count).for_each(|key| show(key));
+        remote.keys.iter().take(count).for_each(|key| show(key));
         match scan::each_key_of_slot(route, asked, slot, count, PIECE_KEYS, show) {
             Ok(()) if bytes > self.bytes_max => writer.error(TOO_LONG),
             Ok(()) => write_all(&keys, writer),
@@ -159,10 +159,10 @@ impl KeyspaceScan<'_> {
             let value = range.with_values.then(|| Box::<[u8]>::from(value));
             found.push((Box::<[u8]>::from(key), value));
         };
-        self.far.pairs.iter().for_each(|(key, value)| show(key, value));
+        self.remote.pairs.iter().for_each(|(key, value)| show(key, value));
         let bounds = stretch(range);
         let result = scan::range(self.route, self.asked, &bounds, PIECE_KEYS, &mut show);
-        if self.has_far {
+        if self.has_remote {
             // What is here and what is not, in one order.
             found.sort_unstable_by(|(one, _), (other, _)| match bounds.reverse {
                 false => one.cmp(other),

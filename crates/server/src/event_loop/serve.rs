@@ -10,11 +10,11 @@ use node::executor::Answer;
 use node::replica::entry::{Batch, Waiter};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
-use super::state::{Awaits, Life};
+use super::state::{Life, WaitsFor};
 use super::{
     EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
 };
-use gateway::native::Reason;
+use gateway::native::ErrorText;
 
 /// The number of a waiter that is no reply but leave to go on.
 const GO: u32 = u32::MAX;
@@ -266,7 +266,7 @@ impl EventLoop {
                         let refused = match why {
                             NotDone::NoSuchShard => false,
                             // Who has no peers fetches nothing.
-                            NotDone::Lags => self.runtime.peers.is_none(),
+                            NotDone::ReplicaLagging => self.runtime.peers.is_none(),
                             _ => true,
                         };
                         self.go_on(waiter, refused.then(|| not_done_text(why).into()));
@@ -275,18 +275,18 @@ impl EventLoop {
                     }
                 }
             }
-            Answer::Go { waiter, .. } => self.go_on(waiter, None),
+            Answer::Retry { waiter, .. } => self.go_on(waiter, None),
             Answer::Fetched { waiter, shard, at, want, found, .. } => {
                 if let Some(Some(connection)) = self.connections.get_mut(place(waiter)) {
                     connection.next.fetched.add(shard, at, *want, *found);
                 }
                 self.go_on(waiter, None);
             }
-            Answer::Stepped { waiter, said, .. } => {
+            Answer::StepDone { waiter, said, .. } => {
                 let is_its = self.coordinated(waiter, Ok(*said));
                 debug_assert!(is_its, "only the coordinator asks for steps");
             }
-            Answer::Counted { waiter, count, .. } => self.waits.counted(waiter, count),
+            Answer::ReplicaCount { waiter, count, .. } => self.waits.counted(waiter, count),
             Answer::Catalogue { waiter, result, .. } => {
                 // Made by another meanwhile: as good.
                 let made = result.is_ok() || matches!(result, Err(CatalogueError::Exists { .. }));
@@ -332,14 +332,14 @@ impl EventLoop {
         if refused.is_some() {
             connection.next.refused = refused;
         }
-        connection.next.awaits = connection.next.awaits.one_came();
-        if connection.next.awaits == Awaits::Nothing {
+        connection.next.waits_for = connection.next.waits_for.one_came();
+        if connection.next.waits_for == WaitsFor::Nothing {
             self.enqueue(at);
         }
     }
 
-    pub(super) fn native_reason(&self) -> Reason {
-        if self.config.native_error_reason { Reason::Words } else { Reason::Empty }
+    pub(super) fn native_reason(&self) -> ErrorText {
+        if self.config.native_error_reason { ErrorText::Text } else { ErrorText::Empty }
     }
 }
 
@@ -379,15 +379,15 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "UNKNOWN the keyspace was dropped while the command was under way; it may have been \
              done"
         }
-        NotDone::Unknown => {
+        NotDone::OutcomeUnknown => {
             "UNKNOWN the node that leads this key's shard has not answered; the command may have \
              been done, or may still be. Read what it would have changed before you send it again"
         }
-        NotDone::NotLeader | NotDone::Replaced => {
+        NotDone::NotLeader | NotDone::EntryReplaced => {
             "TRYAGAIN no node has answered as the leader of this key's shard; nothing was done. \
              Send it again"
         }
-        NotDone::Lags => {
+        NotDone::ReplicaLagging => {
             "TRYAGAIN the replica of the key's shard here lacks too much; nothing was done. Send \
              it again"
         }
@@ -398,7 +398,7 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
         NotDone::Locked => {
             "BUSY transactions had the key all the time; nothing was done. Send it again"
         }
-        NotDone::TooLong => super::capped::TOO_LONG,
+        NotDone::TooLong => super::reply_limit::TOO_LONG,
         // When it came they lay in one shard.
         NotDone::CrossShard => {
             "TRYAGAIN the shard of the command's keys was cut between them meanwhile; nothing was \

@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 
 use super::connection::{Connection, Protocol};
-use super::state::{Awaits, Life};
+use super::state::{Life, WaitsFor};
 use super::transport::Transport;
 use super::{EventLoop, LISTENERS, NewConnection};
 use crate::listeners::{self, Listener};
@@ -119,7 +119,7 @@ impl EventLoop {
     /// Lets go of a connection that is finished.
     pub(super) fn forget(&mut self, at: usize, connection: &Connection) {
         self.connections.remove(at);
-        self.leaves_line(at);
+        self.leave_retry_queue(at);
         self.forget_output(connection);
         self.clients.remove(connection.id);
         self.runtime.counters.connections.sub(1);
@@ -131,7 +131,7 @@ impl EventLoop {
         let limit = self.config.idle_timeout_ms;
         let idle = |connection: &Connection| {
             connection.pending.is_empty()
-                && connection.next.awaits == Awaits::Nothing
+                && connection.next.waits_for == WaitsFor::Nothing
                 && now.saturating_sub(connection.active_millis) > limit
         };
         let idle: Vec<usize> = self

@@ -1,10 +1,10 @@
 //! What a connection is about: its life, its socket, its output, its next command, what it watches.
 
-use command::Seen;
+use command::ObservedVersion;
 use keyspace::Timestamp;
-use node::replica::read::Now;
-use node::routing::fetch::Fetched;
-use txn::interactive::Interactive;
+use node::replica::read::ReadTime;
+use node::routing::fetch::FetchedData;
+use txn::interactive::InteractiveTxn;
 
 use crate::runtime::lookups::Trace;
 
@@ -49,23 +49,23 @@ pub struct Output {
 
 /// What the next command waits for, besides replies owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Awaits {
+pub enum WaitsFor {
     /// Nothing.
     #[default]
     Nothing,
-    /// Its shard ([`node::executor::Answer::Go`]), its keyspace, other replicas.
-    Leave,
+    /// Its shard ([`node::executor::Answer::Retry`]), its keyspace, other replicas.
+    Permission,
     /// So many answers about shards on other nodes.
     Fetches(u32),
 }
 
-impl Awaits {
+impl WaitsFor {
     /// What is left when one of them has come.
     #[must_use]
     pub fn one_came(self) -> Self {
         match self {
-            Awaits::Fetches(left) if left > 1 => Awaits::Fetches(left - 1),
-            _ => Awaits::Nothing,
+            WaitsFor::Fetches(left) if left > 1 => WaitsFor::Fetches(left - 1),
+            _ => WaitsFor::Nothing,
         }
     }
 }
@@ -76,24 +76,24 @@ pub struct Next {
     /// It must not start before all replies owed are there.
     pub barrier: bool,
     /// What else it waits for.
-    pub awaits: Awaits,
+    pub waits_for: WaitsFor,
     /// What was fetched for it.
-    pub fetched: Fetched,
+    pub fetched: FetchedData,
     /// It is answered with this error instead of being run.
     pub refused: Option<Box<str>>,
     /// How it was to be answered when it was put off: muted or not.
     pub muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
-    pub at: Option<Now>,
+    pub at: Option<ReadTime>,
     /// What a command that takes values from shard to shard has read by now.
-    pub copy: Option<Box<Interactive>>,
+    pub copy: Option<Box<InteractiveTxn>>,
     /// What a command that reads keys of several shards has seen of them when it last looked, and
     /// how often it has.
-    pub looked: Option<(u32, Vec<Seen>)>,
-    /// Whether the ways to its keys were looked for, and those found so far.
-    pub ways: Option<Vec<Trace>>,
+    pub looked: Option<(u32, Vec<ObservedVersion>)>,
+    /// Whether its keys were looked up, and the lookups that ended so far.
+    pub lookups: Option<Vec<Trace>>,
     /// Whether it has been put off as a contender's, and is to go on as any other.
-    pub has_contended: bool,
+    pub has_waited_for_reservation: bool,
 }
 
 /// An EXEC with watched keys.
@@ -108,7 +108,7 @@ pub enum WatchedExec {
     OverShards,
 }
 
-/// What a connection watches, and how (`event_loop::contends`).
+/// What a connection watches, and how (`event_loop::reserve`).
 #[derive(Debug, Default)]
 pub struct Watching {
     /// WATCH has just been answered with all that is to be sent, nothing was watched before, and
@@ -116,7 +116,7 @@ pub struct Watching {
     /// [`may_watch_later`](super::connection::Connection::may_watch_later).
     pub is_new: bool,
     /// Its name as a contender for what it watches, if it is one.
-    pub contends_as: Option<Timestamp>,
+    pub reservation_name: Option<Timestamp>,
     /// Whether it reads what it watches in several shards at once, so that it looks twice.
     pub looks_twice: bool,
     /// Its EXEC.
@@ -125,7 +125,7 @@ pub struct Watching {
 
 /// In which of its loop's lists a connection stands.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Turn {
+pub struct LoopLists {
     /// In the queue of those to be served.
     pub queued: bool,
     /// Among those whose output is sent at the end of the turn.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use keyspace::{NodeId, Placement, Slot};
 
-use crate::cluster::{Cluster, MemberInfo, MemberState};
+use crate::cluster::{MemberInfo, MemberState, MembershipDriver};
 use crate::config::Config;
 use crate::runtime::{NodeRuntime, View};
 use gateway::resp::{Health, Node, Shard, Topology};
@@ -40,7 +40,7 @@ fn last_before(end: Slot) -> Slot {
     end.checked_sub(1).unwrap_or(keyspace::SLOTS - 1)
 }
 
-fn members(runtime: &NodeRuntime, cluster: &Cluster) -> Vec<(NodeId, Node)> {
+fn members(runtime: &NodeRuntime, cluster: &MembershipDriver) -> Vec<(NodeId, Node)> {
     let (now, now_millis) = (Instant::now(), runtime.clock.millis());
     let members = cluster.members();
     let present = members.iter().filter(|member| member.state != MemberState::Left);

@@ -2,7 +2,7 @@
 //!
 //! If all its keys lie in one shard, those watched among them, EXEC becomes one command of that
 //! shard's log ([`command::transaction`]); else the loop's coordinator sees it through
-//! ([`super::coordinates`]). What the connection itself answers (PING, errors of
+//! ([`super::coordinator`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
 use command::transaction::WRITTEN_BYTES_MAX;
@@ -11,29 +11,29 @@ use keyspace::Feature;
 use node::routing::route::Route;
 
 use super::EventLoop;
-use super::capped::TOO_LONG;
 use super::connection::{Connection, OK, QUEUED};
 use super::context::CommandContext;
-use super::executes::Execution;
-use super::executes::Told;
-use super::moment::Moment;
-use super::resp::{COMMAND_TOO_LONG, Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
+use super::memory_need::MemoryNeed;
+use super::moment::ReadMoment;
+use super::pending_reply::{PendingReply, ReplyFrame};
+use super::reply_limit::TOO_LONG;
+use super::resp::{COMMAND_TOO_LONG, CommandOutcome, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
 use super::serve::waiter;
-use super::slot::{Frame, Slot};
 use super::state::WatchedExec;
-use super::takes::Takes;
+use super::value_moves::Execution;
+use super::value_moves::SpeculativeReply;
 use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 
 /// What a client is told of a command in a transaction whose own keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// … whose cluster has nodes that cannot read a transaction yet.
-pub(super) const LEVEL_TOO_LOW: &str = "ERR transactions need a higher feature level of the \
+pub(super) const LEVEL_TOO_LOW: &str = "ERR transactions need a higher cluster version of the \
                                         cluster; nothing was done. See `carillon upgrade \
                                         --check`";
 
 /// How one command of a transaction is answered.
-pub enum Part {
+pub enum ExecPart {
     /// With these bytes, whatever else is done.
     Known(Vec<u8>),
     /// With the next of the shard's answers.
@@ -45,7 +45,7 @@ pub enum Part {
     /// The same, of a command that is a transaction by itself: there are no other parts.
     Alone(Gather, usize),
     /// With what is known, unless something has changed: there are no other parts.
-    Told(Box<Told>),
+    Speculative(Box<SpeculativeReply>),
     /// With all of these, which are as many, as a list: there are no other parts.
     Listed(usize),
     /// With the only one: there are no other parts.
@@ -55,20 +55,24 @@ pub enum Part {
 }
 
 /// Writes what a transaction has come to.
-pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut Vec<u8>) {
+pub fn write_executed(parts: &[ExecPart], reply: &Reply, version: Version, out: &mut Vec<u8>) {
     let mut writer = RespWriter::new(out, version);
     let is_alone = matches!(
         parts,
-        [Part::Alone(..) | Part::Listed(_) | Part::Single | Part::Told(_) | Part::Committed]
+        [ExecPart::Alone(..)
+            | ExecPart::Listed(_)
+            | ExecPart::Single
+            | ExecPart::Speculative(_)
+            | ExecPart::Committed]
     );
     let Reply::Array(answers) = reply else {
         match reply {
-            Reply::Changed(key) if matches!(parts, [Part::Committed]) => writer.error(format!(
+            Reply::Changed(key) if matches!(parts, [ExecPart::Committed]) => writer.error(format!(
                 "CONFLICT '{}' has changed since the transaction read it (another client wrote it, \
                  or its value expired); nothing was done. BEGIN again",
                 key.escape_ascii()
             )),
-            Reply::Changed(_) if matches!(parts, [Part::Told(_)]) => writer.null_array(),
+            Reply::Changed(_) if matches!(parts, [ExecPart::Speculative(_)]) => writer.null_array(),
             // There was a key that must not be there.
             Reply::Changed(_) if is_alone => writer.int(0),
             Reply::Changed(_) => writer.null_array(),
@@ -82,15 +86,17 @@ pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut
     }
     for part in parts {
         match part {
-            Part::Known(bytes) => writer.out.extend_from_slice(bytes),
-            Part::Committed => writer.ok(),
-            Part::Next | Part::Single => answers.next().unwrap_or(&Reply::Nil).give(&mut writer),
-            Part::List(count) | Part::Listed(count) => {
+            ExecPart::Known(bytes) => writer.out.extend_from_slice(bytes),
+            ExecPart::Committed => writer.ok(),
+            ExecPart::Next | ExecPart::Single => {
+                answers.next().unwrap_or(&Reply::Nil).give(&mut writer)
+            }
+            ExecPart::List(count) | ExecPart::Listed(count) => {
                 writer.array(*count);
                 answers.by_ref().take(*count).for_each(|answer| answer.give(&mut writer));
             }
-            Part::Told(told) => writer.out.extend_from_slice(&told.bytes),
-            Part::Gathered(gather, count) | Part::Alone(gather, count) => {
+            ExecPart::Speculative(told) => writer.out.extend_from_slice(&told.bytes),
+            ExecPart::Gathered(gather, count) | ExecPart::Alone(gather, count) => {
                 let answers = answers.by_ref().take(*count);
                 let number = |answer: &Reply| if let Reply::Int(n) = answer { *n } else { 0 };
                 let sum = answers.map(number).sum();
@@ -118,7 +124,7 @@ fn watches_elsewhere(watched: &Watched, session: &Session) -> Option<String> {
 
 /// What MULTI has queued, and what was watched before.
 #[derive(Clone, Copy)]
-pub(super) struct Queued<'a> {
+pub(super) struct QueuedCommands<'a> {
     pub queue: &'a Queue,
     pub watched: &'a Watched,
 }
@@ -130,17 +136,17 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         keys: &[&[u8]],
-        Moment { now, fetched }: Moment,
+        ReadMoment { now, fetched }: ReadMoment,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         if connection.waits_its_turn() {
-            return Done::PutOff;
+            return CommandOutcome::Deferred;
         }
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        if self.contends(at, connection, &route, keys, now, &fetched) {
-            return Done::PutOff;
+        if self.is_contending(at, connection, &route, keys, now, &fetched) {
+            return CommandOutcome::Deferred;
         }
         let mut seen = Vec::with_capacity(keys.len());
         for key in keys {
@@ -149,7 +155,7 @@ impl EventLoop {
                 Err(blocked) => {
                     connection.next.fetched = fetched;
                     self.fetch_or_wait(at, connection, &route, blocked, now, keys);
-                    return Done::PutOff;
+                    return CommandOutcome::Deferred;
                 }
             }
         }
@@ -161,7 +167,7 @@ impl EventLoop {
             connection.watching.is_new = !watched_before && connection.unsent() == 0;
             session.writer(&mut connection.output.bytes).ok();
         }
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     pub(super) fn exec(
@@ -169,19 +175,19 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        moment: Moment,
+        moment: ReadMoment,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         let Some(queue) = session.take_queue() else {
             unreachable!("EXEC without MULTI is refused before");
         };
         // Before the commands are understood: an UNWATCH among them comes too late.
         let watched = session.take_watched();
-        let queued = Queued { queue: &queue, watched: &watched };
+        let queued = QueuedCommands { queue: &queue, watched: &watched };
         let done = self.exec_queued(at, connection, session, queued, moment, muted);
         match done {
-            Done::PutOff => session.queue_again(queue, watched),
-            Done::Yes => session.end_transaction(),
+            CommandOutcome::Deferred => session.queue_again(queue, watched),
+            CommandOutcome::Answered => session.end_transaction(),
         }
         done
     }
@@ -191,10 +197,10 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        Queued { queue, watched }: Queued<'_>,
-        moment: Moment,
+        QueuedCommands { queue, watched }: QueuedCommands<'_>,
+        moment: ReadMoment,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         if !self.runtime.version.allows(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
@@ -217,16 +223,16 @@ impl EventLoop {
             if !muted {
                 connection.reply_with(bytes);
             }
-            return Done::Yes;
+            return CommandOutcome::Answered;
         }
         if commands.iter().any(|step| crosses_in(step, &route)) {
-            let queued = Queued { queue, watched };
+            let queued = QueuedCommands { queue, watched };
             let what = Execution { parts: &parts, steps: &commands, queued };
             return self.exec_on_copy(at, connection, session, what, moment, muted);
         }
         let takes = match self.make_room(connection, &commands) {
             Ok(takes) => takes,
-            Err(None) => return Done::PutOff,
+            Err(None) => return CommandOutcome::Deferred,
             Err(Some(text)) => return self.refuse(connection, session, text, muted),
         };
         let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
@@ -237,21 +243,21 @@ impl EventLoop {
                 self.runtime.memory.growth().done(takes.adds_bytes);
             }
             return match refused {
-                None => Done::PutOff,
+                None => CommandOutcome::Deferred,
                 Some(text) => self.refuse(connection, session, text, muted),
             };
         }
         let number = connection.next_number();
-        let frame = Frame::Resp { version: session.version(), muted };
+        let frame = ReplyFrame::Resp { version: session.version(), muted };
         // What MULTI and the queued commands were answered says nothing yet: if it was not sent, it
         // goes with EXEC's reply.
         let queued_bytes = if muted { 0 } else { OK.len() + QUEUED.len() * queue.len() };
         let is_next = connection.pending.is_empty();
         let before = connection.take_unsent(if is_next { queued_bytes } else { 0 });
-        let slot = Slot::executing(parts, frame).behind(before).reading(only_reads);
+        let slot = PendingReply::executing(parts, frame).behind(before).reading(only_reads);
         connection.pending.push_back(slot);
         connection.takes.add(number, &takes);
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     /// Asks for the room that the commands of an EXEC take. If there is none, says why not; or
@@ -260,7 +266,7 @@ impl EventLoop {
         &self,
         connection: &mut Connection,
         commands: &[Step<'_>],
-    ) -> Result<Takes, Option<&'static str>> {
+    ) -> Result<MemoryNeed, Option<&'static str>> {
         let takes = self.all_take(connection, commands);
         if takes.reply_bytes > self.config.output_bytes_max {
             return Err(Some(TOO_LONG));
@@ -293,7 +299,7 @@ impl EventLoop {
             connection.watching.exec = WatchedExec::None;
             if done.is_ok() {
                 // One shard does it, or it watches nothing.
-                connection.watching.contends_as = None;
+                connection.watching.reservation_name = None;
             }
         }
         done
@@ -340,7 +346,7 @@ impl EventLoop {
         connection: &Connection,
         session: &mut Session,
         queue: &'q Queue,
-    ) -> (Vec<Part>, Vec<Step<'q>>) {
+    ) -> (Vec<ExecPart>, Vec<Step<'q>>) {
         let context = CommandContext {
             runtime: &self.runtime,
             config: &self.config,
@@ -353,33 +359,33 @@ impl EventLoop {
         for args in queue.commands() {
             let mut known = Vec::new();
             parts.push(match session.translate_queued(args, &context, &mut known) {
-                Request::Answered => Part::Known(known),
+                Request::Answered => ExecPart::Known(known),
                 // Whichever shards they lie in.
                 Request::Read(Read::GetMany(keys)) => {
                     commands.extend(keys.iter().map(|key| Step::Read(Read::Get(key))));
-                    Part::List(keys.len())
+                    ExecPart::List(keys.len())
                 }
                 Request::Read(Read::Exists(keys)) => {
                     let one = |key: &&'q [u8]| Step::Read(Read::Exists(vec![*key]));
                     commands.extend(keys.iter().map(one));
-                    Part::Gathered(Gather::Sum, keys.len())
+                    ExecPart::Gathered(Gather::Sum, keys.len())
                 }
                 Request::Read(read) => {
                     commands.push(Step::Read(read));
-                    Part::Next
+                    ExecPart::Next
                 }
                 Request::Write(write) => {
                     commands.push(Step::Write(write));
-                    Part::Next
+                    ExecPart::Next
                 }
                 Request::WriteEach { gather, writes } => {
                     let count = writes.len();
                     commands.extend(writes.into_iter().map(Step::Write));
-                    Part::Gathered(gather, count)
+                    ExecPart::Gathered(gather, count)
                 }
                 _ => {
                     session.writer(&mut known).error("ERR this is not allowed in transactions");
-                    Part::Known(known)
+                    ExecPart::Known(known)
                 }
             });
         }
@@ -387,7 +393,7 @@ impl EventLoop {
     }
 
     /// What the commands of a transaction may take of memory, all together.
-    fn all_take(&self, connection: &Connection, commands: &[Step<'_>]) -> Takes {
+    fn all_take(&self, connection: &Connection, commands: &[Step<'_>]) -> MemoryNeed {
         let mut all = connection.takes.none();
         for step in commands {
             match step {
@@ -410,7 +416,7 @@ impl EventLoop {
             }
         }
         all.adds_bytes = match all.adds_bytes {
-            bytes if bytes < Takes::ADDS_BYTES_MIN => 0,
+            bytes if bytes < MemoryNeed::ADDS_BYTES_MIN => 0,
             bytes => bytes.min(WRITTEN_BYTES_MAX),
         };
         all

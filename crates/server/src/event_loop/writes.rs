@@ -1,18 +1,18 @@
 //! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
 //! become one transaction.
 
-use command::{Seen, Step, Transaction, Write};
+use command::{ObservedVersion, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
 use node::replica::entry::Waiter;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
-use super::resp::{COMMAND_TOO_LONG, CROSS_SLOT, Done, NO_KEYSPACE, OUT_OF_MEMORY};
+use super::memory_need::MemoryNeed;
+use super::pending_reply::{PendingReply, ReplyFrame};
+use super::resp::{COMMAND_TOO_LONG, CROSS_SLOT, CommandOutcome, NO_KEYSPACE, OUT_OF_MEMORY};
 use super::serve::waiter;
-use super::slot::{Frame, Slot};
-use super::takes::Takes;
-use super::transactions::Part;
+use super::transactions::ExecPart;
 use gateway::resp::{Gather, Session};
 
 impl EventLoop {
@@ -23,7 +23,7 @@ impl EventLoop {
         session: &Session,
         write: &Write<'_>,
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
         };
@@ -32,22 +32,23 @@ impl EventLoop {
             && crosses(route, pairs.iter().map(|(key, _)| *key))
         {
             let transaction = Box::new(all_if_absent(pairs));
-            let part = Part::Alone(Gather::One, pairs.len());
+            let part = ExecPart::Alone(Gather::One, pairs.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
         let takes = self.takes(connection, write);
         if takes.must_wait(connection) {
             connection.next.barrier = true;
-            return Done::PutOff;
+            return CommandOutcome::Deferred;
         }
         if !self.has_room(&takes) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
-            Ok(()) => connection
-                .pending
-                .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
+            Ok(()) => connection.pending.push_back(PendingReply::waiting(ReplyFrame::Resp {
+                version: session.version(),
+                muted,
+            })),
             Err(text) => {
                 if takes.adds_bytes > 0 {
                     self.runtime.memory.growth().done(takes.adds_bytes);
@@ -56,7 +57,7 @@ impl EventLoop {
             }
         }
         connection.takes.add(number, &takes);
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     /// Whether there is no memory for what may take more.
@@ -67,8 +68,8 @@ impl EventLoop {
 
     /// Whether memory has room for what a write adds, which is kept for it then.
     #[inline]
-    pub(super) fn has_room(&self, takes: &Takes) -> bool {
-        let Takes { adds_bytes, .. } = *takes;
+    pub(super) fn has_room(&self, takes: &MemoryNeed) -> bool {
+        let MemoryNeed { adds_bytes, .. } = *takes;
         let used_bytes = || self.runtime.memory.used_bytes();
         adds_bytes == 0
             || self.runtime.memory.growth().ask(
@@ -80,18 +81,18 @@ impl EventLoop {
 
     /// What a write may take of memory beyond what the client sends for it.
     #[inline]
-    pub(super) fn takes(&self, connection: &Connection, write: &Write<'_>) -> Takes {
+    pub(super) fn takes(&self, connection: &Connection, write: &Write<'_>) -> MemoryNeed {
         let mut takes =
-            Takes { lengthens_bytes: write.lengthens_bytes(), ..connection.takes.none() };
-        if let Some(key) = write.replies_value_of() {
+            MemoryNeed { lengthens_bytes: write.growth_bytes_max(), ..connection.takes.none() };
+        if let Some(key) = write.replied_key() {
             takes.reply_bytes = self.value_bytes(connection, key) + takes.unseen_bytes;
         }
-        if let Some(from) = write.copies_value_of() {
+        if let Some(from) = write.copied_key() {
             takes.copies = true;
             takes.lengthens_bytes = self.value_bytes(connection, from);
         }
         let from_little = takes.copies || matches!(write, Write::SetRange { .. });
-        if from_little && write.may_grow() && takes.lengthens_bytes >= Takes::ADDS_BYTES_MIN {
+        if from_little && write.may_grow() && takes.lengthens_bytes >= MemoryNeed::ADDS_BYTES_MIN {
             let before = self.value_bytes(connection, write.last_key());
             takes.adds_bytes = takes.lengthens_bytes.saturating_sub(before);
         }
@@ -115,7 +116,7 @@ impl EventLoop {
         gather: Gather,
         writes: &[Write<'_>],
         muted: bool,
-    ) -> Done {
+    ) -> CommandOutcome {
         if connection.route.is_none() {
             return self.without_keyspace(at, connection, session, muted);
         }
@@ -125,14 +126,14 @@ impl EventLoop {
         if writes.len() > 1 && self.runtime.version.allows(Feature::Transactions) {
             let commands = writes.iter().cloned().map(Step::Write).collect();
             let transaction = Box::new(Transaction { commands, ..Transaction::default() });
-            let part = Part::Alone(gather, writes.len());
+            let part = ExecPart::Alone(gather, writes.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
         let is_long = |write: &Write<'_>| self.runtime.is_too_long(write.bytes_about());
         if writes.iter().any(is_long) {
             return self.refuse(connection, session, COMMAND_TOO_LONG, muted);
         }
-        let lengthens_bytes = writes.iter().map(Write::lengthens_bytes).max().unwrap_or_default();
+        let lengthens_bytes = writes.iter().map(Write::growth_bytes_max).max().unwrap_or_default();
         connection.takes.lengthens(lengthens_bytes);
         let number = connection.next_number();
         for write in writes {
@@ -140,10 +141,10 @@ impl EventLoop {
             let put = self.put_admitted(connection, write, waiter(at, number));
             put.expect("a single key lies in one shard, and is not too long");
         }
-        let frame = Frame::Resp { version: session.version(), muted };
-        let slot = Slot::gathering(gather, writes.len() as u32, frame);
+        let frame = ReplyFrame::Resp { version: session.version(), muted };
+        let slot = PendingReply::gathering(gather, writes.len() as u32, frame);
         connection.pending.push_back(slot);
-        Done::Yes
+        CommandOutcome::Answered
     }
 
     /// Has several writes done as one, which are one command.
@@ -153,25 +154,27 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         transaction: Box<Transaction<'_>>,
-        part: Part,
+        part: ExecPart,
         muted: bool,
-    ) -> Done {
-        let lengths = transaction.writes().map(Write::lengthens_bytes);
+    ) -> CommandOutcome {
+        let lengths = transaction.writes().map(Write::growth_bytes_max);
         connection.takes.lengthens(lengths.max().unwrap_or_default());
         let only_reads = transaction.writes().next().is_none();
         // What takes a value from shard to shard was judged by what its client has asked for.
-        let is_judged = matches!(part, Part::Told(_));
+        let is_judged = matches!(part, ExecPart::Speculative(_));
         if !is_judged && self.is_out_of_memory() && transaction.writes().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         match self.put_transaction(at, connection, transaction) {
             Ok(()) => {}
-            Err(None) => return Done::PutOff,
+            Err(None) => return CommandOutcome::Deferred,
             Err(Some(text)) => return self.refuse(connection, session, text, muted),
         }
-        let frame = Frame::Resp { version: session.version(), muted };
-        connection.pending.push_back(Slot::executing(vec![part], frame).reading(only_reads));
-        Done::Yes
+        let frame = ReplyFrame::Resp { version: session.version(), muted };
+        connection
+            .pending
+            .push_back(PendingReply::executing(vec![part], frame).reading(only_reads));
+        CommandOutcome::Answered
     }
 
     /// Puts a write into this turn's batch for its shard.
@@ -207,7 +210,7 @@ impl EventLoop {
             other => shard_of_all(route, other)?,
         };
         if self.sampler.notes() {
-            self.runtime.heat.note_write(route, write);
+            self.runtime.request_rates.note_write(route, write);
         }
         if self.runtime.peers.is_some() {
             connection.written.add(shard);
@@ -254,7 +257,7 @@ pub(super) fn crosses<'k>(route: &Route, keys: impl IntoIterator<Item = &'k [u8]
 /// MSETNX, as a transaction: sets all, unless a key has a value.
 fn all_if_absent<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> Transaction<'a> {
     let set = |(key, value): &(&'a [u8], &'a [u8])| Step::Write(Write::set(key, value));
-    let watched = pairs.iter().map(|(key, _)| (*key, Seen::Nothing(Timestamp::MAX)));
+    let watched = pairs.iter().map(|(key, _)| (*key, ObservedVersion::Absent(Timestamp::MAX)));
     let (watched, commands) = (watched.collect(), pairs.iter().map(set).collect());
     Transaction { watched, commands, ..Transaction::default() }
 }

@@ -6,7 +6,7 @@
 //! first link; a peer is dialled again whenever its link is gone.
 //!
 //! Two nodes that dial each other at the same moment make one connection too many. So whoever is
-//! not the judge of the pair (see `handshake`) waits [`COURTESY`] before dialling first.
+//! not the judge of the pair (see `handshake`) waits [`DIAL_GRACE`] before dialling first.
 //!
 //! Pure: time and randomness are given.
 
@@ -20,7 +20,7 @@ pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// The longest.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// How long the node with the larger id lets the other dial first.
-pub const COURTESY: Duration = Duration::from_millis(250);
+pub const DIAL_GRACE: Duration = Duration::from_millis(250);
 
 /// What is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +65,7 @@ impl Targets {
             Target::Seed(_) => true,
         });
         for (node, address) in peers.into_iter().filter(|(node, _)| *node != self.node) {
-            let next = (!linked(node)).then(|| now + self.courtesy(node));
+            let next = (!linked(node)).then(|| now + self.dial_grace(node));
             let new = Plan { address: address.clone(), failures: 0, next };
             let plan = self.plans.entry(Target::Peer(node)).or_insert(new);
             if plan.address != address {
@@ -120,14 +120,14 @@ impl Targets {
 
     /// A peer's link is gone.
     pub fn lost(&mut self, node: NodeId, now: Instant, random: u64) {
-        let courtesy = self.courtesy(node);
+        let courtesy = self.dial_grace(node);
         if let Some(plan) = self.plans.get_mut(&Target::Peer(node)) {
             plan.next = Some(now + courtesy + BACKOFF_MIN * (random % 1024) as u32 / 1024);
         }
     }
 
-    fn courtesy(&self, node: NodeId) -> Duration {
-        if self.node < node { Duration::ZERO } else { COURTESY }
+    fn dial_grace(&self, node: NodeId) -> Duration {
+        if self.node < node { Duration::ZERO } else { DIAL_GRACE }
     }
 }
 
@@ -171,8 +171,8 @@ mod tests {
         targets.set_peers(peers(&[(2, "a:1"), (7, "b:1"), (8, "c:1")]), now, |n| n == NodeId(8));
         assert_eq!(targets.take_due(now).unwrap().0, Target::Peer(NodeId(7)));
         assert_eq!(targets.take_due(now), None);
-        assert_eq!(targets.take_due(now + COURTESY).unwrap().0, Target::Peer(NodeId(2)));
-        assert_eq!(targets.take_due(now + COURTESY), None);
+        assert_eq!(targets.take_due(now + DIAL_GRACE).unwrap().0, Target::Peer(NodeId(2)));
+        assert_eq!(targets.take_due(now + DIAL_GRACE), None);
     }
 
     #[test]

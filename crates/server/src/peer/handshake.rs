@@ -26,7 +26,7 @@
 //!
 //! A node that was removed from the cluster is told so once it has proven itself, by a refusal with
 //! a seal: the first bytes of a MAC over all that was said. It ends a node, so nobody else can say
-//! it. So is one that does not speak the cluster's feature level.
+//! it. So is one that does not support the cluster version.
 //!
 //! Invariants:
 //! 1. Pure: nonces are given, there is no clock; who drives it ends what takes too long.
@@ -40,10 +40,10 @@
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use keyspace::{Level, Levels, NodeId};
+use keyspace::{ClusterVersion, NodeId, VersionRange};
 use sha2::Sha256;
 
-use super::letter::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
+use super::handshake_record::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
 use super::refusal::{Refusal, Versions, pack_levels};
 use super::secret::Secret;
 
@@ -53,8 +53,9 @@ use super::secret::Secret;
 /// |---|---|
 /// | 2 | long messages in [`pieces`](super::pieces) |
 pub const VERSIONS: Versions = Versions { lowest: 1, highest: 2 };
-/// Most that is kept of the other side's letters; its first frames may come with the last.
-pub const INPUT_BYTES_MAX: usize = letter::HEAD_BYTES + letter::LETTER_BYTES_MAX;
+/// Most that is kept of the other side's records; its first frames may come with the last.
+pub const INPUT_BYTES_MAX: usize =
+    handshake_record::HEAD_BYTES + handshake_record::HANDSHAKE_RECORD_BYTES_MAX;
 
 /// What seals are of.
 const REMOVED: &[u8] = b"carillon peer removed";
@@ -80,16 +81,16 @@ pub struct Local {
     pub process: u64,
     /// Counts its starts.
     pub incarnation: u64,
-    /// What it runs; at most [`letter::SOFTWARE_BYTES_MAX`] bytes.
+    /// What it runs; at most [`handshake_record::SOFTWARE_BYTES_MAX`] bytes.
     pub software: String,
     /// Its cluster, none if it is to join one.
     pub cluster: Option<Cluster>,
-    /// For those above; at most [`letter::FACTS_BYTES_MAX`] bytes.
+    /// For those above; at most [`handshake_record::FACTS_BYTES_MAX`] bytes.
     pub facts: Bytes,
-    /// The feature levels it speaks.
-    pub levels: Levels,
+    /// The cluster versions it speaks.
+    pub levels: VersionRange,
     /// The cluster's, if it knows it.
-    pub level: Option<Level>,
+    pub level: Option<ClusterVersion>,
     /// The cluster's secret.
     pub secret: Secret,
 }
@@ -113,10 +114,10 @@ pub struct PeerHello {
     pub join: Option<Cluster>,
     /// What else it says.
     pub facts: Bytes,
-    /// The feature levels it speaks.
-    pub levels: Levels,
+    /// The cluster versions it speaks.
+    pub levels: VersionRange,
     /// The cluster's, as far as it knows.
-    pub level: Option<Level>,
+    pub level: Option<ClusterVersion>,
 }
 
 /// How far a handshake has come.
@@ -245,13 +246,13 @@ impl Handshake {
             return Ok(Progress::More);
         }
         loop {
-            let (tag, body, consumed) = match letter::parse(&self.input) {
-                Parsed::Letter(tag, body, consumed) => (tag, body.to_vec(), consumed),
+            let (tag, body, consumed) = match handshake_record::parse(&self.input) {
+                Parsed::Record(tag, body, consumed) => (tag, body.to_vec(), consumed),
                 Parsed::Incomplete => return Ok(Progress::More),
                 Parsed::Nonsense => return Err(self.refuse(Refusal::Nonsense, out)),
             };
-            let letter: Vec<u8> = self.input.drain(..consumed).collect();
-            match self.read(tag, &body, &letter, out) {
+            let record: Vec<u8> = self.input.drain(..consumed).collect();
+            match self.read(tag, &body, &record, out) {
                 Ok(Progress::More) => {}
                 Err(HandshakeError::Refused(refusal)) => return Err(self.refuse(refusal, out)),
                 done => return done,
@@ -263,21 +264,21 @@ impl Handshake {
         &mut self,
         tag: Tag,
         body: &[u8],
-        letter: &[u8],
+        record: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Progress, HandshakeError> {
         let nonsense = HandshakeError::Refused(Refusal::Nonsense);
         match (tag, &self.state) {
             (Tag::Refusal, _) => {
                 let refusal = Refusal::decode(body).unwrap_or(Refusal::Nonsense);
-                Err(HandshakeError::RefusedByPeer(self.believed(refusal)))
+                Err(HandshakeError::RefusedByPeer(self.is_proven_claim(refusal)))
             }
             (Tag::Hello, State::Hello) => {
                 let hello = Hello::decode(body).ok_or(nonsense)?;
                 let version = self.check_hello(&hello).map_err(HandshakeError::Refused)?;
                 self.is_judge = self.local.node < hello.node;
                 self.state = State::Proof(hello, version);
-                self.transcript.extend_from_slice(letter);
+                self.transcript.extend_from_slice(record);
                 match self.role {
                     Role::Acceptor => self.say_hello(out),
                     Role::Dialler => self.prove(None, out),
@@ -285,9 +286,9 @@ impl Handshake {
                 Ok(Progress::More)
             }
             (Tag::Proof, State::Proof(hello, version)) => {
-                let peer = self.check_proof(hello, *version, body, letter);
+                let peer = self.check_proof(hello, *version, body, record);
                 let peer = peer.map_err(HandshakeError::Refused)?;
-                self.transcript.extend_from_slice(letter);
+                self.transcript.extend_from_slice(record);
                 self.state = State::Proven;
                 Ok(Progress::Proven(peer))
             }
@@ -316,7 +317,9 @@ impl Handshake {
         }
         self.state = State::Commit;
         if self.is_judge {
-            letter::write(out, Tag::Commit, |out| out.extend_from_slice(&commit.to_le_bytes()));
+            handshake_record::write(out, Tag::Commit, |out| {
+                out.extend_from_slice(&commit.to_le_bytes())
+            });
             return Ok(Progress::Linked { commit });
         }
         self.step(&[], out)
@@ -324,24 +327,29 @@ impl Handshake {
 
     /// Tells the other side why it is refused. What to do next: send `out`, and close.
     pub fn refuse(&self, refusal: Refusal, out: &mut Vec<u8>) -> HandshakeError {
-        letter::write(out, Tag::Refusal, |out| refusal.encode(out));
+        handshake_record::write(out, Tag::Refusal, |out| refusal.encode(out));
         HandshakeError::Refused(refusal)
     }
 
     /// As [`refuse`](Self::refuse), who was proven and is no member any more.
-    pub fn expel(&self, node: NodeId, out: &mut Vec<u8>) -> HandshakeError {
+    pub fn refuse_removed(&self, node: NodeId, out: &mut Vec<u8>) -> HandshakeError {
         let seal = self.seal(REMOVED, node.0);
         self.refuse(Refusal::Removed { node, seal }, out)
     }
 
-    /// As [`refuse`](Self::refuse), who was proven and does not speak the cluster's level.
-    pub fn outgrow(&self, level: Level, speaks: Levels, out: &mut Vec<u8>) -> HandshakeError {
+    /// As [`refuse`](Self::refuse), who was proven and does not support the cluster's level.
+    pub fn refuse_version(
+        &self,
+        level: ClusterVersion,
+        speaks: VersionRange,
+        out: &mut Vec<u8>,
+    ) -> HandshakeError {
         let seal = self.seal(LEVEL, pack_levels(level, speaks));
         self.refuse(Refusal::Level { level, speaks, seal }, out)
     }
 
     /// Nobody is taken at his word that this node was removed, or must end for its levels.
-    fn believed(&self, refusal: Refusal) -> Refusal {
+    fn is_proven_claim(&self, refusal: Refusal) -> Refusal {
         let unproven = match refusal {
             Refusal::Removed { node, seal }
                 if node != self.local.node || seal != self.seal(REMOVED, node.0) =>
@@ -352,7 +360,7 @@ impl Handshake {
                 if speaks != self.local.levels
                     || seal != self.seal(LEVEL, pack_levels(level, speaks)) =>
             {
-                "who answers says, and cannot show, that this node does not speak the cluster's \
+                "who answers says, and cannot show, that this node does not support the cluster's \
                  level"
             }
             refusal => return refusal,
@@ -390,7 +398,7 @@ impl Handshake {
         let Local { versions, node, process, .. } = self.local;
         let hello = Hello { versions, node, process, nonce: self.nonce };
         let start = out.len();
-        letter::write(out, Tag::Hello, |out| hello.encode(out));
+        handshake_record::write(out, Tag::Hello, |out| hello.encode(out));
         self.transcript.extend_from_slice(&out[start..]);
     }
 
@@ -427,10 +435,10 @@ impl Handshake {
             level: self.local.level,
         };
         let start = out.len();
-        letter::write(out, Tag::Proof, |out| {
+        handshake_record::write(out, Tag::Proof, |out| {
             introduction.encode(out);
             let said = out.len();
-            let mac = self.mac(self.role, &out[start + letter::HEAD_BYTES..said]);
+            let mac = self.mac(self.role, &out[start + handshake_record::HEAD_BYTES..said]);
             out.extend_from_slice(&mac.finalize().into_bytes());
         });
         self.transcript.extend_from_slice(&out[start..]);
@@ -455,9 +463,13 @@ impl Handshake {
         hello: &Hello,
         version: u16,
         body: &[u8],
-        letter: &[u8],
+        record: &[u8],
     ) -> Result<PeerHello, Refusal> {
-        assert_eq!(&letter[letter::HEAD_BYTES..], body, "a letter is its head and its body");
+        assert_eq!(
+            &record[handshake_record::HEAD_BYTES..],
+            body,
+            "a record is its head and its body"
+        );
         let (said, mac) = body.split_last_chunk::<MAC_BYTES>().ok_or(Refusal::Nonsense)?;
         let role = match self.role {
             Role::Dialler => Role::Acceptor,

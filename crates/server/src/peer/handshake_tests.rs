@@ -7,7 +7,7 @@ use std::path::Path;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::letter::{Hello, Parsed, Tag, parse};
+use super::handshake_record::{Hello, Parsed, Tag, parse};
 use super::*;
 
 const CLUSTER: Cluster = Cluster { id: 0xc1, hash_seed: [7; 16] };
@@ -21,7 +21,7 @@ fn local(node: u64) -> Local {
         software: "0.1.0".into(),
         cluster: Some(CLUSTER),
         facts: Bytes::from(format!("facts of {node}")),
-        levels: Levels::BEFORE,
+        levels: VersionRange::BEFORE,
         level: None,
         secret: Secret::new(b" a secret\n"),
     }
@@ -98,27 +98,28 @@ fn golden_conversations_stay_as_they_are() {
     let joiner = Local { cluster: None, ..local(2) };
     let stranger = Local { secret: Secret::new(b"guess"), ..local(2) };
     let later = Local { versions: Versions { lowest: 7, highest: 8 }, ..local(2) };
-    let leveled = Local { levels: Levels::OURS, level: Some(Level::FIRST), ..local(2) };
+    let leveled =
+        Local { levels: VersionRange::OURS, level: Some(ClusterVersion::FIRST), ..local(2) };
     let stories = [
         ("the smaller id dials and commits", local(1), local(2)),
         ("the smaller id is dialled and commits", local(2), local(1)),
         ("a node without a cluster is told the hash seed", joiner, local(1)),
         ("a wrong secret", stranger, local(1)),
         ("no version in common", later, local(1)),
-        ("feature levels, of which who dials knows the cluster's", leveled, local(1)),
+        ("cluster versions, of which who dials knows the cluster's", leveled, local(1)),
     ];
     let mut text = String::new();
     for (title, dialler, acceptor) in stories {
         writeln!(text, "# {title}").unwrap();
         for (who, bytes) in run((dialler, None), acceptor, usize::MAX, no_forger).wire {
             let mut rest = &bytes[..];
-            while let Parsed::Letter(tag, body, consumed) = parse(rest) {
+            while let Parsed::Record(tag, body, consumed) = parse(rest) {
                 writeln!(text, "{who} {tag:?}").unwrap();
                 for row in rest[..consumed].chunks(32) {
                     let hex: String = row.iter().map(|byte| format!("{byte:02x}")).collect();
                     writeln!(text, "  {hex}").unwrap();
                 }
-                assert_eq!(body.len() + letter::HEAD_BYTES, consumed);
+                assert_eq!(body.len() + handshake_record::HEAD_BYTES, consumed);
                 rest = &rest[consumed..];
             }
             assert!(rest.is_empty());
@@ -147,7 +148,7 @@ fn both_sides_learn_who_the_other_is_and_the_judge_gives_the_number() {
 }
 
 #[test]
-fn a_node_without_a_cluster_learns_it_from_whom_it_dials() {
+fn joining_node_learns_cluster_from_dialled_peer() {
     let joiner = Local { cluster: None, ..local(9) };
     let run = run((joiner.clone(), None), local(1), 64, no_forger);
     assert_eq!(run.dialler.unwrap().unwrap().0.join, Some(CLUSTER));
@@ -157,7 +158,7 @@ fn a_node_without_a_cluster_learns_it_from_whom_it_dials() {
 }
 
 #[test]
-fn the_hash_seed_is_not_told_to_who_has_not_proven_the_secret() {
+fn hash_seed_is_sent_only_after_proof_of_secret() {
     let joiner = Local { cluster: None, secret: Secret::default(), ..local(9) };
     let run = run((joiner, None), local(1), 64, no_forger);
     let seed = CLUSTER.hash_seed;
@@ -197,7 +198,7 @@ fn refusals_name_both_sides_on_both_sides() {
 
 /// Node 2 dials or is dialled, proves itself and is expelled by node 1; what it makes of that.
 fn expelled(dials: bool, nonce: u8, forge: impl FnOnce(&mut Vec<u8>)) -> HandshakeError {
-    ended(dials, nonce, forge, |one, peer, out| one.expel(peer.node, out))
+    ended(dials, nonce, forge, |one, peer, out| one.refuse_removed(peer.node, out))
 }
 
 /// As [`expelled`], by `end`.
@@ -238,16 +239,18 @@ fn ended(
 #[test]
 fn only_a_member_can_tell_a_node_that_it_does_not_speak_the_level() {
     let outgrown = |dials, nonce, forge: &mut dyn FnMut(&mut Vec<u8>)| {
-        ended(dials, nonce, forge, |one, peer, out| one.outgrow(Level::NEWEST, peer.levels, out))
+        ended(dials, nonce, forge, |one, peer, out| {
+            one.refuse_version(ClusterVersion::NEWEST, peer.levels, out)
+        })
     };
     for dials in [true, false] {
         let mut sealed = Vec::new();
-        let told = outgrown(dials, 1, &mut |letter| sealed.clone_from(letter));
+        let told = outgrown(dials, 1, &mut |record| sealed.clone_from(record));
         let Refusal::Level { level, speaks, .. } = told.refusal() else { panic!("{told}") };
-        assert_eq!((*level, *speaks), (Level::NEWEST, Levels::BEFORE));
+        assert_eq!((*level, *speaks), (ClusterVersion::NEWEST, VersionRange::BEFORE));
         // Neither of another level, nor what was said another time.
-        let other = outgrown(dials, 1, &mut |letter| letter[letter::HEAD_BYTES + 1] += 1);
-        let replayed = outgrown(dials, 2, &mut |letter| letter.clone_from(&sealed));
+        let other = outgrown(dials, 1, &mut |record| record[handshake_record::HEAD_BYTES + 1] += 1);
+        let replayed = outgrown(dials, 2, &mut |record| record.clone_from(&sealed));
         for error in [other, replayed] {
             assert!(matches!(error.refusal(), Refusal::Other { code: 12, .. }), "{error}");
         }
@@ -258,12 +261,12 @@ fn only_a_member_can_tell_a_node_that_it_does_not_speak_the_level() {
 fn only_a_member_can_tell_a_node_that_it_was_removed() {
     for dials in [true, false] {
         let mut sealed = Vec::new();
-        let told = expelled(dials, 1, |letter| sealed.clone_from(letter));
+        let told = expelled(dials, 1, |record| sealed.clone_from(record));
         let Refusal::Removed { node, .. } = told.refusal() else { panic!("{told}") };
         assert_eq!(*node, NodeId(2));
         // Neither what anybody can write, nor what was said another time.
-        let guessed = expelled(dials, 1, |letter| letter[letter::HEAD_BYTES + 9] ^= 1);
-        let replayed = expelled(dials, 2, |letter| *letter = sealed);
+        let guessed = expelled(dials, 1, |record| record[handshake_record::HEAD_BYTES + 9] ^= 1);
+        let replayed = expelled(dials, 2, |record| *record = sealed);
         for error in [guessed, replayed] {
             assert!(matches!(error.refusal(), Refusal::Other { code: 11, .. }), "{error}");
         }
@@ -273,12 +276,13 @@ fn only_a_member_can_tell_a_node_that_it_was_removed() {
 /// Who says nothing of levels speaks the first, as versions did that knew of none.
 #[test]
 fn both_learn_which_levels_the_other_speaks() {
-    let leveled = Local { levels: Levels::OURS, level: Some(Level::FIRST), ..local(2) };
+    let leveled =
+        Local { levels: VersionRange::OURS, level: Some(ClusterVersion::FIRST), ..local(2) };
     let run = run((leveled, None), local(1), 7, no_forger);
     let peer = run.acceptor.unwrap().unwrap().0;
-    assert_eq!((peer.levels, peer.level), (Levels::OURS, Some(Level::FIRST)));
+    assert_eq!((peer.levels, peer.level), (VersionRange::OURS, Some(ClusterVersion::FIRST)));
     let peer = run.dialler.unwrap().unwrap().0;
-    assert_eq!((peer.levels, peer.level), (Levels::BEFORE, None));
+    assert_eq!((peer.levels, peer.level), (VersionRange::BEFORE, None));
 }
 
 #[test]
@@ -292,11 +296,11 @@ fn neighbouring_versions_speak_the_older() {
 }
 
 #[test]
-fn who_only_repeats_what_it_hears_proves_nothing() {
+fn replayed_handshake_is_refused() {
     // An acceptor without the secret sends the dialler's own proof back.
     let mut proof = Vec::new();
     let run = run((local(1), None), local(2), usize::MAX, |who, bytes| {
-        if let Parsed::Letter(Tag::Proof, ..) = parse(bytes) {
+        if let Parsed::Record(Tag::Proof, ..) = parse(bytes) {
             match who {
                 "dialler" => proof.clone_from(bytes),
                 _ => bytes.clone_from(&proof),
@@ -310,7 +314,7 @@ fn who_only_repeats_what_it_hears_proves_nothing() {
 fn what_is_said_after_the_refusal_or_out_of_turn_is_not_read() {
     let mut side = Handshake::accept(local(1), [0; 32]);
     let mut commit = Vec::new();
-    letter::write(&mut commit, Tag::Commit, |out| out.extend_from_slice(&[0; 8]));
+    handshake_record::write(&mut commit, Tag::Commit, |out| out.extend_from_slice(&[0; 8]));
     let error = side.step(&commit, &mut Vec::new()).unwrap_err();
     assert_eq!(error, HandshakeError::Refused(Refusal::Nonsense));
     let mut side = Handshake::accept(local(1), [0; 32]);
@@ -323,21 +327,21 @@ proptest! {
 
     #[test]
     fn a_changed_bit_never_makes_a_link_of_both(
-        letter in 0..5usize, at in any::<usize>(), bit in 0..8
+        record in 0..5usize, at in any::<usize>(), bit in 0..8
     ) {
         let mut count = 0;
         let mut number = false;
         let run = run((local(1), None), local(2), 50, |_, bytes| {
-            if count == letter {
+            if count == record {
                 let at = at % bytes.len();
                 bytes[at] ^= 1u8 << bit;
                 // The commit's number is no secret and not proven.
-                number = letter == 4 && at >= letter::HEAD_BYTES;
+                number = record == 4 && at >= handshake_record::HEAD_BYTES;
             }
             count += 1;
         });
         let linked = |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(_)));
-        let forged = letter < count && !number;
+        let forged = record < count && !number;
         let both = linked(&run.dialler) && linked(&run.acceptor);
         prop_assert!(!(forged && both));
     }
@@ -359,7 +363,7 @@ proptest! {
 }
 
 #[test]
-fn the_corpus_is_read_without_panic_and_letters_are_written_as_they_were_read() {
+fn rpc_corpus_decodes_without_panic_and_round_trips() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/peer_letter");
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         let conversation = run((local(2), None), local(1), usize::MAX, no_forger).wire;
@@ -373,21 +377,21 @@ fn the_corpus_is_read_without_panic_and_letters_are_written_as_they_were_read() 
         fs::write(corpus.join("half"), b"\x01\x30\0carillon").unwrap();
         fs::write(corpus.join("too-long"), b"\x01\xff\xffcarillon").unwrap();
     }
-    let mut letters = 0;
+    let mut records = 0;
     for file in fs::read_dir(corpus).unwrap() {
         let stream = fs::read(file.unwrap().path()).unwrap();
         let mut rest = &stream[..];
-        while let Parsed::Letter(tag, body, consumed) = parse(rest) {
+        while let Parsed::Record(tag, body, consumed) = parse(rest) {
             if tag == Tag::Hello {
                 let mut again = Vec::new();
                 Hello::decode(body).unwrap().encode(&mut again);
                 assert_eq!(again, body);
             }
-            letters += 1;
+            records += 1;
             rest = &rest[consumed..];
         }
         let mut side = Handshake::accept(local(1), [1; 32]);
         let _refused = side.step(&stream, &mut Vec::new());
     }
-    assert!(letters >= 5, "the corpus is there: {letters} letters");
+    assert!(records >= 5, "the corpus is there: {records} records");
 }

@@ -25,17 +25,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use keyspace::{Level, NodeId, Unspoken};
+use keyspace::{ClusterVersion, NodeId, UnsupportedVersion};
 use mio::net::TcpStream;
 use mio::{Poll, Token, Waker};
 use parking_lot::Mutex;
 
-use super::attend::{Attendance, Turns};
 use super::counters::PeerCounters;
 use super::frame::{FRAME_BYTES_MAX, KIND_OWN_MIN};
 use super::handshake::{Cluster, Local, PeerHello};
-use super::letter::FACTS_BYTES_MAX;
-use super::outbox::{Flushed, Order, Outbox, PushError};
+use super::handshake_record::FACTS_BYTES_MAX;
+use super::inline_poll::{InlinePoller, PollTurns};
+use super::outbox::{Flushed, Outbox, PushError, SendOrder};
 use super::pieces::{self, MESSAGE_BYTES_MAX, WHOLE_BYTES_MAX};
 use super::thread::PeerThread;
 use super::{Options, Refusal};
@@ -64,7 +64,7 @@ pub trait PeerHandler: Send + Sync {
     fn refused(&self, _address: &str, _refusal: &Refusal) {}
     /// A node that has proven itself knows that the cluster has a level that this one does not
     /// speak.
-    fn unspoken(&self, _unspoken: Unspoken) {}
+    fn unspoken(&self, _unspoken: UnsupportedVersion) {}
     /// Nobody could be spoken with at an address. It is tried again.
     fn unreachable(&self, _address: &str, _why: &str) {}
 }
@@ -121,11 +121,13 @@ impl Link {
     }
 
     /// How a message of this length leaves.
-    fn order(&self, bytes: usize, is_urgent: bool) -> Order {
+    fn order(&self, bytes: usize, is_urgent: bool) -> SendOrder {
         match is_urgent {
-            _ if bytes > WHOLE_BYTES_MAX && self.version >= pieces::SINCE_VERSION => Order::Pieces,
-            true => Order::Urgent,
-            false => Order::Next,
+            _ if bytes > WHOLE_BYTES_MAX && self.version >= pieces::SINCE_VERSION => {
+                SendOrder::Pieces
+            }
+            true => SendOrder::Urgent,
+            false => SendOrder::Next,
         }
     }
 
@@ -170,7 +172,7 @@ pub(super) fn wall_millis() -> u64 {
 pub(super) type Links = BTreeMap<NodeId, Arc<Link>>;
 
 /// What other threads ask of the peer thread.
-pub(super) enum Ask {
+pub(super) enum PeerCommand {
     Peers(BTreeMap<NodeId, String>),
     Seed(String),
     Resolved { ask: u64, found: io::Result<Vec<SocketAddr>> },
@@ -182,7 +184,7 @@ pub(super) struct Shared {
     pub local: ArcSwap<Local>,
     /// Nodes that are no members any more.
     pub removed: ArcSwap<BTreeSet<NodeId>>,
-    pub asks: Mutex<Vec<Ask>>,
+    pub asks: Mutex<Vec<PeerCommand>>,
     pub stopping: AtomicBool,
     /// How far the node's time is ahead of the wall clock, in ms.
     ahead_millis: AtomicI64,
@@ -200,7 +202,7 @@ impl Shared {
     }
 
     /// Asks the peer thread for something.
-    pub fn ask(&self, ask: Ask) {
+    pub fn ask(&self, ask: PeerCommand) {
         self.asks.lock().push(ask);
         self.wake();
     }
@@ -246,7 +248,7 @@ impl Shared {
 
     /// Appends a frame of the links' own.
     pub fn send_own(&self, link: &Link, kind: u8, body: &[u8]) -> Result<(), PushError> {
-        link.outbox.push(Order::Urgent, kind, &[body])?;
+        link.outbox.push(SendOrder::Urgent, kind, &[body])?;
         self.touch(link);
         Ok(())
     }
@@ -287,7 +289,7 @@ pub struct PeerNet {
 /// The peer thread, and what it shares with an attendant.
 struct Running {
     thread: JoinHandle<()>,
-    turns: Arc<Turns>,
+    turns: Arc<PollTurns>,
 }
 
 impl PeerNet {
@@ -326,7 +328,7 @@ impl PeerNet {
     /// If the system refuses a thread; the net is of no use then.
     pub fn start(&self, handler: Arc<dyn PeerHandler>) -> io::Result<()> {
         let peer_thread = self.thread.lock().take().expect("a net is started once");
-        let turns = Arc::new(Turns::new(peer_thread, self.shared.clone(), handler));
+        let turns = Arc::new(PollTurns::new(peer_thread, self.shared.clone(), handler));
         let builder = thread::Builder::new().name("peers".into());
         let run = turns.clone();
         let thread = builder.spawn(move || run.run())?;
@@ -335,11 +337,12 @@ impl PeerNet {
     }
 
     /// The caller takes the net's turns from now on, until it drops what is returned: see
-    /// [`attend`](super::attend). None before the start and after the end. One may at a time.
-    pub fn attend(&self) -> Option<Attendance> {
+    /// [`poll_inline`](super::poll_inline). None before the start and after the end. One may at a
+    /// time.
+    pub fn poll_inline(&self) -> Option<InlinePoller> {
         let running = self.running.lock();
         let Running { thread, turns } = running.as_ref()?;
-        Some(Attendance::new(turns.clone(), thread.thread().clone()))
+        Some(InlinePoller::new(turns.clone(), thread.thread().clone()))
     }
 
     /// Where it listens.
@@ -350,14 +353,14 @@ impl PeerNet {
     /// From now on links to these nodes are kept, at these addresses (`HOST:PORT`), and no others
     /// are dialled. Links that are there stay, and others may dial this node.
     pub fn set_peers(&self, peers: BTreeMap<NodeId, String>) {
-        self.shared.ask(Ask::Peers(peers));
+        self.shared.ask(PeerCommand::Peers(peers));
     }
 
     /// Dials an address, again and again until it has led to a link with some node, to one that is
     /// linked already or to this node itself. Whether the link is kept is up to
     /// [`set_peers`](Self::set_peers).
     pub fn dial_address(&self, address: String) {
-        self.shared.ask(Ask::Seed(address));
+        self.shared.ask(PeerCommand::Seed(address));
     }
 
     /// Appends a message, made of `parts` one after the other, to what is on its way to a
@@ -429,7 +432,7 @@ impl PeerNet {
     }
 
     /// The cluster has this level: who does not speak it is refused from now on.
-    pub fn set_level(&self, level: Level) {
+    pub fn set_level(&self, level: ClusterVersion) {
         let level = Some(level);
         self.shared.local.rcu(|local| Local { level: local.level.max(level), ..(**local).clone() });
     }

@@ -7,7 +7,7 @@
 //!   PeerHandler ◄── frame, turn_ended ── a turn ◄── decoder ◄══════════╝
 //! ```
 //!
-//! Turns are the peer thread's, or those of a thread that attends to the net ([`attend`]).
+//! Turns are the peer thread's, or those of a thread that attends to the net ([`poll_inline`]).
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
@@ -37,27 +37,27 @@
 //! Connections are not encrypted; see `handshake`. The sender's and the receiver's kernel buffers
 //! come on top of the bound on what is on its way.
 
-pub mod attend;
 pub mod counters;
 mod dial;
 pub mod frame;
 pub mod handshake;
-pub mod letter;
+pub mod handshake_record;
+mod handshaking;
+pub mod inline_poll;
 mod links;
 mod outbox;
 pub mod pieces;
 pub mod refusal;
 mod resolve;
 mod secret;
-mod shaking;
 mod thread;
 
 use std::time::Duration;
 
-pub use attend::Attendance;
 pub use counters::PeerCounters;
 pub use frame::FRAME_BYTES_MAX;
 pub use handshake::{Cluster, Local, PeerHello, VERSIONS};
+pub use inline_poll::InlinePoller;
 pub use links::{PeerHandler, PeerNet, SendError};
 pub use pieces::MESSAGE_BYTES_MAX;
 pub use refusal::{Refusal, Versions};

@@ -41,7 +41,7 @@ const ROUNDS_MAX: usize = 4;
 
 /// How a message leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SendOrder {
     /// Behind all that was pushed before.
     Next,
     /// Before long messages, and what waits behind them.
@@ -71,7 +71,7 @@ pub enum Flushed {
 
 /// What leaves when the chunks before it have.
 #[derive(Debug)]
-enum Waiting {
+enum QueuedItem {
     /// Frames.
     Chunk(Vec<u8>),
     /// A long message.
@@ -82,7 +82,7 @@ enum Waiting {
 struct Queue {
     chunks: VecDeque<Vec<u8>>,
     /// A long message, and what was pushed behind it.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedItem>,
     /// Bytes of long messages that no piece has taken.
     long_bytes: usize,
     /// Bytes of the first chunk that are written already.
@@ -114,11 +114,11 @@ impl Queue {
             let Some(first) = self.waiting.front_mut() else { return };
             let mut chunk = Vec::new();
             let left_bytes = match first {
-                Waiting::Chunk(frames) => {
+                QueuedItem::Chunk(frames) => {
                     std::mem::swap(&mut chunk, frames);
                     0
                 }
-                Waiting::Long(cut) => {
+                QueuedItem::Long(cut) => {
                     let before = cut.left_bytes();
                     cut.next(|parts| frame::encode(&mut chunk, PIECE, parts));
                     let left = cut.left_bytes();
@@ -157,9 +157,9 @@ impl Outbox {
     ///
     /// # Errors
     /// If it is not taken; nothing is changed.
-    pub fn push(&self, order: Order, kind: u8, parts: &[&[u8]]) -> Result<(), PushError> {
+    pub fn push(&self, order: SendOrder, kind: u8, parts: &[&[u8]]) -> Result<(), PushError> {
         let body_bytes = parts.iter().map(|part| part.len()).sum();
-        if order == Order::Pieces {
+        if order == SendOrder::Pieces {
             return self.push_long(kind, parts, body_bytes);
         }
         let (head, tail) = frame::seal(kind, parts);
@@ -174,15 +174,15 @@ impl Outbox {
         let mut queue = self.queue.lock();
         self.check(&queue, bytes)?;
         queue.bytes += bytes;
-        let waits = order == Order::Next && !queue.waiting.is_empty();
+        let waits = order == SendOrder::Next && !queue.waiting.is_empty();
         if waits && own.is_empty() {
             frame::put(&mut own, &head, parts, &tail);
         }
         if waits {
             let fits = |chunk: &Vec<u8>| chunk.len() + bytes <= CHUNK_BYTES;
             match queue.waiting.back_mut() {
-                Some(Waiting::Chunk(chunk)) if fits(chunk) => chunk.extend_from_slice(&own),
-                _ => queue.waiting.push_back(Waiting::Chunk(own)),
+                Some(QueuedItem::Chunk(chunk)) if fits(chunk) => chunk.extend_from_slice(&own),
+                _ => queue.waiting.push_back(QueuedItem::Chunk(own)),
             }
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Outbox {
         check(&queue)?;
         queue.bytes += bytes;
         queue.long_bytes += bytes;
-        queue.waiting.push_back(Waiting::Long(cut));
+        queue.waiting.push_back(QueuedItem::Long(cut));
         Ok(())
     }
 
@@ -369,7 +369,7 @@ mod tests {
         let mut socket = Socket { taken: Vec::new(), room: 0 };
         for n in 0..100u8 {
             let body = vec![n; n as usize * 97 * usize::from(n % 10 + 1)];
-            while outbox.push(Order::Next, n, &[&body]) == Err(PushError::Full) {
+            while outbox.push(SendOrder::Next, n, &[&body]) == Err(PushError::Full) {
                 socket.room = 50_000;
                 outbox.unblock();
                 outbox.flush(&mut socket, |_| {}).unwrap();
@@ -396,22 +396,25 @@ mod tests {
         let outbox = Outbox::new(100_000, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 10_000 };
         let mut taken = 0;
-        while outbox.push(Order::Next, 1, &[&[0; 991]]).is_ok() {
+        while outbox.push(SendOrder::Next, 1, &[&[0; 991]]).is_ok() {
             taken += 1;
         }
         assert_eq!((taken, outbox.bytes()), (100, 100_000));
-        assert_eq!(outbox.push(Order::Next, 1, &[&[0; 200_000]]), Err(PushError::Full));
+        assert_eq!(outbox.push(SendOrder::Next, 1, &[&[0; 200_000]]), Err(PushError::Full));
         outbox.flush(&mut socket, |_| {}).unwrap();
         assert_eq!(outbox.bytes(), 90_000);
         outbox.close();
-        assert_eq!((outbox.bytes(), outbox.push(Order::Next, 1, &[])), (0, Err(PushError::Closed)));
+        assert_eq!(
+            (outbox.bytes(), outbox.push(SendOrder::Next, 1, &[])),
+            (0, Err(PushError::Closed))
+        );
     }
 
     #[test]
     fn a_blocked_socket_is_left_alone_until_it_tells() {
         let outbox = Outbox::new(1 << 20, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 3 };
-        outbox.push(Order::Next, 1, &[b"hello"]).unwrap();
+        outbox.push(SendOrder::Next, 1, &[b"hello"]).unwrap();
         outbox.flush(&mut socket, |_| {}).unwrap();
         socket.room = 100;
         outbox.flush(&mut socket, |_| {}).unwrap();
@@ -426,22 +429,22 @@ mod tests {
         let outbox = Outbox::new(700_000, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 0 };
         let long = |n: u8| vec![n; 1 << 20];
-        outbox.push(Order::Next, 1, &[b"before"]).unwrap();
-        outbox.push(Order::Pieces, 2, &[&long(2)]).unwrap();
-        outbox.push(Order::Next, 3, &[b"behind"]).unwrap();
-        assert_eq!(outbox.push(Order::Pieces, 4, &[&long(4)]), Err(PushError::Full));
+        outbox.push(SendOrder::Next, 1, &[b"before"]).unwrap();
+        outbox.push(SendOrder::Pieces, 2, &[&long(2)]).unwrap();
+        outbox.push(SendOrder::Next, 3, &[b"behind"]).unwrap();
+        assert_eq!(outbox.push(SendOrder::Pieces, 4, &[&long(4)]), Err(PushError::Full));
         // Room for short ones is theirs alone.
-        outbox.push(Order::Next, 5, &[&[5; 400_000]]).unwrap();
-        assert_eq!(outbox.push(Order::Next, 6, &[&[6; 400_000]]), Err(PushError::Full));
+        outbox.push(SendOrder::Next, 5, &[&[5; 400_000]]).unwrap();
+        assert_eq!(outbox.push(SendOrder::Next, 6, &[&[6; 400_000]]), Err(PushError::Full));
         socket.room = 400_000;
         outbox.flush(&mut socket, |_| {}).unwrap();
-        outbox.push(Order::Urgent, 7, &[b"urgent"]).unwrap();
+        outbox.push(SendOrder::Urgent, 7, &[b"urgent"]).unwrap();
         while outbox.bytes() > 0 {
             socket.room = 100_000;
             outbox.unblock();
             outbox.flush(&mut socket, |_| {}).unwrap();
         }
-        outbox.push(Order::Pieces, 8, &[&long(8)]).unwrap();
+        outbox.push(SendOrder::Pieces, 8, &[&long(8)]).unwrap();
         socket.room = 2 << 20;
         outbox.unblock();
         while outbox.flush(&mut socket, |_| {}).unwrap() == Flushed::More {}
@@ -478,7 +481,7 @@ mod tests {
                 let (outbox, sink) = (&outbox, &sink);
                 scope.spawn(move || {
                     for n in 0..5_000u32 {
-                        outbox.push(Order::Next, thread, &[&n.to_le_bytes()]).unwrap();
+                        outbox.push(SendOrder::Next, thread, &[&n.to_le_bytes()]).unwrap();
                         while outbox.flush(sink, |_| {}).unwrap() == Flushed::More {}
                     }
                 });

@@ -12,7 +12,7 @@
 //! for two, [`Refusal::Removed`] and [`Refusal::Level`], which end a node: they bring a seal that
 //! only who knows the secret can make, for this handshake; without it, they are of the others.
 
-use keyspace::{Level, Levels, NodeId};
+use keyspace::{ClusterVersion, NodeId, VersionRange};
 
 /// The longest text taken from the other side.
 const TEXT_BYTES_MAX: usize = 512;
@@ -120,16 +120,16 @@ pub enum Refusal {
         /// Shows that who says so knows the secret: see `handshake`.
         seal: u64,
     },
-    /// The node does not speak the cluster's level.
+    /// The node does not support the cluster's level.
     #[error(
-        "the cluster is at feature level {level}, and the node that is refused speaks {speaks}: \
-         run a version of carillon on it that speaks level {level}"
+        "the cluster is at cluster version {level}, and the node that is refused supports \
+         {speaks}: run a version of carillon on it that supports version {level}"
     )]
     Level {
         /// The cluster's, as who refuses knows it.
-        level: Level,
+        level: ClusterVersion,
         /// What who is refused speaks.
-        speaks: Levels,
+        speaks: VersionRange,
         /// As of [`Self::Removed`].
         seal: u64,
     },
@@ -217,14 +217,15 @@ impl Refusal {
 
 /// As `here` of a refusal: the cluster's level in its lowest byte, then the lowest and the highest
 /// that are spoken.
-pub(super) fn pack_levels(level: Level, speaks: Levels) -> u64 {
-    let [level, lowest, highest] = [level, speaks.lowest(), speaks.highest()].map(Level::number);
+pub(super) fn pack_levels(level: ClusterVersion, speaks: VersionRange) -> u64 {
+    let [level, lowest, highest] =
+        [level, speaks.lowest(), speaks.highest()].map(ClusterVersion::number);
     u64::from_le_bytes([level, lowest, highest, 0, 0, 0, 0, 0])
 }
 
-fn unpack_levels(packed: u64) -> Option<(Level, Levels)> {
-    let [level, lowest, highest, ..] = packed.to_le_bytes().map(Level::new);
-    Some((level?, Levels::new(lowest?, highest?)?))
+fn unpack_levels(packed: u64) -> Option<(ClusterVersion, VersionRange)> {
+    let [level, lowest, highest, ..] = packed.to_le_bytes().map(ClusterVersion::new);
+    Some((level?, VersionRange::new(lowest?, highest?)?))
 }
 
 #[cfg(test)]
@@ -248,7 +249,7 @@ mod tests {
             Refusal::TooSlow,
             Refusal::Linked,
             Refusal::Removed { node, seal: u64::MAX - 1 },
-            Refusal::Level { level: Level::NEWEST, speaks: Levels::BEFORE, seal: 5 },
+            Refusal::Level { level: ClusterVersion::NEWEST, speaks: VersionRange::BEFORE, seal: 5 },
         ] {
             let mut bytes = Vec::new();
             refusal.encode(&mut bytes);

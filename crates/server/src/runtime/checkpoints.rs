@@ -13,9 +13,9 @@ use node::control::checkpoints::Progress;
 use node::control::checkpoints::facts::{self, FileStart, Vote};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
-use node::event::Happened;
+use node::event::EventKind;
 use node::executor::Input;
-use node::recovery::Recovering;
+use node::recovery::RecoveringReplica;
 use node::recovery::checkpoint::{BLOCK, Checkpoint};
 use replication::Message;
 use storage::Error;
@@ -54,7 +54,7 @@ pub struct Received {
     /// Term and vote that its file says.
     pub vote: Vote,
     /// The state.
-    pub state: Recovering,
+    pub state: RecoveringReplica,
     /// Its file, with all its blocks.
     pub writer: CheckpointWriter,
 }
@@ -216,7 +216,7 @@ impl Checkpoints {
         loop {
             let event = match install.next(&self.manifest) {
                 install::Effect::InspectHalves => {
-                    install::Event::Bare(self.has_bare_halves(runtime))
+                    install::Event::UncoveredHalves(self.has_uncovered_halves(runtime))
                 }
                 install::Effect::RunRound => {
                     self.round(runtime).unwrap_or_else(|error| disk_failed("a checkpoint", &error));
@@ -228,7 +228,7 @@ impl Checkpoints {
                 }
                 install::Effect::Decline => {
                     let head = Box::new(head.clone());
-                    runtime.submit(shard, Input::Declined { shard, head });
+                    runtime.submit(shard, Input::SnapshotDeclined { shard, head });
                     abandon(writer.take().expect("it is not finished"), shard);
                     install::Event::Done
                 }
@@ -256,7 +256,7 @@ impl Checkpoints {
                 Progress::Done => return Ok(true),
                 Progress::Refused => {
                     if let Some(why) = install.given_up() {
-                        runtime.happened(Happened::SnapshotGivenUp { shard, index, why });
+                        runtime.happened(EventKind::SnapshotGivenUp { shard, index, why });
                     }
                     return refused.map_or(Ok(false), Err);
                 }
@@ -264,8 +264,8 @@ impl Checkpoints {
         }
     }
 
-    fn has_bare_halves(&self, runtime: &NodeRuntime) -> bool {
-        let has = |executor: &mut _| facts::has_bare_halves(executor, &self.manifest);
+    fn has_uncovered_halves(&self, runtime: &NodeRuntime) -> bool {
+        let has = |executor: &mut _| facts::has_uncovered_halves(executor, &self.manifest);
         runtime.executors.cells().iter().any(|executor| executor.with(runtime, has))
     }
 }
@@ -282,12 +282,12 @@ fn unless_full(result: Result<(), Error>, refused: &mut Option<Error>) -> instal
     }
 }
 
-fn give_state(runtime: &NodeRuntime, head: &Message, state: Recovering) {
+fn give_state(runtime: &NodeRuntime, head: &Message, state: RecoveringReplica) {
     let state = state.into_state();
     let shard = state.descriptor.shard;
     let (index, head) = (state.applied_index, Box::new(head.clone()));
-    runtime.submit(shard, Input::Install { head, state: Box::new(state) });
-    runtime.happened(Happened::SnapshotInstalled { shard, index });
+    runtime.submit(shard, Input::InstallSnapshot { head, state: Box::new(state) });
+    runtime.happened(EventKind::SnapshotInstalled { shard, index });
 }
 
 /// Gives back the space of a file that will not be whole.
@@ -300,7 +300,7 @@ pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
 /// Right halves that executors have handed out, each with whether it has begun.
 fn halves(runtime: &NodeRuntime) -> Vec<(ShardId, bool)> {
     let mut halves = Vec::new();
-    runtime.each_executor(|executor| halves.extend(executor.unborn()));
+    runtime.each_executor(|executor| halves.extend(executor.pending_halves()));
     let has_begun = |half| runtime.with_executor(half, |executor| executor.has_had(half));
     halves.into_iter().map(|half| (half, has_begun(half))).collect()
 }

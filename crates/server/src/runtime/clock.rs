@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use hlc::{Clock, Physical, median_offset};
 use keyspace::{NodeId, Timestamp};
-use node::replica::read::Now;
+use node::replica::read::ReadTime;
 use replication::BootNanos;
 
 use super::peers::Peers;
@@ -106,8 +106,8 @@ impl NodeClock {
     }
 
     /// As [`Self::now`], on both clocks: for reads whose requests have come.
-    pub fn moment(&self) -> Now {
-        Now { time: self.now(), boot: boot_nanos() }
+    pub fn moment(&self) -> ReadTime {
+        ReadTime { time: self.now(), boot: boot_nanos() }
     }
 
     /// How far this node's own clock is ahead of the median of all, if that is more than it may be.
@@ -116,12 +116,12 @@ impl NodeClock {
     }
 
     /// The same of its physical time: that cannot be trusted to lead.
-    pub fn is_far(&self) -> bool {
+    pub fn is_far_off(&self) -> bool {
         self.beyond(self.away.load(Ordering::Relaxed)).is_some()
     }
 
     /// How far the median is ahead of this node's physical time, in ms.
-    pub fn away_millis(&self) -> i64 {
+    pub fn median_offset_millis(&self) -> i64 {
         self.away.load(Ordering::Relaxed)
     }
 
@@ -138,7 +138,7 @@ impl NodeClock {
         if time.ahead_millis() == 0 || ahead <= self.offset_max.cast_signed() {
             return None;
         }
-        let start = time.own_millis(0);
+        let start = time.uncorrected_millis(0);
         let from = match self.ahead_from {
             Some(from) => format!("wrote from {} on, as that clock showed it", utc(from.millis())),
             None => "wrote what is in its checkpoints".into(),
@@ -164,7 +164,7 @@ impl NodeClock {
     pub(super) fn compare(&self, peers: Option<&Peers>) {
         let elapsed = self.elapsed_millis();
         let mut time = **self.physical.load();
-        let stepped = wall_millis().wrapping_sub(time.own_millis(elapsed)).cast_signed();
+        let stepped = wall_millis().wrapping_sub(time.uncorrected_millis(elapsed)).cast_signed();
         let before = self.stepped.load(Ordering::Relaxed);
         if stepped.abs_diff(before) > self.offset_max {
             self.stepped.store(stepped, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl NodeClock {
         let Some(peers) = peers else { return };
         let offsets: Vec<i64> = offsets_of(peers, stepped).into_values().collect();
         let median = median_offset(&offsets);
-        if time.steer(elapsed, median, self.offset_max) {
+        if time.adjust(elapsed, median, self.offset_max) {
             tracing::warn!(
                 "this node's clock is {} ms ahead of the median of {} nodes: its time goes from {} \
                  to {} ms beside its own clock. Set the clocks right",
@@ -194,7 +194,7 @@ impl NodeClock {
     /// The nodes whose time is too far from the median to be handed anything.
     pub(super) fn nodes_far_off(&self, peers: &Peers) -> Vec<NodeId> {
         let elapsed = self.elapsed_millis();
-        let own = self.physical.load().own_millis(elapsed);
+        let own = self.physical.load().uncorrected_millis(elapsed);
         let clocks = offsets_of(peers, wall_millis().wrapping_sub(own).cast_signed());
         let median = self.median.load(Ordering::Relaxed);
         let is_wrong = |offset: i64| self.beyond(offset - median).is_some();

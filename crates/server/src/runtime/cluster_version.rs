@@ -1,8 +1,8 @@
-//! Which feature level has the cluster, as far as this node knows, and when does it rise?
+//! Which cluster version has the cluster, as far as this node knows, and when does it rise?
 //!
-//! The catalogue says it ([`keyspace::level`]); here all threads can read it. A node with a replica
-//! of the catalogue follows each change, one without takes what its image says. Whoever proposes
-//! something that not every version knows asks [`ClusterVersion::allows`] before.
+//! The catalogue says it ([`keyspace::cluster_version`]); here all threads can read it. A node with
+//! a replica of the catalogue follows each change, one without takes what its image says. Whoever
+//! proposes something that not every version knows asks [`ClusterVersionState::allows`] before.
 //!
 //! ```text
 //!   catalogue: Change::Level ──┐                ┌──► ClusterVersion::allows, executors
@@ -22,9 +22,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use command::limits::{COMMAND_BYTES_MAX, WHOLE_COMMAND_BYTES_MAX};
-use keyspace::{CatalogueOp, Feature, Level, Levels};
-use node::control::version::{self, Speaker, Voice};
+use command::limits::{COMMAND_BYTES_MAX, SINGLE_FRAME_COMMAND_BYTES_MAX};
+use keyspace::{CatalogueOp, ClusterVersion, Feature, VersionRange};
+use node::control::version::{self, MemberVersions, RequiredNode};
 use node::executor::Input;
 
 use super::survey::{Survey, name_of};
@@ -33,23 +33,23 @@ use crate::cluster::MemberState;
 use crate::config::Config;
 
 /// What the node knows of levels.
-pub struct ClusterVersion {
+pub struct ClusterVersionState {
     /// Those that it speaks.
-    ours: Levels,
+    ours: VersionRange,
     /// The cluster's; 0 before it is known.
     known: AtomicU8,
     /// Whether it asks for the next one by itself.
     is_automatic: bool,
 }
 
-impl ClusterVersion {
+impl ClusterVersionState {
     /// As configured.
     pub fn new(config: &Config) -> Self {
         Self { ours: config.levels(), known: AtomicU8::new(0), is_automatic: config.auto_upgrade }
     }
 
-    /// The levels that this node speaks.
-    pub fn ours(&self) -> Levels {
+    /// The levels that this node supports.
+    pub fn ours(&self) -> VersionRange {
         self.ours
     }
 
@@ -59,8 +59,8 @@ impl ClusterVersion {
     }
 
     /// The cluster's; the first while it is not known.
-    pub fn level(&self) -> Level {
-        Level::new(self.known.load(Ordering::Acquire)).unwrap_or_default()
+    pub fn level(&self) -> ClusterVersion {
+        ClusterVersion::new(self.known.load(Ordering::Acquire)).unwrap_or_default()
     }
 
     /// Whether a feature may be used in the cluster: all nodes can read what comes of it.
@@ -71,20 +71,20 @@ impl ClusterVersion {
 
 /// The longest command, where all nodes can or cannot send it in pieces.
 pub(super) fn longest_command(in_pieces: bool) -> usize {
-    if in_pieces { COMMAND_BYTES_MAX } else { WHOLE_COMMAND_BYTES_MAX }
+    if in_pieces { COMMAND_BYTES_MAX } else { SINGLE_FRAME_COMMAND_BYTES_MAX }
 }
 
 /// The cluster has this version from now on, says control.
-pub(super) fn follow(runtime: &NodeRuntime, level: Level, before: Option<Level>) {
+pub(super) fn follow(runtime: &NodeRuntime, level: ClusterVersion, before: Option<ClusterVersion>) {
     runtime.version.known.store(level.number(), Ordering::Release);
     // What a start finds, or a founder begins with, is no news.
     if let Some(before) = before.filter(|_| runtime.lifecycle.is_ready()) {
         tracing::warn!(
-            "the cluster's feature level is {level} from now on, and was {before}. Nodes that do \
-             not speak {level} are refused; there is no way back"
+            "the cluster version is {level} from now on, and was {before}. Nodes that do \
+             not support {level} are refused; there is no way back"
         );
     }
-    runtime.submit_to_all(|| Input::Level { level });
+    runtime.submit_to_all(|| Input::ClusterVersion { level });
     if let Some(peers) = &runtime.peers {
         peers.cluster.set_level(level);
     }
@@ -92,19 +92,19 @@ pub(super) fn follow(runtime: &NodeRuntime, level: Level, before: Option<Level>)
 
 /// A cluster that this node has just founded begins at the highest version that it speaks.
 pub(super) fn found(runtime: &NodeRuntime) {
-    let mut level = Level::FIRST;
+    let mut level = ClusterVersion::FIRST;
     while let Some(to) = level.next().filter(|to| runtime.version.ours.speak(*to)) {
-        requests::change_catalogue(runtime, &CatalogueOp::Level { to }, None);
+        requests::change_catalogue(runtime, &CatalogueOp::RaiseVersion { to }, None);
         level = to;
     }
 }
 
 /// All members and this node, and what they speak, as control wants to know it.
-pub fn speakers(runtime: &NodeRuntime) -> Vec<Speaker> {
+pub fn speakers(runtime: &NodeRuntime) -> Vec<MemberVersions> {
     let (members, own) = (runtime.members(), runtime.identity.node);
     let others = members.iter().filter(|member| member.node != own);
-    let mut all: Vec<Speaker> = others
-        .map(|member| Speaker {
+    let mut all: Vec<MemberVersions> = others
+        .map(|member| MemberVersions {
             node: member.node,
             name: name_of(member.node, &members),
             levels: member.levels,
@@ -112,7 +112,7 @@ pub fn speakers(runtime: &NodeRuntime) -> Vec<Speaker> {
             has_left: member.state == MemberState::Left,
         })
         .collect();
-    all.push(Speaker {
+    all.push(MemberVersions {
         node: own,
         name: name_of(own, &members),
         levels: runtime.version.ours,
@@ -123,14 +123,14 @@ pub fn speakers(runtime: &NodeRuntime) -> Vec<Speaker> {
 }
 
 /// All nodes whose consent is needed before the version rises, by their ids.
-pub fn voices(runtime: &NodeRuntime, survey: &Survey) -> Vec<Voice> {
-    let holders = survey.held_by_nodes().into_keys();
-    version::voices(holders, &speakers(runtime), &runtime.admin_states.all())
+pub fn required_nodes(runtime: &NodeRuntime, survey: &Survey) -> Vec<RequiredNode> {
+    let holders = survey.holdings_by_node().into_keys();
+    version::required_nodes(holders, &speakers(runtime), &runtime.admin_states.all())
 }
 
 /// Why the version cannot rise to this one now: nothing if it can.
-pub fn objections(runtime: &NodeRuntime, to: Level, survey: &Survey) -> Vec<String> {
-    version::objections(&voices(runtime, survey), to, survey.unknown_count())
+pub fn objections(runtime: &NodeRuntime, to: ClusterVersion, survey: &Survey) -> Vec<String> {
+    version::objections(&required_nodes(runtime, survey), to, survey.unknown_count())
 }
 
 #[cfg(test)]

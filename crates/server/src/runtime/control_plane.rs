@@ -15,7 +15,7 @@
 use keyspace::ShardId;
 use node::control::{Control, Effect, Executors, Queue};
 use node::executor::{Input, ShardExecutor};
-use node::reshape::reroute::SentOn;
+use node::reshape::reroute::ReroutedBatch;
 use node::routing::route::View;
 use overlay::Outbox;
 use parking_lot::Mutex;
@@ -132,7 +132,7 @@ fn carry_out(runtime: &NodeRuntime, effects: Vec<Effect>) {
     for effect in effects {
         match effect {
             Effect::Submit(shard, input) => runtime.submit(shard, input),
-            Effect::Reroute(SentOn { shard, origin, batch }) => {
+            Effect::Reroute(ReroutedBatch { shard, origin, batch }) => {
                 runtime.counters.moved.add(batch.waiters().len() as u64);
                 runtime.submit(shard, Input::Propose { shard, origin, batch });
             }
@@ -153,18 +153,18 @@ fn carry_out(runtime: &NodeRuntime, effects: Vec<Effect>) {
                 runtime.delivery.deliver(control, answer, NOBODY, answers);
             }
             Effect::Reply { id, reply } => runtime.control.requests.reply(id, reply),
-            Effect::Rpc(node, letter) => {
+            Effect::Rpc(node, rpc) => {
                 if let Some(peers) = &runtime.peers {
-                    peers.send_letter(node, &letter);
+                    peers.send_rpc(node, &rpc);
                 }
             }
-            Effect::Table(node, message) => out.push((node, message)),
-            Effect::Learned(known) => {
+            Effect::LookupMessage(node, message) => out.push((node, message)),
+            Effect::DescriptorsLearned(known) => {
                 if let Some(peers) = &runtime.peers {
                     peers.lookups.learn(&known);
                 }
             }
-            Effect::Forgotten(keyspace) => {
+            Effect::KeyspaceDropped(keyspace) => {
                 if let Some(peers) = &runtime.peers {
                     peers.lookups.forget_keyspace(keyspace);
                 }

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use keyspace::{ReplicaId, ShardId};
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
-use node::replica::digest::{Digesting, Step};
-use node::replica::{Finding, Unfit};
+use node::replica::digest::{DigestStep, Digesting};
+use node::replica::{QuarantineReason, ReplicaComparison};
 use parking_lot::{Condvar, Mutex};
 
 use super::NodeRuntime;
@@ -80,31 +80,33 @@ impl Digests {
             let digest = loop {
                 let begun = Instant::now();
                 match digesting.step(BLOCK, &mut piece) {
-                    Step::Done(digest) => break Some(digest),
-                    Step::Void => break None,
-                    Step::More if *self.stopping.lock() => return,
-                    Step::More => thread::sleep(begun.elapsed().min(REST_MAX)),
+                    DigestStep::Done(digest) => break Some(digest),
+                    DigestStep::Void => break None,
+                    DigestStep::More if *self.stopping.lock() => return,
+                    DigestStep::More => thread::sleep(begun.elapsed().min(REST_MAX)),
                 }
             };
             self.done.add(u64::from(digest.is_some()));
             let Digesting { shard, replica, index, .. } = digesting;
             drop(digesting);
-            runtime.submit(shard, Input::Digested { shard, replica, index, digest });
+            runtime.submit(shard, Input::DigestDone { shard, replica, index, digest });
         }
     }
 
     /// A leader here has compared its replicas.
-    pub(super) fn compared(&self, finding: &Finding) {
+    pub(super) fn compared(&self, finding: &ReplicaComparison) {
         let counter = if finding.differing.is_empty() { &self.agreed } else { &self.differed };
         counter.add(1);
     }
 
     /// A replica here takes no part any more.
-    pub(super) fn ended(&self, why: Unfit) {
+    pub(super) fn ended(&self, why: QuarantineReason) {
         match why {
-            Unfit::Before => {}
-            Unfit::Removed => self.removed.add(1),
-            Unfit::LostLog | Unfit::LacksRight | Unfit::Differs => self.quarantined.add(1),
+            QuarantineReason::Before => {}
+            QuarantineReason::Removed => self.removed.add(1),
+            QuarantineReason::LostLog
+            | QuarantineReason::MissingMergeState
+            | QuarantineReason::Differs => self.quarantined.add(1),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! tells the others, who hand it none, until no fsync has stalled for a while.
 //!
 //! ```text
-//!   fsync under way for STALL ──► slow ──► leaders go (balancer::heir), gossip, /v1/nodes, metric
+//!   fsync under way for STALL ──► slow ─► leaders go (`transfer_target`), gossip, metric
 //!   none stalled for SLOW_FOR ──► not slow: it may be given shards to lead again
 //! ```
 //!
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use keyspace::NodeId;
 use parking_lot::Mutex;
 
-use super::log::LogRoom;
+use super::log::NodeLog;
 use crate::cluster::MemberInfo;
 
 /// An fsync that takes so long has stalled.
@@ -65,7 +65,7 @@ impl DiskPace {
 
     /// Looks at the fsyncs since the last look; says it, if the disk has become slow or is not
     /// slow any more, and returns which.
-    pub(super) fn watch(&self, log: &LogRoom) -> Option<bool> {
+    pub(super) fn watch(&self, log: &NodeLog) -> Option<bool> {
         let took = log.slowest_sync();
         let change = self.saw(took, Instant::now());
         match change {

@@ -1,8 +1,8 @@
 //! What has happened on this node: each event is stamped with the node and its time, written to the
 //! log, and remembered for a while ([`node::event::Recent`]).
 
-use node::control::decisions::Decided;
-use node::event::{Event, Happened, Recent, Severity};
+use node::control::decisions::RecordedDecision;
+use node::event::{Event, EventKind, Recent, Severity};
 use parking_lot::Mutex;
 
 use super::NodeRuntime;
@@ -13,7 +13,7 @@ pub struct Events(Mutex<Recent>);
 
 impl Events {
     /// What this node has decided lately, the oldest first.
-    pub fn decisions(&self) -> Vec<Decided> {
+    pub fn decisions(&self) -> Vec<RecordedDecision> {
         self.0.lock().decisions()
     }
 
@@ -25,7 +25,7 @@ impl Events {
 
 impl NodeRuntime {
     /// Tells of something.
-    pub fn happened(&self, what: Happened) {
+    pub fn happened(&self, what: EventKind) {
         let event = Event { node: self.identity.node, at: self.clock.now(), what };
         log(&event);
         self.events.0.lock().add(event);

@@ -14,8 +14,8 @@ use std::time::Instant;
 use keyspace::ShardId;
 use node::control::CONTROL;
 use node::executor::admission::{self, Admission, log_bytes, unneeded};
-use node::executor::{Answer, Effects, Ended, Input, Origin, ShardExecutor};
-use node::replica::ShardStart;
+use node::executor::{Answer, Effects, EndedReplica, Input, Origin, ShardExecutor};
+use node::replica::ReplicaStart;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
@@ -103,7 +103,7 @@ impl ExecutorCell {
     }
 
     /// Gives the executor a shard that was recovered. [`Self::run`] it when it has all of them.
-    pub fn adopt(&self, start: ShardStart) {
+    pub fn adopt(&self, start: ReplicaStart) {
         self.core.lock().executor.adopt(start);
     }
 
@@ -121,13 +121,13 @@ impl ExecutorCell {
     }
 
     /// Before any shard: what was recovered of replicas that had ended.
-    pub fn adopt_ended(&self, shard: ShardId, ended: Ended) {
+    pub fn adopt_ended(&self, shard: ShardId, ended: EndedReplica) {
         self.core.lock().executor.adopt_ended(shard, ended);
     }
 
     /// Before any shard: what was recovered of shards that others had taken in.
-    pub fn adopt_absorbed(&self, right: ShardId, left: ShardId) {
-        self.core.lock().executor.adopt_absorbed(right, left);
+    pub fn adopt_merged(&self, right: ShardId, left: ShardId) {
+        self.core.lock().executor.adopt_merged(right, left);
     }
 
     fn drain(
@@ -186,16 +186,16 @@ impl ExecutorCell {
         }
         for input in std::mem::take(inputs) {
             match admission::without_room(input) {
-                Admission::Taken(input) => inputs.push(input),
+                Admission::Admitted(input) => inputs.push(input),
                 Admission::Refused(answer) => {
                     runtime.delivery.deliver(&runtime.control, answer, origin, answers);
                 }
-                Admission::Unable(node, letter) => {
+                Admission::NoRoom(node, rpc) => {
                     if let Some(peers) = &runtime.peers {
-                        peers.send_letter(node, &letter);
+                        peers.send_rpc(node, &rpc);
                     }
                 }
-                Admission::LeftOut => {}
+                Admission::Dropped => {}
             }
         }
         None
@@ -264,7 +264,7 @@ impl ExecutorCell {
         let news =
             news.chain(effects.safe_points.drain(..).map(|(k, t)| ControlInput::SafePoint(k, t)));
         runtime.control.post(news);
-        let halves = effects.halves.drain(..).map(|half| ControlInput::Half(Box::new(half)));
+        let halves = effects.halves.drain(..).map(|half| ControlInput::RightHalf(Box::new(half)));
         runtime.control.post(halves.chain(effects.moved.drain(..).map(ControlInput::Rerouted)));
         post_merges(effects, runtime);
         for abandoned in effects.abandoned.drain(..) {
@@ -288,10 +288,13 @@ impl ExecutorCell {
 fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
     runtime
         .control
-        .post(effects.words.drain(..).map(|(shard, word)| ControlInput::Word(shard, word)));
-    runtime.control.post(effects.absorbing.drain(..).map(ControlInput::Absorbing));
-    runtime.control.post(effects.given.drain(..).map(ControlInput::Given));
-    let left = effects.bequeathed.drain(..).map(|left| ControlInput::Bequeathed(Box::new(left)));
+        .post(effects.words.drain(..).map(|(shard, word)| ControlInput::MergeMessage(shard, word)));
+    runtime.control.post(effects.handover_requests.drain(..).map(ControlInput::HandoverRequest));
+    runtime.control.post(effects.given.drain(..).map(ControlInput::MergeHandover));
+    let left = effects
+        .pending_requests
+        .drain(..)
+        .map(|left| ControlInput::PendingRequests(Box::new(left)));
     runtime.control.post(left);
 }
 

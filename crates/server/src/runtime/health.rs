@@ -14,7 +14,7 @@ use api::{Health, Verdict};
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::replica::ShardReport;
 
-use super::survey::{Seen, name_of, quarantined};
+use super::survey::{ShardView, name_of, quarantined};
 use super::{NodeRuntime, lagging_replicas, readiness, wall_millis};
 use crate::cluster::MemberInfo;
 use crate::peer::PeerCounters;
@@ -27,9 +27,9 @@ const TOO_LONG_FOR_MS: u64 = 60_000;
 const NAMED_MAX: usize = 6;
 
 /// Judges what a survey has seen.
-pub(super) fn judge(
+pub(super) fn assess(
     runtime: &NodeRuntime,
-    shards: &[Seen],
+    shards: &[ShardView],
     members: &[MemberInfo],
     up: &BTreeSet<NodeId>,
 ) -> Health {
@@ -89,8 +89,9 @@ fn judge_quarantined(quarantined: &[(ShardId, ReplicaId)], reasons: &mut Reasons
 
 /// Says which nodes shards without a leader lack, and what became of the attempts to reach them.
 /// [`readiness`] says so itself.
-fn judge_unreached(runtime: &NodeRuntime, shards: &[Seen], reasons: &mut Reasons) {
-    let unled = |seen: &&Seen| seen.report.as_ref().is_some_and(|r| r.unled_nanos() > 0);
+fn judge_unreached(runtime: &NodeRuntime, shards: &[ShardView], reasons: &mut Reasons) {
+    let unled =
+        |seen: &&ShardView| seen.report.as_ref().is_some_and(|r| r.leaderless_for_nanos() > 0);
     let replicas = shards.iter().filter(unled).flat_map(|seen| &seen.descriptor.replicas);
     let nodes: BTreeSet<NodeId> = replicas.map(|(_, node)| *node).collect();
     if !nodes.is_empty() {
@@ -125,20 +126,20 @@ fn judge_messages(
 
 /// Says what is wrong with shards: once for all shards of a keyspace with the same trouble.
 fn judge_shards(
-    shards: &[Seen],
+    shards: &[ShardView],
     members: &[MemberInfo],
     up: &BTreeSet<NodeId>,
     reasons: &mut Reasons,
 ) {
-    let mut unled: BTreeMap<(Option<&str>, bool), Vec<&Seen>> = BTreeMap::new();
-    let mut weak: BTreeMap<(Option<&str>, usize), Vec<&Seen>> = BTreeMap::new();
+    let mut unled: BTreeMap<(Option<&str>, bool), Vec<&ShardView>> = BTreeMap::new();
+    let mut weak: BTreeMap<(Option<&str>, usize), Vec<&ShardView>> = BTreeMap::new();
     for seen in shards.iter().filter(|seen| seen.report.is_some()) {
         let keyspace = seen.keyspace.as_deref();
         if seen.verdict() == Verdict::Failing {
             let is_stalled = seen.report.as_ref().is_some_and(ShardReport::is_stalled);
             unled.entry((keyspace, is_stalled)).or_default().push(seen);
         }
-        if seen.live < seen.wanted {
+        if seen.live < seen.replicas_wanted {
             weak.entry((keyspace, seen.live)).or_default().push(seen);
         }
     }
@@ -151,20 +152,20 @@ fn judge_shards(
         reasons.add(Verdict::Degraded, why);
     }
     for ((keyspace, is_stalled), shards) in unled {
-        reasons.add(Verdict::Failing, why_unled(keyspace, is_stalled, &shards));
+        reasons.add(Verdict::Failing, leaderless_reason(keyspace, is_stalled, &shards));
     }
     lagging_replicas::tell(shards, members, |why| reasons.add(Verdict::Degraded, why));
     for ((keyspace, live), shards) in weak {
         let missing: BTreeSet<NodeId> = shards.iter().flat_map(|seen| seen.missing(up)).collect();
         let mut missing: Vec<String> = missing.iter().map(|node| name_of(*node, members)).collect();
         missing.sort_unstable();
-        reasons.add(Verdict::Degraded, why_weak(keyspace, live, &shards, &missing));
+        reasons.add(Verdict::Degraded, under_replicated_reason(keyspace, live, &shards, &missing));
     }
 }
 
 /// These shards have no leader that gets anything done.
-fn why_unled(keyspace: Option<&str>, is_stalled: bool, shards: &[&Seen]) -> String {
-    let nanos = shards.iter().filter_map(|seen| Some(seen.report.as_ref()?.unled_nanos()));
+fn leaderless_reason(keyspace: Option<&str>, is_stalled: bool, shards: &[&ShardView]) -> String {
+    let nanos = shards.iter().filter_map(|seen| Some(seen.report.as_ref()?.leaderless_for_nanos()));
     let seconds = nanos.max().unwrap_or(0) as f64 / 1e9;
     let named = named(keyspace, shards);
     match is_stalled {
@@ -181,8 +182,13 @@ fn why_unled(keyspace: Option<&str>, is_stalled: bool, shards: &[&Seen]) -> Stri
 }
 
 /// These shards have `live` replicas, fewer than they should: `missing` are the other nodes.
-fn why_weak(keyspace: Option<&str>, live: usize, shards: &[&Seen], missing: &[String]) -> String {
-    let wanted = shards.iter().map(|seen| seen.wanted).max().unwrap_or(0);
+fn under_replicated_reason(
+    keyspace: Option<&str>,
+    live: usize,
+    shards: &[&ShardView],
+    missing: &[String],
+) -> String {
+    let wanted = shards.iter().map(|seen| seen.replicas_wanted).max().unwrap_or(0);
     let because = match missing.is_empty() {
         true => "further nodes are needed, or still catch up".to_owned(),
         false => format!("missing: {}", missing.join(", ")),
@@ -190,7 +196,7 @@ fn why_weak(keyspace: Option<&str>, live: usize, shards: &[&Seen], missing: &[St
     format!("{live} of {wanted} replicas of {} are live ({because})", named(keyspace, shards))
 }
 
-fn named(keyspace: Option<&str>, shards: &[&Seen]) -> String {
+fn named(keyspace: Option<&str>, shards: &[&ShardView]) -> String {
     let Some(keyspace) = keyspace else { return "the catalogue of keyspaces (shard 0)".into() };
     let mut ids: Vec<String> = shards.iter().map(|seen| seen.id().to_string()).collect();
     let more = ids.len().saturating_sub(NAMED_MAX);

@@ -1,16 +1,16 @@
 //! What is told of shards and nodes in which state.
 
 use keyspace::{Arc, Descriptor, Durability, Generation, KeyspaceId};
-use node::replica::{Finding, Lag, Laggard, STALLED_NANOS};
+use node::replica::{LagReason, LaggingReplica, ReplicaComparison, STALLED_NANOS};
 
 use replication::Members;
 
 use super::*;
-use crate::runtime::lagging_replicas::Behind;
+use crate::runtime::lagging_replicas::LaggingVoter;
 use crate::runtime::survey::count;
 
 /// A shard with three replicas on nodes 1, 2 and 3.
-fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
+fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> ShardView {
     let ids = [1, 2, 3].map(ReplicaId);
     let descriptor = Descriptor {
         shard: ShardId(id),
@@ -37,14 +37,14 @@ fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
         quarantined: Vec::new(),
         durability: Durability::Sync,
     };
-    Seen {
+    ShardView {
         keyspace: Some("0".into()),
         has_slots: true,
         live: ids.iter().filter(|replica| up.contains(&NodeId(replica.0))).count(),
         descriptor,
         members: Members::of_voters(&ids),
         known: None,
-        wanted: 3,
+        replicas_wanted: 3,
         report: Some(report),
         keys: 5,
         bytes: 500,
@@ -55,7 +55,7 @@ fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
     }
 }
 
-fn health(shards: &[Seen], up: &BTreeSet<NodeId>) -> Health {
+fn health(shards: &[ShardView], up: &BTreeSet<NodeId>) -> Health {
     let mut reasons = Reasons::default();
     judge_shards(shards, &[], up, &mut reasons);
     reasons.finish()
@@ -97,7 +97,7 @@ fn replicas_that_disagree_or_have_ended_degrade() {
     let up = BTreeSet::from([1, 2, 3].map(NodeId));
     let mut shard = seen(1, Some(1), &up);
     let (agreeing, differing) = (Vec::new(), [1, 2].map(ReplicaId).to_vec());
-    let finding = Finding { shard: ShardId(1), index: 9, agreeing, differing };
+    let finding = ReplicaComparison { shard: ShardId(1), index: 9, agreeing, differing };
     shard.report.as_mut().unwrap().finding = Some(finding);
     assert_eq!(shard.verdict(), Verdict::Degraded);
     let found = health(&[shard], &up);
@@ -112,7 +112,7 @@ fn replicas_that_disagree_or_have_ended_degrade() {
 fn an_elected_leader_that_gets_nothing_done_fails_after_a_while() {
     let up = BTreeSet::from([1, 2, 3].map(NodeId));
     let mut shard = seen(4, Some(1), &up);
-    let stall = |shard: &mut Seen, nanos, leads| {
+    let stall = |shard: &mut ShardView, nanos, leads| {
         let report = shard.report.as_mut().unwrap();
         (report.stalled_nanos, report.leads) = (nanos, leads);
     };
@@ -140,8 +140,8 @@ fn an_elected_leader_that_gets_nothing_done_fails_after_a_while() {
 fn a_voter_that_the_leader_cannot_count_on_degrades() {
     let up = BTreeSet::from([1, 2, 3].map(NodeId));
     let mut shard = seen(4, Some(1), &up);
-    let laggard = Laggard { replica: ReplicaId(3), lag: Lag::AwaitsState };
-    shard.behind.push(Behind { laggard, left_bytes: Some(3 << 20) });
+    let lagging = LaggingReplica { replica: ReplicaId(3), lag: LagReason::AwaitsSnapshot };
+    shard.behind.push(LaggingVoter { lagging, left_bytes: Some(3 << 20) });
     assert_eq!(shard.verdict(), Verdict::Degraded);
     let found = health(&[seen(2, Some(1), &up), shard], &up);
     assert_eq!(found.verdict, Verdict::Degraded);
@@ -166,7 +166,7 @@ fn long_lists_are_cut_and_say_so() {
     assert_eq!(health.reasons.len(), REASONS_MAX + 1);
     assert_eq!(health.reasons.last().unwrap(), "and 12 more");
     let up = BTreeSet::from([1, 2, 3].map(NodeId));
-    let shards: Vec<Seen> = (1..=9).map(|id| seen(id, None, &up)).collect();
+    let shards: Vec<ShardView> = (1..=9).map(|id| seen(id, None, &up)).collect();
     let named = named(Some("0"), &shards.iter().collect::<Vec<_>>());
     assert_eq!(named, "shards 1, 2, 3, 4, 5, 6 and 3 more of keyspace \"0\"");
 }

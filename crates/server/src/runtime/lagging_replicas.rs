@@ -10,16 +10,17 @@
 //!   to be sent), 5 (replica 3: it lacks 16234 entries) and 7 more of keyspace "0": …
 //! ```
 //!
-//! Only who leads a shard knows how far its voters are: [`ShardReport::laggards`] has the rules.
+//! Only who leads a shard knows how far its voters are: [`ShardReport::lagging_replicas`] has the
+//! rules.
 
 use std::collections::BTreeMap;
 
 use keyspace::{NodeId, ShardId};
-use node::replica::{Lag, Laggard, ShardReport};
+use node::replica::{LagReason, LaggingReplica, ShardReport};
 use replication::{BootNanos, Members};
 
-use super::snapshots::Progress;
-use super::survey::{Seen, name_of};
+use super::snapshots::StreamProgress;
+use super::survey::{ShardView, name_of};
 use crate::cluster::MemberInfo;
 
 /// Shards that a reason names.
@@ -27,9 +28,9 @@ const NAMED_MAX: usize = 4;
 
 /// A voter that its shard cannot count on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Behind {
+pub struct LaggingVoter {
     /// Which, and why.
-    pub laggard: Laggard,
+    pub lagging: LaggingReplica,
     /// Of the state that is on its way to it from here, bytes that have not left yet, about.
     pub left_bytes: Option<u64>,
 }
@@ -38,24 +39,24 @@ pub struct Behind {
 pub fn of(
     report: &ShardReport,
     members: &Members,
-    streams: &[Progress],
+    streams: &[StreamProgress],
     now: BootNanos,
-) -> Vec<Behind> {
-    let behind = |laggard: Laggard| {
-        let goes_there = |stream: &&Progress| stream.goes_to(report.shard, laggard.replica);
+) -> Vec<LaggingVoter> {
+    let behind = |lagging: LaggingReplica| {
+        let goes_there = |stream: &&StreamProgress| stream.goes_to(report.shard, lagging.replica);
         let stream = streams.iter().find(goes_there);
-        Behind { laggard, left_bytes: stream.map(Progress::left_bytes) }
+        LaggingVoter { lagging, left_bytes: stream.map(StreamProgress::left_bytes) }
     };
-    report.laggards(&members.voters, now).into_iter().map(behind).collect()
+    report.lagging_replicas(&members.voters, now).into_iter().map(behind).collect()
 }
 
 /// Says it in words: a sentence for each node and keyspace.
-pub fn tell(shards: &[Seen], members: &[MemberInfo], mut say: impl FnMut(String)) {
+pub fn tell(shards: &[ShardView], members: &[MemberInfo], mut say: impl FnMut(String)) {
     type Place<'a> = (Option<&'a str>, String);
-    let mut found: BTreeMap<Place<'_>, Vec<(ShardId, Behind)>> = BTreeMap::new();
+    let mut found: BTreeMap<Place<'_>, Vec<(ShardId, LaggingVoter)>> = BTreeMap::new();
     for seen in shards {
         for behind in &seen.behind {
-            let node = seen.descriptor.node_of(behind.laggard.replica);
+            let node = seen.descriptor.node_of(behind.lagging.replica);
             let node = node.map_or("a node unknown".into(), |node: NodeId| name_of(node, members));
             let place = (seen.keyspace.as_deref(), node);
             found.entry(place).or_default().push((seen.id(), *behind));
@@ -88,18 +89,22 @@ fn joined(parts: &[String]) -> String {
     }
 }
 
-fn named((shard, behind): &(ShardId, Behind)) -> String {
-    let Behind { laggard: Laggard { replica, lag }, left_bytes } = behind;
+fn named((shard, behind): &(ShardId, LaggingVoter)) -> String {
+    let LaggingVoter { lagging: LaggingReplica { replica, lag }, left_bytes } = behind;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let why = match (lag, left_bytes) {
-        (Lag::AwaitsState, Some(bytes)) => {
+        (LagReason::AwaitsSnapshot, Some(bytes)) => {
             format!("about {bytes} bytes of its state are still to be sent")
         }
-        (Lag::AwaitsState, None) => "its state is still to be sent, or to be installed".into(),
-        (Lag::Behind(entries), _) => format!("it lacks {entries} entries"),
-        (Lag::Silent(nanos), _) => format!("it has not answered for {:.1} s", seconds(*nanos)),
-        (Lag::Unheard, _) => "it has not answered yet".into(),
-        (Lag::Quarantined, _) => "it is quarantined and waits to be replaced".into(),
+        (LagReason::AwaitsSnapshot, None) => {
+            "its state is still to be sent, or to be installed".into()
+        }
+        (LagReason::Behind(entries), _) => format!("it lacks {entries} entries"),
+        (LagReason::Silent(nanos), _) => {
+            format!("it has not answered for {:.1} s", seconds(*nanos))
+        }
+        (LagReason::NeverHeard, _) => "it has not answered yet".into(),
+        (LagReason::Quarantined, _) => "it is quarantined and waits to be replaced".into(),
     };
     format!("{shard} (replica {replica}: {why})")
 }
@@ -112,7 +117,7 @@ mod tests {
     use super::*;
     use node::control::snapshots::Destination;
 
-    fn seen(shard: u64, keyspace: Option<&str>, behind: Vec<Behind>) -> Seen {
+    fn seen(shard: u64, keyspace: Option<&str>, behind: Vec<LaggingVoter>) -> ShardView {
         let ids = [1, 2, 3].map(ReplicaId);
         let descriptor = Descriptor {
             shard: ShardId(shard),
@@ -121,14 +126,14 @@ mod tests {
             generation: Generation(4),
             leader: None,
         };
-        Seen {
+        ShardView {
             keyspace: keyspace.map(Into::into),
             has_slots: true,
             live: 3,
             descriptor,
             members: Members::of_voters(&ids),
             known: None,
-            wanted: 3,
+            replicas_wanted: 3,
             report: None,
             keys: 0,
             bytes: 0,
@@ -139,20 +144,24 @@ mod tests {
         }
     }
 
-    fn behind(replica: u64, lag: Lag, left_bytes: Option<u64>) -> Behind {
-        Behind { laggard: Laggard { replica: ReplicaId(replica), lag }, left_bytes }
+    fn behind(replica: u64, lag: LagReason, left_bytes: Option<u64>) -> LaggingVoter {
+        LaggingVoter { lagging: LaggingReplica { replica: ReplicaId(replica), lag }, left_bytes }
     }
 
     #[test]
     fn reasons_name_node_shard_replica_and_what_is_left() {
-        let silent = Lag::Silent(2_500_000_000);
+        let silent = LagReason::Silent(2_500_000_000);
         let mut shards = vec![
-            seen(0, None, vec![behind(3, Lag::Unheard, None)]),
+            seen(0, None, vec![behind(3, LagReason::NeverHeard, None)]),
             seen(1, Some("0"), vec![]),
-            seen(2, Some("0"), vec![behind(3, Lag::AwaitsState, Some(412_000))]),
-            seen(4, Some("0"), vec![behind(2, silent, None), behind(3, Lag::Behind(9), None)]),
+            seen(2, Some("0"), vec![behind(3, LagReason::AwaitsSnapshot, Some(412_000))]),
+            seen(
+                4,
+                Some("0"),
+                vec![behind(2, silent, None), behind(3, LagReason::Behind(9), None)],
+            ),
         ];
-        let said = |shards: &[Seen]| {
+        let said = |shards: &[ShardView]| {
             let mut said = Vec::new();
             tell(shards, &[], |why| said.push(why));
             said
@@ -173,7 +182,8 @@ mod tests {
             ),
         ];
         assert_eq!(said(&shards), expected);
-        let more = (5..20).map(|id| seen(id, Some("0"), vec![behind(3, Lag::Quarantined, None)]));
+        let more =
+            (5..20).map(|id| seen(id, Some("0"), vec![behind(3, LagReason::Quarantined, None)]));
         shards.extend(more);
         let last = said(&shards).pop().expect("a reason");
         let words = "6 (replica 3: it is quarantined and waits to be replaced) and 13 more of";
@@ -206,14 +216,17 @@ mod tests {
             quarantined: Vec::new(),
             durability: Durability::Sync,
         };
-        let stream = |shard, to| Progress {
+        let stream = |shard, to| StreamProgress {
             to: Destination { shard: ShardId(shard), replica: ReplicaId(to) },
             sent_bytes: 30,
             about_bytes: 100,
         };
         let members = Members::of_voters(&[1, 2, 3].map(ReplicaId));
         let found = of(&report, &members, &[stream(6, 3), stream(7, 2)], 100);
-        let expected = [behind(2, Lag::AwaitsState, Some(70)), behind(3, Lag::AwaitsState, None)];
+        let expected = [
+            behind(2, LagReason::AwaitsSnapshot, Some(70)),
+            behind(3, LagReason::AwaitsSnapshot, None),
+        ];
         assert_eq!(found, expected);
     }
 }

@@ -3,7 +3,7 @@
 //! Whoever steps an executor appends at once (`pwrite`), under the mutex; fsyncs run outside it,
 //! one for all that was appended while the last one ran (group commit): on the log thread, or on
 //! that of an event loop that has nothing else to do and has claimed the next one
-//! ([`LogRoom::claim`]).
+//! ([`NodeLog::claim`]).
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const FULL_LASTS: Duration = Duration::from_secs(1);
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// See the front page of this module.
-pub struct LogRoom {
+pub struct NodeLog {
     inner: Mutex<Inner>,
     wake: Condvar,
     /// Wakes the thread that makes segments.
@@ -54,7 +54,7 @@ struct Inner {
     /// Whether too much is unsynced.
     overdue: bool,
     /// The last reservation for which the disk had no room, until a write has found some again.
-    refused: Option<Refused>,
+    refused: Option<RefusedBytes>,
     syncs: u64,
     asleep: bool,
     /// Whether an event loop will sync what is wanted itself, so that nobody need be woken.
@@ -70,7 +70,7 @@ struct Inner {
 
 /// Bytes for which the disk had no room.
 #[derive(Clone, Copy)]
-struct Refused {
+struct RefusedBytes {
     bytes: u64,
     at: Instant,
 }
@@ -82,7 +82,7 @@ impl Inner {
         if let Err(Error::Full { needed_bytes, .. }) = &reserved {
             let before = self.refused.map_or(0, |refused| refused.bytes);
             let bytes = if bytes > 0 { bytes } else { before };
-            let refused = Refused { bytes, at: Instant::now() };
+            let refused = RefusedBytes { bytes, at: Instant::now() };
             if self.refused.replace(refused).is_none() {
                 tracing::warn!(
                     needed_bytes,
@@ -134,7 +134,7 @@ pub struct LogFacts {
     pub full: bool,
 }
 
-impl LogRoom {
+impl NodeLog {
     /// Around an open log. `interval` is the time between fsyncs at durability `interval`. With
     /// `yields`, the log thread lets whoever else wants its processor go first: good where other
     /// nodes bring work beside clients, but clients of a node alone wait for nothing but the sync.
@@ -288,7 +288,7 @@ impl LogRoom {
     }
 
     /// Leaves the sync that was claimed to the log thread.
-    pub fn disclaim(&self) {
+    pub fn release_claim(&self) {
         let mut inner = self.inner.lock();
         inner.claimed = false;
         let notify = inner.asleep && !inner.wanted.is_empty();
@@ -445,13 +445,13 @@ mod tests {
     const SEGMENT_BYTES: u64 = 4 << 20;
 
     /// A log whose disk has room for its first segment only.
-    fn on_a_small_disk() -> (FaultyDisk, LogRoom) {
+    fn on_a_small_disk() -> (FaultyDisk, NodeLog) {
         let disk = FaultyDisk::new(1);
         disk.set_capacity_bytes(SEGMENT_BYTES + (1 << 20));
         let options = LogOptions { cluster: 1, salt: 2, segment_bytes: SEGMENT_BYTES };
         let mut visit = |_: Lsn, _: storage::log::Record<'_>| Ok::<(), Error>(());
         let (log, _) = Log::open(disk.handle(), options, Lsn::NEW, &mut visit).unwrap();
-        (disk, LogRoom::new(log, Duration::from_secs(1), false))
+        (disk, NodeLog::new(log, Duration::from_secs(1), false))
     }
 
     fn is_full(result: &Result<(), Error>) -> bool {

@@ -1,8 +1,8 @@
 //! How much memory may raft log entries take that are retained for lagging replicas?
 //!
 //! A leader retains what a follower lacks, so that it need not get the whole state (again). Each
-//! shard has its limits ([`replication::Limits`]), but a node may have thousands, and one slow disk
-//! makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
+//! shard has its limits ([`replication::GroupLimits`]), but a node may have thousands, and one slow
+//! disk makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
 //! ([`RETAINED_SHARE`]): while its shards retain more, each may retain half as much as before, and
 //! up again when they retain less than half. A replica that is cut off by that gets a state
 //! instead.
@@ -59,13 +59,13 @@ pub(super) fn limit(runtime: &NodeRuntime) {
     let mut retained = 0;
     runtime.each_executor(|executor| {
         if share < SHARE_BYTES_MAX {
-            executor.keep_at_most(share as usize);
+            executor.set_retained_bytes_max(share as usize);
         }
-        retained += executor.shards().map(|shard| shard.kept_bytes() as u64).sum::<u64>();
+        retained += executor.shards().map(|shard| shard.retained_bytes() as u64).sum::<u64>();
     });
     let next = next_share(share, retained, runtime.memory.bytes_max() / RETAINED_SHARE);
     if next != share {
-        runtime.each_executor(|executor| executor.keep_at_most(next as usize));
+        runtime.each_executor(|executor| executor.set_retained_bytes_max(next as usize));
     }
     if next < share {
         tracing::debug!(

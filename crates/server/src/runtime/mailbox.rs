@@ -6,8 +6,8 @@ use keyspace::KeyspaceId;
 use node::executor::Answer;
 use node::replica::entry::Waiter;
 use parking_lot::Mutex;
-use txn::coordinator::Ended;
-use txn::{AbandonedTxn, ConflictRetry, interactive::Interactive};
+use txn::coordinator::TxnOutcome;
+use txn::{AbandonedTxn, ConflictRetry, interactive::InteractiveTxn};
 
 use super::lookups::Trace;
 use crate::event_loop::NewConnection;
@@ -54,7 +54,7 @@ pub struct Transact {
     /// Whose keys it names.
     pub keyspace: KeyspaceId,
     /// What is to be committed.
-    pub copy: Box<Interactive>,
+    pub copy: Box<InteractiveTxn>,
     /// What has come of it before.
     pub before: Option<ConflictRetry>,
     /// Called with what has become of it. Dropped uncalled: nobody knows.
@@ -62,7 +62,7 @@ pub struct Transact {
 }
 
 /// Called with what has become of a transaction.
-pub type Fate = Box<dyn FnOnce(Ended) + Send>;
+pub type Fate = Box<dyn FnOnce(TxnOutcome) + Send>;
 
 /// The mailbox of one event loop.
 pub struct Mailbox {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
-use node::event::Happened;
+use node::event::EventKind;
 use node::executor::Input;
-use node::replica::Raise;
+use node::replica::SafePointRequest;
 use node::routing::route::Route;
 use parking_lot::{Condvar, Mutex};
 use storage::Error;
@@ -18,7 +18,8 @@ use storage::engine::{MemoryEngine, Usage};
 use super::checkpoints::Checkpoints;
 use super::memory::sum_bytes;
 use super::{
-    ControlInput, NodeRuntime, View, boot_nanos, cluster_version, heat, log_retention, survey,
+    ControlInput, NodeRuntime, View, boot_nanos, cluster_version, log_retention, request_rates,
+    survey,
 };
 use crate::cluster::addresses::AddressFile;
 use crate::counters::Rate;
@@ -69,11 +70,11 @@ pub struct Maintenance {
     stop: Arc<MaintenanceStop>,
     commands: Rate,
     /// Of the shards.
-    looks: BTreeMap<ShardId, Look>,
+    looks: BTreeMap<ShardId, ShardLook>,
     /// What they took at the last look.
     usage: Usage,
     /// Whether old versions had to go before their retention.
-    is_pressed: bool,
+    is_short_of_memory: bool,
     /// Periods until the next look at the shards …
     look_in: u32,
     /// … and how long the log was at the last.
@@ -94,7 +95,7 @@ impl Maintenance {
         log_bytes_max: u64,
         stop: Arc<MaintenanceStop>,
     ) -> Self {
-        let (commands, looks, usage, is_pressed) = Default::default();
+        let (commands, looks, usage, is_short_of_memory) = Default::default();
         let (look_in, looked_at, around_in, retry_in) = Default::default();
         Self {
             runtime,
@@ -105,7 +106,7 @@ impl Maintenance {
             commands,
             looks,
             usage,
-            is_pressed,
+            is_short_of_memory,
             look_in,
             looked_at,
             around_in,
@@ -142,13 +143,14 @@ impl Maintenance {
             self.usage = Usage::default();
             for route in runtime.routing.routes().iter() {
                 let (looks, usage) = (&mut self.looks, &mut self.usage);
-                is_busy |= keep_versions(runtime, route, self.is_pressed, looks, usage);
+                is_busy |=
+                    limit_old_versions(runtime, route, self.is_short_of_memory, looks, usage);
             }
             growth.measured(grown);
-            self.is_pressed = runtime.memory.measured(&self.usage);
+            self.is_short_of_memory = runtime.memory.measured(&self.usage);
             let used = sum_bytes(&self.usage);
             runtime.counters.memory_peak_bytes.raise(used);
-            is_busy |= self.is_pressed || used > runtime.memory.bytes_max() / 2;
+            is_busy |= self.is_short_of_memory || used > runtime.memory.bytes_max() / 2;
             self.look_in = if is_busy { 1 } else { REST_PERIODS };
         }
         self.look_in -= 1;
@@ -169,12 +171,12 @@ impl Maintenance {
             runtime.log.look_for_room().unwrap_or_else(|error| disk_failed("the log", &error));
             survey::publish(runtime);
             log_retention::limit(runtime);
-            let loads = ControlInput::LookAround(heat::loads(runtime));
+            let loads = ControlInput::MaintainShards(request_rates::loads(runtime));
             runtime.control.step_here(runtime, loads);
             let speakers = ControlInput::RaiseVersion(cluster_version::speakers(runtime));
             runtime.control.step_here(runtime, speakers);
         }
-        runtime.control.step_here(runtime, ControlInput::TendTables);
+        runtime.control.step_here(runtime, ControlInput::MaintainTables);
         self.around_in = self.around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
     }
 
@@ -191,9 +193,9 @@ impl Maintenance {
             return;
         }
         match checkpoint(runtime, &self.checkpoints) {
-            Ok(true) => runtime.happened(Happened::Checkpointed { log_bytes: grown }),
+            Ok(true) => runtime.happened(EventKind::Checkpointed { log_bytes: grown }),
             Ok(false) => {
-                runtime.happened(Happened::NoSpaceForCheckpoint);
+                runtime.happened(EventKind::NoSpaceForCheckpoint);
                 self.retry_in = 100;
             }
             Err(error) => disk_failed("a checkpoint", &error),
@@ -215,11 +217,11 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
 /// A shard that is written to collects by itself as it applies, on the thread that needs the memory
 /// again. `looks` tells which is not. `sum` grows by what its shards take. Whether any was written
 /// to since the last look, or has more to collect.
-fn keep_versions(
+fn limit_old_versions(
     runtime: &NodeRuntime,
     route: &Route,
     pressed: bool,
-    looks: &mut BTreeMap<ShardId, Look>,
+    looks: &mut BTreeMap<ShardId, ShardLook>,
     sum: &mut Usage,
 ) -> bool {
     let mut is_busy = false;
@@ -234,7 +236,7 @@ fn keep_versions(
         let look = looks.entry(*shard).or_default();
         let more = if look.index != index {
             is_busy = true;
-            *look = Look { index, is_done: false };
+            *look = ShardLook { index, is_done: false };
             view.write().keys_mut().is_some_and(|engine| engine.collect(0))
         } else {
             !look.is_done && collect(view, look)
@@ -257,10 +259,14 @@ fn keep_versions(
     let now = runtime.clock.last();
     let retention = route.keyspace.options.retention_ms;
     let target = safe_point::target(current, now, retention, wanted);
-    let is_pressed = wanted.is_some() && target > current;
+    let is_short_of_memory = wanted.is_some() && target > current;
     let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
-    if has_old && (due || is_pressed) && !runtime.log.facts().full {
-        let raise = Raise { keyspace: route.keyspace.id, to: target, is_pressed };
+    if has_old && (due || is_short_of_memory) && !runtime.log.facts().full {
+        let raise = SafePointRequest {
+            keyspace: route.keyspace.id,
+            to: target,
+            is_pressed: is_short_of_memory,
+        };
         runtime.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
     is_busy
@@ -276,7 +282,7 @@ fn count_expired(runtime: &NodeRuntime, view: &View) {
 
 /// How a shard was when it was last looked at.
 #[derive(Default)]
-struct Look {
+struct ShardLook {
     /// Up to here it was applied.
     index: u64,
     /// Whether nothing comes to be collected before the next entry: the safe point rises with one.
@@ -284,7 +290,7 @@ struct Look {
 }
 
 /// Collects a shard's versions below its safe point, a little at a time; whether there is more.
-fn collect(view: &View, look: &mut Look) -> bool {
+fn collect(view: &View, look: &mut ShardLook) -> bool {
     for _ in 0..COLLECT_ROUNDS {
         let mut state = view.write();
         let Some(engine) = state.keys_mut() else { return false };

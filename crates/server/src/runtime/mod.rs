@@ -24,7 +24,7 @@
 //! | [`control_plane`], [`requests`] | who steps control, and what people ask of it |
 //! | [`routing`], [`admin_states`], [`cluster_version`] | what control decided, for readers |
 //! | [`memory`] (`growth`, [`log_retention`]) | what data takes, and what it may |
-//! | [`heat`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
+//! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
 //! | [`peers`] and below | the other nodes: links, RPC frames, snapshots, digests, lookups |
 //!
 //! Free functions of the other modules look over several parts: [`survey`], [`health`] and
@@ -50,7 +50,6 @@ pub mod events;
 pub mod executors;
 mod growth;
 pub mod health;
-pub mod heat;
 pub mod identity;
 pub mod lagging_replicas;
 pub mod lifecycle;
@@ -66,6 +65,7 @@ pub mod peer_frames;
 pub mod peers;
 pub mod placement;
 pub mod readiness;
+pub mod request_rates;
 pub mod requests;
 pub mod routing;
 pub mod rpc_counters;
@@ -78,7 +78,7 @@ use std::sync::Arc;
 
 use api::Overview;
 use arc_swap::ArcSwap;
-use command::limits::WHOLE_COMMAND_BYTES_MAX;
+use command::limits::SINGLE_FRAME_COMMAND_BYTES_MAX;
 use keyspace::{Feature, ShardId};
 pub use node::control::Input as ControlInput;
 use node::executor::{Answer, Input, Origin, ShardExecutor};
@@ -86,22 +86,22 @@ pub use node::routing::route::View;
 
 use crate::cluster::MemberInfo;
 use crate::counters::Counters;
-use admin_states::AdminStates;
+use admin_states::AdminStateCache;
 pub use clock::boot_nanos;
 use clock::{NodeClock, wall_millis};
-use cluster_version::ClusterVersion;
+use cluster_version::ClusterVersionState;
 use control_plane::ControlPlane;
 use delivery::Delivery;
 use disk_pace::DiskPace;
 use events::Events;
 use executors::Executors;
-use heat::Heat;
 use identity::NodeIdentity;
 use lifecycle::Lifecycle;
-use log::LogRoom;
+use log::NodeLog;
 use memory::Memory;
 use open_txns::OpenTxns;
 use peers::Peers;
+use request_rates::RequestRates;
 use routing::Routing;
 
 /// The origin of work that nobody waits for.
@@ -120,7 +120,7 @@ pub struct NodeRuntime {
     /// Step its shards.
     pub executors: Executors,
     /// The log.
-    pub log: LogRoom,
+    pub log: NodeLog,
     /// Takes answers to whoever asked.
     pub delivery: Delivery,
     /// Decides what concerns several shards or nodes.
@@ -128,13 +128,13 @@ pub struct NodeRuntime {
     /// Keyspaces and the shards that have their keys.
     pub routing: Routing,
     /// Which nodes are cordoned, draining or removed.
-    pub admin_states: AdminStates,
+    pub admin_states: AdminStateCache,
     /// The cluster's version.
-    pub version: ClusterVersion,
+    pub version: ClusterVersionState,
     /// What data takes.
     pub memory: Memory,
     /// How often shards are asked.
-    pub heat: Heat,
+    pub request_rates: RequestRates,
     /// Whether the disk is slow.
     pub disk_pace: DiskPace,
     /// Interactive transactions of the API's clients.
@@ -184,7 +184,7 @@ impl NodeRuntime {
     /// Whether a command of this length is longer than that.
     #[inline]
     pub fn is_too_long(&self, bytes: usize) -> bool {
-        bytes > WHOLE_COMMAND_BYTES_MAX && bytes > self.command_bytes_max()
+        bytes > SINGLE_FRAME_COMMAND_BYTES_MAX && bytes > self.command_bytes_max()
     }
 
     /// Looks at the executor of a shard, between two of its step rounds.

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keyspace::KeyspaceId;
 use parking_lot::Mutex;
 use replication::BootNanos;
-use txn::interactive::Interactive;
+use txn::interactive::InteractiveTxn;
 
 /// Open transactions that a node has.
 pub const OPEN_MAX: usize = 1024;
@@ -36,11 +36,11 @@ const KEY_COSTS_BYTES: u64 = 256;
 pub type OpenId = u128;
 
 /// A transaction on its way to its commit.
-pub struct Held {
+pub struct HeldTxn {
     /// Whose keys it names.
     pub keyspace: KeyspaceId,
     /// What it has read and written.
-    pub copy: Box<Interactive>,
+    pub copy: Box<InteractiveTxn>,
     /// What that takes, of what all may take.
     pub charge: Charge,
 }
@@ -57,7 +57,7 @@ impl Drop for Charge {
     }
 }
 
-impl Held {
+impl HeldTxn {
     /// Counts what it takes by now. Whether all together take no more than they may.
     pub fn count(&mut self) -> bool {
         let bytes = self.copy.bytes() + self.copy.keys() as u64 * KEY_COSTS_BYTES;
@@ -69,18 +69,18 @@ impl Held {
     }
 }
 
-struct Open {
+struct OpenTxn {
     /// None while a request is under way.
-    idle: Option<Held>,
+    idle: Option<HeldTxn>,
     until: BootNanos,
     timeout: u64,
 }
 
 /// Why one is not had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHad {
+pub enum TakeTxnError {
     /// There is none, or none any more.
-    Gone,
+    NotFound,
     /// Another request is under way.
     Busy,
 }
@@ -88,54 +88,54 @@ pub enum NotHad {
 /// See the front page.
 #[derive(Default)]
 pub struct OpenTxns {
-    all: Mutex<BTreeMap<OpenId, Open>>,
+    all: Mutex<BTreeMap<OpenId, OpenTxn>>,
     known_bytes: Arc<AtomicU64>,
 }
 
 impl OpenTxns {
     /// A transaction that is counted with the others.
-    pub fn hold(&self, keyspace: KeyspaceId, copy: Box<Interactive>) -> Held {
-        Held { keyspace, copy, charge: Charge { all: self.known_bytes.clone(), bytes: 0 } }
+    pub fn hold(&self, keyspace: KeyspaceId, copy: Box<InteractiveTxn>) -> HeldTxn {
+        HeldTxn { keyspace, copy, charge: Charge { all: self.known_bytes.clone(), bytes: 0 } }
     }
 
     /// Begins one. False: there are too many.
-    pub fn begin(&self, id: OpenId, held: Held, timeout: u64, now: BootNanos) -> bool {
+    pub fn begin(&self, id: OpenId, held: HeldTxn, timeout: u64, now: BootNanos) -> bool {
         self.sweep(now);
         let mut all = self.all.lock();
         if all.len() >= OPEN_MAX {
             return false;
         }
         let until = now.saturating_add(timeout);
-        all.insert(id, Open { idle: Some(held), until, timeout });
+        all.insert(id, OpenTxn { idle: Some(held), until, timeout });
         true
     }
 
     /// Takes one for a request.
     ///
     /// # Errors
-    /// [`NotHad`].
-    pub fn take(&self, id: OpenId, now: BootNanos) -> Result<Held, NotHad> {
+    /// [`TakeTxnError`].
+    pub fn take(&self, id: OpenId, now: BootNanos) -> Result<HeldTxn, TakeTxnError> {
         let mut all = self.all.lock();
-        let open = all.get_mut(&id).ok_or(NotHad::Gone)?;
+        let open = all.get_mut(&id).ok_or(TakeTxnError::NotFound)?;
         if open.idle.is_some() && open.until <= now {
             all.remove(&id);
-            return Err(NotHad::Gone);
+            return Err(TakeTxnError::NotFound);
         }
-        open.idle.take().ok_or(NotHad::Busy)
+        open.idle.take().ok_or(TakeTxnError::Busy)
     }
 
     /// Takes one for good.
     ///
     /// # Errors
-    /// [`NotHad`].
-    pub fn take_for_good(&self, id: OpenId, now: BootNanos) -> Result<Held, NotHad> {
+    /// [`TakeTxnError`].
+    pub fn take_for_good(&self, id: OpenId, now: BootNanos) -> Result<HeldTxn, TakeTxnError> {
         let held = self.take(id, now)?;
         self.forget(id);
         Ok(held)
     }
 
     /// The request is over: it waits for the next one. Nothing, if it was forgotten meanwhile.
-    pub fn give_back(&self, id: OpenId, held: Held, now: BootNanos) {
+    pub fn give_back(&self, id: OpenId, held: HeldTxn, now: BootNanos) {
         if let Some(open) = self.all.lock().get_mut(&id) {
             open.idle = Some(held);
             open.until = now.saturating_add(open.timeout);
@@ -166,13 +166,13 @@ impl OpenTxns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use command::Seen;
+    use command::ObservedVersion;
     use keyspace::Timestamp;
 
     const TIMEOUT: u64 = 10;
 
-    fn held(open: &OpenTxns) -> Held {
-        let copy = Interactive::new(Timestamp(1), txn::interactive::BYTES_MAX);
+    fn held(open: &OpenTxns) -> HeldTxn {
+        let copy = InteractiveTxn::new(Timestamp(1), txn::interactive::BYTES_MAX);
         open.hold(KeyspaceId(1), Box::new(copy))
     }
 
@@ -181,13 +181,13 @@ mod tests {
         let open = OpenTxns::default();
         assert!(open.begin(7, held(&open), TIMEOUT, 0));
         let first = open.take(7, 9).unwrap();
-        assert_eq!(open.take(7, 9).err(), Some(NotHad::Busy));
+        assert_eq!(open.take(7, 9).err(), Some(TakeTxnError::Busy));
         // While a request is under way it does not end.
         open.sweep(100);
         open.give_back(7, first, 100);
         let again = open.take(7, 109).unwrap();
         open.give_back(7, again, 109);
-        assert_eq!(open.take(7, 119).err(), Some(NotHad::Gone));
+        assert_eq!(open.take(7, 119).err(), Some(TakeTxnError::NotFound));
         assert_eq!(open.count(), 0);
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let first = open.take(7, 1).unwrap();
         assert!(open.forget(7) && !open.forget(7));
         open.give_back(7, first, 2);
-        assert_eq!(open.take(7, 2).err(), Some(NotHad::Gone));
+        assert_eq!(open.take(7, 2).err(), Some(TakeTxnError::NotFound));
         assert!(open.begin(8, held(&open), TIMEOUT, 2));
         open.sweep(12);
         assert_eq!(open.count(), 0);
@@ -217,7 +217,9 @@ mod tests {
         let mut all = Vec::new();
         let fits = loop {
             let mut one = held(&open);
-            one.copy.learn(b"k", Some((&value, 0)), Seen::Version(Timestamp(1))).unwrap();
+            one.copy
+                .record_read(b"k", Some((&value, 0)), ObservedVersion::Version(Timestamp(1)))
+                .unwrap();
             let fits = one.count() && one.count();
             all.push(one);
             if !fits {

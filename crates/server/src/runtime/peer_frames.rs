@@ -15,7 +15,7 @@ use node::control::FirstMessage;
 use node::executor::Input;
 use parking_lot::Mutex;
 
-use super::peers::{self, KIND_LOOKUP, KIND_MAIL, KIND_SNAPSHOT, Peers};
+use super::peers::{self, KIND_LOOKUP, KIND_RPC, KIND_SNAPSHOT, Peers};
 use super::rpc_counters::RpcCounts;
 use super::rpc_frames::{self, Item};
 use super::{ControlInput, NOBODY, NodeRuntime, lookups};
@@ -49,9 +49,9 @@ impl PeerFrames {
         loop {
             match rpc_frames::take(body) {
                 Ok(None) => return,
-                Ok(Some(Item::Message { shard, birth, message })) => {
+                Ok(Some(Item::Message { shard, bootstrap, message })) => {
                     counts.message(&message);
-                    let Some(birth) = birth else {
+                    let Some(bootstrap) = bootstrap else {
                         let message = Box::new(message);
                         self.queue(shard, Input::Message { from, shard, message });
                         continue;
@@ -60,7 +60,7 @@ impl PeerFrames {
                         // No message to a replica that is here waits for other shards' executors.
                         // Its group may have gone on without this replica: the table may know.
                         if let Some(known) = self.peers().lookup.shard(shard) {
-                            self.queue(shard, Input::Known { known });
+                            self.queue(shard, Input::DescriptorLearned { known });
                         }
                         let message = Box::new(message);
                         self.queue(shard, Input::Message { from, shard, message });
@@ -68,14 +68,15 @@ impl PeerFrames {
                     }
                     // In its order among what has come: the executor may drop it before.
                     self.turn_ended();
-                    let first = FirstMessage { from, shard, birth: birth.to_vec(), message };
+                    let first =
+                        FirstMessage { from, shard, bootstrap: bootstrap.to_vec(), message };
                     let runtime = &*self.runtime;
                     runtime.control.submit(runtime, ControlInput::FirstMessage(Box::new(first)));
                 }
-                Ok(Some(Item::Letter(letter))) => {
-                    counts.letter(&letter);
-                    self.runtime.heat.asked_by_peer(&self.runtime.routing, &letter);
-                    self.queue(letter.shard(), Input::Letter { from, letter });
+                Ok(Some(Item::Rpc(rpc))) => {
+                    counts.rpc(&rpc);
+                    self.runtime.request_rates.asked_by_peer(&self.runtime.routing, &rpc);
+                    self.queue(rpc.shard(), Input::Rpc { from, rpc });
                 }
                 Err(why) => {
                     tracing::warn!("mail of node {:016x} cannot be read: {why}", from.0);
@@ -89,7 +90,7 @@ impl PeerFrames {
 impl Frames for PeerFrames {
     fn frame(&self, from: NodeId, kind: u8, mut body: Bytes) {
         match kind {
-            KIND_MAIL => {
+            KIND_RPC => {
                 let mut counts = RpcCounts::default();
                 self.items(from, &mut body, &mut counts);
                 self.peers().rpc_counters.received.add(&counts);

@@ -1,7 +1,7 @@
 //! The other nodes: links to them, and what this node sends them.
 //!
 //! ```text
-//!   step round ──► messages, letters ──► one frame for each node ──► links
+//!   step round ──► messages, RPCs ──► one frame for each node ──► links
 //!   control, lookups ──► lookup messages ──► a frame each ──► links
 //! ```
 //!
@@ -13,7 +13,7 @@ use std::time::Duration;
 use keyspace::NodeId;
 use node::control::{DescriptorTable, Members, PlacementSetup};
 use node::executor::Effects;
-use node::rpc::request::Letter;
+use node::rpc::message::RpcMessage;
 use overlay::Outbox;
 use parking_lot::{Condvar, Mutex};
 
@@ -23,22 +23,22 @@ use super::rpc_counters::{RpcCounters, RpcCounts};
 use super::rpc_frames::{Frame, FrameBatch};
 use super::snapshots::Snapshots;
 use super::{ControlInput, NodeRuntime};
-use crate::cluster::Cluster;
+use crate::cluster::MembershipDriver;
 
-/// The kind of frames that carry messages of replicas, and letters.
-pub const KIND_MAIL: u8 = 2;
+/// The kind of frames that carry messages of replicas, and RPCs.
+pub const KIND_RPC: u8 = 2;
 /// The kind of frames that carry what one lookup says to another.
 pub const KIND_LOOKUP: u8 = 4;
 /// The kind of frames that carry snapshots.
 pub const KIND_SNAPSHOT: u8 = 3;
 
-/// How often executors are told that time passes. [`replication::Limits`] counts in these.
+/// How often executors are told that time passes. [`replication::GroupLimits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);
 
 /// What a node of a cluster has beside its executors.
 pub struct Peers {
     /// The other nodes.
-    pub cluster: Arc<Cluster>,
+    pub cluster: Arc<MembershipDriver>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
     /// Where shards are, as control knows.
@@ -60,7 +60,7 @@ pub struct Peers {
 impl Peers {
     /// Those of a node, before any link. `seed` was drawn at random.
     pub fn new(
-        cluster: Arc<Cluster>,
+        cluster: Arc<MembershipDriver>,
         node: NodeId,
         placement: &PlacementSetup,
         lookup: DescriptorTable,
@@ -89,8 +89,8 @@ impl Peers {
     fn send(&self, node: NodeId, frame: Frame<'_>) {
         let parts = [frame.bytes];
         let _lost = match frame.is_urgent {
-            true => self.cluster.send_urgent(node, KIND_MAIL, &parts),
-            false => self.cluster.send(node, KIND_MAIL, &parts),
+            true => self.cluster.send_urgent(node, KIND_RPC, &parts),
+            false => self.cluster.send(node, KIND_RPC, &parts),
         };
     }
 
@@ -111,15 +111,15 @@ impl Peers {
         *stopping
     }
 
-    /// Sends one letter, beside all that executors send.
-    pub(super) fn send_letter(&self, node: NodeId, letter: &Letter) {
+    /// Sends one RPC, beside all that executors send.
+    pub(super) fn send_rpc(&self, node: NodeId, rpc: &RpcMessage) {
         let mut batch = FrameBatch::default();
         // If it is not linked any more, it asks again.
         let mut send = |node: NodeId, frame: Frame<'_>| self.send(node, frame);
         let mut counts = RpcCounts::default();
-        counts.letter(letter);
+        counts.rpc(rpc);
         self.rpc_counters.sent.add(&counts);
-        batch.letter(node, letter, &mut send);
+        batch.rpc(node, rpc, &mut send);
         batch.send(&mut send);
         self.cluster.flush();
     }
@@ -151,19 +151,21 @@ pub(super) fn send_effects(runtime: &NodeRuntime, effects: &mut Effects, batch: 
         effects.digests.drain(..).for_each(|digesting| digests.add(digesting));
         effects.findings.iter().for_each(|finding| digests.compared(finding));
         for (shard, _, why) in effects.ended.drain(..) {
-            runtime.control.post([ControlInput::Ended(shard)]);
+            runtime.control.post([ControlInput::ReplicaEnded(shard)]);
             digests.ended(why);
         }
     }
     if !effects.known.is_empty() {
-        runtime.control.post([ControlInput::Learned(std::mem::take(&mut effects.known))]);
+        runtime
+            .control
+            .post([ControlInput::DescriptorsLearned(std::mem::take(&mut effects.known))]);
     }
-    if effects.messages.is_empty() && effects.letters.is_empty() {
+    if effects.messages.is_empty() && effects.rpcs.is_empty() {
         return;
     }
     let Some(peers) = &runtime.peers else {
         effects.messages.clear();
-        effects.letters.clear();
+        effects.rpcs.clear();
         return;
     };
     let mut send = |node: NodeId, frame: Frame<'_>| peers.send(node, frame);
@@ -175,9 +177,9 @@ pub(super) fn send_effects(runtime: &NodeRuntime, effects: &mut Effects, batch: 
             None => batch.message(&envelope, &mut send),
         }
     }
-    for (node, letter) in effects.letters.drain(..) {
-        counts.letter(&letter);
-        batch.letter(node, &letter, &mut send);
+    for (node, rpc) in effects.rpcs.drain(..) {
+        counts.rpc(&rpc);
+        batch.rpc(node, &rpc, &mut send);
     }
     peers.rpc_counters.sent.add(&counts);
     if batch.send(&mut send) {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use balancer::Told;
+use balancer::NodeReport;
 use keyspace::NodeId;
 use node::control::Gossip;
 
@@ -26,25 +26,25 @@ pub(super) fn gossip(runtime: &NodeRuntime, peers: &Peers) -> Box<Gossip> {
     let NodeRuntime { clock, identity, .. } = runtime;
     let own = identity.node;
     let members = peers.cluster.members();
-    let mut unfit: BTreeSet<NodeId> = runtime.disk_pace.slow_nodes(own, &members);
-    unfit.extend(clock.nodes_far_off(peers));
-    let clock_is_far = clock.is_far();
-    let told = members.iter().map(|member| {
+    let mut cannot_lead: BTreeSet<NodeId> = runtime.disk_pace.slow_nodes(own, &members);
+    cannot_lead.extend(clock.nodes_far_off(peers));
+    let clock_is_far = clock.is_far_off();
+    let reports = members.iter().map(|member| {
         let is_here = member.node == own;
-        Told {
+        NodeReport {
             id: member.node,
             domain: member.domain.as_str().into(),
             is_up: is_here || member.is_up(),
             since: member.since.elapsed(),
             is_suspected: member.suspected,
-            is_slow: unfit.contains(&member.node) || is_here && clock_is_far,
+            is_slow: cannot_lead.contains(&member.node) || is_here && clock_is_far,
             replicas: member.load.shards,
             leaders: member.load.leaders,
             bytes: member.load.data_bytes,
             requests: member.load.requests.unwrap_or(0),
         }
     });
-    let told: Vec<Told> = told.collect();
+    let reports: Vec<NodeReport> = reports.collect();
     let of = |is: &dyn Fn(NodeId) -> bool| {
         members.iter().map(|member| member.node).filter(|node| is(*node)).collect()
     };
@@ -53,9 +53,9 @@ pub(super) fn gossip(runtime: &NodeRuntime, peers: &Peers) -> Box<Gossip> {
         settled: of(&|node| is_settled(&members, node)),
         names: BTreeMap::new(),
         // A node that was forgotten has been down for long; or this node has not been told yet.
-        has_told_all: clock.elapsed() >= peers.dead_after,
-        told,
-        unfit,
+        is_complete: clock.elapsed() >= peers.dead_after,
+        reports,
+        cannot_lead,
         clock_is_far,
     })
 }

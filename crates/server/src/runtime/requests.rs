@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use api::CutAt;
 use keyspace::{CatalogueOp, ShardId};
-use node::control::{self, Cut, Merged, NoMerge, NoSplit, Reply, Request, Would};
+use node::control::{
+    self, DryRunDecision, Merged, NoMergeReason, NoSplit, Reply, Request, SplitPlan,
+};
 use node::executor::Input;
 use node::replica::entry::Waiter;
 use parking_lot::Mutex;
@@ -68,7 +70,7 @@ pub fn split(
     runtime: &NodeRuntime,
     shard: ShardId,
     at: Option<CutAt>,
-    done: Box<dyn FnOnce(Result<Cut, NoSplit>) + Send>,
+    done: Box<dyn FnOnce(Result<SplitPlan, NoSplit>) + Send>,
 ) {
     let at = at.map(|at| match at {
         CutAt::Slot(slot) => control::CutAt::Slot(slot),
@@ -87,7 +89,7 @@ pub fn split(
 pub fn merge(
     runtime: &NodeRuntime,
     left: ShardId,
-    done: Box<dyn FnOnce(Result<Merged, NoMerge>) + Send>,
+    done: Box<dyn FnOnce(Result<Merged, NoMergeReason>) + Send>,
 ) {
     let callback = |reply| {
         if let Reply::Merge(result) = reply {
@@ -99,11 +101,11 @@ pub fn merge(
 
 /// What would be decided now if `balance` were on, about each shard led here as if it alone were
 /// decided about.
-pub fn would_place(runtime: &NodeRuntime) -> Vec<Would> {
+pub fn would_place(runtime: &NodeRuntime) -> Vec<DryRunDecision> {
     let Some(peers) = &runtime.peers else { return Vec::new() };
     let gossip = placement::gossip_with_names(runtime, peers);
-    let all = wait_for(runtime, Request::WouldPlace(gossip), |reply| match reply {
-        Reply::WouldPlace(all) => Some(all),
+    let all = wait_for(runtime, Request::DryRunPlacement(gossip), |reply| match reply {
+        Reply::DryRunPlacement(all) => Some(all),
         _ => None,
     });
     all.unwrap_or_default()

@@ -59,7 +59,7 @@ impl Routing {
 
     /// Whether a shard is on other nodes only.
     pub fn is_remote(&self, route: &Route, place: usize) -> bool {
-        self.member.is_some_and(|node| route.is_away(place, node))
+        self.member.is_some_and(|node| route.is_remote(place, node))
     }
 
     /// Whether what is read of a shard must be fetched: it is on other nodes only, or lags here.

@@ -1,26 +1,26 @@
-//! How many messages, letters and lookups go between nodes, by kind.
+//! How many messages, RPCs and lookups go between nodes, by kind.
 //!
 //! A step round and a frame that has come gather counts of their own, and add them here once:
 //! relaxed atomics, a handful of them, and none for kinds that did not occur.
 
-use node::rpc::request::Letter;
+use node::rpc::message::RpcMessage;
 use replication::{Message, MessageKind};
 
 use crate::counters::Counter;
 
 const MESSAGES: usize = MessageKind::COUNT;
-const LETTERS: usize = Letter::KINDS.len();
+const RPCS: usize = RpcMessage::KINDS.len();
 const LOOKUPS: usize = overlay::Message::KINDS.len();
 
-/// Messages of replicas first, then letters, then what tables of descriptors say to each other.
-const KINDS: usize = MESSAGES + LETTERS + LOOKUPS;
+/// Messages of replicas first, then RPCs, then what tables of descriptors say to each other.
+const KINDS: usize = MESSAGES + RPCS + LOOKUPS;
 
 /// Counts of one step round, or of one frame.
 pub struct RpcCounts {
     kinds: [u32; KINDS],
     /// Bytes of what tables of descriptors say to each other.
     lookup_bytes: [u32; LOOKUPS],
-    /// Commands in letters that ask for writes.
+    /// Commands in RPCs that ask for writes.
     commands: u64,
 }
 
@@ -38,17 +38,17 @@ impl RpcCounts {
         }
     }
 
-    /// A letter.
-    pub fn letter(&mut self, letter: &Letter) {
-        self.kinds[MESSAGES + letter.kind()] += 1;
-        if let Letter::Write { count, .. } = letter {
+    /// An RPC.
+    pub fn rpc(&mut self, rpc: &RpcMessage) {
+        self.kinds[MESSAGES + rpc.kind()] += 1;
+        if let RpcMessage::Write { count, .. } = rpc {
             self.commands += u64::from(*count);
         }
     }
 
     /// What a table of descriptors says to another, in so many bytes.
     pub fn lookup(&mut self, message: &overlay::Message, bytes: usize) {
-        self.kinds[MESSAGES + LETTERS + message.kind()] += 1;
+        self.kinds[MESSAGES + RPCS + message.kind()] += 1;
         self.lookup_bytes[message.kind()] += bytes as u32;
     }
 }
@@ -57,7 +57,7 @@ impl RpcCounts {
 pub struct DirectionCounters {
     kinds: [Counter; KINDS],
     lookup_bytes: [Counter; LOOKUPS],
-    /// Commands in letters that ask for writes. What is sent again counts again.
+    /// Commands in RPCs that ask for writes. What is sent again counts again.
     pub commands: Counter,
 }
 
@@ -89,8 +89,8 @@ impl DirectionCounters {
 
     /// Questions for an index to read at.
     pub fn reads(&self) -> u64 {
-        let read = Letter::KINDS.iter().position(|name| *name == "read");
-        self.kinds[MESSAGES + read.expect("letters have such a kind")].get()
+        let read = RpcMessage::KINDS.iter().position(|name| *name == "read");
+        self.kinds[MESSAGES + read.expect("rpcs have such a kind")].get()
     }
 
     /// Bytes of what tables of descriptors said, by kind.
@@ -99,10 +99,10 @@ impl DirectionCounters {
         names.zip(&self.lookup_bytes).map(|(name, counter)| (name, counter.get()))
     }
 
-    /// The sums: `replica`, `letter` or `lookup`, the kind's name, how many.
+    /// The sums: `replica`, `rpc` or `lookup`, the kind's name, how many.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let names = MessageKind::all().map(|kind| ("replica", kind.name()));
-        let names = names.into_iter().chain(Letter::KINDS.map(|name| ("letter", name)));
+        let names = names.into_iter().chain(RpcMessage::KINDS.map(|name| ("rpc", name)));
         let names = names.chain(overlay::Message::KINDS.map(|name| ("lookup", name)));
         names.zip(&self.kinds).map(|((class, name), counter)| (class, name, counter.get()))
     }
@@ -145,18 +145,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_counted_by_kind_and_commands_by_number() {
+    fn rpcs_are_counted_by_kind_and_commands_by_number() {
         let mut counts = RpcCounts::default();
         let id = BatchId { session: 1, sequence: 1, floor: 1, sent_ms: 1 };
         let shard = ShardId(3);
-        counts.letter(&Letter::Write { shard, id, count: 16, commands: Default::default() });
-        counts.letter(&Letter::Read { shard, number: 1, at: Timestamp(1) });
-        counts.letter(&Letter::Read { shard, number: 2, at: Timestamp(2) });
+        counts.rpc(&RpcMessage::Write { shard, id, count: 16, commands: Default::default() });
+        counts.rpc(&RpcMessage::ReadIndex { shard, number: 1, at: Timestamp(1) });
+        counts.rpc(&RpcMessage::ReadIndex { shard, number: 2, at: Timestamp(2) });
         let sums = DirectionCounters::default();
         sums.add(&counts);
         sums.add(&counts);
         let found: Vec<_> = sums.each().filter(|(_, _, count)| *count > 0).collect();
-        assert_eq!(found, [("letter", "write", 2), ("letter", "read", 4)]);
+        assert_eq!(found, [("rpc", "write", 2), ("rpc", "read", 4)]);
         assert_eq!(sums.commands.get(), 32);
     }
 }

@@ -6,21 +6,21 @@
 //!
 //! | field | bytes | |
 //! |---|---|---|
-//! | kind | u8 | 1 a message of a replica, 2 a letter |
+//! | kind | u8 | 1 a message of a replica, 2 an RPC |
 //! | length | u32 | of what follows |
 //! | message | | shard u64, length of the birth u32 and the birth (0: none), the message |
-//! | letter | | the letter |
+//! | RPC | | the RPC |
 //!
 //! Numbers are little-endian.
 
 use bytes::{Buf, Bytes};
 use keyspace::{NodeId, ShardId};
 use node::executor::Envelope;
-use node::rpc::request::Letter;
+use node::rpc::message::RpcMessage;
 use replication::{Message, MessageKind};
 
 const MESSAGE: u8 = 1;
-const LETTER: u8 = 2;
+const RPC: u8 = 2;
 const HEAD_BYTES: usize = 5;
 
 /// A frame is closed when it is as long as this; one item may be longer.
@@ -33,13 +33,13 @@ pub enum Item {
     Message {
         /// Of this shard.
         shard: ShardId,
-        /// Its record of birth, if the replica may not be here yet.
-        birth: Option<Bytes>,
+        /// Its bootstrap record, if the replica may not be here yet.
+        bootstrap: Option<Bytes>,
         /// What it says.
         message: Message,
     },
     /// What a node asks, or answers.
-    Letter(Letter),
+    Rpc(RpcMessage),
 }
 
 /// A frame for a node.
@@ -61,24 +61,24 @@ type Place = (NodeId, bool);
 impl FrameBatch {
     /// Puts a message in.
     pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, Frame<'_>)) {
-        let Envelope { shard, node, birth, message } = envelope;
+        let Envelope { shard, node, bootstrap, message } = envelope;
         self.put((*node, is_urgent(message)), MESSAGE, send, |out| {
             out.extend_from_slice(&shard.0.to_le_bytes());
-            let birth = birth.as_deref().unwrap_or_default();
-            out.extend_from_slice(&(birth.len() as u32).to_le_bytes());
-            out.extend_from_slice(birth);
+            let bootstrap = bootstrap.as_deref().unwrap_or_default();
+            out.extend_from_slice(&(bootstrap.len() as u32).to_le_bytes());
+            out.extend_from_slice(bootstrap);
             message.encode(out);
         });
     }
 
-    /// Puts a letter in.
-    pub fn letter(
+    /// Puts an RPC in.
+    pub fn rpc(
         &mut self,
         node: NodeId,
-        letter: &Letter,
+        rpc: &RpcMessage,
         send: &mut impl FnMut(NodeId, Frame<'_>),
     ) {
-        self.put((node, false), LETTER, send, |out| letter.encode(out));
+        self.put((node, false), RPC, send, |out| rpc.encode(out));
     }
 
     fn put(
@@ -156,11 +156,11 @@ pub fn take(frame: &mut Bytes) -> Result<Option<Item>, String> {
             if item.len() < length {
                 return Err(short());
             }
-            let birth = Some(item.split_to(length)).filter(|birth| !birth.is_empty());
+            let bootstrap = Some(item.split_to(length)).filter(|bootstrap| !bootstrap.is_empty());
             let message = Message::decode(item).map_err(|error| error.to_string())?;
-            Ok(Some(Item::Message { shard, birth, message }))
+            Ok(Some(Item::Message { shard, bootstrap, message }))
         }
-        LETTER => Ok(Some(Item::Letter(Letter::decode(item).map_err(|e| e.to_string())?))),
+        RPC => Ok(Some(Item::Rpc(RpcMessage::decode(item).map_err(|e| e.to_string())?))),
         _ => Err(format!("an item of kind {kind}")),
     }
 }
@@ -176,26 +176,27 @@ mod tests {
         let mut batch = FrameBatch::default();
         let mut sent: Vec<(NodeId, Vec<u8>)> = Vec::new();
         let mut send = |node: NodeId, frame: Frame<'_>| sent.push((node, frame.bytes.to_vec()));
-        let letter = |number| Letter::Read { shard: ShardId(7), number, at: Timestamp(number + 1) };
+        let rpc =
+            |number| RpcMessage::ReadIndex { shard: ShardId(7), number, at: Timestamp(number + 1) };
         for number in 0..3 {
-            batch.letter(NodeId(1 + number % 2), &letter(number), &mut send);
+            batch.rpc(NodeId(1 + number % 2), &rpc(number), &mut send);
         }
         assert!(batch.send(&mut send));
         assert!(!batch.send(&mut send));
         let mut found = Vec::new();
         for (node, frame) in sent {
             let mut body = Bytes::from(frame);
-            while let Some(Item::Letter(letter)) = take(&mut body).expect("it is whole") {
-                found.push((node.0, letter));
+            while let Some(Item::Rpc(rpc)) = take(&mut body).expect("it is whole") {
+                found.push((node.0, rpc));
             }
         }
-        assert_eq!(found, [(1, letter(0)), (1, letter(2)), (2, letter(1))]);
-        let cut = Bytes::from_static(&[LETTER, 9, 0, 0, 0, 1]);
+        assert_eq!(found, [(1, rpc(0)), (1, rpc(2)), (2, rpc(1))]);
+        let cut = Bytes::from_static(&[RPC, 9, 0, 0, 0, 1]);
         assert!(take(&mut cut.clone()).is_err());
         assert!(take(&mut Bytes::from_static(&[9, 0, 0, 0, 0])).is_err());
     }
 
-    /// A heartbeat does not wait behind a letter, however the two were put in.
+    /// A heartbeat does not wait behind an RPC, however the two were put in.
     #[test]
     fn what_leaders_are_known_alive_by_has_a_bag_of_its_own() {
         let seed =
@@ -205,12 +206,12 @@ mod tests {
         let mut send =
             |_: NodeId, frame: Frame<'_>| sent.push((frame.is_urgent, frame.bytes.to_vec()));
         while let Some(item) = take(&mut frame).unwrap() {
-            let Item::Message { shard, birth, message } = item else { continue };
-            let birth = birth.map(|birth| birth.to_vec());
-            batch.message(&Envelope { shard, node, birth, message }, &mut send);
+            let Item::Message { shard, bootstrap, message } = item else { continue };
+            let bootstrap = bootstrap.map(|bootstrap| bootstrap.to_vec());
+            batch.message(&Envelope { shard, node, bootstrap, message }, &mut send);
         }
-        let letter = Letter::Read { shard: ShardId(7), number: 1, at: Timestamp(1) };
-        batch.letter(node, &letter, &mut send);
+        let rpc = RpcMessage::ReadIndex { shard: ShardId(7), number: 1, at: Timestamp(1) };
+        batch.rpc(node, &rpc, &mut send);
         batch.send(&mut send);
         let mut heartbeats = 0;
         for (is_urgent, frame) in sent {
@@ -231,11 +232,11 @@ mod tests {
         let mut send = |_: NodeId, frame: Frame<'_>| sent.extend_from_slice(frame.bytes);
         let is_whole = loop {
             match take(&mut frame) {
-                Ok(Some(Item::Message { shard, birth, message })) => {
-                    let birth = birth.map(|birth| birth.to_vec());
-                    batch.message(&Envelope { shard, node, birth, message }, &mut send);
+                Ok(Some(Item::Message { shard, bootstrap, message })) => {
+                    let bootstrap = bootstrap.map(|bootstrap| bootstrap.to_vec());
+                    batch.message(&Envelope { shard, node, bootstrap, message }, &mut send);
                 }
-                Ok(Some(Item::Letter(letter))) => batch.letter(node, &letter, &mut send),
+                Ok(Some(Item::Rpc(rpc))) => batch.rpc(node, &rpc, &mut send),
                 Ok(None) => break true,
                 Err(_) => break false,
             }

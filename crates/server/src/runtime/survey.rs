@@ -17,21 +17,21 @@ use std::sync::Arc;
 use api::{Health, Overview, Verdict};
 use keyspace::{Descriptor, Feature, NodeId, ReplicaId, ShardId, Timestamp};
 use node::replica::state::{Content, ShardState};
-use node::replica::{ShardReport, Tally};
+use node::replica::{ReplicaCounters, ShardReport};
 use node::reshape::bootstrap;
-use overlay::Known;
+use overlay::KnownShard;
 use parking_lot::RwLock;
 use replication::{BootNanos, Members};
 
-use super::lagging_replicas::{self, Behind};
-use super::snapshots::Progress;
-use super::{NodeRuntime, View, boot_nanos, health, heat};
+use super::lagging_replicas::{self, LaggingVoter};
+use super::snapshots::StreamProgress;
+use super::{NodeRuntime, View, boot_nanos, health, request_rates};
 use crate::cluster::{Load, MemberInfo, MemberState};
 
 /// Shards looked at under one hold of an executor.
 const EXECUTOR_SHARDS: usize = 64;
 /// A shard, as this node knows it.
-pub struct Seen {
+pub struct ShardView {
     /// Its keyspace's name; none for the system shard.
     pub keyspace: Option<Box<str>>,
     /// Whether its keys lie in slots.
@@ -41,11 +41,11 @@ pub struct Seen {
     /// Who votes.
     pub members: Members,
     /// Replicas that its keyspace asks for.
-    pub wanted: usize,
+    pub replicas_wanted: usize,
     /// Of its voters, those on nodes that are up.
     pub live: usize,
     /// What the lookup knows of it, if it is not here.
-    pub known: Option<Arc<Known>>,
+    pub known: Option<Arc<KnownShard>>,
     /// What the replica here says, if there is one.
     pub report: Option<ShardReport>,
     /// Whether the newest change of its replicas is over, as applied here.
@@ -61,10 +61,10 @@ pub struct Seen {
     pub quarantined: Vec<ReplicaId>,
     /// Voters that it cannot count on, if it is led from here. Not those on nodes that are down, if
     /// too few are live anyhow.
-    pub behind: Vec<Behind>,
+    pub behind: Vec<LaggingVoter>,
 }
 
-impl Seen {
+impl ShardView {
     /// Which shard.
     pub fn id(&self) -> ShardId {
         self.descriptor.shard
@@ -73,7 +73,7 @@ impl Seen {
     /// The node that leads it, as far as this one knows.
     pub fn leader(&self) -> Option<NodeId> {
         let reported = self.report.as_ref().and_then(|report| report.leader_node);
-        reported.or(self.known.as_deref().and_then(Known::leader))
+        reported.or(self.known.as_deref().and_then(KnownShard::leader))
     }
 
     /// Whether its replicas are being changed.
@@ -85,8 +85,8 @@ impl Seen {
     pub fn verdict(&self) -> Verdict {
         match &self.report {
             None => Verdict::Ok,
-            Some(report) if report.unled_nanos() > 0 => Verdict::Failing,
-            Some(_) if self.live < self.wanted || self.disagrees() => Verdict::Degraded,
+            Some(report) if report.leaderless_for_nanos() > 0 => Verdict::Failing,
+            Some(_) if self.live < self.replicas_wanted || self.disagrees() => Verdict::Degraded,
             Some(_) if !self.quarantined.is_empty() => Verdict::Degraded,
             Some(_) if !self.behind.is_empty() => Verdict::Degraded,
             Some(_) => Verdict::Ok,
@@ -113,7 +113,7 @@ impl Seen {
 /// All that is asked for at once.
 pub struct Survey {
     /// Shards by id: all, whichever are shown.
-    pub shards: Vec<Seen>,
+    pub shards: Vec<ShardView>,
     /// Members; none without a peer listener.
     pub members: Arc<Vec<MemberInfo>>,
     /// In numbers.
@@ -124,7 +124,7 @@ pub struct Survey {
 
 /// What a node has of the cluster's shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct NodeHoldings {
     /// Shards that have a replica there.
     pub replicas: u64,
     /// Of these, those that it leads.
@@ -134,8 +134,8 @@ pub struct Held {
 impl Survey {
     /// What each node has, by the descriptors that this one knows; nodes without anything are not
     /// listed.
-    pub fn held_by_nodes(&self) -> BTreeMap<NodeId, Held> {
-        let mut held: BTreeMap<NodeId, Held> = BTreeMap::new();
+    pub fn holdings_by_node(&self) -> BTreeMap<NodeId, NodeHoldings> {
+        let mut held: BTreeMap<NodeId, NodeHoldings> = BTreeMap::new();
         for seen in &self.shards {
             for (_, node) in &seen.descriptor.replicas {
                 held.entry(*node).or_default().replicas += 1;
@@ -150,7 +150,7 @@ impl Survey {
     /// Shards of which this node does not know who holds them: neither are they here, nor has its
     /// table of descriptors heard of them.
     pub fn unknown_count(&self) -> usize {
-        let is_unknown = |seen: &&Seen| seen.report.is_none() && seen.known.is_none();
+        let is_unknown = |seen: &&ShardView| seen.report.is_none() && seen.known.is_none();
         let has_system = self.shards.first().is_some_and(|seen| seen.id() == ShardId(0));
         self.shards.iter().filter(is_unknown).count() + usize::from(!has_system)
     }
@@ -166,7 +166,7 @@ pub fn survey(runtime: &NodeRuntime) -> Survey {
     let holders = here.flat_map(|seen| seen.descriptor.replicas.iter().map(|(_, node)| *node));
     let others: BTreeSet<NodeId> = holders.filter(|node| *node != own).collect();
     overview.companions = others.intersection(&up).count() as u64;
-    let health = health::judge(runtime, &shards, &members, &up);
+    let health = health::assess(runtime, &shards, &members, &up);
     overview.verdict = health.verdict;
     Survey { shards, members, overview, health }
 }
@@ -181,7 +181,10 @@ pub fn publish(runtime: &NodeRuntime) {
         shards: overview.shards as u32,
         leaders: overview.shards_led as u32,
         data_bytes: overview.data_bytes,
-        requests: runtime.version.allows(Feature::Rates).then(|| heat::requests_led(runtime)),
+        requests: runtime
+            .version
+            .allows(Feature::Rates)
+            .then(|| request_rates::requests_led(runtime)),
         is_slow: runtime.disk_pace.is_slow(),
     };
     let own = peers.cluster.members();
@@ -192,9 +195,9 @@ pub fn publish(runtime: &NodeRuntime) {
 }
 
 /// What has happened in shards here since the start.
-pub fn shard_counts(runtime: &NodeRuntime) -> Tally {
-    let (now, mut sum) = (boot_nanos(), Tally::default());
-    runtime.each_executor(|executor| sum = std::mem::take(&mut sum).and(executor.tally(now)));
+pub fn shard_counts(runtime: &NodeRuntime) -> ReplicaCounters {
+    let (now, mut sum) = (boot_nanos(), ReplicaCounters::default());
+    runtime.each_executor(|executor| sum = std::mem::take(&mut sum).and(executor.counters(now)));
     sum
 }
 
@@ -229,17 +232,17 @@ fn reports(runtime: &NodeRuntime) -> BTreeMap<ShardId, ShardReport> {
 }
 
 /// All that one survey sees shards by.
-struct Sight<'a> {
+struct SurveyContext<'a> {
     runtime: &'a NodeRuntime,
     now: Timestamp,
     boot: BootNanos,
     up: &'a BTreeSet<NodeId>,
     reports: BTreeMap<ShardId, ShardReport>,
     quarantined: BTreeMap<ShardId, ReplicaId>,
-    streams: Vec<Progress>,
+    streams: Vec<StreamProgress>,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> SurveyContext<'a> {
     fn new(runtime: &'a NodeRuntime, up: &'a BTreeSet<NodeId>) -> Self {
         let now = runtime.clock.now();
         let reports = reports(runtime);
@@ -250,12 +253,12 @@ impl<'a> Sight<'a> {
     }
 
     /// What the table of descriptors knows of a shard.
-    fn known(&self, shard: ShardId) -> Option<Arc<Known>> {
+    fn known(&self, shard: ShardId) -> Option<Arc<KnownShard>> {
         self.runtime.peers.as_ref()?.lookup.shard(shard)
     }
 
     /// A shard of a keyspace, or the system shard, which has none.
-    fn see(&mut self, keyspace: Option<&str>, view: &View, wanted: u8) -> Seen {
+    fn see(&mut self, keyspace: Option<&str>, view: &View, replicas_wanted: u8) -> ShardView {
         let state: &ShardState = &view.read();
         let report = self.reports.remove(&state.descriptor.shard);
         let known = match report {
@@ -277,17 +280,17 @@ impl<'a> Sight<'a> {
         let mut behind = report.as_ref().map_or_else(Vec::new, |report| {
             lagging_replicas::of(report, &members, &self.streams, self.boot)
         });
-        if live < usize::from(wanted) {
-            behind.retain(|behind| is_up(&&behind.laggard.replica));
+        if live < usize::from(replicas_wanted) {
+            behind.retain(|behind| is_up(&&behind.lagging.replica));
         }
-        Seen {
+        ShardView {
             has_slots: layout.is_some_and(|layout| layout.is_hashed()),
             keyspace: keyspace.map(Into::into),
             live,
             members,
             known,
             is_settled: state.roster.is_settled,
-            wanted: usize::from(wanted),
+            replicas_wanted: usize::from(replicas_wanted),
             report,
             keys: state.keys().map_or(0, |engine| engine.len(self.now)),
             bytes: usage.map_or(0, |u| u.live_bytes + u.old_bytes),
@@ -299,8 +302,8 @@ impl<'a> Sight<'a> {
     }
 }
 
-fn shards_seen(runtime: &NodeRuntime, up: &BTreeSet<NodeId>) -> Vec<Seen> {
-    let mut sight = Sight::new(runtime, up);
+fn shards_seen(runtime: &NodeRuntime, up: &BTreeSet<NodeId>) -> Vec<ShardView> {
+    let mut sight = SurveyContext::new(runtime, up);
     let mut shards = Vec::new();
     if let Some(view) = runtime.routing.view(ShardId(0)) {
         shards.push(sight.see(None, &view, replicas_of_system(&view)));
@@ -313,12 +316,12 @@ fn shards_seen(runtime: &NodeRuntime, up: &BTreeSet<NodeId>) -> Vec<Seen> {
         let views = route.views.iter();
         shards.extend(views.map(|view| sight.see(Some(&route.keyspace.name), view, replicas)));
     }
-    shards.sort_unstable_by_key(Seen::id);
+    shards.sort_unstable_by_key(ShardView::id);
     shards
 }
 
 /// A shard of which it is not known who of its replicas votes.
-fn as_known(known: &Known) -> (Descriptor, Members) {
+fn as_known(known: &KnownShard) -> (Descriptor, Members) {
     let descriptor = known.descriptor().clone();
     let ids: Vec<ReplicaId> = descriptor.replicas.iter().map(|(replica, _)| *replica).collect();
     let members = Members::of_voters(&ids);
@@ -332,15 +335,15 @@ fn replicas_of_system(view: &View) -> u8 {
             let replicas = system.catalogue.iter().map(|keyspace| keyspace.options.replicas);
             replicas.max().unwrap_or(1)
         }
-        Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+        Content::Keys(_) => unreachable!("shard 0 starts as the system shard"),
     }
 }
 
 /// The shards and members in numbers.
-pub(super) fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
+pub(super) fn count(shards: &[ShardView], members: &[MemberInfo]) -> Overview {
     let of = |state| members.iter().filter(|member| member.state == state).count() as u64;
     let here = || shards.iter().filter_map(|seen| Some((seen, seen.report.as_ref()?)));
-    let with = |what: fn(&Seen, &ShardReport) -> bool| {
+    let with = |what: fn(&ShardView, &ShardReport) -> bool| {
         here().filter(|(seen, report)| what(seen, report)).count() as u64
     };
     Overview {
@@ -349,8 +352,8 @@ pub(super) fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
         members_down: of(MemberState::Down),
         shards: with(|_, _| true),
         shards_led: with(|_, report| report.leads),
-        shards_without_leader: with(|_, report| report.unled_nanos() > 0),
-        shards_below_strength: with(|seen, _| seen.live < seen.wanted),
+        shards_without_leader: with(|_, report| report.leaderless_for_nanos() > 0),
+        shards_below_strength: with(|seen, _| seen.live < seen.replicas_wanted),
         companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
         verdict: Verdict::Ok,

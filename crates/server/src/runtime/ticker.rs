@@ -50,7 +50,7 @@ fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     }
     let has_stalled = every(DISK_TICKS) && watch_disk(runtime);
     if (has_stalled || every(DECIDE_TICKS)) && placement::may_place(&runtime.clock) {
-        step(ControlInput::Place(placement::gossip_with_names(runtime, peers)));
+        step(ControlInput::PlanPlacement(placement::gossip_with_names(runtime, peers)));
     }
     if every(SPREAD_TICKS) && !peers.balances {
         step(ControlInput::SpreadLeaders(placement::gossip(runtime, peers)));
@@ -92,7 +92,8 @@ fn transfer_targets(runtime: &NodeRuntime, peers: &Peers) -> Vec<(ShardId, Repli
     runtime.each_executor(|executor| {
         let may = |node| peers.cluster.is_connected(node);
         let best = |targets: Vec<ReplicaId>| targets.first().copied();
-        let targets = executor.shards().map(|shard| (shard.id(), best(shard.heirs(may))));
+        let targets =
+            executor.shards().map(|shard| (shard.id(), best(shard.transfer_targets(may))));
         found.extend(targets.filter_map(|(shard, target)| Some((shard, target?))));
     });
     found

@@ -20,28 +20,28 @@ use super::errors::not_done;
 use crate::cluster::MemberInfo;
 use crate::runtime::survey::name_of;
 use crate::runtime::{requests, survey};
-use api::{ApiError, Done, NodeStanding, RequestId, Standing};
+use api::{AdminState, ApiError, Done, NodeAdminState, RequestId};
 
 impl NodeApi {
     /// Has the node of this id or name stand so.
-    pub(super) fn ask_standing(
+    pub(super) fn request_admin_state(
         &self,
         id: RequestId,
         node: &str,
-        to: Standing,
+        to: AdminState,
         unknown_too: bool,
-        done: Done<NodeStanding>,
+        done: Done<NodeAdminState>,
     ) {
         if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
         match (self.node_of(node), id_of(node)) {
-            (Ok(node), _) if to == Standing::Removed => self.remove(id, node, done),
+            (Ok(node), _) if to == AdminState::Removed => self.remove(id, node, done),
             (Ok(node), _) => self.stand(id, node, to, done),
             // Nobody has heard of it since all were started: whoever asks must be sure of the id,
             // since a mistyped one would be removed for good as readily.
             (Err(ApiError::NoNode { .. }), Some(node)) if unknown_too => match to {
-                Standing::Removed => self.remove(id, node, done),
+                AdminState::Removed => self.remove(id, node, done),
                 _ => self.stand(id, node, to, done),
             },
             (Err(error), _) => done(Err(error)),
@@ -59,37 +59,37 @@ impl NodeApi {
         }
         // Those of whom nobody has heard since all were started, but that have replicas, or of
         // which the catalogue knows how they stand: draining, removed.
-        let held = survey::survey(&self.runtime).held_by_nodes();
+        let held = survey::survey(&self.runtime).holdings_by_node();
         let nameless = held.into_keys().chain(standings.iter().map(|(node, _)| node));
         find(asked, &known, nameless)
     }
 
     /// Removes a node that has nothing. If it was not draining, it drains first: for a moment, or,
     /// if something has come to it meanwhile, until it is empty and asked for again.
-    fn remove(&self, id: RequestId, node: NodeId, done: Done<NodeStanding>) {
-        let standing = Standing::from(self.runtime.admin_states.of(node));
-        if standing == Standing::Removed {
-            return self.stand(id, node, Standing::Removed, done);
+    fn remove(&self, id: RequestId, node: NodeId, done: Done<NodeAdminState>) {
+        let standing = AdminState::from(self.runtime.admin_states.of(node));
+        if standing == AdminState::Removed {
+            return self.stand(id, node, AdminState::Removed, done);
         }
         if let Err(error) = self.check_empty(node) {
             return done(Err(error));
         }
-        if standing == Standing::Draining {
-            return self.stand(id, node, Standing::Removed, done);
+        if standing == AdminState::Draining {
+            return self.stand(id, node, AdminState::Removed, done);
         }
         let this = self.again();
-        let drained: Done<NodeStanding> = Box::new(move |drains| match drains {
+        let drained: Done<NodeAdminState> = Box::new(move |drains| match drains {
             Ok(_) => match this.check_empty(node) {
-                Ok(()) => this.stand(id, node, Standing::Removed, done),
+                Ok(()) => this.stand(id, node, AdminState::Removed, done),
                 Err(error) => done(Err(error)),
             },
             Err(error) => done(Err(error)),
         });
-        self.stand(id, node, Standing::Draining, drained);
+        self.stand(id, node, AdminState::Draining, drained);
     }
 
     /// Asks the catalogue.
-    fn stand(&self, id: RequestId, node: NodeId, to: Standing, done: Done<NodeStanding>) {
+    fn stand(&self, id: RequestId, node: NodeId, to: AdminState, done: Done<NodeAdminState>) {
         let members = self.runtime.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
         let among: BTreeSet<NodeId> = up.chain([self.runtime.identity.node]).collect();
@@ -106,18 +106,18 @@ impl NodeApi {
             executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
-        let op = CatalogueOp::Node { node, standing: to.into(), among };
+        let op = CatalogueOp::Node { node, admin_state: to.into(), among };
         requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
     }
 
     /// How a node stands now, with the name that it had before.
-    fn stands(&self, node: NodeId, name: Option<String>, standing: Standing) -> NodeStanding {
+    fn stands(&self, node: NodeId, name: Option<String>, standing: AdminState) -> NodeAdminState {
         let survey = survey::survey(&self.runtime);
-        let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();
+        let held = survey.holdings_by_node().get(&node).copied().unwrap_or_default();
         let member = survey.members.iter().find(|member| member.node == node);
         let this = node == self.runtime.identity.node;
         let told = member.map_or(0, |member| member.load.data_bytes);
-        NodeStanding {
+        NodeAdminState {
             id: format!("{:016x}", node.0),
             name: name.or_else(|| this.then(|| self.config.name.clone())),
             standing,
@@ -137,7 +137,7 @@ impl NodeApi {
             );
             return Err(ApiError::NodeInUse { why });
         }
-        let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();
+        let held = survey.holdings_by_node().get(&node).copied().unwrap_or_default();
         let member = survey.members.iter().find(|member| member.node == node);
         let told = match member {
             Some(member) if member.is_up() => member.load.shards.into(),
@@ -159,12 +159,12 @@ impl NodeApi {
             CatalogueError::TooFewNodes { .. } | CatalogueError::LastNode => {
                 ApiError::TooFewNodes { why: error.to_string() }
             }
-            CatalogueError::NotDraining { node, standing } => {
-                let (name, word) = (name_of(node, &members), standing.word());
+            CatalogueError::NotDraining { node, admin_state } => {
+                let (name, word) = (name_of(node, &members), admin_state.word());
                 let why = format!("{name} is {word} again: somebody else has asked for that");
-                ApiError::NoStanding { why }
+                ApiError::AdminStateRefused { why }
             }
-            other => ApiError::NoStanding { why: other.to_string() },
+            other => ApiError::AdminStateRefused { why: other.to_string() },
         }
     }
 }

@@ -1,21 +1,21 @@
-//! The cluster's feature level, as people see and raise it: `/v1/level`.
+//! The cluster version, as people see and raise it: `/v1/level`.
 
-use keyspace::{CatalogueOp, Level, Levels};
+use keyspace::{CatalogueOp, ClusterVersion, VersionRange};
 use node::executor;
 
 use super::NodeApi;
 use super::errors::not_done;
 use crate::runtime::survey::Survey;
 use crate::runtime::{cluster_version, requests, survey};
-use api::{ApiError, Done, Kind, LevelStatus, Metrics, NodeLevels, RequestId};
+use api::{ApiError, ClusterVersionStatus, Done, Kind, Metrics, NodeVersions, RequestId};
 
 impl NodeApi {
-    pub(super) fn show_level(&self, survey: &Survey) -> LevelStatus {
+    pub(super) fn show_version(&self, survey: &Survey) -> ClusterVersionStatus {
         let runtime = &self.runtime;
         let next =
             runtime.version.level().next().filter(|next| runtime.version.ours().speak(*next));
-        let speakers = cluster_version::voices(runtime, survey).into_iter();
-        LevelStatus {
+        let speakers = cluster_version::required_nodes(runtime, survey).into_iter();
+        ClusterVersionStatus {
             level: runtime.version.level().number(),
             speaks: numbers(runtime.version.ours()),
             automatic: runtime.version.is_automatic(),
@@ -23,7 +23,7 @@ impl NodeApi {
                 .map(|next| cluster_version::objections(runtime, next, survey))
                 .unwrap_or_default(),
             nodes: speakers
-                .map(|speaker| NodeLevels {
+                .map(|speaker| NodeVersions {
                     id: format!("{:016x}", speaker.node.0),
                     name: speaker.name,
                     speaks: speaker.levels.map(numbers),
@@ -33,37 +33,46 @@ impl NodeApi {
     }
 
     /// Raises it, to the next level unless another is named; where it is already nothing happens.
-    pub(super) fn ask_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+    pub(super) fn request_version(
+        &self,
+        id: RequestId,
+        to: Option<u8>,
+        done: Done<ClusterVersionStatus>,
+    ) {
         if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
         }
         let survey = survey::survey(&self.runtime);
         let to = match self.rises_to(to, &survey) {
             Ok(Some(to)) => to,
-            Ok(None) => return done(Ok(self.show_level(&survey))),
-            Err(why) => return done(Err(ApiError::NoLevel { why })),
+            Ok(None) => return done(Ok(self.show_version(&survey))),
+            Err(why) => return done(Err(ApiError::VersionRefused { why })),
         };
-        tracing::warn!("feature level {to} is asked for");
+        tracing::warn!("cluster version {to} is asked for");
         let this = self.again();
         let callback = move |answer| match answer {
             executor::Answer::Catalogue { result: Ok(_), .. } => {
-                done(Ok(this.show_level(&survey::survey(&this.runtime))));
+                done(Ok(this.show_version(&survey::survey(&this.runtime))));
             }
             executor::Answer::Catalogue { result: Err(error), .. } => {
-                done(Err(ApiError::NoLevel { why: error.to_string() }));
+                done(Err(ApiError::VersionRefused { why: error.to_string() }));
             }
             executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         requests::change_catalogue(
             &self.runtime,
-            &CatalogueOp::Level { to },
+            &CatalogueOp::RaiseVersion { to },
             Some(Box::new(callback)),
         );
     }
 
     /// To which level it is to rise; none if it is there. Or why it cannot, as a clause.
-    fn rises_to(&self, asked: Option<u8>, survey: &Survey) -> Result<Option<Level>, String> {
+    fn rises_to(
+        &self,
+        asked: Option<u8>,
+        survey: &Survey,
+    ) -> Result<Option<ClusterVersion>, String> {
         let (from, ours) = (self.runtime.version.level(), self.runtime.version.ours());
         let next = from.next().filter(|next| asked.is_some() || ours.speak(*next));
         let Some(next) = next else { return Ok(None) };
@@ -85,24 +94,24 @@ impl NodeApi {
         match &cluster_version::objections(&self.runtime, next, survey)[..] {
             [] => Ok(Some(next)),
             why => Err(format!(
-                "not all nodes speak level {next}: {}; upgrade them, or remove those that are gone \
-                 for good",
+                "not all nodes support version {next}: {}; upgrade them, or remove those that are \
+                 gone for good",
                 why.join("; ")
             )),
         }
     }
 
-    pub(super) fn level_metrics(&self, out: &mut Metrics) {
-        let help = "Feature level of the cluster.";
-        out.gauge("carillon_level", help, self.runtime.version.level().number().into());
+    pub(super) fn version_metrics(&self, out: &mut Metrics) {
+        let help = "Version that the whole cluster uses.";
+        out.gauge("carillon_cluster_version", help, self.runtime.version.level().number().into());
         let labels = |bound: &str| vec![("bound", bound.to_owned())];
         let [lowest, highest] = numbers(self.runtime.version.ours()).map(f64::from);
         let spoken = [(labels("lowest"), lowest), (labels("highest"), highest)];
-        let help = "Feature levels that this node speaks.";
-        out.numbers("carillon_levels_spoken", help, Kind::Gauge, spoken);
+        let help = "Cluster versions that this node supports.";
+        out.numbers("carillon_cluster_version_supported", help, Kind::Gauge, spoken);
     }
 }
 
-fn numbers(levels: Levels) -> [u8; 2] {
-    [levels.lowest(), levels.highest()].map(Level::number)
+fn numbers(levels: VersionRange) -> [u8; 2] {
+    [levels.lowest(), levels.highest()].map(ClusterVersion::number)
 }

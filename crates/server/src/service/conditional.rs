@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use command::transaction::WRITTEN_BYTES_MAX;
-use command::{Expiry, NotDone, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
+use command::{Expiry, NotDone, ObservedVersion, Reply, SetIf, SetReply, Step, Transaction, Write};
 use keyspace::{Feature, Timestamp};
 use node::executor::{self, Input};
 use node::replica::entry::Batch;
-use node::replica::read::{self, Blocked, Now};
-use node::routing::fetch::{Fetched, Want};
+use node::replica::read::{self, Blocked, ReadTime};
+use node::routing::fetch::{FetchRequest, FetchedData};
 use node::routing::route::Route;
 
 use super::errors::{LOCKED, NO_LEADER, not_done};
@@ -47,9 +47,9 @@ struct Attempt {
     id: RequestId,
     write: Conditional,
     /// When the last attempt began.
-    now: Now,
+    now: ReadTime,
     /// What leaders elsewhere have answered to it.
-    fetched: Fetched,
+    fetched: FetchedData,
     /// When the first one must have led to something.
     deadline: u64,
     done: Done<Answer>,
@@ -90,17 +90,17 @@ impl NodeApi {
         done: Done<Answer>,
     ) {
         if !self.runtime.version.allows(Feature::Transactions) {
-            let why = "preconditions need a higher feature level of the cluster".into();
-            return done(Err(ApiError::NoLevel { why }));
+            let why = "preconditions need a higher cluster version".into();
+            return done(Err(ApiError::VersionRefused { why }));
         }
         let (runtime, now) = (self.runtime.clone(), self.runtime.clock.moment());
         let deadline = boot_nanos().saturating_add(runtime.request_timeout_nanos);
         let only = write.when.only_version();
-        let fetched = Fetched::default();
+        let fetched = FetchedData::default();
         let attempt = Attempt { runtime, route, id, write, now, fetched, deadline, done };
         match only {
             // Nothing has to be read to know what to watch.
-            Some(version) => Box::new(attempt).propose(Seen::Version(version)),
+            Some(version) => Box::new(attempt).propose(ObservedVersion::Version(version)),
             None => Box::new(attempt).look(),
         }
     }
@@ -133,8 +133,8 @@ impl Attempt {
                     self.fetched.add(shard, at, *want, *found);
                     self.look();
                 }
-                executor::Answer::Go { .. }
-                | executor::Answer::NotDone { why: NotDone::Lags, .. } => {
+                executor::Answer::Retry { .. }
+                | executor::Answer::NotDone { why: NotDone::ReplicaLagging, .. } => {
                     self.look();
                 }
                 // The shard has become a part of another.
@@ -147,18 +147,18 @@ impl Attempt {
         }));
         let origin = API;
         let input = if is_elsewhere {
-            let want = Box::new(Want::keys([&key[..]]));
+            let want = Box::new(FetchRequest::keys([&key[..]]));
             Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter }
         } else {
-            Input::Await { shard, at, lock, origin, waiter }
+            Input::AwaitRead { shard, at, lock, origin, waiter }
         };
         runtime.submit(shard, input);
     }
 
-    fn judge(self: Box<Self>, seen: Seen) {
+    fn judge(self: Box<Self>, seen: ObservedVersion) {
         let found: Option<Timestamp> = match seen {
-            Seen::Version(version) => Some(version),
-            Seen::Nothing(_) => None,
+            ObservedVersion::Version(version) => Some(version),
+            ObservedVersion::Absent(_) => None,
         };
         if found.is_none() && self.write.put.is_none() {
             (self.done)(Ok(Answer::NothingToDelete));
@@ -170,7 +170,7 @@ impl Attempt {
     }
 
     /// Has the write done, if the key is as it was seen.
-    fn propose(self: Box<Self>, seen: Seen) {
+    fn propose(self: Box<Self>, seen: ObservedVersion) {
         let (runtime, key) = (self.runtime.clone(), self.write.key.clone());
         let command = Conditional { key, put: self.write.put.clone(), when: Condition::ALWAYS };
         let watched = vec![(&command.key[..], seen)];
@@ -210,11 +210,11 @@ impl Attempt {
     fn again(mut self: Box<Self>) {
         if boot_nanos() > self.deadline {
             let key = Box::from(&self.write.key[..]);
-            return (self.done)(Err(ApiError::Contended { key }));
+            return (self.done)(Err(ApiError::Conflicts { key }));
         }
         self.runtime.clock.observe();
         self.now = self.runtime.clock.moment();
-        self.fetched = Fetched::default();
+        self.fetched = FetchedData::default();
         self.look();
     }
 }

@@ -1,7 +1,7 @@
 //! What has this node decided, and what would it decide? For `/v1/decisions`.
 
 use keyspace::NodeId;
-use node::control::decisions::{Came, Decided, What};
+use node::control::decisions::{DecisionKind, DecisionOutcome, RecordedDecision};
 
 use super::NodeApi;
 use super::splits::shown;
@@ -10,7 +10,8 @@ use crate::runtime::boot_nanos;
 use crate::runtime::requests;
 use crate::runtime::survey::name_of;
 use api::{
-    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
+    DecisionNode, DecisionOutcomeStatus, DecisionStatus, Decisions, Deviation, MergeStatus,
+    SplitStatus,
 };
 
 impl NodeApi {
@@ -22,7 +23,7 @@ impl NodeApi {
                 let would = requests::would_place(&self.runtime).into_iter();
                 would
                     .map(|would| DecisionStatus {
-                        came: DecisionCame::Dry,
+                        came: DecisionOutcomeStatus::Dry,
                         waits: would.waits,
                         ..self.decision(&would.decided, &members)
                     })
@@ -39,16 +40,20 @@ impl NodeApi {
         }
     }
 
-    fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
-        let Decided { since, shard, what, why, came, .. } = decided;
+    fn decision(&self, decided: &RecordedDecision, members: &[MemberInfo]) -> DecisionStatus {
+        let RecordedDecision { since, shard, what, why, came, .. } = decided;
         let ago_ms = boot_nanos().saturating_sub(*since) / 1_000_000;
         let node = |node: NodeId| DecisionNode {
             id: format!("{:016x}", node.0),
             name: name_of(node, members),
         };
         let (took, achieved) = match came {
-            Came::Done { took, deviation } => (Some(took.as_millis() as u64), *deviation),
-            Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
+            DecisionOutcome::Done { took, deviation } => {
+                (Some(took.as_millis() as u64), *deviation)
+            }
+            DecisionOutcome::UnderWay | DecisionOutcome::NotDone | DecisionOutcome::HandedOn => {
+                (None, None)
+            }
         };
         let status = DecisionStatus {
             at_ms: self.runtime.clock.millis().saturating_sub(ago_ms),
@@ -65,16 +70,16 @@ impl NodeApi {
             why: why.clone(),
             deviation: None,
             came: match came {
-                Came::UnderWay => DecisionCame::UnderWay,
-                Came::Done { .. } => DecisionCame::Done,
-                Came::NotDone => DecisionCame::NotDone,
-                Came::HandedOn => DecisionCame::HandedOn,
+                DecisionOutcome::UnderWay => DecisionOutcomeStatus::UnderWay,
+                DecisionOutcome::Done { .. } => DecisionOutcomeStatus::Done,
+                DecisionOutcome::NotDone => DecisionOutcomeStatus::NotDone,
+                DecisionOutcome::HandedOn => DecisionOutcomeStatus::HandedOn,
             },
             took_ms: took,
             waits: None,
         };
         match what {
-            What::Replicas { add, remove, predicted, .. } => DecisionStatus {
+            DecisionKind::Replicas { add, remove, predicted, .. } => DecisionStatus {
                 add: add.iter().copied().map(node).collect(),
                 remove: remove.iter().map(|replica| replica.0).collect(),
                 deviation: Some(Deviation {
@@ -84,16 +89,18 @@ impl NodeApi {
                 }),
                 ..status
             },
-            What::Split { right, at, .. } => {
+            DecisionKind::Split { right, at, .. } => {
                 let cut = SplitStatus { shard: shard.0, right: right.0, at: shown(at) };
                 DecisionStatus { split: Some(cut), ..status }
             }
-            What::Merge { right, .. } => {
+            DecisionKind::Merge { right, .. } => {
                 let (shard, right) = (shard.0, right.0);
                 let taken_in = MergeStatus { shard, right, moves: false };
                 DecisionStatus { merge: Some(taken_in), ..status }
             }
-            What::Leader { node: to, .. } => DecisionStatus { leader: Some(node(*to)), ..status },
+            DecisionKind::Leader { node: to, .. } => {
+                DecisionStatus { leader: Some(node(*to)), ..status }
+            }
         }
     }
 }

@@ -32,10 +32,10 @@ pub(super) const LOCKED: &str = "transactions had the key all the time; nothing 
 pub(super) fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
     let why = match (why, id) {
         (NotDone::DiskFull, _) => return ApiError::DiskFull,
-        (NotDone::Dropped | NotDone::Unknown, Some(id)) => return ApiError::Unknown { id },
+        (NotDone::Dropped | NotDone::OutcomeUnknown, Some(id)) => return ApiError::Unknown { id },
         (NotDone::NoSuchShard | NotDone::Dropped, _) => return ApiError::KeyspaceDropped,
-        (NotDone::NotLeader | NotDone::Replaced | NotDone::Unknown, _) => NO_LEADER,
-        (NotDone::Lags, _) => {
+        (NotDone::NotLeader | NotDone::EntryReplaced | NotDone::OutcomeUnknown, _) => NO_LEADER,
+        (NotDone::ReplicaLagging, _) => {
             "the replica of the key's shard here lacks too much; nothing was done"
         }
         (NotDone::Busy, _) => {

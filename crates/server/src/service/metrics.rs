@@ -12,14 +12,14 @@ use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::{Counter, Counters};
 use crate::peer::PeerCounters;
 use crate::runtime::clock::NodeClock;
-use crate::runtime::heat::{Heat, NoSplitReason};
-use crate::runtime::log::LogRoom;
-use crate::runtime::lookups::{Counted, Lookups};
+use crate::runtime::log::NodeLog;
+use crate::runtime::lookups::{LookupStats, Lookups};
 use crate::runtime::memory::Memory;
 use crate::runtime::open_txns::OpenTxns;
 use crate::runtime::peers::Peers;
+use crate::runtime::request_rates::{NoSplitReason, RequestRates};
 use crate::runtime::rpc_counters::DirectionCounters;
-use crate::runtime::survey::{self, Seen, Survey, name_of};
+use crate::runtime::survey::{self, ShardView, Survey, name_of};
 use api::{Histogram, Kind, Metrics, Overview};
 
 /// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
@@ -35,13 +35,13 @@ impl NodeApi {
         let mut out = self.node_metrics();
         let survey = survey::survey(&self.runtime);
         verdicts(&mut out, &survey.overview);
-        self.level_metrics(&mut out);
+        self.version_metrics(&mut out);
         self.leaders(&mut out);
         let of_one_slot = self.runtime.control.shards_of_one_slot();
-        splits(&mut out, of_one_slot, &self.runtime.heat);
+        splits(&mut out, of_one_slot, &self.runtime.request_rates);
         shards(&mut out, &survey);
         if let Some(peers) = &self.runtime.peers {
-            mail(&mut out, peers);
+            rpc_metrics(&mut out, peers);
             lookups(&mut out, &peers.lookups);
             snapshots(&mut out, peers);
             digests(&mut out, peers);
@@ -70,7 +70,7 @@ impl NodeApi {
         transactions(&mut out, counters, &self.runtime.open_txns);
         log(&mut out, counters, &self.runtime.log);
         let help = "What happened here, and is remembered by the log only: the oldest events go.";
-        out.counter("carillon_events_forgotten_total", help, self.runtime.events.forgotten());
+        out.counter("carillon_events_evicted_total", help, self.runtime.events.forgotten());
         let help = "What other nodes' lookups said and was dropped, because too much waited.";
         out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
         memory(&mut out, &self.runtime.memory);
@@ -78,7 +78,7 @@ impl NodeApi {
         let routes = self.runtime.routing.routes();
         let keys = routes.iter().map(|route| {
             let labels = vec![("keyspace", route.keyspace.name.to_string())];
-            (labels, scan::size(route, &scan::Asked::anyhow(route, now)) as f64)
+            (labels, scan::size(route, &scan::ScanScope::unchecked(route, now)) as f64)
         });
         let keys: Vec<_> = keys.collect();
         out.numbers("carillon_keys", "Keys of a keyspace.", Kind::Gauge, keys);
@@ -88,19 +88,19 @@ impl NodeApi {
     fn leaders(&self, out: &mut Metrics) {
         let counts = survey::shard_counts(&self.runtime);
         let help = "Leaders heard of that were not known before, summed over shards.";
-        out.counter("carillon_elections_seen_total", help, counts.leaders_seen);
-        let help = "Elections in which a replica of this node stood.";
-        out.counter("carillon_elections_stood_total", help, counts.elections_stood);
+        out.counter("carillon_raft_leader_changes_total", help, counts.leaders_seen);
+        let help = "Election campaigns of replicas of this node.";
+        out.counter("carillon_raft_campaigns_total", help, counts.campaigns);
         let help = "Time in which no leader was known, summed over the shards of this node.";
         let seconds = counts.leaderless_nanos as f64 / 1e9;
-        let name = "carillon_shards_leaderless_seconds_total";
+        let name = "carillon_shards_without_leader_seconds_total";
         out.numbers(name, help, Kind::Counter, [(Vec::new(), seconds)]);
     }
 }
 
 /// What clients ask, and their connections.
 fn traffic(out: &mut Metrics, counters: &Counters) {
-    let moved = "Commands that came to the wrong half of a shard that was cut, and were sent on.";
+    let moved = "Commands that came to the wrong half of a split shard and were rerouted.";
     let evicted = "Connections closed because the replies that nobody read were too many in all.";
     let rejected = "Connections refused: too many.";
     let unread = "Memory of replies that nobody has read, of connections that have many.";
@@ -112,7 +112,7 @@ fn traffic(out: &mut Metrics, counters: &Counters) {
             &counters.writes,
         ),
         ("carillon_errors_total", "Error replies to Redis clients.", &counters.errors),
-        ("carillon_commands_moved_total", moved, &counters.moved),
+        ("carillon_commands_rerouted_total", moved, &counters.moved),
         ("carillon_connections_evicted_total", evicted, &counters.connections_evicted),
         ("carillon_get_hits_total", "GETs that found a value.", &counters.hits),
         ("carillon_get_misses_total", "GETs that found none.", &counters.misses),
@@ -136,16 +136,16 @@ fn transactions(out: &mut Metrics, counters: &Counters, open: &OpenTxns) {
     let help = "Transactions over several shards, or by HTTP, that were done.";
     out.counter("carillon_transactions_total", help, counters.transactions.get());
     let help = "Transactions over several shards, or by HTTP, not done: a watched key had changed.";
-    out.counter("carillon_transactions_changed_total", help, counters.transactions_changed.get());
+    out.counter("carillon_transactions_conflicts_total", help, counters.transactions_changed.get());
     let help = "Transactions over several shards, or by HTTP, that were answered with an error.";
     out.counter("carillon_transactions_refused_total", help, counters.transactions_refused.get());
     let help = "Transactions by HTTP that are open: begun, and not yet ended.";
     out.gauge("carillon_transactions_open", help, open.count() as f64);
     let help = "What transactions by HTTP know, in bytes of keys and values and what they cost.";
-    out.gauge("carillon_transactions_known_bytes", help, open.known_bytes() as f64);
+    out.gauge("carillon_transactions_open_bytes", help, open.known_bytes() as f64);
 }
 
-fn log(out: &mut Metrics, counters: &Counters, log: &LogRoom) {
+fn log(out: &mut Metrics, counters: &Counters, log: &NodeLog) {
     let facts = log.facts();
     let checkpoints = counters.checkpoints.get();
     out.counter("carillon_checkpoints_total", "Rounds of checkpoints.", checkpoints);
@@ -161,13 +161,13 @@ fn log(out: &mut Metrics, counters: &Counters, log: &LogRoom) {
 }
 
 fn memory(out: &mut Metrics, memory: &Memory) {
-    let retained = "Beside these: entries kept for replicas that lag; at most about an eighth of \
-                    memory_max.";
+    let retained = "Beside these: raft log entries retained for lagging replicas; at most about \
+                    an eighth of memory_max.";
     let resident = crate::process::usage().rss_bytes;
     for (name, help, bytes) in [
         ("carillon_memory_used_bytes", "Bytes that data takes.", memory.used_bytes()),
-        ("carillon_memory_old_bytes", "Of these, old versions.", memory.old_bytes()),
-        ("carillon_entries_kept_bytes", retained, memory.log_retained.bytes()),
+        ("carillon_memory_old_versions_bytes", "Of these, old versions.", memory.old_bytes()),
+        ("carillon_raft_log_retained_bytes", retained, memory.log_retained.bytes()),
         ("carillon_memory_max_bytes", "What data may take.", memory.bytes_max()),
         ("carillon_process_resident_bytes", "Resident memory.", resident),
     ] {
@@ -176,7 +176,7 @@ fn memory(out: &mut Metrics, memory: &Memory) {
 }
 
 /// Shards led here that are too large, or asked too often, and stay whole.
-fn splits(out: &mut Metrics, of_one_slot: u64, heat: &Heat) {
+fn splits(out: &mut Metrics, of_one_slot: u64, request_rates: &RequestRates) {
     let help = "Shards led here beyond split_bytes or split_keys that are not cut, by reason.";
     let reason = |(why, count): (NoSplitReason, u64)| {
         (vec![("reason", why.name().to_owned())], count as f64)
@@ -189,7 +189,7 @@ fn splits(out: &mut Metrics, of_one_slot: u64, heat: &Heat) {
     );
     let help =
         "Shards led here that are asked more often than split_rate and are not cut, by reason.";
-    out.numbers("carillon_shards_too_hot", help, Kind::Gauge, heat.whole().map(reason));
+    out.numbers("carillon_shards_too_hot", help, Kind::Gauge, request_rates.whole().map(reason));
 }
 
 fn verdicts(out: &mut Metrics, overview: &Overview) {
@@ -201,11 +201,11 @@ fn verdicts(out: &mut Metrics, overview: &Overview) {
     let help = "Of these, replicas that know no leader, or are elected and get nothing done.";
     gauge("carillon_shards_without_leader", help, overview.shards_without_leader);
     let help = "Of these, replicas of shards with fewer live voters than asked for.";
-    gauge("carillon_shards_below_strength", help, overview.shards_below_strength);
+    gauge("carillon_shards_under_replicated", help, overview.shards_below_strength);
 }
 
 fn shards(out: &mut Metrics, survey: &Survey) {
-    let labels = |seen: &Seen| {
+    let labels = |seen: &ShardView| {
         let keyspace = seen.keyspace.as_deref().unwrap_or_default().to_owned();
         vec![("shard", seen.id().to_string()), ("keyspace", keyspace)]
     };
@@ -240,7 +240,7 @@ fn shards(out: &mut Metrics, survey: &Survey) {
     each("carillon_shard_follower_lag_entries", help, lag);
 }
 
-fn mail(out: &mut Metrics, peers: &Peers) {
+fn rpc_metrics(out: &mut Metrics, peers: &Peers) {
     let both = [("sent", &peers.rpc_counters.sent), ("received", &peers.rpc_counters.received)];
     let kinds = both.iter().flat_map(|(direction, mail)| {
         mail.each().map(|(class, kind, count)| {
@@ -252,7 +252,7 @@ fn mail(out: &mut Metrics, peers: &Peers) {
             (labels, count as f64)
         })
     });
-    let help = "Messages of replicas, letters by which nodes ask each other, and what tables of \
+    let help = "Messages of replicas, RPCs by which nodes ask each other, and what tables of \
                 shards tell each other, by type.";
     out.numbers("carillon_messages_total", help, Kind::Counter, kinds.collect::<Vec<_>>());
     let bytes = both.iter().flat_map(|(direction, mail)| {
@@ -285,10 +285,10 @@ fn mail(out: &mut Metrics, peers: &Peers) {
 /// Of lookups that requests have named, and of their tables.
 fn lookups(out: &mut Metrics, lookups: &Lookups) {
     let counted = lookups.counted();
-    let labels = |counted: &Counted| {
+    let labels = |counted: &LookupStats| {
         vec![("lookup", counted.kind.name().to_owned()), ("form", counted.form.name().to_owned())]
     };
-    let each = |of: fn(&Counted) -> &Histogram| {
+    let each = |of: fn(&LookupStats) -> &Histogram| {
         let labelled = |counted| Histogram { labels: labels(counted), ..of(counted).clone() };
         counted.iter().map(labelled).collect::<Vec<_>>()
     };
@@ -340,10 +340,10 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
     let samples =
         [of("sent", progress.len() as u64), of("received", counters.snapshots_coming.get())];
     let help = "States of shards on their way now.";
-    out.numbers("carillon_snapshots_under_way", help, Kind::Gauge, samples);
+    out.numbers("carillon_snapshots_in_progress", help, Kind::Gauge, samples);
     let left: u64 = progress.iter().map(|stream| stream.left_bytes()).sum();
     let help = "Bytes of states on their way from here that are not sent yet, about.";
-    out.gauge("carillon_snapshot_bytes_left", help, left as f64);
+    out.gauge("carillon_snapshot_remaining_bytes", help, left as f64);
     let help = "States to be sent that wait until others are over.";
     out.gauge("carillon_snapshots_waiting", help, peers.snapshots.waiting() as f64);
     let help = "Times that a state on its way went on after a lost link, or lost blocks.";
@@ -357,7 +357,7 @@ fn disk(out: &mut Metrics, is_slow: bool) {
 
 fn clocks(out: &mut Metrics, clocks: &NodeClock) {
     let help = "How far the median of the peers' clocks is ahead of this node's time.";
-    let seconds = clocks.away_millis() as f64 / 1e3;
+    let seconds = clocks.median_offset_millis() as f64 / 1e3;
     out.gauge("carillon_clock_behind_seconds", help, seconds);
 }
 
@@ -369,9 +369,9 @@ fn digests(out: &mut Metrics, peers: &Peers) {
     let samples = [of("agreed", digests.agreed.get()), of("differed", digests.differed.get())];
     let help = "Comparisons of a shard's replicas by this node as its leader. Any that differed \
                 needs your attention.";
-    out.numbers("carillon_comparisons_total", help, Kind::Counter, samples);
+    out.numbers("carillon_consistency_checks_total", help, Kind::Counter, samples);
     let help = "Replicas on this node that were found unfit, and end.";
-    out.counter("carillon_quarantines_total", help, digests.quarantined.get());
+    out.counter("carillon_replicas_quarantined_total", help, digests.quarantined.get());
     let help = "Replicas that have gone from this node: others have their places.";
     out.counter("carillon_replicas_removed_total", help, digests.removed.get());
 }
@@ -390,10 +390,10 @@ fn members(out: &mut Metrics, peers: &Peers) {
     ];
     out.numbers("carillon_members", "Members as this node sees them.", Kind::Gauge, samples);
     let counters = peers.cluster.counters();
-    let help = "How often others took this node for dead while it lived.";
-    out.counter("carillon_rebirths_total", help, counters.rebirths);
+    let help = "How often this node refuted a rumour of its death.";
+    out.counter("carillon_swim_refutations_total", help, counters.refutations);
     let help = "Frames about members that made no sense.";
-    out.counter("carillon_bad_frames_total", help, counters.bad_frames);
+    out.counter("carillon_membership_invalid_frames_total", help, counters.bad_frames);
 }
 
 fn links(out: &mut Metrics, peers: &Peers, survey: &Survey) {

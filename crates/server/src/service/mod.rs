@@ -13,7 +13,7 @@
 //! | `decisions` | what was decided about shards, and why |
 //! | `routes` | how owners of keys are found |
 //! | `splits` | shards that are cut in two |
-//! | `cluster_version` | the cluster's feature level |
+//! | `cluster_version` | the cluster version |
 //! | `admin_states` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 //! | `txn` | transactions, in one request or request by request |
@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use command::{Expiry, NotDone, Reply, SetIf, SetReply, Write};
 use keyspace::{
-    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
+    CatalogueError, CatalogueOp, Keyspace, KeyspaceAlteration, KeyspaceOptions, ShardId, Subject,
     is_made_on_use,
 };
 use node::executor::{self, Input};
@@ -48,10 +48,10 @@ use crate::logging::Banner;
 use crate::runtime::{API, NodeRuntime};
 use crate::runtime::{readiness, requests, survey};
 use api::{
-    Answer, ApiError, Command, Condition, CutAt, Decisions, Done, KeyspaceChange, KeyspaceInfo,
-    KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeService, NodeStanding,
-    Nodes, Placement, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing, Status,
-    Txn, TxnDone, TxnOp, TxnResult,
+    AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
+    KeyspaceChange, KeyspaceInfo, KeyspaceSpec, ListenerStatus, MergeStatus, Metrics,
+    NodeAdminState, NodeService, Nodes, Placement, RequestId, RouteStatus, Shards, ShardsQuery,
+    SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use conditional::Conditional;
 use errors::{no_catalogue, not_done, refused};
@@ -112,7 +112,8 @@ impl NodeApi {
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
             shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
-            keys: route.map_or(0, |route| scan::size(route, &scan::Asked::anyhow(route, now))),
+            keys: route
+                .map_or(0, |route| scan::size(route, &scan::ScanScope::unchecked(route, now))),
         }
     }
 
@@ -144,20 +145,20 @@ impl NodeApi {
         // Before it is in a log: a node of an older version could not read it.
         let (level, needs) = (self.runtime.version.level(), op.since());
         if level < needs {
-            return done(Err(refused(CatalogueError::LevelTooLow { level, needs })));
+            return done(Err(refused(CatalogueError::VersionTooLow { level, needs })));
         }
         let this = self.again();
         let callback = move |answer| match answer {
             // As it was made, though by now another may have changed or dropped it.
             executor::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
                 Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
-                Subject::Node(..) | Subject::Shard(..) | Subject::Level(..) => {
+                Subject::Node(..) | Subject::Shard(..) | Subject::ClusterVersion(..) => {
                     unreachable!("it was asked about a keyspace")
                 }
             },
             executor::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
             // Nobody knows: who waits is told so.
-            executor::Answer::NotDone { why: NotDone::Unknown, .. } => drop(done),
+            executor::Answer::NotDone { why: NotDone::OutcomeUnknown, .. } => drop(done),
             executor::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
@@ -180,7 +181,7 @@ impl NodeService for NodeApi {
                 false => done(Err(self.no_keyspace(keyspace))),
             };
         };
-        self.runtime.heat.asked(&route, command.key());
+        self.runtime.request_rates.asked(&route, command.key());
         match command {
             Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
                 let age_max = stale_ms.saturating_mul(1_000_000);
@@ -274,7 +275,7 @@ impl NodeService for NodeApi {
     }
 
     fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>) {
-        let change = Alteration {
+        let change = KeyspaceAlteration {
             durability: change.durability.map(Into::into),
             retention_ms: change.retention_ms,
             replicas: change.replicas,
@@ -313,18 +314,18 @@ impl NodeService for NodeApi {
         self.show_nodes()
     }
 
-    fn set_standing(
+    fn set_admin_state(
         &self,
         id: RequestId,
         node: &str,
-        standing: Standing,
+        standing: AdminState,
         unknown_too: bool,
-        done: Done<NodeStanding>,
+        done: Done<NodeAdminState>,
     ) {
-        self.ask_standing(id, node, standing, unknown_too, done);
+        self.request_admin_state(id, node, standing, unknown_too, done);
     }
 
-    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+    fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError> {
         self.show_shards(asked)
     }
 
@@ -336,12 +337,12 @@ impl NodeService for NodeApi {
         self.ask_merge(ShardId(shard), done);
     }
 
-    fn level(&self) -> LevelStatus {
-        self.show_level(&survey::survey(&self.runtime))
+    fn level(&self) -> ClusterVersionStatus {
+        self.show_version(&survey::survey(&self.runtime))
     }
 
-    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
-        self.ask_level(id, to, done);
+    fn raise_version(&self, id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>) {
+        self.request_version(id, to, done);
     }
 
     fn decisions(&self, dry: bool) -> Decisions {

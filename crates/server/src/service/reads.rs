@@ -9,10 +9,10 @@ use api::{Answer, ApiError, Done};
 use command::NotDone;
 use keyspace::{ShardId, Timestamp};
 use node::executor::{self, Input};
-use node::replica::read::{self, Blocked, Now};
-use node::routing::fetch::{Found, Then, Want};
+use node::replica::read::{self, Blocked, ReadTime};
+use node::routing::fetch::{FetchRequest, FetchResult, PastValue};
 use node::routing::route::Route;
-use storage::engine::At;
+use storage::engine::ReadResult;
 
 use super::errors::not_done;
 use crate::runtime::{API, NodeRuntime};
@@ -22,7 +22,7 @@ pub(super) fn get(
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     key: bytes::Bytes,
-    now: Now,
+    now: ReadTime,
     done: Done<Answer>,
 ) {
     let found = read::value(&route, &key, now, |version| match version {
@@ -32,14 +32,14 @@ pub(super) fn get(
     match found {
         Ok(answer) => done(Ok(answer)),
         Err(blocked) if runtime.routing.must_fetch(&route, blocked.place) => {
-            let want = Want::keys([&key[..]]);
+            let want = FetchRequest::keys([&key[..]]);
             let (shard, again) = (route.shard(blocked.place), (runtime.clone(), route.clone()));
             fetch(
                 &runtime,
                 shard,
                 want,
                 Box::new(move |result| match result {
-                    Ok(Some(Found::Versions(versions))) => match versions.first() {
+                    Ok(Some(FetchResult::Versions(versions))) => match versions.first() {
                         Some(Ok(held)) => done(Ok(value(&held.version()))),
                         _ => done(Ok(Answer::Nil)),
                     },
@@ -56,7 +56,7 @@ pub(super) fn get(
                 &route,
                 blocked,
                 Box::new(move |result| match result {
-                    Ok(Look::Here | Look::Elsewhere) => {
+                    Ok(RetryAt::Here | RetryAt::Elsewhere) => {
                         // The key may be another shard's by now.
                         let route = renewed(&again.0, again.1);
                         get(again.0, route, key, now, done);
@@ -73,7 +73,7 @@ pub(super) fn get_stale(
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     key: bytes::Bytes,
-    now: Now,
+    now: ReadTime,
     age_max: u64,
     done: Done<Answer>,
 ) {
@@ -81,7 +81,7 @@ pub(super) fn get_stale(
         Some(version) => value(&version),
         None => Answer::Nil,
     });
-    let aged = |answer, age_ms| Answer::Aged { age_ms, answer: Box::new(answer) };
+    let aged = |answer, age_ms| Answer::StaleValue { age_ms, answer: Box::new(answer) };
     match found {
         Ok((answer, age)) => done(Ok(aged(answer, age.div_ceil(1_000_000)))),
         // Who leads is asked; its answer is not old.
@@ -116,18 +116,18 @@ fn get_at_behind(
     }
     let place = route.place_of_key(&key);
     if runtime.routing.must_fetch(&route, place) {
-        let want = Want::At { key: key[..].into(), at };
+        let want = FetchRequest::At { key: key[..].into(), at };
         let (shard, again) = (route.shard(place), (runtime.clone(), route));
         return fetch(
             &runtime,
             shard,
             want,
             Box::new(move |result| match result {
-                Ok(Some(Found::Then(then))) => done(match then {
-                    Then::Value(held) => Ok(value(&held.version())),
-                    Then::Nil => Ok(Answer::Nil),
-                    Then::NilYet => Ok(Answer::NilYet),
-                    Then::BelowSafePoint(safe_point) => {
+                Ok(Some(FetchResult::Then(then))) => done(match then {
+                    PastValue::Value(held) => Ok(value(&held.version())),
+                    PastValue::Nil => Ok(Answer::Nil),
+                    PastValue::NilYet => Ok(Answer::NilYet),
+                    PastValue::BelowSafePoint(safe_point) => {
                         Err(ApiError::BelowSafePoint { at, safe_point })
                     }
                 }),
@@ -142,27 +142,27 @@ fn get_at_behind(
         &route,
         Blocked { place, at, lock },
         Box::new(move |result| match result {
-            Ok(Look::Here) => {
+            Ok(RetryAt::Here) => {
                 let found = read::read_at(&again.1, &key, at, |found| match found {
-                    At::Value(version) => value(&version),
-                    At::Nil => Answer::Nil,
-                    At::NilYet => Answer::NilYet,
+                    ReadResult::Value(version) => value(&version),
+                    ReadResult::Nil => Answer::Nil,
+                    ReadResult::NilYet => Answer::NilYet,
                 });
                 match found {
                     Ok(answer) => done(Ok(answer)),
-                    Err(read::NotThen::BelowSafePoint { safe_point }) => {
+                    Err(read::PastReadError::BelowSafePoint { safe_point }) => {
                         done(Err(ApiError::BelowSafePoint { at, safe_point }));
                     }
-                    Err(read::NotThen::Locked { released }) => {
+                    Err(read::PastReadError::Locked { released }) => {
                         get_at_behind(again.0, again.1, key, at, Some(released), done);
                     }
-                    Err(read::NotThen::Moved) => {
+                    Err(read::PastReadError::Moved) => {
                         let route = renewed(&again.0, again.1);
                         get_at(again.0, route, key, at, done);
                     }
                 }
             }
-            Ok(Look::Elsewhere) => {
+            Ok(RetryAt::Elsewhere) => {
                 let route = renewed(&again.0, again.1);
                 get_at(again.0, route, key, at, done);
             }
@@ -185,10 +185,16 @@ pub(super) fn renewed(runtime: &NodeRuntime, route: Arc<Route>) -> Arc<Route> {
 }
 
 /// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
-pub(super) fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Done<Option<Found>>) {
+pub(super) fn fetch(
+    runtime: &NodeRuntime,
+    shard: ShardId,
+    want: FetchRequest,
+    then: Done<Option<FetchResult>>,
+) {
     let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
         executor::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
-        executor::Answer::Go { .. } | executor::Answer::NotDone { why: NotDone::Lags, .. } => {
+        executor::Answer::Retry { .. }
+        | executor::Answer::NotDone { why: NotDone::ReplicaLagging, .. } => {
             then(Ok(None));
         }
         executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
@@ -199,7 +205,7 @@ pub(super) fn fetch(runtime: &NodeRuntime, shard: ShardId, want: Want, then: Don
 }
 
 /// Where a read that was blocked goes on.
-pub(super) enum Look {
+pub(super) enum RetryAt {
     /// It may be tried here.
     Here,
     /// What it wants may have to be fetched.
@@ -208,13 +214,15 @@ pub(super) enum Look {
 
 /// Calls `then` when the shard's executor says that the read may be tried, or that its replica
 /// lags.
-pub(super) fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<Look>) {
+pub(super) fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<RetryAt>) {
     let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
     let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
-        executor::Answer::Go { .. } => then(Ok(Look::Here)),
-        executor::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
+        executor::Answer::Retry { .. } => then(Ok(RetryAt::Here)),
+        executor::Answer::NotDone { why: NotDone::ReplicaLagging, .. } => {
+            then(Ok(RetryAt::Elsewhere))
+        }
         executor::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
-    runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
+    runtime.submit(shard, Input::AwaitRead { shard, at, lock, origin: API, waiter });
 }

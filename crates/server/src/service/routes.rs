@@ -11,11 +11,11 @@ use crate::runtime::lookups;
 use api::{Done, RouteStatus, RouteStep};
 use overlay::LookupChoice;
 
-use crate::runtime::lookups::{Step, Trace};
+use crate::runtime::lookups::{Trace, TraceStep};
 use crate::runtime::survey::name_of;
 
 /// Ways that are looked for, in the order in which they were asked for.
-struct Gathered {
+struct GatheredRoutes {
     found: Vec<Option<RouteStatus>>,
     done: Option<Done<Vec<RouteStatus>>>,
 }
@@ -43,7 +43,7 @@ impl NodeApi {
         let position = route.keyspace.options.placement.position(id, key);
         let members = Arc::new(self.runtime.members());
         let (found, done) = (vec![None; ways.len()], Some(done));
-        let gathered = Arc::new(Mutex::new(Gathered { found, done }));
+        let gathered = Arc::new(Mutex::new(GatheredRoutes { found, done }));
         for (index, way) in ways.iter().enumerate() {
             let (later, names) = (gathered.clone(), members.clone());
             let told = Box::new(move |trace: Trace| tell(&later, index, shown(&trace, &names)));
@@ -56,7 +56,7 @@ impl NodeApi {
 }
 
 /// One more is found; whoever asked is told when that was the last.
-fn tell(gathered: &Mutex<Gathered>, index: usize, route: RouteStatus) {
+fn tell(gathered: &Mutex<GatheredRoutes>, index: usize, route: RouteStatus) {
     let told = {
         let mut gathered = gathered.lock();
         gathered.found[index] = Some(route);
@@ -75,7 +75,7 @@ fn tell(gathered: &Mutex<Gathered>, index: usize, route: RouteStatus) {
 
 fn shown(trace: &Trace, members: &[MemberInfo]) -> RouteStatus {
     let owner = trace.owner.as_ref();
-    let step = |step: &Step| RouteStep {
+    let step = |step: &TraceStep| RouteStep {
         shard: step.leg.shard.0,
         node: super::shards::shown(step.leg.node),
         name: name_of(step.leg.node, members),

@@ -1,17 +1,17 @@
 //! How is each shard? For `/v1/shards`.
 
 use keyspace::{Arc, NodeId, ReplicaId, ShardId};
-use overlay::Known;
+use overlay::KnownShard;
 use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
 use crate::runtime::boot_nanos;
 use crate::runtime::survey;
-use crate::runtime::survey::{Seen, Survey};
-use api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked, SnapshotStatus};
+use crate::runtime::survey::{ShardView, Survey};
+use api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsQuery, SnapshotStatus};
 
 impl NodeApi {
-    pub(super) fn show_shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+    pub(super) fn show_shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError> {
         let keyspace = asked.keyspace;
         if let Some(name) = keyspace
             && self.runtime.routing.routes().get(name).is_none()
@@ -19,7 +19,8 @@ impl NodeApi {
             return Err(self.no_keyspace(name));
         }
         let survey = survey::survey(&self.runtime);
-        let is_asked = |seen: &&Seen| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;
+        let is_asked =
+            |seen: &&ShardView| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;
         let now = boot_nanos();
         let shards = survey.shards.iter().filter(is_asked);
         let shards = shards.map(|seen| self.shard(seen, &survey, now));
@@ -27,7 +28,7 @@ impl NodeApi {
         Ok(Shards { node: shown(self.runtime.identity.node), ..page })
     }
 
-    fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {
+    fn shard(&self, seen: &ShardView, survey: &Survey, now: BootNanos) -> ShardStatus {
         let arc = &seen.descriptor.arc;
         let slots = arc.slots().filter(|_| seen.has_slots).map(|(first, end)| [first, end - 1]);
         let report = seen.report.as_ref();
@@ -42,14 +43,14 @@ impl NodeApi {
             generation: seen.descriptor.generation.0,
             verdict: seen.verdict(),
             here: report.is_some(),
-            replicas_wanted: seen.wanted as u64,
+            replicas_wanted: seen.replicas_wanted as u64,
             replicas_live: seen.live as u64,
             voters: seen.members.voters.len() as u64,
             changing: seen.is_changing(),
             replicas: self.replicas(seen, survey, now),
             leader: leader.map(shown),
-            without_leader_ms: report.map_or(0, |report| report.unled_nanos() / 1_000_000),
-            term: report.map_or(known.map_or(0, Known::term), |report| report.term),
+            without_leader_ms: report.map_or(0, |report| report.leaderless_for_nanos() / 1_000_000),
+            term: report.map_or(known.map_or(0, KnownShard::term), |report| report.term),
             committed: report.map_or(0, |report| report.committed),
             applied: report.map_or(0, |report| report.applied),
             lease_ms: lease.map(|report| report.lease_until.saturating_sub(now) / 1_000_000),
@@ -57,11 +58,11 @@ impl NodeApi {
             keys: seen.keys,
             bytes: seen.bytes,
             quarantined: seen.quarantined.iter().map(|replica| replica.0).collect(),
-            lagging: seen.behind.iter().map(|behind| behind.laggard.replica.0).collect(),
+            lagging: seen.behind.iter().map(|behind| behind.lagging.replica.0).collect(),
         }
     }
 
-    fn replicas(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> Vec<ReplicaStatus> {
+    fn replicas(&self, seen: &ShardView, survey: &Survey, now: BootNanos) -> Vec<ReplicaStatus> {
         let one = |(replica, node): &(ReplicaId, NodeId)| {
             let member = survey.members.iter().find(|member| member.node == *node);
             let this = *node == self.runtime.identity.node;

@@ -1,7 +1,7 @@
 //! People have a shard cut in two, or take in its neighbour: `/v1/shards/{shard}/split`, `/merge`.
 
 use keyspace::{Cut as Place, NodeId, ShardId};
-use node::control::{Cut, Merged, NoMerge, NoSplit};
+use node::control::{Merged, NoMergeReason, NoSplit, SplitPlan};
 
 use super::NodeApi;
 use crate::runtime::NodeRuntime;
@@ -16,14 +16,14 @@ impl NodeApi {
             return done(Err(ApiError::Stopping));
         }
         let runtime = self.runtime.clone();
-        let told = move |result: Result<Cut, NoSplit>| {
+        let told = move |result: Result<SplitPlan, NoSplit>| {
             done(match result {
-                Ok(Cut { left, right, at }) => {
+                Ok(SplitPlan { left, right, at }) => {
                     Ok(SplitStatus { shard: left.0, right: right.0, at: shown(&at) })
                 }
                 Err(NoSplit::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
                 Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
-                Err(NoSplit::Unfit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
+                Err(NoSplit::CannotSplit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
                 Err(NoSplit::NoId) => Err(ApiError::Busy {
                     why: "the catalogue has given out no number for the new shard in time; nothing \
                           was done",
@@ -39,14 +39,16 @@ impl NodeApi {
             return done(Err(ApiError::Stopping));
         }
         let runtime = self.runtime.clone();
-        let told = move |result: Result<Merged, NoMerge>| {
+        let told = move |result: Result<Merged, NoMergeReason>| {
             done(match result {
                 Ok(Merged { left, right, moves }) => {
                     Ok(MergeStatus { shard: left.0, right: right.0, moves })
                 }
-                Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
-                Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
-                Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
+                Err(NoMergeReason::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
+                Err(NoMergeReason::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
+                Err(NoMergeReason::CannotMerge(why)) => {
+                    Err(ApiError::NoMerge { shard: shard.0, why })
+                }
             });
         };
         requests::merge(&self.runtime, shard, Box::new(told));

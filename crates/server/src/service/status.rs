@@ -4,8 +4,8 @@ use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
-use crate::runtime::survey::{Held, Survey};
-use crate::runtime::{heat, readiness, survey};
+use crate::runtime::survey::{NodeHoldings, Survey};
+use crate::runtime::{readiness, request_rates, survey};
 use api::{
     ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
     Status,
@@ -18,7 +18,7 @@ impl NodeApi {
         let not_ready = readiness::not_ready(&self.runtime);
         let counters = &self.runtime.counters;
         let survey = survey::survey(&self.runtime);
-        let level = Some(self.show_level(&survey));
+        let level = Some(self.show_version(&survey));
         let Survey { overview, health, shards, .. } = survey;
         Status {
             name: self.config.name.clone(),
@@ -41,7 +41,7 @@ impl NodeApi {
                 .map(|route| {
                     node::replica::scan::size(
                         route,
-                        &node::replica::scan::Asked::anyhow(route, now),
+                        &node::replica::scan::ScanScope::unchecked(route, now),
                     )
                 })
                 .sum(),
@@ -76,7 +76,7 @@ impl NodeApi {
     pub(super) fn show_nodes(&self) -> Nodes {
         let survey = survey::survey(&self.runtime);
         let Survey { overview, members, .. } = &survey;
-        let held = survey.held_by_nodes();
+        let held = survey.holdings_by_node();
         let held = |node| held.get(&node).copied().unwrap_or_default();
         let nodes = match members.is_empty() {
             true => vec![self.alone(overview)],
@@ -87,7 +87,7 @@ impl NodeApi {
         Nodes { health: survey.health, nodes, removed }
     }
 
-    fn member(&self, member: &MemberInfo, overview: &Overview, held: Held) -> NodeStatus {
+    fn member(&self, member: &MemberInfo, overview: &Overview, held: NodeHoldings) -> NodeStatus {
         let this = member.node == self.runtime.identity.node;
         let state = match member.state {
             MemberState::Up if member.suspected => NodeState::Suspected,
@@ -106,8 +106,11 @@ impl NodeApi {
             true => (overview.shards, overview.shards_led, overview.data_bytes),
             false => (load.shards.into(), load.leaders.into(), load.data_bytes),
         };
-        let requests =
-            if this { heat::requests_led(&self.runtime) } else { load.requests.unwrap_or(0) };
+        let requests = if this {
+            request_rates::requests_led(&self.runtime)
+        } else {
+            load.requests.unwrap_or(0)
+        };
         NodeStatus {
             id: format!("{:016x}", member.node.0),
             name: member.name.clone(),
@@ -159,7 +162,7 @@ impl NodeApi {
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,
-            requests_per_second: heat::requests_led(&self.runtime).into(),
+            requests_per_second: request_rates::requests_led(&self.runtime).into(),
             slow_disk: self.runtime.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
         }

@@ -45,7 +45,7 @@ impl Frames for Notes {
 }
 
 #[test]
-fn frames_links_and_members_are_told_to_who_is_attached() {
+fn attached_handler_hears_frames_links_and_members() {
     let mut nodes = cluster(3);
     all_know_all(&nodes.iter().map(|(node, _)| node).collect::<Vec<_>>());
     let (last, _) = nodes.pop().unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use keyspace::{Levels, NodeId};
-use server::cluster::{Cluster, Identity, MemberInfo, MemberState, Options};
+use keyspace::{NodeId, VersionRange};
+use server::cluster::{Identity, MemberInfo, MemberState, MembershipDriver, Options};
 use server::peer::{self, Secret};
 
 /// Anything that takes longer has failed.
@@ -14,7 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running node.
 pub struct Node {
-    pub cluster: Arc<Cluster>,
+    pub cluster: Arc<MembershipDriver>,
     pub address: String,
     /// The cluster said that this node must end.
     pub ended: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
         seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
         addresses: Vec::new(),
         secret: Secret::new(b"the secret of the tests"),
-        levels: Levels::OURS,
+        levels: VersionRange::OURS,
         net: peer::Options {
             ping: Duration::from_millis(100),
             dead: Duration::from_secs(2),
@@ -105,7 +105,7 @@ pub fn start_on(port: u16, mut options: Options, identity: Option<Identity>) -> 
         let ended = ended.clone();
         move || ended.store(true, Ordering::Release)
     };
-    let cluster = Cluster::start(options, identity, listener, on_fatal).unwrap();
+    let cluster = MembershipDriver::start(options, identity, listener, on_fatal).unwrap();
     Node { cluster, address, ended }
 }
 

@@ -110,5 +110,5 @@ fn a_second_process_of_a_node_ends_and_the_first_goes_on() {
     let error = copy.cluster.fatal().unwrap();
     assert!(matches!(error, ClusterError::SameNodeTwice { node, .. } if *node == identity.node));
     all_know_all(&[&first, &second]);
-    assert_eq!(second.cluster.counters().rebirths, 0);
+    assert_eq!(second.cluster.counters().refutations, 0);
 }

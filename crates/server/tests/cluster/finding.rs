@@ -66,7 +66,7 @@ fn clocks_do_not_change_who_was_first() {
 }
 
 #[test]
-fn who_dies_is_known_to_be_down_and_up_when_it_is_back() {
+fn killed_node_is_down_then_up_after_restart() {
     let mut nodes = cluster(3);
     all_know_all(&only_nodes(&nodes));
     let (dead, identity) = nodes.pop().unwrap();
@@ -95,7 +95,7 @@ fn who_dies_is_known_to_be_down_and_up_when_it_is_back() {
 }
 
 #[test]
-fn who_comes_back_without_its_disk_is_another_node() {
+fn node_without_its_disk_rejoins_as_new_node() {
     let mut nodes = cluster(2);
     all_know_all(&only_nodes(&nodes));
     let (dead, old) = nodes.pop().unwrap();
@@ -127,7 +127,7 @@ fn nobody_is_a_member_before_its_identity_is_durable() {
 }
 
 #[test]
-fn who_leaves_has_left_and_load_is_told() {
+fn leaving_node_is_left_and_load_is_gossiped() {
     let nodes = cluster(3);
     all_know_all(&only_nodes(&nodes));
     let (leaving, staying) = (&nodes[2].0, &nodes[0].0);

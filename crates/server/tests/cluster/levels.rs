@@ -1,19 +1,19 @@
-//! Feature levels at the door: who is told to be too old or too new, and who must end for it.
+//! Cluster versions at the door: who is told to be too old or too new, and who must end for it.
 
 use std::sync::atomic::Ordering;
 
-use keyspace::{Level, Levels, NodeId};
+use keyspace::{ClusterVersion, NodeId, VersionRange};
 use server::cluster::{ClusterError, Identity, Options};
 
 use crate::common::{Node, all_know_all, eventually, founder, join, options, start, start_on};
 
-fn level(number: u8) -> Level {
-    Level::new(number).unwrap()
+fn level(number: u8) -> ClusterVersion {
+    ClusterVersion::new(number).unwrap()
 }
 
 /// A node of the version that speaks these.
 fn speaks(lowest: u8, highest: u8, seed: &str, identity: Option<Identity>) -> Node {
-    let levels = Levels::new(level(lowest), level(highest)).unwrap();
+    let levels = VersionRange::new(level(lowest), level(highest)).unwrap();
     let name = format!("speaks {lowest} to {highest}");
     start_on(0, Options { levels, ..options(&name, &[seed]) }, identity)
 }
@@ -33,13 +33,13 @@ fn members_know_what_the_others_speak() {
     let old = speaks(1, 1, &first.address, Some(founder(7, 2)));
     all_know_all(&[&first, &old]);
     let told = |by: &Node, of: &Node| by.sees(of.id()).map(|member| member.levels);
-    assert_eq!(told(&first, &old), Some(Levels::BEFORE));
-    assert_eq!(told(&old, &first), Some(Levels::OURS));
+    assert_eq!(told(&first, &old), Some(VersionRange::BEFORE));
+    assert_eq!(told(&old, &first), Some(VersionRange::OURS));
 }
 
 /// Whoever dials: a member that was away while the level rose, and one that would join.
 #[test]
-fn who_is_too_old_ends() {
+fn too_old_node_ends() {
     let first = start("first", &[], founder(7, 1));
     first.cluster.set_level(level(2));
     let member = speaks(1, 1, &first.address, Some(founder(7, 2)));
@@ -47,7 +47,7 @@ fn who_is_too_old_ends() {
     let stranger = speaks(1, 1, &first.address, None);
     ends(&stranger, 2);
     let text = stranger.cluster.fatal().unwrap().to_string();
-    assert!(text.contains("level 2, and this program speaks 1 only"), "{text}");
+    assert!(text.contains("version 2, and this program supports 1 only"), "{text}");
     // Another is told the level by who dials it.
     let dialled = speaks(1, 1, "127.0.0.1:1", Some(founder(7, 3)));
     let dialler = speaks(1, 2, &dialled.address, Some(founder(7, 4)));
@@ -59,7 +59,7 @@ fn who_is_too_old_ends() {
 
 /// A node that knows less may have slept while the level rose: it ends nobody that has a cluster.
 #[test]
-fn who_is_too_new_ends_only_if_it_has_no_cluster() {
+fn too_new_node_ends_only_without_cluster() {
     let first = start("first", &[], founder(7, 1));
     first.cluster.set_level(level(1));
     let stranger = speaks(2, 3, &first.address, None);
@@ -68,7 +68,7 @@ fn who_is_too_new_ends_only_if_it_has_no_cluster() {
     assert!(text.contains("upgrade one version at a time"), "{text}");
 
     let member = speaks(2, 3, &first.address, Some(founder(7, 2)));
-    eventually("a refusal", || member.cluster.seeds_shown().contains("feature level 1"));
+    eventually("a refusal", || member.cluster.seeds_shown().contains("cluster version 1"));
     assert!(!member.ended.load(Ordering::Acquire));
     // It did know better; and tells the one that slept.
     member.cluster.set_level(level(2));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keyspace::{Levels, NodeId};
+use keyspace::{NodeId, VersionRange};
 use parking_lot::{Condvar, Mutex};
 use server::peer::{
     Cluster, Local, Options, PeerHandler, PeerHello, PeerNet, Refusal, Secret, VERSIONS,
@@ -160,7 +160,7 @@ pub fn local(node: u64) -> Local {
         software: "test".into(),
         cluster: Some(Cluster { id: 0xc1, hash_seed: [9; 16] }),
         facts: Bytes::from(format!("node {node}")),
-        levels: Levels::OURS,
+        levels: VersionRange::OURS,
         level: None,
         secret: Secret::new(b"the secret of the tests"),
     }

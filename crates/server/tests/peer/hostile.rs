@@ -119,7 +119,7 @@ fn garbage_at_the_port_ends_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn who_never_reads_fills_only_its_own_outbox_and_is_dead_in_time() {
+fn peer_that_never_reads_fills_only_its_outbox_and_times_out() {
     let limit = 4 << 20;
     let slow = Options { outbox_bytes_max: limit, dead: Duration::from_secs(2), ..options() };
     let nodes = cluster(2, slow);

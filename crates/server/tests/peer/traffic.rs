@@ -255,7 +255,7 @@ fn round_trips_are_counted() {
 /// Who attends takes the turns; while he is about something else the peer thread does, and again
 /// when he attends no more.
 #[test]
-fn links_live_whoever_takes_the_turns() {
+fn links_live_with_thread_or_inline_poller() {
     let nodes = cluster(2, options());
     let (a, b) = (&nodes[0], &nodes[1]);
     let send = |body: &[u8]| {
@@ -268,7 +268,7 @@ fn links_live_whoever_takes_the_turns() {
     };
     echo(b"before");
 
-    let attendance = b.net.attend().expect("it is started");
+    let attendance = b.net.poll_inline().expect("it is started");
     // The peer thread has seen it, and looks in at its ticks only.
     std::thread::sleep(Duration::from_millis(300));
     for _ in 0..50 {
@@ -288,10 +288,10 @@ fn links_live_whoever_takes_the_turns() {
     drop(attendance);
     echo(b"after");
 
-    let _attendance = b.net.attend().expect("again");
+    let _attendance = b.net.poll_inline().expect("again");
     echo(b"late again");
     // A stop needs nobody who attends.
     b.net.stop();
     a.notes.disconnected(2);
-    assert!(b.net.attend().is_none(), "it has ended");
+    assert!(b.net.poll_inline().is_none(), "it has ended");
 }

@@ -10,19 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use command::codec;
 use keyspace::codec::Reader;
-use keyspace::{CatalogueOp, KeyspaceId, Level, NodeId, ShardId};
-use node::replica::Shard;
+use keyspace::{CatalogueOp, ClusterVersion, KeyspaceId, NodeId, ShardId};
+use node::replica::Replica;
 use node::replica::entry::{self, Header, Kind};
 use node::replica::record;
-use node::replica::state::BORN;
-use node::reshape::merge::Step;
+use node::replica::state::BEFORE_FIRST_ENTRY;
+use node::reshape::merge::MergeStep;
 use node::routing::session::{BatchId, Sessions};
 use storage::log::{Group, Lsn};
 
-use super::{Violation, Witness};
+use super::{ReplicaObserver, Violation};
 
 /// Entries that shards have on a node that starts, and that are not applied: index, term, bytes.
-pub type Behind = BTreeMap<ShardId, Vec<(u64, u64, Vec<u8>)>>;
+pub type TailEntries = BTreeMap<ShardId, Vec<(u64, u64, Vec<u8>)>>;
 
 /// What all nodes have agreed on so far.
 #[derive(Debug, Default)]
@@ -33,14 +33,14 @@ pub struct Agreement {
     sessions: BTreeMap<ShardId, Sessions>,
     /// … and how many batches of each session it has taken: one after the other, without gaps.
     batches: BTreeMap<(ShardId, u64), u64>,
-    nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
+    nodes: BTreeMap<NodeId, BTreeMap<ShardId, AgreedReplica>>,
     elected: Vec<(ShardId, u64)>,
     /// Keyspaces that may lose what was not synced: their shards are not judged.
     weak: BTreeSet<KeyspaceId>,
     /// The latest time of an entry that was applied, of each shard, in ms.
     last_ms: BTreeMap<ShardId, u64>,
     /// The cluster's level, as the first replica has applied it.
-    level: Level,
+    level: ClusterVersion,
     /// How often it has risen.
     pub risen: u64,
     /// Entries compared with what another replica applied.
@@ -56,23 +56,23 @@ struct Entry {
 }
 
 #[derive(Debug, Default)]
-struct Replica {
+struct AgreedReplica {
     entries: BTreeMap<u64, Entry>,
     applied: u64,
     installed: u64,
 }
 
-impl From<Level> for Agreement {
+impl From<ClusterVersion> for Agreement {
     /// Of a cluster that has this level already.
-    fn from(level: Level) -> Self {
+    fn from(level: ClusterVersion) -> Self {
         Self { level, ..Self::default() }
     }
 }
 
 impl Agreement {
     /// What one node does, as far as it is asked.
-    pub fn of(&mut self, node: NodeId) -> OfNode<'_> {
-        OfNode { agreement: self, node }
+    pub fn of(&mut self, node: NodeId) -> NodeObserver<'_> {
+        NodeObserver { agreement: self, node }
     }
 
     /// The term of the entry that was applied at an index, if any was.
@@ -113,7 +113,12 @@ impl Agreement {
 
     /// The node has started again, each of its shards applied up to this index, and with these
     /// entries behind. What was handed out to be written may never have been.
-    pub fn restarted(&mut self, node: NodeId, applied: &BTreeMap<ShardId, u64>, behind: &Behind) {
+    pub fn restarted(
+        &mut self,
+        node: NodeId,
+        applied: &BTreeMap<ShardId, u64>,
+        behind: &TailEntries,
+    ) {
         let shards = self.nodes.entry(node).or_default();
         for (id, index) in applied {
             let replica = shards.entry(*id).or_default();
@@ -127,12 +132,12 @@ impl Agreement {
 }
 
 /// One node, looked at.
-pub struct OfNode<'a> {
+pub struct NodeObserver<'a> {
     agreement: &'a mut Agreement,
     node: NodeId,
 }
 
-impl Witness for OfNode<'_> {
+impl ReplicaObserver for NodeObserver<'_> {
     fn hand_out(&mut self, group: &Group) -> Result<u64, Violation> {
         let shards = self.agreement.nodes.entry(self.node).or_default();
         for record in group.iter().filter(|record| record.kind == record::ENTRY) {
@@ -157,7 +162,7 @@ impl Witness for OfNode<'_> {
 
     fn written(&mut self, _: u64, _: Lsn) {}
 
-    fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
+    fn look(&mut self, shard: &Replica) -> Result<(), Violation> {
         let id = shard.id();
         let keyspace = shard.view().read().descriptor.keyspace();
         if self.agreement.weak.contains(&keyspace) {
@@ -175,9 +180,9 @@ impl Witness for OfNode<'_> {
             replica.installed = installed;
             replica.entries.clear();
         }
-        // A replica that was born, and whose record of birth is lost in a crash before anything was
-        // applied, begins again to wait for its first state: 1 and 0 are both nothing.
-        if index.max(BORN.0) < replica.applied {
+        // A replica that was born, and whose bootstrap record is lost in a crash before anything
+        // was applied, begins again to wait for its first state: 1 and 0 are both nothing.
+        if index.max(BEFORE_FIRST_ENTRY.0) < replica.applied {
             let text = format!("shard {id} went back from {} to {index}", replica.applied);
             return Err(Violation::new("R3 what is applied stays", text));
         }
@@ -191,9 +196,9 @@ impl Witness for OfNode<'_> {
     }
 }
 
-impl OfNode<'_> {
+impl NodeObserver<'_> {
     /// In each term of a shard there is one leader.
-    fn look_who_leads(&mut self, shard: &Shard) -> Result<(), Violation> {
+    fn look_who_leads(&mut self, shard: &Replica) -> Result<(), Violation> {
         if !shard.is_elected() {
             return Ok(());
         }
@@ -229,7 +234,7 @@ impl Agreement {
         if let Some(header) = header.filter(|header| header.term == entry.term) {
             self.last_ms.insert(id, header.timestamp.millis());
         }
-        if let Some(right) = absorbed_by(entry) {
+        if let Some(right) = merged_into(entry) {
             unite(&mut self.sessions, &mut self.batches, id, right);
         }
         if let Some(to) = rise_of(&entry.data).filter(|to| *to > self.level) {
@@ -249,18 +254,18 @@ impl Agreement {
 }
 
 /// Whom an entry takes in, if it takes a neighbour in; or would, had that not been called off.
-fn absorbed_by(entry: &Entry) -> Option<ShardId> {
+fn merged_into(entry: &Entry) -> Option<ShardId> {
     let (header, body) = Header::decode(&entry.data)?;
     let is_step = header.kind == Kind::Merge && header.term == entry.term;
-    match is_step.then(|| Step::decode(body).ok())?? {
-        Step::Absorb { right, .. } => Some(right),
+    match is_step.then(|| MergeStep::decode(body).ok())?? {
+        MergeStep::Absorb { right, .. } => Some(right),
         _ => None,
     }
 }
 
 /// The level that a cluster must have before an entry may be in a log, with all its commands; none
 /// if it cannot be read.
-fn since(data: &[u8]) -> Option<Level> {
+fn since(data: &[u8]) -> Option<ClusterVersion> {
     let mut level = entry::since(data)?;
     let mut commands = match Header::decode(data) {
         Some((Header { kind: Kind::Commands, .. }, body)) => body,
@@ -274,10 +279,10 @@ fn since(data: &[u8]) -> Option<Level> {
 }
 
 /// To which level an entry raises the cluster's.
-fn rise_of(data: &[u8]) -> Option<Level> {
+fn rise_of(data: &[u8]) -> Option<ClusterVersion> {
     let (_, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Catalogue)?;
     match CatalogueOp::decode(&mut Reader::new(body)) {
-        Ok(CatalogueOp::Level { to }) => Some(to),
+        Ok(CatalogueOp::RaiseVersion { to }) => Some(to),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ use node::replica::record;
 use storage::log::{Group, Lsn};
 
 use super::versions::Versions;
-use super::{Violation, Witness};
+use super::{ReplicaObserver, Violation};
 
 /// The number of a group, rising over the whole run.
 pub type Number = u64;
@@ -61,7 +61,7 @@ struct Entry {
 
 const R6: &str = "R6 nothing is lost, invented or reordered";
 
-impl Witness for Ledger {
+impl ReplicaObserver for Ledger {
     /// # Errors
     /// Entries that do not follow each other.
     fn hand_out(&mut self, group: &Group) -> Result<Number, Violation> {
@@ -75,7 +75,7 @@ impl Witness for Ledger {
 
     /// # Errors
     /// What [`Versions::apply`] finds; an entry that was never handed out.
-    fn look(&mut self, shard: &node::replica::Shard) -> Result<(), Violation> {
+    fn look(&mut self, shard: &node::replica::Replica) -> Result<(), Violation> {
         self.applied(shard.id(), shard.view().read().applied_index)
     }
 }
@@ -106,7 +106,7 @@ impl Ledger {
                         return Err(Violation::new(R6, "a record that cannot be read"));
                     };
                     let shard = self.shards.get_mut(&id).ok_or_else(|| {
-                        Violation::new(R6, format!("an entry of shard {id}, which is not born"))
+                        Violation::new(R6, format!("an entry of shard {id}, which has not started"))
                     })?;
                     if index != shard.entries.len() as u64 + 1 {
                         let last = shard.entries.len();

@@ -30,7 +30,7 @@ use crate::command::{Cell, Command, Shown};
 
 /// One command, as its client saw it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ObservedCommand {
     /// What was asked.
     pub command: Command,
     /// Of which keys: their places in the history's cells.
@@ -49,7 +49,7 @@ pub struct Seen {
     pub replies: Option<Vec<Reply>>,
 }
 
-impl std::fmt::Display for Seen {
+impl std::fmt::Display for ObservedCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { command, places, client, call, back, low_ms, high_ms, replies } = self;
         write!(f, "{call:>5}-{back:<5} client {client}, clock {low_ms}-{high_ms}: {command:?} ")?;
@@ -68,7 +68,7 @@ const STATES_MAX: usize = 2_000_000;
 
 /// What the search says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Linear {
+pub enum Linearizability {
     /// There is such an order.
     Yes,
     /// There is none.
@@ -82,7 +82,10 @@ pub type Cells = Vec<Option<Cell>>;
 
 /// A history as several, one for each set of keys that commands look at together; with the places
 /// that those keys had.
-pub fn apart(first: &[Option<Cell>], history: &[Seen]) -> Vec<(Vec<usize>, Cells, Vec<Seen>)> {
+pub fn apart(
+    first: &[Option<Cell>],
+    history: &[ObservedCommand],
+) -> Vec<(Vec<usize>, Cells, Vec<ObservedCommand>)> {
     let mut sets: Vec<usize> = (0..first.len()).collect();
     for seen in history.iter().filter(|seen| seen.command.is_joint()) {
         for place in &seen.places {
@@ -95,7 +98,7 @@ pub fn apart(first: &[Option<Cell>], history: &[Seen]) -> Vec<(Vec<usize>, Cells
         let seen = history.iter().filter_map(|seen| {
             let at = |place: &usize| its.binary_search(place).ok();
             let places: Vec<usize> = seen.places.iter().filter_map(at).collect();
-            (!places.is_empty()).then(|| Seen { places, ..seen.clone() })
+            (!places.is_empty()).then(|| ObservedCommand { places, ..seen.clone() })
         });
         let (seen, cells) = (seen.collect(), its.iter().map(|place| first[*place].clone()));
         (its.clone(), cells.collect(), seen)
@@ -105,20 +108,24 @@ pub fn apart(first: &[Option<Cell>], history: &[Seen]) -> Vec<(Vec<usize>, Cells
 
 /// Whether there is an order in which each command answers what it answered, beginning with
 /// `first`. `history` is in the order of calls.
-pub fn is_linear(first: &[Option<Cell>], history: &[Seen]) -> Linear {
+pub fn is_linear(first: &[Option<Cell>], history: &[ObservedCommand]) -> Linearizability {
     is_linear_within(first, history, STATES_MAX)
 }
 
 /// As [`is_linear`], giving up after so many states.
-pub fn is_linear_within(first: &[Option<Cell>], history: &[Seen], states_max: usize) -> Linear {
+pub fn is_linear_within(
+    first: &[Option<Cell>],
+    history: &[ObservedCommand],
+    states_max: usize,
+) -> Linearizability {
     let mut known: BTreeSet<(usize, u128, Cells)> = BTreeSet::new();
     let mut open = vec![(0usize, 0u128, first.to_vec())];
     while let Some((done, mask, cells)) = open.pop() {
         if done == history.len() {
-            return Linear::Yes;
+            return Linearizability::Yes;
         }
         if known.len() > states_max {
-            return Linear::TooLong;
+            return Linearizability::TooLong;
         }
         // Whoever is placed next must have been called before any without a place was answered.
         let mut first_back = u64::MAX;
@@ -134,7 +141,7 @@ pub fn is_linear_within(first: &[Option<Cell>], history: &[Seen], states_max: us
             ahead += 1;
         }
         if ahead == AHEAD_MAX && done + ahead < history.len() {
-            return Linear::TooLong;
+            return Linearizability::TooLong;
         }
         let free =
             |place: &usize| mask & (1 << place) == 0 && history[done + place].call <= first_back;
@@ -173,11 +180,11 @@ pub fn is_linear_within(first: &[Option<Cell>], history: &[Seen], states_max: us
             }
         }
     }
-    Linear::No
+    Linearizability::No
 }
 
 /// Whether a command only reads and, if it takes effect now, answers what it answered beyond doubt.
-fn is_seen_now(cells: &Cells, seen: &Seen) -> bool {
+fn is_seen_now(cells: &Cells, seen: &ObservedCommand) -> bool {
     let in_doubt = |place: &usize| {
         let ends = cells[*place].as_ref().map_or(0, |cell| cell.expiry_ms);
         ends != 0 && ends <= seen.high_ms
@@ -194,7 +201,7 @@ fn is_seen_now(cells: &Cells, seen: &Seen) -> bool {
 /// first with all whose order matters to it. It comes before everything that is no candidate yet,
 /// and the other candidates name other keys: whichever of these is placed first, it could as well
 /// have been placed before them.
-fn next(history: &[Seen], candidates: &[usize], first_back: u64) -> Vec<usize> {
+fn next(history: &[ObservedCommand], candidates: &[usize], first_back: u64) -> Vec<usize> {
     let keys = |place: usize| history[place].places.iter().fold(0u64, |keys, key| keys | 1 << key);
     let urgent = candidates.iter().find(|place| history[**place].back == first_back);
     let mut named = urgent.map_or(u64::MAX, |place| keys(*place));
@@ -209,23 +216,23 @@ fn next(history: &[Seen], candidates: &[usize], first_back: u64) -> Vec<usize> {
 }
 
 /// How many commands from the front must be shown to see that there is no order.
-pub fn first_bad_prefix(first: &[Option<Cell>], history: &[Seen]) -> usize {
+pub fn first_bad_prefix(first: &[Option<Cell>], history: &[ObservedCommand]) -> usize {
     let mut ends: Vec<u64> = history.iter().map(|seen| seen.back).collect();
     ends.sort_unstable();
     // What was answered by then, with all that was called before: a prefix in time.
     let bad = ends.into_iter().find(|end| {
-        let mut known: Vec<Seen> =
+        let mut known: Vec<ObservedCommand> =
             history.iter().filter(|seen| seen.call < *end).cloned().collect();
         for seen in known.iter_mut().filter(|seen| seen.back > *end) {
             (seen.replies, seen.back) = (None, u64::MAX);
         }
-        is_linear(first, &known) == Linear::No
+        is_linear(first, &known) == Linearizability::No
     });
     history.iter().filter(|seen| bad.is_none_or(|end| seen.call < end)).count()
 }
 
 /// The cells as the command may have found them.
-fn lives(cells: &Cells, seen: &Seen) -> Vec<Cells> {
+fn lives(cells: &Cells, seen: &ObservedCommand) -> Vec<Cells> {
     let mut found = vec![cells.clone()];
     if seen.command == Command::Flush {
         // It looks at none.
@@ -259,10 +266,10 @@ mod tests {
 
     use super::*;
 
-    fn seen(command: Command, call: u64, back: u64, reply: Option<Reply>) -> Seen {
+    fn seen(command: Command, call: u64, back: u64, reply: Option<Reply>) -> ObservedCommand {
         let replies = reply.map(|reply| vec![reply]);
         let places = vec![0];
-        Seen { command, places, client: 0, call, back, low_ms: 10, high_ms: 10, replies }
+        ObservedCommand { command, places, client: 0, call, back, low_ms: 10, high_ms: 10, replies }
     }
 
     fn set(value: &str) -> Command {
@@ -281,12 +288,12 @@ mod tests {
             seen(Command::Increment(1), 2, 6, Some(Reply::Int(2))),
             seen(Command::Get, 3, 4, bulk("2")),
         ];
-        assert_eq!(is_linear(&[None], &history), Linear::Yes);
+        assert_eq!(is_linear(&[None], &history), Linearizability::Yes);
         let history = [
             seen(Command::Increment(1), 1, 5, Some(Reply::Int(1))),
             seen(Command::Increment(1), 2, 6, Some(Reply::Int(1))),
         ];
-        assert_eq!(is_linear(&[None], &history), Linear::No);
+        assert_eq!(is_linear(&[None], &history), Linearizability::No);
     }
 
     #[test]
@@ -296,7 +303,7 @@ mod tests {
             seen(Command::Get, 2, 3, bulk("1")),
             seen(Command::Get, 4, 5, Some(Reply::Nil)),
         ];
-        assert_eq!(is_linear(&[None], &history), Linear::No);
+        assert_eq!(is_linear(&[None], &history), Linearizability::No);
     }
 
     #[test]
@@ -304,18 +311,18 @@ mod tests {
         let lost = seen(set("1"), 1, 5, None);
         let early = seen(Command::Get, 2, 3, Some(Reply::Nil));
         let yes = [lost.clone(), early.clone(), seen(Command::Get, 6, 7, bulk("1"))];
-        assert_eq!(is_linear(&[None], &yes), Linear::Yes);
+        assert_eq!(is_linear(&[None], &yes), Linearizability::Yes);
         let no = [lost.clone(), early.clone(), seen(Command::Get, 6, 7, Some(Reply::Nil))];
-        assert_eq!(is_linear(&[None], &no), Linear::Yes);
+        assert_eq!(is_linear(&[None], &no), Linearizability::Yes);
         let late = seen(Command::Get, 6, 7, Some(Reply::Nil));
         let changed = [lost, early, late, seen(Command::Get, 8, 9, bulk("1"))];
-        assert_eq!(is_linear(&[None], &changed), Linear::No);
+        assert_eq!(is_linear(&[None], &changed), Linearizability::No);
     }
 
     #[test]
     fn a_value_seen_expired_is_gone() {
         let cell = Some(Cell { value: Value(b"v".to_vec()), expiry_ms: 20 });
-        let at = |command, call, low_ms, high_ms, reply| Seen {
+        let at = |command, call, low_ms, high_ms, reply| ObservedCommand {
             low_ms,
             high_ms,
             ..seen(command, call, call + 1, reply)
@@ -325,45 +332,52 @@ mod tests {
         let back = at(Command::Get, 5, 12, 14, bulk("v"));
         assert_eq!(
             is_linear(std::slice::from_ref(&cell), &[alive.clone(), dead.clone()]),
-            Linear::Yes
+            Linearizability::Yes
         );
-        assert_eq!(is_linear(std::slice::from_ref(&cell), &[alive, dead, back]), Linear::No);
+        assert_eq!(
+            is_linear(std::slice::from_ref(&cell), &[alive, dead, back]),
+            Linearizability::No
+        );
         let early = at(Command::Get, 1, 10, 19, Some(Reply::Nil));
-        assert_eq!(is_linear(std::slice::from_ref(&cell), &[early]), Linear::No);
+        assert_eq!(is_linear(std::slice::from_ref(&cell), &[early]), Linearizability::No);
     }
 
     #[test]
     fn a_renamed_value_is_at_one_place() {
-        let of = |places: &[usize], seen: Seen| Seen { places: places.to_vec(), ..seen };
+        let of = |places: &[usize], seen: ObservedCommand| ObservedCommand {
+            places: places.to_vec(),
+            ..seen
+        };
         let rename = Command::Rename { if_absent: false };
         let renamed = of(&[0, 1], seen(rename, 3, 8, Some(Reply::Ok)));
-        let both = |first: &str, second: Option<Reply>| Seen {
+        let both = |first: &str, second: Option<Reply>| ObservedCommand {
             replies: Some(vec![bulk(first).unwrap_or(Reply::Nil), second.unwrap_or(Reply::Nil)]),
             ..of(&[0, 1], seen(Command::GetMany, 4, 5, None))
         };
         let set = seen(set("v"), 1, 2, Some(Reply::Ok));
         let before = [set.clone(), renamed.clone(), both("v", None)];
-        assert_eq!(is_linear(&[None, None], &before), Linear::Yes);
+        assert_eq!(is_linear(&[None, None], &before), Linearizability::Yes);
         let twice = [set.clone(), renamed.clone(), both("v", bulk("v"))];
-        assert_eq!(is_linear(&[None, None], &twice), Linear::No);
+        assert_eq!(is_linear(&[None, None], &twice), Linearizability::No);
         let from = seen(Command::Get, 6, 7, Some(Reply::Nil));
         let late = of(&[1], seen(Command::Get, 9, 10, bulk("v")));
         let lost = of(&[1], seen(Command::Get, 9, 10, Some(Reply::Nil)));
         let moved = [set.clone(), renamed.clone(), from.clone(), late];
-        assert_eq!(is_linear(&[None, None], &moved), Linear::Yes);
-        assert_eq!(is_linear(&[None, None], &[set, renamed, from, lost]), Linear::No);
+        assert_eq!(is_linear(&[None, None], &moved), Linearizability::Yes);
+        assert_eq!(is_linear(&[None, None], &[set, renamed, from, lost]), Linearizability::No);
     }
 
     #[test]
     fn keys_that_nothing_joins_are_searched_apart() {
-        let flush = Seen { places: vec![0, 1], ..seen(Command::Flush, 3, 4, Some(Reply::Ok)) };
+        let flush =
+            ObservedCommand { places: vec![0, 1], ..seen(Command::Flush, 3, 4, Some(Reply::Ok)) };
         let history = vec![seen(set("v"), 1, 2, Some(Reply::Ok)), flush];
-        let lens = |history: &[Seen]| -> Vec<(Vec<usize>, usize)> {
+        let lens = |history: &[ObservedCommand]| -> Vec<(Vec<usize>, usize)> {
             let parts = apart(&[None, None, None], history).into_iter();
             parts.map(|(places, _, history)| (places, history.len())).collect()
         };
         assert_eq!(lens(&history), [(vec![0], 2), (vec![1], 1), (vec![2], 0)]);
-        let copy = Seen {
+        let copy = ObservedCommand {
             places: vec![1, 0],
             ..seen(Command::Copy { replace: true }, 5, 6, Some(Reply::Int(0)))
         };

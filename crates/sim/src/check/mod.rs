@@ -14,7 +14,7 @@
 //!
 //! R13 (same seed, same bytes) is checked by running twice: `--doublecheck`.
 
-use node::replica::Shard;
+use node::replica::Replica;
 use storage::log::{Group, Lsn};
 
 pub mod agreement;
@@ -27,9 +27,10 @@ pub mod scan;
 pub mod serial;
 pub mod versions;
 
-/// Who looks at what a node's lanes do.
-pub trait Witness {
-    /// A lane hands out a group that is about to be written. Its number, for [`Self::written`].
+/// Who looks at what a node's executors do.
+pub trait ReplicaObserver {
+    /// An executor hands out a group that is about to be written. Its number, for
+    /// [`Self::written`].
     ///
     /// # Errors
     /// What is wrong with it.
@@ -42,7 +43,7 @@ pub trait Witness {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn look(&mut self, shard: &Shard) -> Result<(), Violation>;
+    fn look(&mut self, shard: &Replica) -> Result<(), Violation>;
 }
 
 /// A rule is broken.

@@ -14,18 +14,18 @@
 
 /// A write or a read of all the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct RegisterAccess {
     /// When it was asked for.
     pub call: u64,
     /// When the answer came; none if nobody knows whether it happened.
     pub back: Option<u64>,
     /// What it was.
-    pub what: What,
+    pub what: RegisterOp,
 }
 
 /// What was done with the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum RegisterOp {
     /// All were given this value, which is not 0.
     Wrote(u64),
     /// These were their values; 0 for none.
@@ -33,19 +33,19 @@ pub enum What {
 }
 
 /// One value: when it was first known to be there, and when somebody last asked for it who saw it.
-struct Life {
+struct ValueLifetime {
     value: u64,
     first_back: u64,
     last_call: u64,
 }
 
 /// What is wrong with the first that is wrong. Reads whose answers nobody knows are left out.
-pub fn register(history: &[Access]) -> Option<String> {
-    let mut lives = vec![Life { value: 0, first_back: 0, last_call: 0 }];
+pub fn register(history: &[RegisterAccess]) -> Option<String> {
+    let mut lives = vec![ValueLifetime { value: 0, first_back: 0, last_call: 0 }];
     let mut calls = vec![0];
-    for Access { call, back, what } in history {
-        if let What::Wrote(value) = what {
-            lives.push(Life {
+    for RegisterAccess { call, back, what } in history {
+        if let RegisterOp::Wrote(value) = what {
+            lives.push(ValueLifetime {
                 value: *value,
                 first_back: back.unwrap_or(u64::MAX),
                 last_call: *call,
@@ -53,8 +53,8 @@ pub fn register(history: &[Access]) -> Option<String> {
             calls.push(*call);
         }
     }
-    for Access { call, back, what } in history {
-        let What::Read(values) = what else { continue };
+    for RegisterAccess { call, back, what } in history {
+        let RegisterOp::Read(values) = what else { continue };
         if values.iter().any(|value| *value != values[0]) {
             return Some(format!("half of a write was read at {call}: {values:?}"));
         }
@@ -90,8 +90,8 @@ pub fn register(history: &[Access]) -> Option<String> {
     None
 }
 
-fn told(one: &Life, other: &Life) -> String {
-    let Life { value, first_back, last_call } = one;
+fn told(one: &ValueLifetime, other: &ValueLifetime) -> String {
+    let ValueLifetime { value, first_back, last_call } = one;
     format!("{value} was there at {first_back} and at {last_call}, and {} in between", other.value)
 }
 
@@ -100,23 +100,23 @@ mod tests {
     use command::{Expiry, Reply, SetIf, SetReply};
 
     use super::*;
-    use crate::check::linear::{Linear, Seen, is_linear};
+    use crate::check::linear::{Linearizability, ObservedCommand, is_linear};
     use crate::command::{Command, Value};
     use crate::rng::Rng;
 
-    fn wrote(call: u64, back: u64, value: u64) -> Access {
-        Access { call, back: Some(back), what: What::Wrote(value) }
+    fn wrote(call: u64, back: u64, value: u64) -> RegisterAccess {
+        RegisterAccess { call, back: Some(back), what: RegisterOp::Wrote(value) }
     }
 
-    fn read(call: u64, back: u64, value: u64) -> Access {
-        Access { call, back: Some(back), what: What::Read(vec![value; 2]) }
+    fn read(call: u64, back: u64, value: u64) -> RegisterAccess {
+        RegisterAccess { call, back: Some(back), what: RegisterOp::Read(vec![value; 2]) }
     }
 
     #[test]
     fn what_is_wrong_is_told() {
         let good = [read(1, 2, 0), wrote(3, 9, 1), read(4, 5, 0), read(6, 7, 1), wrote(8, 12, 2)];
         assert_eq!(register(&good), None);
-        let half = Access { call: 3, back: Some(4), what: What::Read(vec![1, 0]) };
+        let half = RegisterAccess { call: 3, back: Some(4), what: RegisterOp::Read(vec![1, 0]) };
         let found = register(&[wrote(1, 2, 1), half]).expect("both keys were written");
         assert_eq!(found, "half of a write was read at 3: [1, 0]");
         assert!(register(&[wrote(1, 2, 1), read(3, 4, 0)]).is_some(), "an old value");
@@ -126,7 +126,7 @@ mod tests {
         assert!(register(&[&back_again[..], &[read(7, 8, 1)]].concat()).is_some());
         assert!(register(&[read(1, 2, 7)]).is_some(), "nobody wrote that");
         assert!(register(&[read(1, 2, 1), wrote(3, 4, 1)]).is_some(), "too early");
-        let open = Access { call: 1, back: None, what: What::Wrote(1) };
+        let open = RegisterAccess { call: 1, back: None, what: RegisterOp::Wrote(1) };
         assert_eq!(register(&[open.clone(), read(2, 3, 0), read(4, 5, 1)]), None);
         assert!(register(&[open, read(2, 3, 1), read(4, 5, 0)]).is_some());
     }
@@ -144,42 +144,46 @@ mod tests {
                 let (call, back) = (two[0].min(two[1]), two[0].max(two[1]));
                 let is_write = rng.one_in(2);
                 let what = match is_write {
-                    true => What::Wrote(number),
-                    false => What::Read(vec![rng.below(8)]),
+                    true => RegisterOp::Wrote(number),
+                    false => RegisterOp::Read(vec![rng.below(8)]),
                 };
                 let back = if is_write && rng.one_in(4) { None } else { Some(back) };
-                history.push(Access { call, back, what });
+                history.push(RegisterAccess { call, back, what });
             }
             let is_known = |value: &u64| {
-                *value == 0 || history.iter().any(|access| access.what == What::Wrote(*value))
+                *value == 0 || history.iter().any(|access| access.what == RegisterOp::Wrote(*value))
             };
-            let read = |access: &Access| match &access.what {
-                What::Read(values) => is_known(&values[0]),
-                What::Wrote(_) => true,
+            let read = |access: &RegisterAccess| match &access.what {
+                RegisterOp::Read(values) => is_known(&values[0]),
+                RegisterOp::Wrote(_) => true,
             };
-            let mut history: Vec<Access> =
+            let mut history: Vec<RegisterAccess> =
                 history.iter().filter(|access| read(access)).cloned().collect();
             history.sort_by_key(|access| access.call);
             let linear = is_linear(&[None], &history.iter().map(seen).collect::<Vec<_>>());
             let found = register(&history);
-            assert_eq!(found.is_none(), linear == Linear::Yes, "{seed}: {history:?}: {found:?}");
+            assert_eq!(
+                found.is_none(),
+                linear == Linearizability::Yes,
+                "{seed}: {history:?}: {found:?}"
+            );
             *(if found.is_none() { &mut good } else { &mut bad }) += 1;
         }
         assert!(good > 500 && bad > 500, "{good} good, {bad} bad");
     }
 
-    fn seen(access: &Access) -> Seen {
+    fn seen(access: &RegisterAccess) -> ObservedCommand {
         let value = |value: u64| value.to_string().into_bytes();
         let (command, reply) = match &access.what {
-            What::Wrote(number) => {
+            RegisterOp::Wrote(number) => {
                 let (value, when) = (Value(value(*number)), SetIf::Always);
                 let (expiry, reply) = (Expiry::Never, SetReply::Ok);
                 (Command::Set { value, when, expiry, reply }, Reply::Ok)
             }
-            What::Read(values) if values[0] == 0 => (Command::Get, Reply::Nil),
-            What::Read(values) => (Command::Get, Reply::Bulk(value(values[0]).into())),
+            RegisterOp::Read(values) if values[0] == 0 => (Command::Get, Reply::Nil),
+            RegisterOp::Read(values) => (Command::Get, Reply::Bulk(value(values[0]).into())),
         };
-        Seen {
+        ObservedCommand {
             command,
             places: vec![0],
             client: 0,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspace::{Descriptor, KeyspaceId, NodeId, ReplicaId, ShardId};
-use overlay::Known;
+use overlay::KnownShard;
 
 use super::Violation;
 
@@ -42,7 +42,7 @@ pub struct Node {
     /// Whether it may have replicas: it is neither draining nor removed.
     pub keeps: bool,
     /// Its table of descriptors.
-    pub table: Vec<Arc<Known>>,
+    pub table: Vec<Arc<KnownShard>>,
     /// What it holds.
     pub replicas: Vec<Replica>,
 }
@@ -86,7 +86,7 @@ impl Ring {
     }
 
     /// The table of the first node; all say the same once [`Ring::agrees`].
-    fn table(&self) -> &[Arc<Known>] {
+    fn table(&self) -> &[Arc<KnownShard>] {
         self.nodes.first().map(|node| &*node.table).unwrap_or_default()
     }
 
@@ -97,7 +97,7 @@ impl Ring {
     pub fn tiles(&self) -> Result<(), Violation> {
         const RULE: &str = "R1 arcs tile the ring";
         for Node { id: node, table, .. } in &self.nodes {
-            let mut arcs: BTreeMap<KeyspaceId, Vec<&Known>> = BTreeMap::new();
+            let mut arcs: BTreeMap<KeyspaceId, Vec<&KnownShard>> = BTreeMap::new();
             for known in table {
                 arcs.entry(known.arc().keyspace()).or_default().push(known);
             }
@@ -137,7 +137,8 @@ impl Ring {
         const RULE: &str = "R2 tables agree";
         let first = self.table();
         for node in &self.nodes {
-            let of = |table: &'_ [Arc<Known>]| table.iter().map(|k| k.shard()).collect::<Vec<_>>();
+            let of =
+                |table: &'_ [Arc<KnownShard>]| table.iter().map(|k| k.shard()).collect::<Vec<_>>();
             if node.table.len() != first.len() {
                 let (one, other) = (of(&node.table), of(first));
                 return broken(RULE, format!("node {}: {one:?}, another: {other:?}", node.id));
@@ -165,12 +166,12 @@ impl Ring {
         Ok(())
     }
 
-    /// R12: every shard is at full strength, and nothing is left of what was.
+    /// R12: every shard is fully replicated, and nothing is left of what was.
     ///
     /// # Errors
     /// The first shard that is not.
     pub fn is_whole(&self) -> Result<(), Violation> {
-        const RULE: &str = "R12 every shard is at full strength";
+        const RULE: &str = "R12 every shard is fully replicated";
         let keepers = || self.nodes.iter().filter(|node| node.keeps);
         let domain_of: BTreeMap<NodeId, &str> =
             keepers().map(|node| (node.id, &*node.domain)).collect();
@@ -254,11 +255,11 @@ mod tests {
 
     const KEYS: KeyspaceId = KeyspaceId(1);
 
-    fn known(shard: u64, arc: RingArc, nodes: [u64; 3]) -> Arc<Known> {
+    fn known(shard: u64, arc: RingArc, nodes: [u64; 3]) -> Arc<KnownShard> {
         let replicas = (1..).zip(nodes).map(|(id, node)| (ReplicaId(id), NodeId(node))).collect();
         let (generation, leader) = (Generation(4), None);
         let shard = ShardId(shard);
-        Arc::new(Known::new(Descriptor { shard, arc, generation, replicas, leader }, 3))
+        Arc::new(KnownShard::new(Descriptor { shard, arc, generation, replicas, leader }, 3))
     }
 
     /// The system shard and four of a keyspace, each on three of four nodes in four domains.
@@ -273,7 +274,7 @@ mod tests {
         ];
         let node = |id: u64| {
             let id = NodeId(id);
-            let of = |known: &Arc<Known>| {
+            let of = |known: &Arc<KnownShard>| {
                 let replica = known.descriptor().replica_on(id)?;
                 let voters = [1, 2, 3].map(ReplicaId).to_vec();
                 let (shard, learners, is_quiet) = (known.shard(), Vec::new(), true);
@@ -318,7 +319,7 @@ mod tests {
         let later = |ring: &mut Ring| {
             let mut descriptor = ring.nodes[2].table[1].descriptor().clone();
             descriptor.generation = Generation(5);
-            ring.nodes[2].table[1] = Arc::new(Known::new(descriptor, 3));
+            ring.nodes[2].table[1] = Arc::new(KnownShard::new(descriptor, 3));
         };
         assert_eq!(found(later), RULE);
         // It is not where all say it is.
@@ -327,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn shards_below_their_strength_are_found() {
-        const RULE: &str = "R12 every shard is at full strength";
+    fn under_replicated_shards_are_found() {
+        const RULE: &str = "R12 every shard is fully replicated";
         let leader = |ring: &mut Ring, plant: fn(&mut Replica)| {
             let replicas = ring.nodes.iter_mut().flat_map(|node| &mut node.replicas);
             replicas.filter(|replica| replica.leads).for_each(plant);

@@ -1,7 +1,7 @@
 //! The beginning of a run: one node makes the cluster, the others join it, and its shards get
 //! their replicas.
 
-use keyspace::{CatalogueOp, KeyspaceOptions, Level, NodeId, Placement, ShardId};
+use keyspace::{CatalogueOp, ClusterVersion, KeyspaceOptions, NodeId, Placement, ShardId};
 use node::executor::Input;
 use node::replica::entry::Waiter;
 
@@ -15,12 +15,12 @@ const RAISE_MS_MAX: u64 = 20_000;
 impl World {
     /// One node makes the cluster, the others join it, and its shards get their replicas.
     pub(super) fn begin(&mut self) -> Result<(), Violation> {
-        for at in 0..self.seats.len() {
+        for at in 0..self.node_slots.len() {
             self.start(at)?;
             if at == 0 {
-                let machine = self.seats[0].machine.as_ref().expect("it was just started");
+                let machine = self.node_slots[0].machine.as_ref().expect("it was just started");
                 self.cluster = Some(machine.cluster());
-                if !self.mood.born_whole {
+                if !self.profile.starts_with_all_replicas {
                     self.create_keyspace();
                 }
             }
@@ -41,7 +41,7 @@ impl World {
             }
         }
         let mut text = format!("after {RAISE_MS_MAX} ms some replica has no vote: ");
-        for seat in &self.seats {
+        for seat in &self.node_slots {
             let Some(machine) = &seat.machine else { continue };
             for id in machine.shard_ids() {
                 let view = machine.view(id).expect("it was listed");
@@ -57,48 +57,49 @@ impl World {
 
     fn create_keyspace(&mut self) {
         let mut op = Vec::new();
-        let replicas = self.mood.replicas as u8;
-        let placement = self.mood.placement();
+        let replicas = self.profile.replicas as u8;
+        let placement = self.profile.placement();
         let options = KeyspaceOptions { replicas, placement, ..Default::default() };
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
-        let machine = self.seats[0].machine.as_mut().expect("it was just started");
+        let machine = self.node_slots[0].machine.as_mut().expect("it was just started");
         let (origin, waiter) = (NOBODY, Waiter(0));
         if placement == Placement::LinearHash {
             let mut op = Vec::new();
-            CatalogueOp::Level { to: Level::NEWEST }.encode(&mut op);
+            CatalogueOp::RaiseVersion { to: ClusterVersion::NEWEST }.encode(&mut op);
             machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
         }
         machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
     }
 
     fn add_replicas(&mut self) {
-        let others: Vec<NodeId> = self.seats.iter().skip(1).map(|seat| seat.node).collect();
-        let mood = self.mood;
-        let Some(machine) = self.seats[0].machine.as_mut() else { return };
+        let others: Vec<NodeId> = self.node_slots.iter().skip(1).map(|seat| seat.node).collect();
+        let profile = self.profile;
+        let Some(machine) = self.node_slots[0].machine.as_mut() else { return };
         for shard in machine.shard_ids() {
             let view = machine.view(shard).expect("it was listed");
             let generation = view.read().descriptor.generation;
-            let (add, remove) = (others[..mood.replicas_of(shard) - 1].to_vec(), Vec::new());
-            machine.submit(shard, Input::Exchange { shard, generation, add, remove });
+            let (add, remove) = (others[..profile.replicas_of(shard) - 1].to_vec(), Vec::new());
+            machine.submit(shard, Input::ChangeReplicas { shard, generation, add, remove });
         }
     }
 
     /// Whether all shards have all their voters, as their leaders know.
     fn is_raised(&self) -> bool {
-        let Some(machine) = &self.seats[0].machine else { return false };
+        let Some(machine) = &self.node_slots[0].machine else { return false };
         let raised = |shard: ShardId| {
             let view = machine.view(shard).expect("the first node has all shards");
             let state = view.read();
-            let wanted = self.mood.replicas_of(shard);
+            let wanted = self.profile.replicas_of(shard);
             state.members.voters.len() == wanted && !state.members.is_joint()
         };
         let shards = machine.shard_ids();
-        (self.mood.born_whole || self.has_keyspace()) && shards.into_iter().all(raised)
+        (self.profile.starts_with_all_replicas || self.has_keyspace())
+            && shards.into_iter().all(raised)
     }
 
     /// Whether the first node has all shards.
     fn has_keyspace(&self) -> bool {
-        let machine = self.seats[0].machine.as_ref();
+        let machine = self.node_slots[0].machine.as_ref();
         machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
     }
 }

@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use keyspace::{
-    Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions, NodeId, Placement,
-    ShardId, Standing,
+    AdminState, CatalogueOp, Durability, Keyspace, KeyspaceAlteration, KeyspaceId, KeyspaceOptions,
+    NodeId, Placement, ShardId,
 };
 
 use super::{KEYSPACE, World};
@@ -24,7 +24,7 @@ const STRANGERS: [NodeId; 2] = [NodeId(u64::MAX), NodeId(u64::MAX - 1)];
 impl World {
     /// A client asks a node for a change: a guest comes, another changes, or goes.
     pub(super) fn ask_catalogue(&mut self, client: usize, at: usize) {
-        let machine = self.seats[at].machine.as_ref().expect("it runs");
+        let machine = self.node_slots[at].machine.as_ref().expect("it runs");
         let name = *self.rng.pick(&GUESTS);
         let there = machine.routes.contains_key(name);
         let levels = [Durability::Sync, Durability::Interval, Durability::Memory];
@@ -41,17 +41,17 @@ impl World {
                     },
                     durability: if sole { *self.rng.pick(&levels) } else { Durability::Sync },
                     retention_ms,
-                    replicas: if sole { 1 } else { self.mood.replicas as u8 },
+                    replicas: if sole { 1 } else { self.profile.replicas as u8 },
                 };
                 CatalogueOp::Create { name, options }
             }
             2 if retention_ms.is_multiple_of(3) => CatalogueOp::Node {
                 node: *self.rng.pick(&STRANGERS),
-                standing: *self.rng.pick(&[
-                    Standing::Member,
-                    Standing::Cordoned,
-                    Standing::Draining,
-                    Standing::Removed,
+                admin_state: *self.rng.pick(&[
+                    AdminState::Member,
+                    AdminState::Cordoned,
+                    AdminState::Draining,
+                    AdminState::Removed,
                 ]),
                 // Of the two too few would be left.
                 among: match self.rng.one_in(4) {
@@ -66,8 +66,11 @@ impl World {
                     KEYSPACE => Durability::Sync,
                     _ => *self.rng.pick(&levels),
                 });
-                let change =
-                    Alteration { durability, retention_ms: Some(retention_ms), replicas: None };
+                let change = KeyspaceAlteration {
+                    durability,
+                    retention_ms: Some(retention_ms),
+                    replicas: None,
+                };
                 CatalogueOp::Alter { name, change }
             }
         };
@@ -79,7 +82,7 @@ impl World {
 
     /// A node has followed a change.
     pub(super) fn keyspace_changed(&mut self, at: usize, keyspace: &Keyspace) {
-        let node = self.seats[at].node;
+        let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node} follows: {keyspace:?}"));
         if keyspace.options.durability != Durability::Sync {
             self.clients.weak.insert(keyspace.id);
@@ -90,13 +93,13 @@ impl World {
     /// How many replicas a shard should have in the end; nothing if there is no such shard.
     pub(super) fn replicas_wanted(&self, keyspaces: &[Keyspace], shard: ShardId) -> Option<usize> {
         if shard == ShardId(0) {
-            return Some(self.mood.replicas_of(shard));
+            return Some(self.profile.replicas_of(shard));
         }
         let id = self.keyspace_of(shard)?;
         let of = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
         Some(match &*of.name {
-            KEYSPACE => self.mood.replicas,
-            _ if self.arranging.is_some() => self.asked_of(of),
+            KEYSPACE => self.profile.replicas,
+            _ if self.placement_state.is_some() => self.asked_of(of),
             _ => of.nodes.len(),
         })
     }
@@ -105,7 +108,7 @@ impl World {
     pub(super) fn agreed_keyspaces(&self) -> Result<Vec<Keyspace>, String> {
         let mut agreed: Option<Vec<Keyspace>> = None;
         let mut standings = None;
-        for seat in &self.seats {
+        for seat in &self.node_slots {
             let node = seat.node;
             if seat.has_left {
                 continue;
@@ -118,11 +121,11 @@ impl World {
             if !routes.iter().copied().eq(&keyspaces) {
                 return Err(format!("node {node} routes {routes:?}, and has {keyspaces:?}; "));
             }
-            let first = standings.get_or_insert_with(|| catalogue.standings().clone());
-            if first != catalogue.standings() {
+            let first = standings.get_or_insert_with(|| catalogue.admin_states().clone());
+            if first != catalogue.admin_states() {
                 return Err(format!(
                     "node {node} has {:?}, another {first:?}; ",
-                    catalogue.standings()
+                    catalogue.admin_states()
                 ));
             }
             match &agreed {
@@ -135,7 +138,7 @@ impl World {
         }
         let agreed = agreed.unwrap_or_default();
         let known: BTreeSet<KeyspaceId> = agreed.iter().map(|keyspace| keyspace.id).collect();
-        for seat in &self.seats {
+        for seat in &self.node_slots {
             let ids = seat.machine.as_ref().map(|machine| machine.shard_ids()).unwrap_or_default();
             let is_known = |id: &ShardId| self.keyspace_of(*id).is_some_and(|k| known.contains(&k));
             let stray = ids.into_iter().find(|id| *id != ShardId(0) && !is_known(id));

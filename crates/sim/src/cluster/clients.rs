@@ -16,8 +16,8 @@
 
 mod answers;
 mod histories;
-mod lost;
 mod reads;
+mod unanswered;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use command::Write;
 use keyspace::{KeyspaceId, ShardId};
 use node::executor::Input;
 use node::replica::entry::{Batch, Waiter};
-use node::replica::read::{self, Blocked, Now};
-use node::routing::fetch::Fetched;
+use node::replica::read::{self, Blocked, ReadTime};
+use node::routing::fetch::FetchedData;
 use node::routing::route::Route;
 
-use super::options::Mood;
-use super::whole::OfWhole;
-use super::wide::WIDE;
+use super::keyspace_scans::KeyspaceScan;
+use super::multi_shard::WIDE;
+use super::options::RunProfile;
 use super::{KEYSPACE, Plant, World};
-use crate::check::linear::Seen;
+use crate::check::linear::ObservedCommand;
 use crate::command::{Cell, Command, Value};
 use crate::machine::CLIENTS;
 
@@ -56,7 +56,7 @@ pub struct Clients {
     /// Keys that share a hash tag.
     tagged: u64,
     /// By keyspace and hash tag.
-    histories: BTreeMap<(KeyspaceId, u64), Vec<Seen>>,
+    histories: BTreeMap<(KeyspaceId, u64), Vec<ObservedCommand>>,
     /// Without an answer, and where they will be found if they are done.
     lost: Vec<(Op, Place)>,
     /// … and those that may be done as long as the run lasts.
@@ -77,7 +77,7 @@ enum Place {
 pub(super) struct Op {
     pub(super) client: usize,
     at: usize,
-    what: What,
+    what: ClientOp,
     pub(super) call: u64,
     began_ms: u64,
     gives_up_at: u64,
@@ -85,16 +85,16 @@ pub(super) struct Op {
     pub(super) given_up: bool,
 }
 
-pub(super) enum What {
-    Keys(OfKeys),
+pub(super) enum ClientOp {
+    Keys(KeyOp),
     /// A question about all keys.
-    Whole(OfWhole),
+    Keyspace(KeyspaceScan),
     /// A change of the catalogue.
     Catalogue,
 }
 
 /// A command on keys of one hash tag, or FLUSH of a shard's.
-pub(super) struct OfKeys {
+pub(super) struct KeyOp {
     route: Arc<Route>,
     shard: ShardId,
     keys: Vec<u64>,
@@ -104,7 +104,7 @@ pub(super) struct OfKeys {
     /// No earlier than this is it judged.
     low_ms: u64,
     /// Of a read: when it came, and whether it may be tried.
-    moment: Option<Now>,
+    moment: Option<ReadTime>,
     ready: bool,
     /// Of a write: how it stands in the log, if it does, as far as is known.
     place: Option<Place>,
@@ -114,34 +114,34 @@ pub(super) struct OfKeys {
 }
 
 impl Op {
-    fn of_keys(&self) -> Option<&OfKeys> {
+    fn of_keys(&self) -> Option<&KeyOp> {
         match &self.what {
-            What::Keys(of_keys) => Some(of_keys),
-            What::Whole(_) | What::Catalogue => None,
+            ClientOp::Keys(of_keys) => Some(of_keys),
+            ClientOp::Keyspace(_) | ClientOp::Catalogue => None,
         }
     }
 
     /// When its client first asked it, if it is the rest of something.
     pub(super) fn first_call(&self) -> u64 {
         match &self.what {
-            What::Whole(of_whole) => of_whole.first_call().unwrap_or(self.call),
-            What::Keys(_) | What::Catalogue => self.call,
+            ClientOp::Keyspace(of_whole) => of_whole.first_call().unwrap_or(self.call),
+            ClientOp::Keys(_) | ClientOp::Catalogue => self.call,
         }
     }
 
-    fn of_keys_mut(&mut self) -> Option<&mut OfKeys> {
+    fn of_keys_mut(&mut self) -> Option<&mut KeyOp> {
         match &mut self.what {
-            What::Keys(of_keys) => Some(of_keys),
-            What::Whole(_) | What::Catalogue => None,
+            ClientOp::Keys(of_keys) => Some(of_keys),
+            ClientOp::Keyspace(_) | ClientOp::Catalogue => None,
         }
     }
 
     /// Whether it is a read that may be tried.
     fn is_ready(&self) -> bool {
         match &self.what {
-            What::Keys(of_keys) => of_keys.ready,
-            What::Whole(of_whole) => of_whole.ready,
-            What::Catalogue => false,
+            ClientOp::Keys(of_keys) => of_keys.ready,
+            ClientOp::Keyspace(of_whole) => of_whole.ready,
+            ClientOp::Catalogue => false,
         }
     }
 
@@ -157,17 +157,17 @@ impl Op {
 
 impl Clients {
     /// Before the first thing is asked.
-    pub fn new(mood: &Mood) -> Self {
-        let name = |key| format!("{{{}}}key-{key}", key / mood.tagged).into_bytes();
+    pub fn new(profile: &RunProfile) -> Self {
+        let name = |key| format!("{{{}}}key-{key}", key / profile.tagged).into_bytes();
         Self {
             asking: true,
             ops: BTreeMap::new(),
             made: 0,
             events: 0,
             events_by: Vec::new(),
-            free_at: vec![0; mood.clients as usize],
-            names: (0..mood.keys).map(name).collect(),
-            tagged: mood.tagged,
+            free_at: vec![0; profile.clients as usize],
+            names: (0..profile.keys).map(name).collect(),
+            tagged: profile.tagged,
             histories: BTreeMap::new(),
             lost: Vec::new(),
             endless: Vec::new(),
@@ -189,11 +189,11 @@ impl Clients {
     /// What is open, in words.
     pub fn open(&self) -> String {
         let names = self.ops.iter().map(|(number, op)| match &op.what {
-            What::Keys(OfKeys { command, keys, .. }) => {
+            ClientOp::Keys(KeyOp { command, keys, .. }) => {
                 format!("op {number}: {command:?} of {keys:?}; ")
             }
-            What::Whole(of_whole) => format!("op {number}: {}; ", of_whole.describe()),
-            What::Catalogue => format!("op {number}: a change of the catalogue; "),
+            ClientOp::Keyspace(of_whole) => format!("op {number}: {}; ", of_whole.describe()),
+            ClientOp::Catalogue => format!("op {number}: a change of the catalogue; "),
         });
         names.collect()
     }
@@ -231,23 +231,23 @@ impl Clients {
     }
 
     /// A command on keys that is under way.
-    fn under_way(&mut self, number: u64) -> &mut OfKeys {
+    fn under_way(&mut self, number: u64) -> &mut KeyOp {
         let op = self.ops.get_mut(&number).and_then(Op::of_keys_mut);
         op.expect("it is under way")
     }
 
     /// A question about all keys, if it is under way.
-    pub(super) fn whole_mut(&mut self, number: u64) -> Option<&mut OfWhole> {
+    pub(super) fn scan_mut(&mut self, number: u64) -> Option<&mut KeyspaceScan> {
         match &mut self.ops.get_mut(&number)?.what {
-            What::Whole(of_whole) => Some(of_whole),
-            What::Keys(_) | What::Catalogue => None,
+            ClientOp::Keyspace(of_whole) => Some(of_whole),
+            ClientOp::Keys(_) | ClientOp::Catalogue => None,
         }
     }
 }
 
 impl World {
     pub(super) fn may_ask(&self, at: usize) -> bool {
-        let machine = self.seats[at].machine.as_ref();
+        let machine = self.node_slots[at].machine.as_ref();
         self.clients.asking
             && !self.calm
             && machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
@@ -261,12 +261,12 @@ impl World {
             .collect();
         let client = *self.rng.pick(&free);
         self.clients.free_at[client] = u64::MAX;
-        if self.rng.one_in(self.mood.catalogue_in) {
+        if self.rng.one_in(self.profile.catalogue_in) {
             return self.ask_catalogue(client, at);
         }
         let route = self.some_route(at);
-        if self.rng.one_in(self.mood.whole_in) {
-            return self.ask_whole(client, at, route);
+        if self.rng.one_in(self.profile.scan_in) {
+            return self.start_scan(client, at, route);
         }
         let (command, keys) = self.some_command(at);
         // Mostly one of those who believe that they lead: there may be several.
@@ -284,7 +284,7 @@ impl World {
 
     /// Mostly of the keyspace that is always there.
     fn some_route(&mut self, at: usize) -> Arc<Route> {
-        let machine = self.seats[at].machine.as_ref().expect("it runs");
+        let machine = self.node_slots[at].machine.as_ref().expect("it runs");
         let routes = || machine.routes.values().filter(|route| &*route.keyspace.name != WIDE);
         let count = routes().count() as u64;
         if count > 1 && self.rng.one_in(4) {
@@ -294,7 +294,7 @@ impl World {
         machine.routes[KEYSPACE].clone()
     }
 
-    pub(super) fn new_op(&mut self, client: usize, at: usize, what: What) -> (u64, Op) {
+    pub(super) fn new_op(&mut self, client: usize, at: usize, what: ClientOp) -> (u64, Op) {
         self.clients.made += 1;
         self.clients.events += 1;
         let gives_up_at = self.now_ms + PATIENCE_MS;
@@ -313,7 +313,7 @@ impl World {
     ) {
         self.tell_time(at);
         self.look_at_watched(at, &route, &keys, &mut command);
-        let seat = &self.seats[at];
+        let seat = &self.node_slots[at];
         let Some(machine) = &seat.machine else { return };
         let moment = command.is_read().then(|| machine.moment());
         let shard = route.shard(route.place(&route.key(&self.clients.names[keys[0] as usize])));
@@ -322,21 +322,11 @@ impl World {
             None => self.agreement.last_ms(shard),
         };
         let (ready, place, in_parts) = (moment.is_some(), None, false);
-        let what = OfKeys {
-            route,
-            shard,
-            keys,
-            command,
-            stale_ms,
-            low_ms,
-            moment,
-            ready,
-            place,
-            in_parts,
-        };
-        let (number, op) = self.new_op(client, at, What::Keys(what));
-        let node = self.seats[at].node;
-        let OfKeys { route, command, keys, .. } = op.of_keys().expect("it was just made");
+        let what =
+            KeyOp { route, shard, keys, command, stale_ms, low_ms, moment, ready, place, in_parts };
+        let (number, op) = self.new_op(client, at, ClientOp::Keys(what));
+        let node = self.node_slots[at].node;
+        let KeyOp { route, command, keys, .. } = op.of_keys().expect("it was just made");
         let keyspace = &route.keyspace.name;
         let names = self.clients.names_of(keys);
         self.trace.event(format_args!(
@@ -344,7 +334,7 @@ impl World {
         ));
         let tile = route.arc(route.place_of(shard).expect("it was just found"));
         let plant = self.options.plant;
-        let level = self.seats[at].machine.as_ref().expect("it was asked").level;
+        let level = self.node_slots[at].machine.as_ref().expect("it was asked").level;
         let flush = (*command == Command::Flush).then(|| Write::flush_of(tile, level));
         if let Some(mut write) = flush.or_else(|| command.write(&names)) {
             if let (Some(Plant::Unwatched), Write::Transaction(transaction)) = (plant, &mut write) {
@@ -352,7 +342,7 @@ impl World {
             }
             let mut batch = Batch::default();
             batch.push(&write, Waiter(number));
-            let machine = self.seats[at].machine.as_mut().expect("it was asked");
+            let machine = self.node_slots[at].machine.as_mut().expect("it was asked");
             machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
         }
         self.clients.ops.insert(number, op);
@@ -362,11 +352,11 @@ impl World {
     /// none.
     fn look_at_watched(&self, at: usize, route: &Route, keys: &[u64], command: &mut Command) {
         let Command::Transaction { watched: watched @ Some(_), .. } = command else { return };
-        let Some(machine) = &self.seats[at].machine else { return };
+        let Some(machine) = &self.node_slots[at].machine else { return };
         let now = machine.moment();
         let names = self.clients.names_of(keys);
         let had = names.iter().map(|name| {
-            let seen = read::seen(route, name, now, Fetched::NONE)?;
+            let seen = read::seen(route, name, now, FetchedData::NONE)?;
             let cell = read::value(route, name, now, |version| {
                 version.map(|version| Cell {
                     value: Value(version.value.to_vec()),
@@ -380,11 +370,11 @@ impl World {
 
     /// A client asks a node for a change of the catalogue.
     pub(super) fn begin_change(&mut self, client: usize, at: usize, op: Vec<u8>) {
-        let (number, entry) = self.new_op(client, at, What::Catalogue);
-        let node = self.seats[at].node;
+        let (number, entry) = self.new_op(client, at, ClientOp::Catalogue);
+        let node = self.node_slots[at].node;
         self.trace.event(format_args!("op {number} at node {node}: a change of the catalogue"));
         self.clients.ops.insert(number, entry);
-        let machine = self.seats[at].machine.as_mut().expect("it was asked");
+        let machine = self.node_slots[at].machine.as_mut().expect("it was asked");
         let (origin, waiter) = (CLIENTS, Waiter(number));
         machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
     }
@@ -413,11 +403,11 @@ impl World {
     pub(super) fn leaders_of(&self, key: u64) -> Vec<usize> {
         let name = &self.clients.names[key as usize];
         let leads = |at: &usize| {
-            let Some(machine) = &self.seats[*at].machine else { return false };
+            let Some(machine) = &self.node_slots[*at].machine else { return false };
             let Some(route) = machine.routes.get(KEYSPACE) else { return false };
             let shard = route.shard(route.place(&route.key(name)));
             machine.shard(shard).is_some_and(|shard| shard.is_elected())
         };
-        (0..self.seats.len()).filter(leads).collect()
+        (0..self.node_slots.len()).filter(leads).collect()
     }
 }

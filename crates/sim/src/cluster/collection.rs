@@ -1,4 +1,5 @@
-//! Old versions go while clients ask: what each node's keeper does, at any time and place.
+//! Old versions go while clients ask: what each node's maintenance thread does, at any time and
+//! place.
 //!
 //! Any node may want a keyspace's safe point raised; who leads the system shard logs it, every
 //! shard's leader follows, and each replica collects when it likes (SAFETY G14). In the end each
@@ -8,7 +9,7 @@
 use hlc::safe_point;
 use keyspace::{Keyspace, ShardId, Timestamp};
 use node::executor::Input;
-use node::replica::Raise;
+use node::replica::SafePointRequest;
 
 use super::{ANSWER_MS_MAX, World};
 use crate::check::Violation;
@@ -26,8 +27,8 @@ const RAISE_AGAIN_MS: u64 = 100;
 impl World {
     /// A node collects in one of its shards, or wants a safe point raised.
     pub(super) fn keep_versions(&mut self, at: usize) {
-        let node = self.seats[at].node;
-        let machine = self.seats[at].machine.as_mut().expect("it runs");
+        let node = self.node_slots[at].node;
+        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
         if machine.routes.is_empty() {
             return;
         }
@@ -54,7 +55,7 @@ impl World {
         if to > current {
             let keyspace = route.keyspace.id;
             self.trace.event(format_args!("node {node}: safe point of {keyspace} to {to:?}"));
-            let raise = Raise { keyspace, to, is_pressed: true };
+            let raise = SafePointRequest { keyspace, to, is_pressed: true };
             machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
         }
     }
@@ -65,7 +66,8 @@ impl World {
     /// # Errors
     /// It does not rise.
     pub(super) fn raise_all(&mut self, keyspaces: &[Keyspace]) -> Result<(), Violation> {
-        let clocks = self.seats.iter().filter_map(|seat| seat.machine.as_ref()).map(|m| m.now());
+        let clocks =
+            self.node_slots.iter().filter_map(|seat| seat.machine.as_ref()).map(|m| m.now());
         // By every clock: nobody raises anything above its own.
         let to = clocks.min().unwrap_or_default();
         let deadline = self.now_ms + ANSWER_MS_MAX;
@@ -84,15 +86,15 @@ impl World {
                 self.millisecond()?;
             }
         }
-        let lag = keyspaces.iter().map(|keyspace| self.laggards(keyspace, to).join(", "));
+        let lag = keyspaces.iter().map(|keyspace| self.lagging(keyspace, to).join(", "));
         let text = format!("safe points do not rise to {to:?}: {}", lag.collect::<String>());
         Err(Violation::new("liveness", text))
     }
 
     /// Replicas that lag behind, for people.
-    fn laggards(&self, keyspace: &Keyspace, to: Timestamp) -> Vec<String> {
+    fn lagging(&self, keyspace: &Keyspace, to: Timestamp) -> Vec<String> {
         let mut lag = Vec::new();
-        for machine in self.seats.iter().filter_map(|seat| seat.machine.as_ref()) {
+        for machine in self.node_slots.iter().filter_map(|seat| seat.machine.as_ref()) {
             for id in machine.shard_ids() {
                 let view = machine.view(id);
                 let view = view.filter(|v| v.read().descriptor.keyspace() == keyspace.id);
@@ -109,17 +111,17 @@ impl World {
     }
 
     fn lags_behind(&self, keyspace: &Keyspace, to: Timestamp) -> bool {
-        let mut machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let mut machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         machines.any(|machine| lags_at(machine, keyspace, to))
     }
 
     /// Every node asks that has a replica which lags. At `first` not the one that leads the system
     /// shard.
     fn ask_to_raise(&mut self, keyspace: &Keyspace, to: Timestamp, first: bool) {
-        for machine in self.seats.iter_mut().filter_map(|seat| seat.machine.as_mut()) {
+        for machine in self.node_slots.iter_mut().filter_map(|seat| seat.machine.as_mut()) {
             let leads = machine.shard(ShardId(0)).is_some_and(|shard| shard.is_leader());
             if lags_at(machine, keyspace, to) && !(first && leads) {
-                let raise = Raise { keyspace: keyspace.id, to, is_pressed: true };
+                let raise = SafePointRequest { keyspace: keyspace.id, to, is_pressed: true };
                 machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
             }
         }
@@ -127,7 +129,7 @@ impl World {
 
     /// Has everything collected that may be.
     pub(super) fn collect_all(&self) {
-        for machine in self.seats.iter().filter_map(|seat| seat.machine.as_ref()) {
+        for machine in self.node_slots.iter().filter_map(|seat| seat.machine.as_ref()) {
             for view in machine.shard_ids().into_iter().filter_map(|id| machine.view(id)) {
                 let mut state = view.write();
                 let Some(engine) = state.keys_mut() else { continue };

@@ -11,7 +11,7 @@ use crate::rng::Rng;
 impl World {
     /// A command, and keys of one hash tag.
     pub(super) fn some_command(&mut self, at: usize) -> (Command, Vec<u64>) {
-        let key = self.rng.below(self.mood.keys);
+        let key = self.rng.below(self.profile.keys);
         let weights = [24, 8, 3, 5, 6, 16, 6, 3, 7, 50, 4, 8, 3, 7];
         let command = match self.rng.weighted(&weights) {
             0 => {
@@ -55,13 +55,13 @@ impl World {
     }
 
     fn end_ms(&mut self, at: usize) -> u64 {
-        if self.mood.ttl_ms_max == 0 {
+        if self.profile.ttl_ms_max == 0 {
             return 0;
         }
-        let other = self.rng.below(self.seats.len() as u64) as usize;
-        let machine = self.seats[other].machine.as_ref().filter(|_| self.rng.one_in(3));
-        let machine = machine.or(self.seats[at].machine.as_ref()).expect("it runs");
-        machine.clock.now().millis() + self.rng.between(1, self.mood.ttl_ms_max)
+        let other = self.rng.below(self.node_slots.len() as u64) as usize;
+        let machine = self.node_slots[other].machine.as_ref().filter(|_| self.rng.one_in(3));
+        let machine = machine.or(self.node_slots[at].machine.as_ref()).expect("it runs");
+        machine.clock.now().millis() + self.rng.between(1, self.profile.ttl_ms_max)
     }
 
     fn some_expire(&mut self, at: usize) -> Command {
@@ -85,9 +85,9 @@ impl World {
 
     /// Some keys of a key's hash tag, in their order.
     fn keys_beside(&mut self, key: u64) -> Vec<u64> {
-        let tagged = self.mood.tagged;
+        let tagged = self.profile.tagged;
         let first = key - key % tagged;
-        let end = (first + tagged).min(self.mood.keys);
+        let end = (first + tagged).min(self.profile.keys);
         (first..end).filter(|other| *other == key || self.rng.one_in(2)).collect()
     }
 
@@ -112,7 +112,7 @@ impl World {
     /// run of a seed stays as it was.
     fn transaction(&self, at: usize, beside: &[u64]) -> Option<Command> {
         let mut rng = Rng::new(mix(self.options.seed) ^ self.clients.made);
-        let machine = self.seats[at].machine.as_ref().expect("it runs");
+        let machine = self.node_slots[at].machine.as_ref().expect("it runs");
         if !machine.level.allows(Feature::Transactions) || rng.one_in(3) {
             return None;
         }

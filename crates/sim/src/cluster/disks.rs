@@ -11,7 +11,7 @@ use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest;
 
-use super::{KEYSPACE, Seat, World};
+use super::{KEYSPACE, NodeSlot, World};
 use crate::check::Violation;
 use crate::machine::Machine;
 use crate::options::Fault;
@@ -38,7 +38,7 @@ fn is_full(error: &Error) -> bool {
 }
 
 /// For how long nothing else breaks after a disk has lost what it had promised.
-const TRUCE_MS: u64 = 4_500;
+const NO_FAULTS_MS: u64 = 4_500;
 /// … and for how long its node is down.
 const DOWN_MS: u64 = 2_500;
 
@@ -83,33 +83,33 @@ impl World {
     /// The power of a node goes when its disk has changed so often: in a write of the log, a
     /// checkpoint, a manifest, or a start, whatever comes then.
     pub(super) fn power_goes_at(&mut self, at: usize, writes: u64) {
-        let node = self.seats[at].node;
+        let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node}: the power will go after {writes} changes"));
-        self.seats[at].disk.crash_after_writes(writes);
-        self.seats[at].armed = Some(Armed::Power);
+        self.node_slots[at].disk.crash_after_writes(writes);
+        self.node_slots[at].armed = Some(Armed::Power);
     }
 
     pub(super) fn fail_sync(&mut self, at: usize) {
         let syncs = self.rng.below(6);
-        let node = self.seats[at].node;
+        let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node}: a sync will fail after {syncs}"));
-        self.seats[at].disk.fail_sync(syncs);
-        self.seats[at].armed = Some(Armed::Failure);
+        self.node_slots[at].disk.fail_sync(syncs);
+        self.node_slots[at].armed = Some(Armed::Failure);
     }
 
     pub(super) fn fail_write(&mut self, at: usize) {
         let writes = self.rng.below(15);
-        let node = self.seats[at].node;
+        let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node}: a write will fail after {writes}"));
-        self.seats[at].disk.fail_write(writes);
-        self.seats[at].armed = Some(Armed::Failure);
+        self.node_slots[at].disk.fail_write(writes);
+        self.node_slots[at].armed = Some(Armed::Failure);
     }
 
     pub(super) fn fill_or_free(&mut self, at: usize) {
-        let seat = &mut self.seats[at];
+        let seat = &mut self.node_slots[at];
         seat.full = !seat.full;
         let bytes = match seat.full {
-            true => seat.used_bytes() + self.rng.below(3 * self.mood.segment_bytes / 2),
+            true => seat.used_bytes() + self.rng.below(3 * self.profile.segment_bytes / 2),
             false => u64::MAX,
         };
         let node = seat.node;
@@ -122,32 +122,32 @@ impl World {
     /// All others stay well until it has noticed: with two nodes broken, what the two alone had
     /// acknowledged would be lost.
     pub(super) fn lose_tail(&mut self, at: usize) {
-        let all_awake = (0..self.seats.len()).all(|other| self.is_awake(other));
+        let all_awake = (0..self.node_slots.len()).all(|other| self.is_awake(other));
         if !all_awake || !self.is_whole() || self.has_alone(at) {
             return;
         }
         // What it lost must not reach back to a change of members: it would lead among those of
         // the past (docs/consistency.md).
-        let machine = self.seats[at].machine.as_ref().expect("it is awake");
+        let machine = self.node_slots[at].machine.as_ref().expect("it is awake");
         let views = machine.shard_ids().into_iter().filter_map(|id| machine.view(id));
         let changes = views.map(|view| view.read().descriptor.generation.0).sum::<u64>();
         let end = machine.log.log.written_end();
-        if self.seats[at].members_end.0 != changes {
-            self.seats[at].members_end = (changes, end);
+        if self.node_slots[at].members_end.0 != changes {
+            self.node_slots[at].members_end = (changes, end);
             return;
         }
         self.mend();
-        self.betrayal = None;
+        self.promise_fault = None;
         let bytes_max = self.rng.between(200, 3_000);
         self.crash(at, true);
-        let seat = &mut self.seats[at];
+        let seat = &mut self.node_slots[at];
         // The others have leaders when it comes back.
         seat.awake_at = self.now_ms + DOWN_MS;
         let floor = seat.members_end.1;
         let lost =
             lose_log_tail(&*seat.disk.handle(), floor, bytes_max).expect("a disk without faults");
         (seat.has_lost, seat.has_just_lost) = (true, lost > 0);
-        self.truce_until = self.now_ms + TRUCE_MS;
+        self.no_faults_until = self.now_ms + NO_FAULTS_MS;
         self.counts.tails_lost += u64::from(lost > 0);
         let node = seat.node;
         self.trace.event(format_args!("node {node} has lost {lost} bytes of its log"));
@@ -155,7 +155,7 @@ impl World {
 
     /// Whether every shard has all its replicas.
     pub(super) fn is_whole(&self) -> bool {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         machines
             .flat_map(|machine| machine.shard_ids().into_iter().map(move |id| (machine, id)))
             .all(|(machine, id)| {
@@ -171,7 +171,7 @@ impl World {
         let mut keyspaces = machine.routes.values().map(|route| &route.keyspace);
         let of = keyspaces.find(|of| Some(of.id) == keyspace);
         let guest = of.filter(|keyspace| &*keyspace.name != KEYSPACE);
-        guest.map_or(self.mood.replicas_of(id), |guest| match self.arranging {
+        guest.map_or(self.profile.replicas_of(id), |guest| match self.placement_state {
             Some(_) => self.asked_of(guest),
             None => guest.nodes.len(),
         })
@@ -179,13 +179,13 @@ impl World {
 
     /// Whether a node has a shard that no other has: what it loses then is lost.
     pub(super) fn has_alone(&self, at: usize) -> bool {
-        let Some(machine) = &self.seats[at].machine else { return false };
+        let Some(machine) = &self.node_slots[at].machine else { return false };
         machine.shard_ids().into_iter().any(|id| self.replicas_of(machine, id) == 1)
     }
 
     /// A node says that it must stop: what its disk did to it is the reason, or a rule is broken.
     pub(super) fn node_failed(&mut self, at: usize, error: &Error) -> Result<(), Violation> {
-        let Seat { node, armed, full, .. } = self.seats[at];
+        let NodeSlot { node, armed, full, .. } = self.node_slots[at];
         self.trace.event(format_args!("node {node} stops: {error}"));
         self.counts.disk_deaths += 1;
         match armed {
@@ -208,7 +208,7 @@ impl World {
         at: usize,
         error: &RecoverError,
     ) -> Result<(), Violation> {
-        let Seat { node, armed, full, .. } = self.seats[at];
+        let NodeSlot { node, armed, full, .. } = self.node_slots[at];
         self.trace.event(format_args!("node {node} does not start: {error}"));
         match (armed, error) {
             (Some(Armed::Power), RecoverError::Storage(Error::Io { .. })) => self.end(at, true),

@@ -1,6 +1,6 @@
 //! What breaks in a cluster, and how it comes back.
 
-use keyspace::{Level, NodeId, ShardId};
+use keyspace::{ClusterVersion, NodeId, ShardId};
 use node::executor::Input;
 use storage::engine::PieceLimits;
 use storage::faulty::Crash;
@@ -9,7 +9,7 @@ use super::disks::PLANNED_WRITES;
 use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
-use crate::machine::open::{self, Start, Started};
+use crate::machine::open::{self, Start, StartedMachine};
 use crate::options::{Fault, Faults};
 
 /// Longer than any promise of a replica.
@@ -23,15 +23,15 @@ const BLOCK: PieceLimits = PieceLimits { examined_max: 1, bytes_max: 1 };
 
 impl World {
     /// Breaks something, now and then.
-    pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
-        self.betray();
+    pub(super) fn maybe_inject_fault(&mut self) -> Result<(), Violation> {
+        self.break_promises();
         self.upgrade();
         self.lose_links();
         self.decay();
-        if self.now_ms < self.truce_until || !self.rng.one_in(self.mood.break_ms) {
+        if self.now_ms < self.no_faults_until || !self.rng.one_in(self.profile.break_ms) {
             return Ok(());
         }
-        let at = self.rng.below(self.seats.len() as u64) as usize;
+        let at = self.rng.below(self.node_slots.len() as u64) as usize;
         let mut faults = self.options.faults;
         if self.has(Plant::LeftRecord) {
             // What a replica replays, it does not leave behind: they would only differ.
@@ -51,10 +51,10 @@ impl World {
             }
             5 => self.isolate(at),
             6 => self.cut_one_way(at),
-            7 => self.plan_betrayal(at),
+            7 => self.plan_promise_fault(at),
             8 => self.hand_over(),
             9 => self.mend(),
-            10..=12 if self.seats[at].armed.is_some() => {}
+            10..=12 if self.node_slots[at].armed.is_some() => {}
             10 => {
                 let writes = self.rng.below(PLANNED_WRITES);
                 self.power_goes_at(at, writes);
@@ -72,11 +72,11 @@ impl World {
     }
 
     /// Whether shards are to be cut and never merged; and how likely each of what breaks is, in the
-    /// order of [`Self::maybe_break`].
+    /// order of [`Self::maybe_inject_fault`].
     fn weights_of_faults(&self, faults: Faults) -> (bool, [u64; 18]) {
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
-        let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
+        let of_disks = |fault, weight| if self.profile.tails { 0 } else { on(fault, weight) };
         // What these plant shows in this plan, and hardly elsewhere.
         let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
         let only_cuts = self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe);
@@ -100,10 +100,10 @@ impl World {
             of_disks(Fault::Full, 5),
             on(Fault::Link, 6),
             // Rarely possible.
-            if self.mood.tails { 60 } else { 0 },
+            if self.profile.tails { 60 } else { 0 },
             of_disks(Fault::Move, if self.has(Plant::GoneReplica) { 60 } else { 9 }),
             // An ordered keyspace begins with one shard.
-            on(Fault::Split, if cuts || self.mood.is_ordered { 30 } else { 6 }),
+            on(Fault::Split, if cuts || self.profile.is_ordered { 30 } else { 6 }),
         ];
         (only_cuts, weights)
     }
@@ -111,11 +111,11 @@ impl World {
     /// A link is lost with what was on it. Both ends learn of it, one maybe much later; and it is
     /// there again at once.
     fn lose_link(&mut self, at: usize) {
-        let other = self.rng.below(self.seats.len() as u64) as usize;
+        let other = self.rng.below(self.node_slots.len() as u64) as usize;
         if other == at {
             return;
         }
-        let ends = [self.seats[at].node, self.seats[other].node];
+        let ends = [self.node_slots[at].node, self.node_slots[other].node];
         self.trace.event(format_args!("the link of nodes {} and {} is lost", ends[0], ends[1]));
         self.counts.links += 1;
         self.network.lose(ends[0], ends[1], &mut self.rng);
@@ -140,7 +140,7 @@ impl World {
         for (_, node, with) in new {
             self.network.relinked(node, with);
             let is_there = self.has_link(node, with);
-            let seat = self.seats.iter_mut().find(|seat| seat.node == node);
+            let seat = self.node_slots.iter_mut().find(|seat| seat.node == node);
             if let Some(machine) = seat.and_then(|seat| seat.machine.as_mut()) {
                 machine.relinked(with);
                 if is_there {
@@ -152,7 +152,7 @@ impl World {
 
     /// Adds up what a node's process has streamed.
     pub(super) fn count_streams(&mut self, at: usize) {
-        let Some(machine) = &self.seats[at].machine else { return };
+        let Some(machine) = &self.node_slots[at].machine else { return };
         self.counts.blocks += machine.streams.blocks;
         self.counts.resumed += machine.streams.resumed;
         self.counts.held += machine.streams.held;
@@ -161,7 +161,7 @@ impl World {
 
     /// All links of a node are lost: its process has ended, or begins.
     fn lose_all_links(&mut self, node: NodeId) {
-        for other in self.seats.iter().map(|seat| seat.node).filter(|other| *other != node) {
+        for other in self.node_slots.iter().map(|seat| seat.node).filter(|other| *other != node) {
             self.network.lose_link((node, other));
         }
     }
@@ -169,8 +169,8 @@ impl World {
     /// The process of a node has ended: the others learn that its links are gone, if they had not
     /// better lose patience first.
     pub(super) fn end_links(&mut self, at: usize, power: bool) {
-        let node = self.seats[at].node;
-        for seat in (0..self.seats.len()).filter(|seat| *seat != at) {
+        let node = self.node_slots[at].node;
+        for seat in (0..self.node_slots.len()).filter(|seat| *seat != at) {
             let millis = if power { self.rng.between(20, 4_000) } else { self.rng.below(5) };
             self.lost_links.push((self.now_ms + millis, seat, node));
         }
@@ -181,8 +181,8 @@ impl World {
         let now_ms = self.now_ms;
         let lost: Vec<_> = self.lost_links.extract_if(.., |lost| lost.0 <= now_ms).collect();
         for (_, at, node) in lost {
-            let is_there = self.has_link(self.seats[at].node, node);
-            if let Some(machine) = &mut self.seats[at].machine {
+            let is_there = self.has_link(self.node_slots[at].node, node);
+            if let Some(machine) = &mut self.node_slots[at].machine {
                 machine.lose_link(node);
                 if is_there {
                     machine.link(node);
@@ -194,7 +194,7 @@ impl World {
     /// Whether a node has a link to another that runs, as far as it knows.
     fn has_link(&self, node: NodeId, with: NodeId) -> bool {
         let is_to_come = |link: &(u64, NodeId, NodeId)| (link.1, link.2) == (node, with);
-        let other = self.seats.iter().find(|seat| seat.node == with);
+        let other = self.node_slots.iter().find(|seat| seat.node == with);
         other.is_some_and(|seat| seat.machine.is_some()) && !self.new_links.iter().any(is_to_come)
     }
 
@@ -203,8 +203,8 @@ impl World {
         if !self.has(Plant::RottenState) || self.now_ms % 1_000 != 500 {
             return;
         }
-        let at = self.rng.below(self.seats.len() as u64) as usize;
-        let Some(machine) = &self.seats[at].machine else { return };
+        let at = self.rng.below(self.node_slots.len() as u64) as usize;
+        let Some(machine) = &self.node_slots[at].machine else { return };
         for shard in machine.shard_ids() {
             let view = machine.view(shard).expect("it was listed");
             let mut state = view.write();
@@ -223,13 +223,13 @@ impl World {
 
     /// Whether a node runs and does not stand still.
     pub(super) fn is_awake(&self, at: usize) -> bool {
-        let seat = &self.seats[at];
+        let seat = &self.node_slots[at];
         seat.machine.is_some() && self.now_ms >= seat.awake_at
     }
 
     /// A process ends; with the machine's power, what was not synced may be gone.
     pub(super) fn crash(&mut self, at: usize, power: bool) {
-        if self.seats[at].machine.is_none() {
+        if self.node_slots[at].machine.is_none() {
             return;
         }
         self.count_streams(at);
@@ -239,9 +239,9 @@ impl World {
 
     /// What is left of a node whose process is gone.
     pub(super) fn end(&mut self, at: usize, power: bool) {
-        let node = self.seats[at].node;
+        let node = self.node_slots[at].node;
         self.counts.crashes += 1;
-        self.seats[at].armed = None;
+        self.node_slots[at].armed = None;
         self.lose_all_links(node);
         if self.options.faults.has(Fault::Link) {
             self.end_links(at, power);
@@ -254,24 +254,24 @@ impl World {
                 Crash::KeepUnsynced,
             ]);
             self.trace.event(format_args!("node {node} loses its power: {crash:?}"));
-            self.seats[at].disk.crash(crash);
+            self.node_slots[at].disk.crash(crash);
         } else {
             self.trace.event(format_args!("node {node} is killed"));
-            self.seats[at].disk.kill();
+            self.node_slots[at].disk.kill();
         }
-        self.seats[at].awake_at = self.now_ms + self.rng.between(1, 1_500);
+        self.node_slots[at].awake_at = self.now_ms + self.rng.between(1, 1_500);
     }
 
     fn blackout(&mut self) {
         self.trace.event(format_args!("the power goes everywhere"));
         self.counts.blackouts += 1;
-        (0..self.seats.len()).for_each(|at| self.crash(at, true));
+        (0..self.node_slots.len()).for_each(|at| self.crash(at, true));
     }
 
     /// A process stands still, and its clocks do not.
     pub(super) fn pause(&mut self, at: usize, millis: u64) {
         let planted = self.has(Plant::StaleLease);
-        let seat = &mut self.seats[at];
+        let seat = &mut self.node_slots[at];
         if seat.machine.is_none() || self.now_ms < seat.awake_at {
             return;
         }
@@ -285,12 +285,12 @@ impl World {
     }
 
     fn isolate(&mut self, at: usize) {
-        let node = self.seats[at].node;
-        let companion = self.rng.one_in(3).then(|| self.rng.below(self.seats.len() as u64));
+        let node = self.node_slots[at].node;
+        let companion = self.rng.one_in(3).then(|| self.rng.below(self.node_slots.len() as u64));
         let inside = |place: usize| place == at || companion == Some(place as u64);
         self.trace.event(format_args!("node {node} is cut off"));
         self.counts.cuts += 1;
-        let nodes: Vec<NodeId> = self.seats.iter().map(|seat| seat.node).collect();
+        let nodes: Vec<NodeId> = self.node_slots.iter().map(|seat| seat.node).collect();
         for (i, from) in nodes.iter().enumerate() {
             for (j, to) in nodes.iter().enumerate() {
                 if inside(i) != inside(j) {
@@ -301,8 +301,8 @@ impl World {
     }
 
     fn cut_one_way(&mut self, at: usize) {
-        let from = self.seats[at].node;
-        let to = self.seats[self.rng.below(self.seats.len() as u64) as usize].node;
+        let from = self.node_slots[at].node;
+        let to = self.node_slots[self.rng.below(self.node_slots.len() as u64) as usize].node;
         self.trace.event(format_args!("nothing goes from node {from} to {to}"));
         self.counts.cuts += 1;
         self.network.cut(from, to);
@@ -312,7 +312,7 @@ impl World {
     fn hand_over(&mut self) {
         let mut led = self.led();
         let has_heirs = |(at, id): &(usize, ShardId)| {
-            let machine = self.seats[*at].machine.as_ref().expect("it leads");
+            let machine = self.node_slots[*at].machine.as_ref().expect("it leads");
             machine.view(*id).is_some_and(|view| view.read().members.voters.len() > 1)
         };
         led.retain(has_heirs);
@@ -323,12 +323,12 @@ impl World {
         let all = self.rng.one_in(2);
         led.retain(|one| if all { one.0 == chosen.0 } else { *one == chosen });
         for (at, id) in led {
-            let seat = &mut self.seats[at];
+            let seat = &mut self.node_slots[at];
             let machine = seat.machine.as_mut().expect("it leads");
             let shard = machine.shard(id).expect("it leads it");
-            let mut heirs = shard.view().read().members.voters.clone();
-            heirs.retain(|heir| *heir != shard.replica());
-            let to = *self.rng.pick(&heirs);
+            let mut targets = shard.view().read().members.voters.clone();
+            targets.retain(|target| *target != shard.replica());
+            let to = *self.rng.pick(&targets);
             let node = seat.node;
             self.trace.event(format_args!("node {node} hands shard {id} over to replica {to}"));
             self.counts.transfers += 1;
@@ -339,7 +339,7 @@ impl World {
     /// Who believes to lead what: nodes that run, and shards.
     pub(super) fn led(&self) -> Vec<(usize, ShardId)> {
         let mut led = Vec::new();
-        for (at, seat) in self.seats.iter().enumerate() {
+        for (at, seat) in self.node_slots.iter().enumerate() {
             let Some(machine) = &seat.machine else { continue };
             let leads = |id: &ShardId| machine.shard(*id).is_some_and(|s| s.is_elected());
             led.extend(machine.shard_ids().into_iter().filter(leads).map(|id| (at, id)));
@@ -360,36 +360,46 @@ impl World {
         let now_ms = self.now_ms;
         let forgetful = self.has(Plant::ForgetfulVote);
         let forgets = self.right_halves.first().copied().filter(|_| self.has(Plant::ReplayedHalf));
-        let seat = &mut self.seats[at];
+        let seat = &mut self.node_slots[at];
         // The boot clock begins anew with the machine.
         seat.boot_offset = self.rng.below(1 << 40) + LONG_NANOS;
         let boot = seat.boot(now_ms);
         let wall_ms = (WALL_MS as i64 + seat.wall_offset + now_ms as i64) as u64;
         let start = Start {
-            lanes: self.mood.lanes,
-            segment_bytes: self.mood.segment_bytes,
+            executors: self.profile.executors,
+            segment_bytes: self.profile.segment_bytes,
             wall_ms,
             // Planted: all that was promised seems long ago.
             boot: if forgetful { boot - LONG_NANOS } else { boot },
             join,
             // So that what is small still comes in several blocks.
             limits: Limits { block: BLOCK, ..Limits::usual() },
-            level: if self.upgrading.is_some() { Level::FIRST } else { Level::NEWEST },
+            level: if self.upgrading.is_some() {
+                ClusterVersion::FIRST
+            } else {
+                ClusterVersion::NEWEST
+            },
             forgets,
-            system_replicas: self.mood.system_replicas as u8,
+            system_replicas: self.profile.system_replicas as u8,
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
-        let Started { mut machine, recovered, behind, ended } = match started {
+        let StartedMachine { mut machine, recovered, behind, ended } = match started {
             Ok(started) => started,
             Err(error) => return self.start_failed(at, &error),
         };
         machine.boot = boot;
-        machine.streams.limit(self.mood.move_rate);
-        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_patience(PATIENCE_NANOS));
-        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(self.mood.check_nanos));
+        machine.streams.limit(self.profile.snapshot_rate);
+        machine
+            .executors
+            .iter_mut()
+            .for_each(|seat| seat.executor.set_request_timeout(PATIENCE_NANOS));
+        machine
+            .executors
+            .iter_mut()
+            .for_each(|seat| seat.executor.set_check_every(self.profile.check_nanos));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
-        machine.is_deaf = self.options.plant == Some(Plant::ForgottenReplica);
+        machine.ignores_lookup = self.options.plant == Some(Plant::ForgottenReplica);
         machine.leaves_records = self.options.plant == Some(Plant::LeftRecord);
         if self.options.plant == Some(Plant::GoneReplica) {
             machine.streams.plant_gone_replica();
@@ -413,15 +423,15 @@ impl World {
         seat.machine = Some(machine);
         self.lose_all_links(node);
         self.introduce();
-        self.arrange_anew(at);
+        self.restart_placement(at);
         Ok(())
     }
 
     /// Tells all nodes who the others are.
     fn introduce(&mut self) {
-        let there = self.seats.iter().filter(|seat| !seat.has_left);
+        let there = self.node_slots.iter().filter(|seat| !seat.has_left);
         let nodes: Vec<NodeId> = there.map(|seat| seat.node).collect();
-        for seat in &mut self.seats {
+        for seat in &mut self.node_slots {
             let others: Vec<_> = nodes.iter().copied().filter(|node| *node != seat.node).collect();
             if let Some(machine) = &mut seat.machine {
                 machine.look_up_by(&others);
@@ -435,8 +445,8 @@ impl World {
         self.calm = true;
         self.network.mend();
         // Who has lost the end of its log comes back when the others have leaders, as ever.
-        let is_truce = self.now_ms < self.truce_until;
-        for seat in &mut self.seats {
+        let is_truce = self.now_ms < self.no_faults_until;
+        for seat in &mut self.node_slots {
             if !is_truce && !seat.has_left {
                 seat.awake_at = self.now_ms;
             }

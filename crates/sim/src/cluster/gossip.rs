@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use balancer::Told;
+use balancer::NodeReport;
 use keyspace::NodeId;
 
 use super::World;
@@ -74,11 +74,11 @@ impl Gossip {
         nodes: &[NodeId],
         domains: &[Box<str>],
         now_ms: u64,
-    ) -> Vec<Told> {
+    ) -> Vec<NodeReport> {
         let row = self.heard.get(at).map(Vec::as_slice).unwrap_or_default();
         let told = |(place, heard): (usize, &Option<Heard>)| {
             let Heard { last_ms, is_up, since_ms, load } = (*heard)?;
-            Some(Told {
+            Some(NodeReport {
                 id: nodes[place],
                 domain: domains.get(place).cloned().unwrap_or_default(),
                 is_up,
@@ -98,12 +98,12 @@ impl Gossip {
 impl World {
     /// One round.
     pub(super) fn gossip(&mut self) {
-        let count = self.seats.len();
+        let count = self.node_slots.len();
         let parts = self.parts();
         let now = (0..count).map(|at| self.load_of(at)).collect::<Vec<_>>();
         let now_ms = self.now_ms;
-        let Some(arranging) = &mut self.arranging else { return };
-        let gossip = &mut arranging.gossip;
+        let Some(placement_state) = &mut self.placement_state else { return };
+        let gossip = &mut placement_state.gossip;
         gossip.parts = parts;
         gossip.loads.resize(count, Load::default());
         gossip.heard.resize(count, Vec::new());
@@ -136,7 +136,7 @@ impl World {
 
     fn load_of(&self, at: usize) -> Load {
         let mut load = Load::default();
-        let Some(machine) = &self.seats[at].machine else { return load };
+        let Some(machine) = &self.node_slots[at].machine else { return load };
         for id in machine.shard_ids() {
             let shard = machine.shard(id).expect("it was listed");
             let usage = shard.view().read().keys().map(|engine| engine.usage());
@@ -149,7 +149,7 @@ impl World {
 
     /// Which nodes hear of each other, over any others.
     fn parts(&self) -> Vec<Option<usize>> {
-        let count = self.seats.len();
+        let count = self.node_slots.len();
         let mut parts: Vec<Option<usize>> = vec![None; count];
         for first in 0..count {
             if parts[first].is_some() || !self.is_awake(first) {
@@ -171,7 +171,7 @@ impl World {
 
     /// Whether two nodes hear each other.
     fn hear(&self, at: usize, other: usize) -> bool {
-        let (one, other) = (self.seats[at].node, self.seats[other].node);
+        let (one, other) = (self.node_slots[at].node, self.node_slots[other].node);
         self.network.is_open(one, other) && self.network.is_open(other, one)
     }
 }

@@ -6,9 +6,9 @@
 use keyspace::ShardId;
 use node::control::Request;
 use node::executor::Input;
-use node::reshape::merge::{Merging, Word};
+use node::reshape::merge::{MergeMessage, MergeStatus};
 use node::routing::route::Route;
-use node::rpc::request::Letter;
+use node::rpc::message::RpcMessage;
 
 use super::{Plant, World};
 use crate::machine::Machine;
@@ -23,7 +23,7 @@ impl World {
         let mut led = self.led();
         led.retain(|(_, shard)| !self.is_bucket(*shard));
         for (at, left) in led {
-            let machine = self.seats[at].machine.as_ref().expect("it leads");
+            let machine = self.node_slots[at].machine.as_ref().expect("it leads");
             if let Some((route, right)) = right_of(machine, left) {
                 let is_used = self.names_in(route.keyspace.id).iter().any(|name| {
                     let shard = route.shard(route.place_of_key(name));
@@ -35,7 +35,7 @@ impl World {
         if pairs.iter().any(|(.., is_used)| *is_used) {
             pairs.retain(|(.., is_used)| *is_used);
         }
-        if pairs.is_empty() && self.mood.is_ordered {
+        if pairs.is_empty() && self.profile.is_ordered {
             return self.split();
         }
         if pairs.is_empty() || self.counts.merges >= MERGES_MAX {
@@ -46,11 +46,11 @@ impl World {
     }
 
     /// Planted: a frozen shard is told that it goes on, by nobody.
-    pub(super) fn thaw(&mut self, at: usize) {
+    pub(super) fn unfreeze_wrongly(&mut self, at: usize) {
         if !self.has(Plant::Thaw) {
             return;
         }
-        let Some(machine) = &mut self.seats[at].machine else { return };
+        let Some(machine) = &mut self.node_slots[at].machine else { return };
         let from = machine.node();
         for id in machine.shard_ids() {
             let view = machine.view(id).expect("it was listed");
@@ -58,24 +58,24 @@ impl World {
                 let state = view.read();
                 (state.merging, state.descriptor.generation)
             };
-            if let Merging::Frozen { by, .. } = merging {
-                let word = Word::Free { left: by, yours };
-                let letter = Letter::Merge { shard: id, word };
-                machine.submit(id, Input::Letter { from, letter });
+            if let MergeStatus::Frozen { by, .. } = merging {
+                let word = MergeMessage::Unfreeze { left: by, yours };
+                let rpc = RpcMessage::Merge { shard: id, word };
+                machine.submit(id, Input::Rpc { from, rpc });
             }
         }
     }
 
     /// The shard behind one, as a node knows it.
     pub(crate) fn right_of(&self, at: usize, left: ShardId) -> Option<ShardId> {
-        Some(right_of(self.seats[at].machine.as_ref()?, left)?.1)
+        Some(right_of(self.node_slots[at].machine.as_ref()?, left)?.1)
     }
 
     /// A node that leads a shard is asked to have it take in its right neighbour.
     pub(crate) fn take_in(&mut self, at: usize, left: ShardId) {
         self.counts.merges += 1;
         self.trace.event(format_args!("shard {left} is to take in its neighbour"));
-        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
         machine.request(Request::Merge { left });
     }
 }

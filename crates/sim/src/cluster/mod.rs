@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Time goes on by the millisecond. In each, packets that are due arrive, and every node that runs
-//! and is not paused does a few things in random order: a lane takes inputs, or appends; a sync
-//! begins or ends; news are spread; a client is served. So messages overtake each other, disks and
-//! nodes are slow at random, and nothing waits for anything that a real node would not wait for.
+//! and is not paused does a few things in random order: an executor takes inputs, or appends; a
+//! sync begins or ends; news are spread; a client is served. So messages overtake each other, disks
+//! and nodes are slow at random, and nothing waits for anything that a real node would not wait
+//! for.
 //!
 //! | file | what |
 //! |---|---|
@@ -27,7 +28,7 @@
 //! | `whole` | FLUSH, and questions about all keys |
 //! | `wide` | transactions over several shards |
 //! | `collection` | safe points rise, old versions go |
-//! | `gossip`, `arrange` | what nodes know of each other; leaders ask the balancer |
+//! | `gossip`, `step_placement` | what nodes know of each other; leaders ask the balancer |
 //! | `rest` | the ring becomes ideal |
 //! | `stage` | what directed scenarios do to it ([`crate::scenario`]) |
 //! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
@@ -39,36 +40,36 @@
 //! as their leaders know them. Where leaders ask the balancer, the ring becomes ideal before that
 //! (R1, R2, R12: [`crate::check::ring`]).
 
-mod arrange;
 mod begin;
-mod betrayals;
+mod broken_promises;
 pub mod catalogue;
 pub mod clients;
 mod collection;
 mod commands;
+mod convergence;
 mod counts;
+mod directed;
 pub mod disks;
 pub mod faults;
-mod files;
 mod gossip;
+mod keyspace_scans;
+mod linear_hash;
 mod merges;
 mod moves;
+mod multi_shard;
 pub mod network;
+mod node_slot;
+mod node_steps;
 pub mod options;
-mod rest;
-mod seat;
+mod placement;
 mod settle;
 mod splits;
-mod stage;
-mod turns;
 mod upgrade;
-mod whole;
-mod wide;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
-use keyspace::{Level, NodeId, ShardId};
+use keyspace::{ClusterVersion, NodeId, ShardId};
 
 use crate::check::Violation;
 use crate::check::agreement::Agreement;
@@ -78,12 +79,12 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use clients::Clients;
 pub use counts::Counts;
+pub(crate) use directed::ScenarioSetup;
+pub(crate) use multi_shard::CoordinatorDeath;
+pub use multi_shard::workloads::Workload;
 use network::Network;
-pub use options::{Mood, Options, Plant};
-pub(crate) use seat::Seat;
-pub(crate) use stage::Stage;
-pub(crate) use wide::Doomed;
-pub use wide::workloads::Workload;
+pub(crate) use node_slot::NodeSlot;
+pub use options::{Options, Plant, RunProfile};
 
 /// The wall clock when a run begins.
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -102,30 +103,30 @@ pub const KEYSPACE: &str = "0";
 /// See the front page of this module.
 pub struct World {
     options: Options,
-    mood: Mood,
+    profile: RunProfile,
     pub(crate) rng: Rng,
     /// What happened.
     pub trace: Trace,
     pub(crate) now_ms: u64,
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) node_slots: Vec<NodeSlot>,
     pub(crate) network: Network,
     pub(crate) clients: Clients,
     agreement: Agreement,
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
-    betrayal: Option<betrayals::Betrayal>,
+    promise_fault: Option<broken_promises::PromiseFault>,
     /// Links that are gone, and when who learns of that.
     lost_links: Vec<(u64, usize, NodeId)>,
     /// Links of frames that were lost, and when who has a new one.
     new_links: Vec<(u64, NodeId, NodeId)>,
     /// Whether leaders ask the balancer.
-    arranging: Option<arrange::Arranging>,
+    placement_state: Option<placement::PlacementState>,
     /// Nothing else breaks until then.
-    truce_until: u64,
+    no_faults_until: u64,
     /// Whether versions are mixed.
-    upgrading: Option<upgrade::Upgrading>,
+    upgrading: Option<upgrade::UpgradeState>,
     /// Whether there are transactions over several shards.
-    wide: Option<wide::Wide>,
+    wide: Option<multi_shard::MultiShardClients>,
     /// Workloads whose judges have found something.
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to be cut.
@@ -142,42 +143,44 @@ impl World {
     /// Before the first step.
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed);
-        let mood = Mood::draw(&mut rng, options);
-        let mut world = Self::in_mood(options, mood, rng);
-        if wide::has(options) {
-            world.wide = Some(wide::Wide::new(options));
+        let profile = RunProfile::draw(&mut rng, options);
+        let mut world = Self::with_profile(options, profile, rng);
+        if multi_shard::has(options) {
+            world.wide = Some(multi_shard::MultiShardClients::new(options));
             // What is known of transactions is sent along with values.
-            world.mood.move_rate = mood.move_rate.map(|rate| rate.saturating_mul(MORE_TO_MOVE));
+            world.profile.snapshot_rate =
+                profile.snapshot_rate.map(|rate| rate.saturating_mul(MORE_TO_MOVE));
         }
         if upgrade::mixes(options) {
-            world.upgrading = Some(upgrade::Upgrading::begin(options.seed, options.nodes));
-            world.agreement = Agreement::from(Level::FIRST);
+            world.upgrading = Some(upgrade::UpgradeState::begin(options.seed, options.nodes));
+            world.agreement = Agreement::from(ClusterVersion::FIRST);
         }
         world
     }
 
     /// Before the first step of a run that goes like this.
-    fn in_mood(options: &Options, mood: Mood, mut rng: Rng) -> Self {
+    fn with_profile(options: &Options, profile: RunProfile, mut rng: Rng) -> Self {
         let has_clock = options.faults.has(Fault::Clock);
         let drift_ppm = if has_clock { 20_000 } else { 0 };
-        let seats = (0..options.nodes).map(|_| Seat::new(&mut rng, &mood, drift_ppm)).collect();
+        let node_slots =
+            (0..options.nodes).map(|_| NodeSlot::new(&mut rng, &profile, drift_ppm)).collect();
         Self {
             options: options.clone(),
-            mood,
+            profile,
             rng,
             trace: Trace::new(options.verbose),
             now_ms: 0,
-            seats,
+            node_slots,
             network: Network::default(),
-            clients: Clients::new(&mood),
-            agreement: Agreement::from(Level::NEWEST),
+            clients: Clients::new(&profile),
+            agreement: Agreement::from(ClusterVersion::NEWEST),
             cluster: None,
             calm: true,
-            betrayal: None,
+            promise_fault: None,
             lost_links: Vec::new(),
             new_links: Vec::new(),
-            arranging: None,
-            truce_until: 0,
+            placement_state: None,
+            no_faults_until: 0,
             upgrading: None,
             wide: None,
             found_by: Vec::new(),
@@ -189,8 +192,8 @@ impl World {
     }
 
     /// What the seed chose for the whole run.
-    pub fn mood(&self) -> &Mood {
-        &self.mood
+    pub fn profile(&self) -> &RunProfile {
+        &self.profile
     }
 
     /// All phases.
@@ -200,15 +203,15 @@ impl World {
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
         self.begin_wide()?;
-        if self.mood.arranges {
-            self.begin_arranging(Vec::new());
+        if self.profile.places_replicas {
+            self.begin_placement(Vec::new());
         }
         self.calm = false;
         if let Some(writes) = self.options.power_at {
             self.power_goes_at(0, writes);
         }
         for _ in 0..self.options.millis {
-            self.maybe_break()?;
+            self.maybe_inject_fault()?;
             self.millisecond()?;
         }
         self.heal()?;
@@ -217,9 +220,9 @@ impl World {
 
     /// Nothing breaks any more.
     fn judge_all(&mut self) -> Result<(), Violation> {
-        if self.arranging.is_some() {
+        if self.placement_state.is_some() {
             self.clients.asking = false;
-            self.come_to_rest(rest::REST_MS_MAX)?;
+            self.converge(convergence::CONVERGENCE_MS_MAX)?;
         }
         self.settle()?;
         self.check_files()?;
@@ -227,7 +230,7 @@ impl World {
         self.counts.levels = self.agreement.risen;
         self.counts.compared = self.agreement.compared;
         self.counts.forwarded = self.agreement.forwarded;
-        (0..self.seats.len()).for_each(|at| self.count_streams(at));
+        (0..self.node_slots.len()).for_each(|at| self.count_streams(at));
         self.collect_all();
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
@@ -241,7 +244,7 @@ impl World {
         self.renew_links();
         self.trace.step = self.now_ms as u32;
         self.deliver()?;
-        let count = self.seats.len();
+        let count = self.node_slots.len();
         let first = self.rng.below(count as u64) as usize;
         let turns = 1 + count / NODES_A_TURN;
         for at in (0..count).map(|number| (first + number) % count) {
@@ -249,11 +252,11 @@ impl World {
                 self.run_node(at)?;
             }
         }
-        let turns = self.mood.is_linear && self.options.faults.has(Fault::Split) && !self.calm;
-        if turns && self.now_ms.is_multiple_of(files::TURN_MS) {
+        let turns = self.profile.is_linear && self.options.faults.has(Fault::Split) && !self.calm;
+        if turns && self.now_ms.is_multiple_of(linear_hash::TURN_MS) {
             self.turn_file();
         }
-        self.arrange();
+        self.step_placement();
         self.expire_ops();
         self.expire_wide();
         Ok(())
@@ -261,10 +264,11 @@ impl World {
 
     fn deliver(&mut self) -> Result<(), Violation> {
         for packet in self.network.due(self.now_ms) {
-            let Some(at) = self.seats.iter().position(|seat| seat.node == packet.node()) else {
+            let Some(at) = self.node_slots.iter().position(|seat| seat.node == packet.node())
+            else {
                 continue;
             };
-            let Some(machine) = self.seats[at].machine.as_mut() else { continue };
+            let Some(machine) = self.node_slots[at].machine.as_mut() else { continue };
             if let Err(error) = machine.receive(packet) {
                 self.node_failed(at, &error)?;
             }

@@ -20,7 +20,7 @@ impl World {
             return;
         }
         let (at, shard) = *self.rng.pick(&led);
-        let machine = self.seats[at].machine.as_ref().expect("it leads");
+        let machine = self.node_slots[at].machine.as_ref().expect("it leads");
         let view = machine.view(shard).expect("it leads it");
         let (descriptor, members) = {
             let state = view.read();
@@ -32,7 +32,8 @@ impl World {
                 let mut routes = machine.routes.values();
                 routes.any(|route| route.keyspace.id == descriptor.keyspace())
             };
-            let knows = self.seats.iter().filter(|seat| seat.machine.as_ref().is_some_and(routes));
+            let knows =
+                self.node_slots.iter().filter(|seat| seat.machine.as_ref().is_some_and(routes));
             add.extend(knows.map(|seat| seat.node));
             add.retain(|node| descriptor.replica_on(*node).is_none());
             remove = members.voters;
@@ -48,8 +49,8 @@ impl World {
         }
         self.trace.event(format_args!("shard {shard}: {add:?} for {remove:?}"));
         self.counts.moves += 1;
-        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
         let generation = descriptor.generation;
-        machine.submit(shard, Input::Exchange { shard, generation, add, remove });
+        machine.submit(shard, Input::ChangeReplicas { shard, generation, add, remove });
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::NodeId;
 
-use super::options::Mood;
+use super::options::RunProfile;
 use crate::machine::peers::Packet;
 use crate::rng::Rng;
 
@@ -42,7 +42,7 @@ impl Network {
         from: NodeId,
         packet: Packet,
         now_ms: u64,
-        mood: &Mood,
+        profile: &RunProfile,
         calm: bool,
         rng: &mut Rng,
     ) {
@@ -54,10 +54,10 @@ impl Network {
                 return;
             }
             // There are few of them, and it is in their middle that it hurts.
-            if is_cut || (!calm && rng.one_in((mood.lost_in / 16).max(4))) {
+            if is_cut || (!calm && rng.one_in((profile.lost_in / 16).max(4))) {
                 return self.lose_link(ends);
             }
-            let arrives = now_ms + rng.between(0, mood.delay_ms_max);
+            let arrives = now_ms + rng.between(0, profile.delay_ms_max);
             let last = self.frames.entry(ends).or_default();
             *last = arrives.max(*last);
             let arrives = *last;
@@ -66,18 +66,21 @@ impl Network {
         if is_cut {
             return;
         }
-        if !calm && rng.one_in(mood.lost_in) {
+        if !calm && rng.one_in(profile.lost_in) {
             return;
         }
-        if !calm && rng.one_in(mood.repeated_in) && (mood.repeats_writes || !packet.is_write()) {
+        if !calm
+            && rng.one_in(profile.repeated_in)
+            && (profile.repeats_writes || !packet.is_write())
+        {
             let again = packet.repeated();
             self.put(from, again, now_ms + rng.between(1, 200));
         }
-        let late = !calm && rng.one_in(mood.late_in);
+        let late = !calm && rng.one_in(profile.late_in);
         let millis = match late {
             true => rng.between(5, 800),
-            false if mood.is_exact => mood.delay_ms_max,
-            false => rng.between(0, mood.delay_ms_max),
+            false if profile.is_exact => profile.delay_ms_max,
+            false => rng.between(0, profile.delay_ms_max),
         };
         self.put(from, packet, now_ms + millis);
     }

@@ -8,8 +8,8 @@ use node::control;
 
 use super::{Workload, World};
 use crate::check::Violation;
-use crate::cli::{Life, Told};
-use crate::machine::coordinates::Planted;
+use crate::cli::{RunReport, SimulatedRun};
+use crate::machine::coordinator::PlantedBug;
 use crate::named::named;
 use crate::options::{Fault, Faults};
 use crate::rng::Rng;
@@ -48,8 +48,8 @@ named! {
         ReplayedHalf = "replayed-half",
         /// A frozen shard goes on though the log of its left neighbour does not say so (G11).
         Thaw = "thaw",
-        /// Lanes are not told what tables know: a replica that its group has gone on without stays
-        /// (R12).
+        /// Executors are not told what tables know: a replica that its group has gone on without
+        /// stays (R12).
         ForgottenReplica = "forgotten-replica",
         /// The cluster's level rises although not all nodes speak the next one (G3).
         EarlyLevel = "early-level",
@@ -101,23 +101,23 @@ impl Plant {
     }
 
     /// What it is in coordinators, if it is planted there.
-    pub fn in_coordinators(self) -> Option<Planted> {
+    pub fn in_coordinators(self) -> Option<PlantedBug> {
         match self {
-            Self::ForgetfulPrevent => Some(Planted::ForgetfulPrevent),
-            Self::RecordDropped => Some(Planted::RecordDropped),
-            Self::ResolveByKey => Some(Planted::ResolveByKey),
-            Self::EarlyRetry => Some(Planted::EarlyRetry),
-            Self::LateCommit => Some(Planted::LateCommit),
+            Self::ForgetfulPrevent => Some(PlantedBug::ForgetfulPrevent),
+            Self::RecordDropped => Some(PlantedBug::RecordDropped),
+            Self::ResolveByKey => Some(PlantedBug::ResolveByKey),
+            Self::EarlyRetry => Some(PlantedBug::EarlyRetry),
+            Self::LateCommit => Some(PlantedBug::LateCommit),
             _ => None,
         }
     }
 
     /// What it is in control, if it is planted there.
-    pub fn in_control(self) -> Option<control::Planted> {
+    pub fn in_control(self) -> Option<control::PlantedBug> {
         match self {
-            Self::EarlySplit => Some(control::Planted::EarlySplit),
-            Self::OldRoute => Some(control::Planted::OldRoute),
-            Self::SecondTurn => Some(control::Planted::SecondTurn),
+            Self::EarlySplit => Some(control::PlantedBug::EarlySplit),
+            Self::OldRoute => Some(control::PlantedBug::OldRoute),
+            Self::SecondTurn => Some(control::PlantedBug::SecondStep),
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ impl Options {
     }
 }
 
-impl Life for Options {
+impl SimulatedRun for Options {
     fn seed(&self) -> u64 {
         self.seed
     }
@@ -186,13 +186,13 @@ impl Life for Options {
         [format!("{nodes} nodes, {millis} ms"), more]
     }
 
-    fn run(&self) -> Told<Self> {
+    fn run(&self) -> RunReport<Self> {
         let mut world = World::new(self);
         let verdict = crate::caught(|| world.run());
-        let summary = format!("the seed's mood: {:?}\n{:?}", world.mood(), world.counts);
+        let summary = format!("the seed's profile: {:?}\n{:?}", world.profile(), world.counts);
         let trace_hash = world.trace.hash();
         let trace = std::mem::replace(&mut world.trace, Trace::new(false)).into_text();
-        Told { life: self.clone(), trace_hash, trace, summary, verdict }
+        RunReport { life: self.clone(), trace_hash, trace, summary, verdict }
     }
 
     /// Shortens the safety phase, and leaves out kinds of faults. All else follows from the seed.
@@ -264,14 +264,14 @@ impl Search {
 /// Bytes in a second: in a third of all runs so few that streams have to wait, but not so long that
 /// all shards of a node would not come within the bound for liveness. It is drawn apart,
 /// so that all else in a run of a seed stays as it was.
-fn move_rate(seed: u64) -> Option<NonZeroU64> {
+fn snapshot_rate(seed: u64) -> Option<NonZeroU64> {
     const RATES: [u64; 6] = [1_000, 2_000, 0, 0, 0, 0];
     let mut random = Random::new(mix(seed));
     NonZeroU64::new(RATES[random.below(RATES.len() as u64) as usize])
 }
 
 /// In a third of all runs, and wherever there are many nodes. It is drawn apart, too.
-fn arranges(options: &Options) -> bool {
+fn places_replicas(options: &Options) -> bool {
     let drawn = Random::new(mix(mix(options.seed))).below(3) == 0;
     options.faults.has(Fault::Move) && (drawn || options.nodes > 9)
 }
@@ -294,15 +294,15 @@ fn is_linear(options: &Options) -> bool {
 
 /// What the seed chooses for the whole run.
 #[derive(Clone, Copy, Debug)]
-pub struct Mood {
+pub struct RunProfile {
     /// Replicas of each shard of keys.
     pub replicas: usize,
     /// Replicas of the system shard: who has one takes clients, also for shards that are elsewhere.
     pub system_replicas: usize,
     /// Whether shards begin with all of them; else those follow that are not the first.
-    pub born_whole: bool,
-    /// Lanes of each node.
-    pub lanes: usize,
+    pub starts_with_all_replicas: bool,
+    /// Executors of each node.
+    pub executors: usize,
     /// Bytes of a segment of a node's log.
     pub segment_bytes: u64,
     /// Keys in use.
@@ -316,7 +316,7 @@ pub struct Mood {
     /// One command in so many changes the catalogue.
     pub catalogue_in: u64,
     /// One command in so many is FLUSH, or a question about all keys.
-    pub whole_in: u64,
+    pub scan_in: u64,
     /// Clients.
     pub clients: u64,
     /// Things a node does in a millisecond, at most.
@@ -325,7 +325,7 @@ pub struct Mood {
     pub lost_in: u64,
     /// … comes twice …
     pub repeated_in: u64,
-    /// (letters that ask for writes, too) …
+    /// (RPCs that ask for writes, too) …
     pub repeats_writes: bool,
     /// … or late.
     pub late_in: u64,
@@ -348,9 +348,9 @@ pub struct Mood {
     /// Milliseconds between what a client asks, at most.
     pub think_ms: u64,
     /// Whether replicas and leaders move by themselves, as the balancer says.
-    pub arranges: bool,
+    pub places_replicas: bool,
     /// Bytes in a second of states that a node sends.
-    pub move_rate: Option<NonZeroU64>,
+    pub snapshot_rate: Option<NonZeroU64>,
     /// Whether the keyspace that clients use is ordered.
     pub is_ordered: bool,
     /// Whether it is one of linear hashing.
@@ -360,7 +360,7 @@ pub struct Mood {
     pub is_exact: bool,
 }
 
-impl Mood {
+impl RunProfile {
     /// How the keyspace that clients use places its keys.
     pub fn placement(&self) -> Placement {
         match self {
@@ -394,8 +394,8 @@ impl Mood {
         Self {
             replicas,
             system_replicas: if is_wide { 5 } else { replicas },
-            born_whole: rng.one_in(2),
-            lanes: rng.between(1, 2) as usize,
+            starts_with_all_replicas: rng.one_in(2),
+            executors: rng.between(1, 2) as usize,
             segment_bytes: *rng.pick(&[16 << 10, 64 << 10]),
             keys: rng.between(2, 5),
             tagged: match rng.between(1, 3) {
@@ -407,7 +407,7 @@ impl Mood {
             ttl_ms_max: *rng.pick(&[0, 60, 400, 2_000]),
             catalogue_in: maybe(rng, Fault::Catalogue, 10, 60),
             // With rot planted, replicas' digests are to find it, not clients.
-            whole_in: match (options.plant, rng.between(5, 40)) {
+            scan_in: match (options.plant, rng.between(5, 40)) {
                 (Some(Plant::RottenState), _) => never,
                 (_, often) => often,
             },
@@ -429,8 +429,8 @@ impl Mood {
             check_nanos: if options.plant == Some(Plant::LeftRecord) { 0 } else { CHECK_NANOS },
             round_every_ms: 0,
             think_ms: rng.between(20, 120),
-            arranges: arranges(options),
-            move_rate: move_rate(options.seed),
+            places_replicas: places_replicas(options),
+            snapshot_rate: snapshot_rate(options.seed),
             is_ordered,
             is_linear,
             is_exact: false,

@@ -8,7 +8,7 @@ use keyspace::{Keyspace, NodeId, ShardId};
 use node::replica::ShardReport;
 use node::routing::route::Route;
 
-use super::wide::WIDE;
+use super::multi_shard::WIDE;
 use super::{ANSWER_MS_MAX, KEYSPACE, World};
 use crate::check::Violation;
 
@@ -37,17 +37,17 @@ impl World {
     fn ask_everything(&mut self) -> Result<(), Violation> {
         let deadline = self.now_ms + ANSWER_MS_MAX;
         let knows = |at: &usize| {
-            let machine = self.seats[*at].machine.as_ref();
+            let machine = self.node_slots[*at].machine.as_ref();
             machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
         };
-        let places: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
-        let machine = self.seats[places[0]].machine.as_ref().expect("it has settled");
+        let places: Vec<usize> = (0..self.node_slots.len()).filter(knows).collect();
+        let machine = self.node_slots[places[0]].machine.as_ref().expect("it has settled");
         let replicated =
             |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
         let others = machine.routes.values().filter(|route| &*route.keyspace.name != WIDE);
         let routes = others.filter(|route| replicated(&route.keyspace));
         let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
-        let keys = self.mood.keys;
+        let keys = self.profile.keys;
         for (name, key) in names.iter().flat_map(|name| (0..keys).map(move |key| (name, key))) {
             let mut done = false;
             while !done {
@@ -59,7 +59,7 @@ impl World {
                     true => *self.rng.pick(&places),
                     false => self.leaders_of(key).first().copied().unwrap_or(places[0]),
                 };
-                let machine = self.seats[at].machine.as_ref();
+                let machine = self.node_slots[at].machine.as_ref();
                 let route = machine.and_then(|machine| machine.routes.get(name)).cloned();
                 let answered = self.counts.answered;
                 if let Some(route) = route {
@@ -90,7 +90,7 @@ impl World {
 
     /// Where there are many nodes it takes long to look at all.
     fn is_time_to_look(&self) -> bool {
-        self.now_ms.is_multiple_of(1 + self.seats.len() as u64 / 10 * 10)
+        self.now_ms.is_multiple_of(1 + self.node_slots.len() as u64 / 10 * 10)
     }
 
     fn is_settled(&self) -> bool {
@@ -101,7 +101,7 @@ impl World {
     fn unsettled(&self) -> String {
         let mut found: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
         let mut leaders: BTreeMap<ShardId, u32> = BTreeMap::new();
-        for seat in self.seats.iter().filter(|seat| !seat.has_left) {
+        for seat in self.node_slots.iter().filter(|seat| !seat.has_left) {
             let Some(machine) = &seat.machine else { return "a node is down".into() };
             for id in machine.shard_ids() {
                 let shard = machine.shard(id).expect("it was listed");
@@ -145,14 +145,14 @@ impl World {
 
     /// What each replica of a shard says of itself.
     fn reports_of(&self, id: ShardId) -> Vec<ShardReport> {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         machines.filter_map(|machine| Some(machine.shard(id)?.report(self.now_ms))).collect()
     }
 
     /// Shards that some node's table or route has otherwise than their leaders do, in words.
     fn misplaced(&self, shards: usize) -> String {
         let mut text = String::new();
-        let machines = || self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let machines = || self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let leaders = machines().flat_map(|machine| {
             let shards = machine.shard_ids().into_iter().filter_map(|id| machine.shard(id));
             shards.filter(|shard| shard.is_leader())
@@ -187,7 +187,7 @@ impl World {
     /// All replicas of a shard hold the same.
     pub(super) fn compare_states(&self) -> Result<(), Violation> {
         let mut first: BTreeMap<ShardId, (NodeId, Vec<Vec<u8>>)> = BTreeMap::new();
-        for seat in self.seats.iter().filter(|seat| !seat.has_left) {
+        for seat in self.node_slots.iter().filter(|seat| !seat.has_left) {
             let machine = seat.machine.as_ref().expect("it has settled");
             for id in machine.shard_ids() {
                 let held = machine.dump(id);

@@ -20,7 +20,7 @@ impl World {
             return;
         }
         let view_of = |(at, shard): (usize, ShardId)| {
-            let machine = self.seats[at].machine.as_ref().expect("it leads");
+            let machine = self.node_slots[at].machine.as_ref().expect("it leads");
             machine.view(shard).expect("it leads it")
         };
         let is_hashed = |led: &(usize, ShardId)| {
@@ -57,9 +57,9 @@ impl World {
     /// A node that leads a shard has it cut in two: in the middle of its slots, or at the middle
     /// one of the keys in use that it has.
     pub(crate) fn cut_in_two(&mut self, at: usize, shard: ShardId) {
-        let view = self.seats[at].machine.as_ref().and_then(|machine| machine.view(shard));
+        let view = self.node_slots[at].machine.as_ref().and_then(|machine| machine.view(shard));
         let Some(arc) = view.map(|view| view.read().descriptor.arc.clone()) else { return };
-        let cut = match (self.mood.placement(), arc.slots()) {
+        let cut = match (self.profile.placement(), arc.slots()) {
             (Placement::Hashed, Some((first, end))) => Some(Cut::Slot(first + (end - first) / 2)),
             (Placement::Hashed, None) => None,
             // Buckets are cut in the order of their table.
@@ -84,7 +84,7 @@ impl World {
             Cut::Key(key) => CutAt::Key(key.to_vec()),
             Cut::Number(_) => return,
         };
-        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
         machine.request(Request::Split { shard, at: Some(place) });
     }
 
@@ -93,7 +93,7 @@ impl World {
         if !self.has(Plant::NoDedupe) {
             return;
         }
-        let Some(machine) = &self.seats[at].machine else { return };
+        let Some(machine) = &self.node_slots[at].machine else { return };
         for view in machine.shard_ids().into_iter().filter_map(|id| machine.view(id)) {
             let mut state = view.write();
             let known = self.cuts.entry((machine.node(), state.descriptor.shard)).or_default();
@@ -106,7 +106,7 @@ impl World {
 
     /// How many shards are there that were cut off from others.
     pub(super) fn halves(&self) -> u64 {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let mut ids: Vec<ShardId> = machines.flat_map(|machine| machine.shard_ids()).collect();
         ids.retain(|id| self.right_halves.contains(id));
         ids.sort_unstable();
@@ -116,7 +116,7 @@ impl World {
 
     /// Whether a shard is a bucket of a file, which is cut and taken in in its order only.
     pub(super) fn is_bucket(&self, shard: ShardId) -> bool {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let mut views = machines.filter_map(|machine| machine.view(shard));
         views.any(|view| {
             let layout = view.read().keys().map(|engine| engine.layout().placement());
@@ -126,7 +126,7 @@ impl World {
 
     /// The keyspace that a shard is of, as some replica of it knows.
     pub(super) fn keyspace_of(&self, shard: ShardId) -> Option<KeyspaceId> {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let mut views = machines.filter_map(|machine| machine.view(shard));
         views.next().map(|view| view.read().descriptor.keyspace())
     }

@@ -18,8 +18,8 @@
 //! used it for long. What is done here is drawn apart, too.
 
 use keyspace::random::{Random, mix};
-use keyspace::{Level, Levels};
-use node::control::{Input, Speaker};
+use keyspace::{ClusterVersion, VersionRange};
+use node::control::{Input, MemberVersions};
 
 use super::{Options, Plant, World};
 use crate::check::Violation;
@@ -34,13 +34,13 @@ const REPLACED_MS: u64 = 200;
 
 /// How far the versions are.
 #[derive(Debug)]
-pub(super) struct Upgrading {
+pub(super) struct UpgradeState {
     random: Random,
     next_ms: u64,
     /// What each node speaks, as the others know it, and since when it has been otherwise.
-    told: Vec<(Levels, Option<u64>)>,
+    told: Vec<(VersionRange, Option<u64>)>,
     /// The newest level that each has ever told that it speaks.
-    said: Vec<Level>,
+    said: Vec<ClusterVersion>,
     /// Whether the old version was started once more when the level had risen.
     tried: bool,
 }
@@ -56,14 +56,14 @@ pub(super) fn mixes(options: &Options) -> bool {
     }
 }
 
-impl Upgrading {
+impl UpgradeState {
     /// All nodes are of the older version.
     pub fn begin(seed: u64, nodes: usize) -> Self {
         Self {
             random: Random::new(mix(mix(mix(mix(seed))))),
             next_ms: 0,
-            told: vec![(Levels::BEFORE, None); nodes],
-            said: vec![Level::FIRST; nodes],
+            told: vec![(VersionRange::BEFORE, None); nodes],
+            said: vec![ClusterVersion::FIRST; nodes],
             tried: false,
         }
     }
@@ -71,8 +71,8 @@ impl Upgrading {
 
 impl World {
     /// The cluster's level, as those know who run.
-    pub(super) fn level(&self) -> Level {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+    pub(super) fn level(&self) -> ClusterVersion {
+        let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         machines.map(|machine| machine.level).max().unwrap_or_default()
     }
 
@@ -81,7 +81,7 @@ impl World {
         let Some(mut upgrading) = self.upgrading.take() else { return };
         self.spread_levels(&mut upgrading);
         if self.now_ms >= upgrading.next_ms {
-            let pace = 4_000 / self.seats.len() as u64;
+            let pace = 4_000 / self.node_slots.len() as u64;
             upgrading.next_ms = self.now_ms + pace / 2 + upgrading.random.below(pace);
             self.replace_one(&mut upgrading);
         }
@@ -90,8 +90,10 @@ impl World {
     }
 
     /// Others hear what a node speaks some time after it has begun to.
-    fn spread_levels(&mut self, upgrading: &mut Upgrading) {
-        for (at, seat) in self.seats.iter().enumerate().filter(|(_, seat)| seat.machine.is_some()) {
+    fn spread_levels(&mut self, upgrading: &mut UpgradeState) {
+        for (at, seat) in
+            self.node_slots.iter().enumerate().filter(|(_, seat)| seat.machine.is_some())
+        {
             let (told, since) = &mut upgrading.told[at];
             if *told == seat.levels {
                 *since = None;
@@ -103,54 +105,56 @@ impl World {
     }
 
     /// Stops a node, and has it come back as another version.
-    fn replace_one(&mut self, upgrading: &mut Upgrading) {
-        let old: Vec<usize> = self.places_that_speak(Levels::BEFORE);
-        let new: Vec<usize> = self.places_that_speak(Levels::OURS);
-        let has_risen = self.level() > Level::FIRST;
+    fn replace_one(&mut self, upgrading: &mut UpgradeState) {
+        let old: Vec<usize> = self.places_that_speak(VersionRange::BEFORE);
+        let new: Vec<usize> = self.places_that_speak(VersionRange::OURS);
+        let has_risen = self.level() > ClusterVersion::FIRST;
         let goes_back = match has_risen {
             true => !std::mem::replace(&mut upgrading.tried, true),
             false => !new.is_empty() && upgrading.random.below(4) == 0,
         };
-        let (among, levels) = if goes_back { (new, Levels::BEFORE) } else { (old, Levels::OURS) };
+        let (among, levels) =
+            if goes_back { (new, VersionRange::BEFORE) } else { (old, VersionRange::OURS) };
         if among.is_empty() {
             return;
         }
         let at = among[upgrading.random.below(among.len() as u64) as usize];
-        let node = self.seats[at].node;
+        let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node} is to speak {levels}"));
         self.counts.versions += 1;
         self.crash(at, false);
-        self.seats[at].levels = levels;
+        self.node_slots[at].levels = levels;
     }
 
-    fn places_that_speak(&self, levels: Levels) -> Vec<usize> {
-        let there = |at: &usize| !self.seats[*at].has_left && self.seats[*at].levels == levels;
-        (0..self.seats.len()).filter(there).collect()
+    fn places_that_speak(&self, levels: VersionRange) -> Vec<usize> {
+        let there =
+            |at: &usize| !self.node_slots[*at].has_left && self.node_slots[*at].levels == levels;
+        (0..self.node_slots.len()).filter(there).collect()
     }
 
     /// Every node is told what all speak: who leads the catalogue asks for the next level when it
     /// is time to.
-    fn ask_for_level(&mut self, upgrading: &mut Upgrading) {
+    fn ask_for_level(&mut self, upgrading: &mut UpgradeState) {
         if !self.now_ms.is_multiple_of(TELL_MS) {
             return;
         }
         // Planted: each takes the others to speak what it speaks itself.
         let is_early = self.has(Plant::EarlyLevel);
-        for at in 0..self.seats.len() {
-            let places = 0..self.seats.len();
-            let speaker = |place: usize| Speaker {
-                node: self.seats[place].node,
-                name: format!("node {}", self.seats[place].node),
+        for at in 0..self.node_slots.len() {
+            let places = 0..self.node_slots.len();
+            let speaker = |place: usize| MemberVersions {
+                node: self.node_slots[place].node,
+                name: format!("node {}", self.node_slots[place].node),
                 levels: match is_early || place == at {
-                    true => self.seats[at].levels,
+                    true => self.node_slots[at].levels,
                     false => upgrading.told[place].0,
                 },
                 is_up: true,
-                has_left: self.seats[place].has_left,
+                has_left: self.node_slots[place].has_left,
             };
-            let speakers: Vec<Speaker> = places.map(speaker).collect();
+            let speakers: Vec<MemberVersions> = places.map(speaker).collect();
             let is_awake = self.is_awake(at);
-            if let Some(machine) = self.seats[at].machine.as_mut().filter(|_| is_awake) {
+            if let Some(machine) = self.node_slots[at].machine.as_mut().filter(|_| is_awake) {
                 machine.tell(Input::RaiseVersion(speakers));
             }
         }
@@ -162,9 +166,9 @@ impl World {
         if self.upgrading.is_none() {
             return Ok(false);
         }
-        let (seat, speaks) = (&self.seats[at], self.seats[at].levels);
+        let (seat, speaks) = (&self.node_slots[at], self.node_slots[at].levels);
         let Some(machine) = &seat.machine else { return Ok(false) };
-        let met = self.seats.iter().filter(|other| {
+        let met = self.node_slots.iter().filter(|other| {
             self.network.is_open(seat.node, other.node)
                 && self.network.is_open(other.node, seat.node)
         });
@@ -178,8 +182,8 @@ impl World {
         self.counts.outgrown += 1;
         self.trace.event(format_args!("node {node} speaks {speaks}: level {level}"));
         self.crash(at, false);
-        self.seats[at].levels = Levels::OURS;
-        self.seats[at].awake_at = self.now_ms + REPLACED_MS;
+        self.node_slots[at].levels = VersionRange::OURS;
+        self.node_slots[at].awake_at = self.now_ms + REPLACED_MS;
         let said = self.upgrading.as_ref().map(|upgrading| upgrading.said[at]);
         if said < Some(level) {
             let text = format!("node {node} has never said that it speaks {level}");

@@ -3,21 +3,21 @@
 
 use std::sync::Arc;
 
-use keyspace::{Keyspace, Level, NodeId, ShardId, Standings};
-use node::control::{CONTROL, Effect, Executors, Input, Members, Planted, Request, TableGuard};
-use node::event::{Event, Happened};
+use keyspace::{AdminStates, ClusterVersion, Keyspace, NodeId, ShardId};
+use node::control::{CONTROL, Effect, Executors, Input, Members, PlantedBug, Request, TableGuard};
+use node::event::{Event, EventKind};
 use node::executor::{self, Answer, ShardExecutor};
 use node::replica::catalogue::Change;
-use node::reshape::reroute::SentOn;
-use node::rpc::request::Letter;
+use node::reshape::reroute::ReroutedBatch;
+use node::rpc::message::RpcMessage;
 use overlay::Message;
 
-use super::peers::{Packet, Post};
-use super::{Machine, Seat};
+use super::peers::{OutgoingRpc, Packet};
+use super::{ExecutorSlot, Machine};
 
 /// What one node's table says to another's.
 #[derive(Clone, Debug)]
-pub struct Word {
+pub struct LookupMessage {
     pub(super) from: NodeId,
     /// To whom.
     pub to: NodeId,
@@ -25,15 +25,15 @@ pub struct Word {
 }
 
 /// The executors, as control asks them.
-struct Seats<'a>(&'a [Seat]);
+struct SimExecutors<'a>(&'a [ExecutorSlot]);
 
-impl Executors for Seats<'_> {
+impl Executors for SimExecutors<'_> {
     fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor)) {
-        at(&self.0[(shard.0 % self.0.len() as u64) as usize].lane);
+        at(&self.0[(shard.0 % self.0.len() as u64) as usize].executor);
     }
 
     fn look_at_all(&mut self, at: &mut dyn FnMut(&ShardExecutor)) {
-        self.0.iter().for_each(|seat| at(&seat.lane));
+        self.0.iter().for_each(|seat| at(&seat.executor));
     }
 }
 
@@ -55,7 +55,7 @@ impl Machine {
     }
 
     /// The administrative states of nodes, as far as they are known here.
-    pub fn standings(&self) -> Arc<Standings> {
+    pub fn admin_states(&self) -> Arc<AdminStates> {
         self.control.admin_states().clone()
     }
 
@@ -76,7 +76,7 @@ impl Machine {
     }
 
     /// Plants a fault in control.
-    pub fn plant(&mut self, planted: Option<Planted>) {
+    pub fn plant(&mut self, planted: Option<PlantedBug>) {
         self.control.plant(planted);
     }
 
@@ -108,12 +108,12 @@ impl Machine {
             self.outcomes.changed.push(keyspace.clone());
         }
         self.control.observe(self.boot);
-        let effects = self.control.step(input, &mut Seats(&self.lanes));
+        let effects = self.control.step(input, &mut SimExecutors(&self.executors));
         effects.into_iter().for_each(|effect| self.carry_out(effect));
     }
 
     /// Something has happened here.
-    pub(super) fn happened(&mut self, what: Happened) {
+    pub(super) fn happened(&mut self, what: EventKind) {
         let (node, at) = (self.manifest.node, self.clock.now());
         self.outcomes.events.push(Event { node, at, what });
     }
@@ -121,33 +121,35 @@ impl Machine {
     fn carry_out(&mut self, effect: Effect) {
         let from = self.manifest.node;
         match effect {
-            Effect::Submit(_, executor::Input::Known { .. }) if self.is_deaf => {}
+            Effect::Submit(_, executor::Input::DescriptorLearned { .. }) if self.ignores_lookup => {
+            }
             Effect::Submit(shard, input) => {
                 self.note_inherited(shard, &input);
                 self.submit(shard, input);
             }
-            Effect::Reroute(SentOn { shard, origin, batch }) => {
+            Effect::Reroute(ReroutedBatch { shard, origin, batch }) => {
                 let input = executor::Input::Propose { shard, origin, batch };
                 self.note_inherited(shard, &input);
                 self.submit(shard, input);
             }
             Effect::Confirm(half) => {
-                self.lanes.iter_mut().for_each(|seat| seat.lane.confirm(half));
+                self.executors.iter_mut().for_each(|seat| seat.executor.confirm(half));
             }
             Effect::Routes(routes) => self.routes = routes.by_name().clone(),
             Effect::ClusterVersion { level, .. } => {
                 self.level = level;
-                self.lanes.iter_mut().for_each(|seat| seat.lane.allow(level));
+                self.executors.iter_mut().for_each(|seat| seat.executor.allow(level));
             }
             Effect::Answer(answer) => self.outcomes.answers.push(answer),
-            Effect::Rpc(to, letter) => self.send_letter(to, letter),
-            Effect::Table(to, message) => {
-                self.outgoing.push(Packet::Lookup(Box::new(Word { from, to, message })));
+            Effect::Rpc(to, rpc) => self.send_rpc(to, rpc),
+            Effect::LookupMessage(to, message) => {
+                self.outgoing.push(Packet::Lookup(Box::new(LookupMessage { from, to, message })));
             }
             // Who has asked sees what comes of it.
             Effect::Reply { .. } => {}
             // Nobody here goes by them; there are no other lookups.
-            Effect::AdminStates(_) | Effect::Learned(_) | Effect::Forgotten(_) => {}
+            Effect::AdminStates(_) | Effect::DescriptorsLearned(_) | Effect::KeyspaceDropped(_) => {
+            }
             Effect::Event(what) => self.happened(what),
         }
     }
@@ -158,16 +160,16 @@ impl Machine {
             executor::Input::Propose { batch, .. } => {
                 self.sent_on.extend(batch.waiters().iter().map(|waiter| (*waiter, shard)));
             }
-            executor::Input::Inherit { heir, .. } => {
-                self.inherited.extend(heir.waiters().map(|waiter| (waiter, shard)));
+            executor::Input::TakeOverRequests { inherited, .. } => {
+                self.inherited.extend(inherited.waiters().map(|waiter| (waiter, shard)));
             }
             _ => {}
         }
     }
 
-    fn send_letter(&mut self, to: NodeId, letter: Letter) {
+    fn send_rpc(&mut self, to: NodeId, rpc: RpcMessage) {
         let from = self.manifest.node;
-        self.outgoing.push(Packet::Letter(Post { from, to, letter }));
+        self.outgoing.push(Packet::Rpc(OutgoingRpc { from, to, rpc }));
     }
 
     /// Takes out the answers that are for control.
@@ -178,16 +180,16 @@ impl Machine {
     }
 
     /// The cluster's version is at least this.
-    pub(super) fn allow(&mut self, level: Level) {
-        self.tell(Input::Catalogue(Change::Level(level)));
+    pub(super) fn allow(&mut self, level: ClusterVersion) {
+        self.tell(Input::Catalogue(Change::ClusterVersion(level)));
     }
 
     /// Another table has said something.
-    pub(super) fn lookup_came(&mut self, word: Word) {
+    pub(super) fn lookup_came(&mut self, word: LookupMessage) {
         // As bytes, which is how it travels.
         let mut bytes = Vec::new();
         word.message.encode(&mut bytes);
         let message = Message::decode(&bytes).expect("nodes send what can be read");
-        self.tell(Input::Table { from: word.from, message });
+        self.tell(Input::LookupMessage { from: word.from, message });
     }
 }

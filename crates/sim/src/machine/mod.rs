@@ -1,21 +1,21 @@
 //! The second driver of a node's cores: what the server does with threads, done in steps.
 //!
 //! ```text
-//!   inputs ──► seat ──accept──► lane ──turn──► effects ──append──► log room ──► Durable ──► seat
+//!   inputs ─► seat ──accept──► executor ──turn──► effects ──append──► log room ─► Durable ─► seat
 //!               ▲                                 │ answers to the clients
 //!               └─────────── news ◄───────────────┘ catalogue, safe points
 //! ```
 //!
 //! A seat's step is one of two: take inputs and turn, or append what the last turn handed out, tell
 //! `Written` and publish its answers. Between any two steps readers look, syncs begin and end, the
-//! keeper works, and the power goes. The contract is the server's: groups go to the log in the
-//! order of their tickets, `Written` follows the append at once, checkpoints begin only while no
-//! group waits to be appended, news are spread in order.
+//! maintenance thread works, and the power goes. The contract is the server's: groups go to the log
+//! in the order of their tickets, `Written` follows the append at once, checkpoints begin only
+//! while no group waits to be appended, news are spread in order.
 
 pub mod control;
-pub mod coordinates;
+pub mod coordinator;
 mod left_records;
-pub mod log_room;
+pub mod node_log;
 pub mod open;
 pub mod peers;
 pub mod rounds;
@@ -25,31 +25,33 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hlc::{Clock, Physical};
-use keyspace::{Durability, KeyHasher, Level, ShardId, Timestamp};
+use keyspace::{ClusterVersion, Durability, KeyHasher, ShardId, Timestamp};
 use node::control::{self as control_plane, CONTROL, Control};
 use node::executor::admission::{self, Admission, log_bytes, unneeded};
-use node::executor::{Answer, Effects, Given, Input, Origin, ShardExecutor, TURN_BYTES_MAX};
+use node::executor::{
+    Answer, Effects, Input, MergeHandover, Origin, ROUND_BYTES_MAX, ShardExecutor,
+};
 use node::recovery::checkpoint::BLOCK;
-use node::replica::digest::{Digesting, Step};
+use node::replica::digest::{DigestStep, Digesting};
 use node::replica::entry::Waiter;
-use node::replica::read::Now;
+use node::replica::read::ReadTime;
 use node::replica::state::ShardState;
-use node::replica::{Finding, ShardStart, Unfit};
+use node::replica::{QuarantineReason, ReplicaComparison, ReplicaStart};
 use node::routing::route::Route;
 pub use node::routing::route::View;
-use replication::Refused;
+use replication::RejectedMessage;
 use storage::Error;
 use storage::disk::Disk;
 use storage::engine::{PieceLimits, Settings};
 use storage::manifest::Manifest;
 
+use crate::check::ReplicaObserver;
 use crate::check::Violation;
-use crate::check::Witness;
 use crate::trace::Trace;
 use control::Outcomes;
-use coordinates::Coordinates;
-use log_room::LogRoom;
-use peers::{Packet, Post};
+use coordinator::NodeCoordinator;
+use node_log::NodeLog;
+use peers::{OutgoingRpc, Packet};
 use rounds::{Installation, Round};
 use streams::Streams;
 
@@ -65,15 +67,15 @@ pub struct Limits {
     pub block: PieceLimits,
     /// Keys of an era that a flush empties one by one; a larger one is set aside.
     pub flush_in_place_keys_max: u64,
-    /// Bytes of commands that a lane proposes in one turn.
-    pub turn_bytes_max: u64,
+    /// Bytes of commands that an executor proposes in one turn.
+    pub round_bytes_max: u64,
 }
 
 impl Limits {
     /// As a server has them.
     pub fn usual() -> Self {
         let Settings { flush_in_place_keys_max, .. } = KeyHasher::new([0; 16]).into();
-        Self { block: BLOCK, flush_in_place_keys_max, turn_bytes_max: TURN_BYTES_MAX }
+        Self { block: BLOCK, flush_in_place_keys_max, round_bytes_max: ROUND_BYTES_MAX }
     }
 
     fn settings(&self, hasher: KeyHasher) -> Settings {
@@ -103,9 +105,9 @@ pub struct Machine {
     hasher: KeyHasher,
     limits: Limits,
     /// The log.
-    pub log: LogRoom,
-    /// The lanes with what waits for them; shard `s` lives in lane `s mod lanes`.
-    pub lanes: Vec<Seat>,
+    pub log: NodeLog,
+    /// The executors with what waits for them; shard `s` lives in executor `s mod executors`.
+    pub executors: Vec<ExecutorSlot>,
     /// All keyspaces, by name.
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
     /// What control is to be told.
@@ -115,11 +117,11 @@ pub struct Machine {
     round: Option<Round>,
     installation: Option<Installation>,
     /// The cluster's level, as far as this node knows.
-    pub level: Level,
+    pub level: ClusterVersion,
     /// Planted: syncs are said to be done when they are not.
     pub unsynced_ack: bool,
-    /// Planted: lanes are not told what the table knows.
-    pub is_deaf: bool,
+    /// Planted: executors are not told what the table knows.
+    pub ignores_lookup: bool,
     /// Planted: the last block of a checkpoint of several is forgotten.
     pub short_checkpoint: bool,
     /// Planted: rounds of checkpoints forget a shard.
@@ -129,9 +131,9 @@ pub struct Machine {
     /// States that are being digested.
     pub digests: Vec<Digesting>,
     /// What leaders have found, to be looked at by the world.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ReplicaComparison>,
     /// Shards whose replica has ended because it was unfit, to be looked at by the world.
-    pub ended: Vec<(ShardId, Unfit)>,
+    pub ended: Vec<(ShardId, QuarantineReason)>,
     /// Whether its disk has lost what was synced: it may notice.
     pub may_lose: bool,
     /// Commands that were sent on, each with its new shard, to be looked at by the world.
@@ -141,13 +143,13 @@ pub struct Machine {
     /// Shards whose replica here has given up what it held, to be looked at by the world.
     pub given_up: Vec<ShardId>,
     /// Transactions over several shards.
-    pub coordinates: Coordinates,
+    pub coordinates: NodeCoordinator,
 }
 
-/// One lane and what waits for it.
-pub struct Seat {
-    /// The lane.
-    pub lane: ShardExecutor,
+/// One executor and what waits for it.
+pub struct ExecutorSlot {
+    /// The executor.
+    pub executor: ShardExecutor,
     inbox: VecDeque<Input>,
     effects: Effects,
     /// Whether the effects of the last turn wait to be appended and published.
@@ -159,20 +161,20 @@ pub struct Seat {
 
 /// What a step of the machine leads to.
 #[derive(Debug)]
-pub enum Failed {
+pub enum StepFailure {
     /// The node must stop.
     Fatal(Error),
     /// A rule is broken.
     Broken(Violation),
 }
 
-impl From<Error> for Failed {
+impl From<Error> for StepFailure {
     fn from(error: Error) -> Self {
         Self::Fatal(error)
     }
 }
 
-impl From<Violation> for Failed {
+impl From<Violation> for StepFailure {
     fn from(violation: Violation) -> Self {
         Self::Broken(violation)
     }
@@ -186,63 +188,63 @@ impl Machine {
     }
 
     /// As [`Self::now`], on both clocks: for reads whose requests have come.
-    pub fn moment(&self) -> Now {
-        Now { time: self.now(), boot: self.boot }
+    pub fn moment(&self) -> ReadTime {
+        ReadTime { time: self.now(), boot: self.boot }
     }
 
-    fn lane_of(&self, shard: ShardId) -> usize {
-        (shard.0 % self.lanes.len() as u64) as usize
+    fn executor_of(&self, shard: ShardId) -> usize {
+        (shard.0 % self.executors.len() as u64) as usize
     }
 
-    /// Hands one input to the lane of a shard.
+    /// Hands one input to the executor of a shard.
     pub fn submit(&mut self, shard: ShardId, input: Input) {
-        let lane = self.lane_of(shard);
-        self.lanes[lane].inbox.push_back(input);
+        let executor = self.executor_of(shard);
+        self.executors[executor].inbox.push_back(input);
     }
 
-    /// Whether a lane has something to do.
-    pub fn is_busy(&self, lane: usize) -> bool {
-        let seat = &self.lanes[lane];
+    /// Whether an executor has something to do.
+    pub fn is_busy(&self, executor: usize) -> bool {
+        let seat = &self.executors[executor];
         seat.unappended || seat.again || !seat.inbox.is_empty()
     }
 
-    /// Takes a lane one step further. At most `inputs_max` inputs are taken.
+    /// Takes an executor one step further. At most `inputs_max` inputs are taken.
     ///
     /// # Errors
-    /// [`Failed`].
-    pub fn step_lane(
+    /// [`StepFailure`].
+    pub fn step_executor(
         &mut self,
-        lane: usize,
+        executor: usize,
         inputs_max: usize,
-        ledger: &mut dyn Witness,
+        ledger: &mut dyn ReplicaObserver,
         trace: &mut Trace,
-    ) -> Result<Vec<Answer>, Failed> {
+    ) -> Result<Vec<Answer>, StepFailure> {
         let mut answers = Vec::new();
-        if self.lanes[lane].unappended {
-            self.append(lane, &mut answers, ledger, trace)?;
+        if self.executors[executor].unappended {
+            self.append(executor, &mut answers, ledger, trace)?;
             self.take_coordinated(&mut answers);
             return Ok(answers);
         }
-        let seat = &mut self.lanes[lane];
+        let seat = &mut self.executors[executor];
         let count = inputs_max.min(seat.inbox.len());
         let inputs: Vec<Input> = seat.inbox.drain(..count).collect();
-        trace.event(format_args!("lane {lane} takes {count} inputs"));
-        let inputs = self.admit(lane, inputs, &mut answers)?;
+        trace.event(format_args!("executor {executor} takes {count} inputs"));
+        let inputs = self.admit(executor, inputs, &mut answers)?;
         let boot = self.boot;
-        let seat = &mut self.lanes[lane];
-        seat.lane.observe(boot);
-        inputs.into_iter().for_each(|input| seat.lane.accept(input));
+        let seat = &mut self.executors[executor];
+        seat.executor.observe(boot);
+        inputs.into_iter().for_each(|input| seat.executor.accept(input));
         seat.again = false;
-        seat.lane.turn(&mut seat.effects);
+        seat.executor.turn(&mut seat.effects);
         seat.unappended = !seat.effects.is_empty();
         let halves = seat.effects.halves.iter().filter(|_| self.leaves_records);
         let halves: Vec<View> = halves.map(|half| half.view.clone()).collect();
         halves.iter().for_each(|half| self.leave_records(half));
-        let seat = &mut self.lanes[lane];
+        let seat = &mut self.executors[executor];
         if !seat.unappended {
-            self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
+            self.log.release(unneeded(&seat.executor, &mut seat.credit_bytes));
         }
-        for shard in seat.lane.shards() {
+        for shard in seat.executor.shards() {
             ledger.look(shard)?;
         }
         self.take_coordinated(&mut answers);
@@ -254,56 +256,56 @@ impl Machine {
     /// readers in.
     fn admit(
         &mut self,
-        lane: usize,
+        executor: usize,
         inputs: Vec<Input>,
         answers: &mut Vec<Answer>,
     ) -> Result<Vec<Input>, Error> {
         let bytes: u64 = inputs.iter().map(log_bytes).sum();
-        self.lanes[lane].lane.set_full(false);
+        self.executors[executor].executor.set_full(false);
         if bytes == 0 && !self.log.full {
             return Ok(inputs);
         }
         match self.log.reserve(bytes) {
             Ok(()) => {
-                self.lanes[lane].credit_bytes += bytes;
+                self.executors[executor].credit_bytes += bytes;
                 return Ok(inputs);
             }
             Err(Error::Full { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.lanes[lane].lane.set_full(true);
+        self.executors[executor].executor.set_full(true);
         let mut kept = Vec::new();
         let from = self.manifest.node;
         for input in inputs {
             match admission::without_room(input) {
-                Admission::Taken(input) => kept.push(input),
+                Admission::Admitted(input) => kept.push(input),
                 Admission::Refused(answer) => answers.push(answer),
-                Admission::Unable(to, letter) => {
-                    self.outgoing.push(Packet::Letter(Post { from, to, letter }));
+                Admission::NoRoom(to, rpc) => {
+                    self.outgoing.push(Packet::Rpc(OutgoingRpc { from, to, rpc }));
                 }
-                Admission::LeftOut => {}
+                Admission::Dropped => {}
             }
         }
         Ok(kept)
     }
 
-    /// Appends what a lane wants to have in the log, and hands on all else that it has led to.
+    /// Appends what an executor wants to have in the log, and hands on all else that it has led to.
     fn append(
         &mut self,
-        lane: usize,
+        executor: usize,
         answers: &mut Vec<Answer>,
-        ledger: &mut dyn Witness,
+        ledger: &mut dyn ReplicaObserver,
         trace: &mut Trace,
-    ) -> Result<(), Failed> {
-        self.lanes[lane].again = true;
-        self.append_records(lane, ledger, trace)?;
-        self.put_on_its_way(lane);
-        self.refuse(lane)?;
-        let mut news = news_of(&mut self.lanes[lane].effects);
-        self.hand_over_merged(lane, &mut news, trace);
-        let effects = &mut self.lanes[lane].effects;
-        let bequeathed = effects.bequeathed.drain(..).map(Box::new);
-        news.extend(bequeathed.map(control_plane::Input::Bequeathed));
+    ) -> Result<(), StepFailure> {
+        self.executors[executor].again = true;
+        self.append_records(executor, ledger, trace)?;
+        self.put_on_its_way(executor);
+        self.refuse(executor)?;
+        let mut news = news_of(&mut self.executors[executor].effects);
+        self.hand_over_merged(executor, &mut news, trace);
+        let effects = &mut self.executors[executor].effects;
+        let pending_requests = effects.pending_requests.drain(..).map(Box::new);
+        news.extend(pending_requests.map(control_plane::Input::PendingRequests));
         let abandoned = std::mem::take(&mut effects.abandoned);
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
@@ -319,14 +321,14 @@ impl Machine {
         let ended = std::mem::take(&mut effects.ended);
         let known = std::mem::take(&mut effects.known);
         effects.clear();
-        self.lanes[lane].unappended = false;
+        self.executors[executor].unappended = false;
         for (shard, _, why) in ended {
             self.ended.push((shard, why));
             self.digests.retain(|digesting| digesting.shard != shard);
-            news.push(control_plane::Input::Ended(shard));
+            news.push(control_plane::Input::ReplicaEnded(shard));
         }
         if !known.is_empty() {
-            news.push(control_plane::Input::Learned(known));
+            news.push(control_plane::Input::DescriptorsLearned(known));
         }
         events.into_iter().for_each(|what| self.happened(what));
         self.post(news);
@@ -337,14 +339,14 @@ impl Machine {
         Ok(())
     }
 
-    /// The records of a lane's turn go to the log, as one group.
+    /// The records of an executor's turn go to the log, as one group.
     fn append_records(
         &mut self,
-        lane: usize,
-        ledger: &mut dyn Witness,
+        executor: usize,
+        ledger: &mut dyn ReplicaObserver,
         trace: &mut Trace,
-    ) -> Result<(), Failed> {
-        let seat = &mut self.lanes[lane];
+    ) -> Result<(), StepFailure> {
+        let seat = &mut self.executors[executor];
         let effects = &mut seat.effects;
         if effects.records.is_empty() {
             return Ok(());
@@ -354,36 +356,37 @@ impl Machine {
         }
         let ticket = effects.ticket;
         trace.event(format_args!(
-            "lane {lane} appends group {ticket} of {} records{}",
+            "executor {executor} appends group {ticket} of {} records{}",
             effects.records.records(),
             if effects.sync { ", to be synced" } else { "" }
         ));
         let group = ledger.hand_out(&effects.records)?;
-        self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
-        let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
+        self.log.release(unneeded(&seat.executor, &mut seat.credit_bytes));
+        let lsn = self.log.append(&mut effects.records, executor, ticket, effects.sync)?;
         ledger.written(group, self.log.log.written_end());
-        seat.lane.accept(Input::Written { ticket, lsn });
+        seat.executor.accept(Input::Written { ticket, lsn });
         if self.unsynced_ack && effects.sync {
-            seat.lane.accept(Input::Durable { ticket });
+            seat.executor.accept(Input::Durable { ticket });
         }
         Ok(())
     }
 
-    /// What a lane has to say to other nodes leaves.
-    fn put_on_its_way(&mut self, lane: usize) {
-        let (from, effects) = (self.manifest.node, &mut self.lanes[lane].effects);
+    /// What an executor has to say to other nodes leaves.
+    fn put_on_its_way(&mut self, executor: usize) {
+        let (from, effects) = (self.manifest.node, &mut self.executors[executor].effects);
         let messages = effects.messages.drain(..);
         self.outgoing.extend(messages.map(|message| Packet::Message(from, Box::new(message))));
-        let letters = effects.letters.drain(..);
-        let letters = letters.map(|(to, letter)| Packet::Letter(Post { from, to, letter }));
-        self.outgoing.extend(letters);
+        let rpcs = effects.rpcs.drain(..);
+        let rpcs = rpcs.map(|(to, rpc)| Packet::Rpc(OutgoingRpc { from, to, rpc }));
+        self.outgoing.extend(rpcs);
     }
 
     /// A replica refuses only what may come late for one that has ended.
-    fn refuse(&mut self, lane: usize) -> Result<(), Violation> {
-        let (may_lose, refused) = (self.may_lose, &mut self.lanes[lane].effects.refused);
-        let is_expected =
-            |why: &Refused| matches!(why, Refused::LostLog { .. } | Refused::Misled { .. });
+    fn refuse(&mut self, executor: usize) -> Result<(), Violation> {
+        let (may_lose, refused) = (self.may_lose, &mut self.executors[executor].effects.refused);
+        let is_expected = |why: &RejectedMessage| {
+            matches!(why, RejectedMessage::LostLog { .. } | RejectedMessage::WrongReplica { .. })
+        };
         refused.retain(|(_, why)| !may_lose || !is_expected(why));
         match refused.pop() {
             Some((shard, refused)) => {
@@ -397,18 +400,18 @@ impl Machine {
     /// Shards that have merged into their left neighbours are handed over to these.
     fn hand_over_merged(
         &mut self,
-        lane: usize,
+        executor: usize,
         news: &mut Vec<control_plane::Input>,
         trace: &mut Trace,
     ) {
-        for given in self.lanes[lane].effects.given.drain(..) {
-            let Given { left, right, .. } = given;
+        for given in self.executors[executor].effects.given.drain(..) {
+            let MergeHandover { left, right, .. } = given;
             trace.event(format_args!("shard {right} is given to {left}"));
             if given.state.is_some() {
                 self.given_up.push(right);
                 self.digests.retain(|digesting| digesting.shard != right);
             }
-            news.push(control_plane::Input::Given(given));
+            news.push(control_plane::Input::MergeHandover(given));
         }
     }
 
@@ -417,22 +420,22 @@ impl Machine {
         let limits = self.limits.block;
         let Some(digesting) = self.digests.first_mut() else { return };
         let digest = match digesting.step(limits, &mut Vec::new()) {
-            Step::More => return,
-            Step::Done(digest) => Some(digest),
-            Step::Void => None,
+            DigestStep::More => return,
+            DigestStep::Done(digest) => Some(digest),
+            DigestStep::Void => None,
         };
         let Digesting { shard, replica, index, .. } = *digesting;
         self.digests.remove(0);
-        self.submit(shard, Input::Digested { shard, replica, index, digest });
+        self.submit(shard, Input::DigestDone { shard, replica, index, digest });
     }
 
-    /// Ends the sync that is under way, and tells the lanes.
+    /// Ends the sync that is under way, and tells the executors.
     ///
     /// # Errors
     /// All are fatal.
     pub fn end_sync(&mut self) -> Result<(), Error> {
-        for (lane, ticket) in self.log.end_sync()? {
-            self.lanes[lane].inbox.push_back(Input::Durable { ticket });
+        for (executor, ticket) in self.log.end_sync()? {
+            self.executors[executor].inbox.push_back(Input::Durable { ticket });
         }
         Ok(())
     }
@@ -452,23 +455,23 @@ impl Machine {
         let shard = state.descriptor.shard;
         let replica = state.descriptor.replica_on(self.manifest.node);
         let replica = replica.expect("whoever calls has looked");
-        let start = ShardStart::born(state, replica, durability);
+        let start = ReplicaStart::created(state, replica, durability);
         self.control.adopt(start.view.clone());
         self.submit(shard, Input::Create(start));
     }
 }
 
-/// What a lane's turn means for control.
+/// What an executor's turn means for control.
 fn news_of(effects: &mut Effects) -> Vec<control_plane::Input> {
     let mut news: Vec<control_plane::Input> = Vec::new();
     news.extend(effects.changes.drain(..).map(control_plane::Input::Catalogue));
     let points = effects.safe_points.drain(..);
     news.extend(points.map(|(keyspace, to)| control_plane::Input::SafePoint(keyspace, to)));
     let halves = effects.halves.drain(..);
-    news.extend(halves.map(|half| control_plane::Input::Half(Box::new(half))));
+    news.extend(halves.map(|half| control_plane::Input::RightHalf(Box::new(half))));
     news.extend(effects.moved.drain(..).map(control_plane::Input::Rerouted));
     let words = effects.words.drain(..);
-    news.extend(words.map(|(shard, word)| control_plane::Input::Word(shard, word)));
-    news.extend(effects.absorbing.drain(..).map(control_plane::Input::Absorbing));
+    news.extend(words.map(|(shard, word)| control_plane::Input::MergeMessage(shard, word)));
+    news.extend(effects.handover_requests.drain(..).map(control_plane::Input::HandoverRequest));
     news
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use balancer::Policy;
 use hlc::{Clock, Physical};
 use keyspace::random::mix;
-use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId, Timestamp};
-use node::control::{self, Control, Pace, PlacementSetup, Setup};
+use keyspace::{Catalogue, ClusterVersion, Durability, KeyHasher, NodeId, ShardId, Timestamp};
+use node::control::{self, Control, PlacementSetup, ReshapePace, Setup};
 use node::executor::{Effects, ShardExecutor};
-use node::recovery::{RecoverError, Recovering, Replay, Replayed};
-use node::replica::ShardStart;
+use node::recovery::{RecoverError, RecoveringReplica, Replay, ReplayResult};
+use node::replica::ReplicaStart;
 use node::replica::record::{HARD_STATE, decode_hard_state, encode_hard_state};
 use node::replica::state::Content;
 use node::reshape::bootstrap;
@@ -24,20 +24,20 @@ use storage::log::{Log, LogOptions, Lsn, Record};
 use storage::manifest::{self, Manifest, Origin};
 
 use super::control::Outcomes;
-use super::coordinates::Coordinates;
+use super::coordinator::NodeCoordinator;
 use super::streams::Streams;
-use super::{Limits, LogRoom, Machine, Seat};
-use crate::check::agreement::Behind;
+use super::{ExecutorSlot, Limits, Machine, NodeLog};
+use crate::check::agreement::TailEntries;
 use crate::rng::Rng;
 
 /// A node that has just started, and how far each shard was recovered.
-pub struct Started {
+pub struct StartedMachine {
     /// The node.
     pub machine: Machine,
     /// Applied index of each shard that was found on disk.
     pub recovered: BTreeMap<ShardId, u64>,
     /// What waits behind that.
-    pub behind: Behind,
+    pub behind: TailEntries,
     /// Shards whose replica has ended, as the log says.
     pub ended: Vec<ShardId>,
 }
@@ -45,8 +45,8 @@ pub struct Started {
 /// How a node is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// How many lanes it has.
-    pub lanes: usize,
+    /// How many executors it has.
+    pub executors: usize,
     /// Bytes of a segment of its log.
     pub segment_bytes: u64,
     /// The wall clock.
@@ -58,7 +58,7 @@ pub struct Start {
     /// Limits of its cores.
     pub limits: Limits,
     /// The cluster's level, whatever its catalogue says: it has risen long ago.
-    pub level: Level,
+    pub level: ClusterVersion,
     /// How many replicas the system shard should have.
     pub system_replicas: u8,
     /// Chooses elections and sessions of this start.
@@ -74,7 +74,7 @@ const PATIENCE_NANOS: u64 = 1_500_000_000;
 pub const DEAD_AFTER: Duration = Duration::from_millis(2_000);
 
 /// Times are shorter than a server's, which would only make runs longer.
-const PACE: Pace = Pace {
+const PACE: ReshapePace = ReshapePace {
     split_again: 1_000_000_000,
     cold: 1_000_000_000,
     again: 400_000_000,
@@ -94,7 +94,11 @@ pub struct Cluster {
 ///
 /// # Errors
 /// What the server would say, too.
-pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Started, RecoverError> {
+pub fn open(
+    handle: Arc<dyn Disk>,
+    start: &Start,
+    rng: &mut Rng,
+) -> Result<StartedMachine, RecoverError> {
     let mut manifest = match manifest::load(&*handle)? {
         Some(manifest) => manifest,
         None => begin(&*handle, start.join, rng)?,
@@ -130,20 +134,20 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
             }
         })?;
     let replayed = replay.finish()?;
-    let Replayed { shards, ended, .. } = &replayed;
+    let ReplayResult { shards, ended, .. } = &replayed;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;
     }
     log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
-    let waiting = |shard: &Recovering| {
+    let waiting = |shard: &RecoveringReplica| {
         shard.waiting().map(|e| (e.index(), e.term(), e.data().to_vec())).collect()
     };
     let behind = shards.iter().map(|(id, shard)| (*id, waiting(shard))).collect();
     let gone = ended.keys().copied().collect();
     let machine = build(Opened { handle, manifest, hasher, log }, replayed, start);
-    Ok(Started { machine, recovered, behind, ended: gone })
+    Ok(StartedMachine { machine, recovered, behind, ended: gone })
 }
 
 fn begin(disk: &dyn Disk, join: Option<Cluster>, rng: &mut Rng) -> Result<Manifest, RecoverError> {
@@ -168,11 +172,12 @@ fn load_checkpoints(
     disk: &dyn Disk,
     manifest: &Manifest,
     settings: Settings,
-) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
+) -> Result<BTreeMap<ShardId, RecoveringReplica>, RecoverError> {
     let mut shards = BTreeMap::new();
     for reference in &manifest.checkpoints {
         let mut reader = CheckpointReader::open(disk, manifest.cluster, &reference.name())?;
-        let mut shard = Recovering::from_checkpoint(reference.shard, reader.meta(), settings)?;
+        let mut shard =
+            RecoveringReplica::from_checkpoint(reference.shard, reader.meta(), settings)?;
         let mut buffer = Vec::new();
         while let Some(block) = reader.next_block(&mut buffer)? {
             shard.restore(block)?;
@@ -191,23 +196,23 @@ struct Opened {
 }
 
 /// The machine, with all shards that it had.
-fn build(opened: Opened, replayed: Replayed, start: &Start) -> Machine {
-    let Replayed { mut shards, ended, dropped, absorbed } = replayed;
-    let highest = shards.values().map(Recovering::highest).max();
+fn build(opened: Opened, replayed: ReplayResult, start: &Start) -> Machine {
+    let ReplayResult { mut shards, ended, dropped, absorbed } = replayed;
+    let highest = shards.values().map(RecoveringReplica::highest).max();
     let mut machine = without_shards(opened, highest.unwrap_or_default(), start);
     machine.now();
-    for seat in &mut machine.lanes {
-        seat.lane.observe(start.boot);
-        seat.lane.bury(dropped.iter().copied());
+    for seat in &mut machine.executors {
+        seat.executor.observe(start.boot);
+        seat.executor.mark_ended(dropped.iter().copied());
     }
     let has_system = !ended.contains_key(&ShardId(0));
     for (shard, ended) in ended {
-        let lane = machine.lane_of(shard);
-        machine.lanes[lane].lane.adopt_ended(shard, ended);
+        let executor = machine.executor_of(shard);
+        machine.executors[executor].executor.adopt_ended(shard, ended);
     }
     for (right, left) in absorbed {
-        let lane = machine.lane_of(right);
-        machine.lanes[lane].lane.adopt_absorbed(right, left);
+        let executor = machine.executor_of(right);
+        machine.executors[executor].executor.adopt_merged(right, left);
     }
     let catalogue = match shards.remove(&ShardId(0)) {
         Some(recovered) => Some(machine.adopt_system(recovered)),
@@ -229,7 +234,7 @@ fn build(opened: Opened, replayed: Replayed, start: &Start) -> Machine {
     if let Some(catalogue) = catalogue {
         // Shards that the catalogue took before a crash, and nobody made, begin now. Those that
         // were dropped from it, and whose record of death was cut, end.
-        machine.tell(control::Input::Jumped(Arc::new(catalogue)));
+        machine.tell(control::Input::CatalogueReplaced(Arc::new(catalogue)));
     }
     machine
 }
@@ -239,9 +244,9 @@ fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine 
     let Opened { handle, manifest, hasher, log } = opened;
     let clock = Arc::new(Clock::new(highest));
     let seed = manifest.node.0 ^ start.seed;
-    let coordinates = Coordinates::new(manifest.node, mix(seed));
-    let seat = |_| Seat {
-        lane: ShardExecutor::new(clock.clone(), seed, start.limits.turn_bytes_max),
+    let coordinates = NodeCoordinator::new(manifest.node, mix(seed));
+    let seat = |_| ExecutorSlot {
+        executor: ShardExecutor::new(clock.clone(), seed, start.limits.round_bytes_max),
         inbox: VecDeque::new(),
         effects: Effects::default(),
         unappended: false,
@@ -252,7 +257,7 @@ fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine 
         control: Control::new(control_setup(manifest.node, hasher, start)),
         handle,
         manifest,
-        lanes: (0..start.lanes).map(seat).collect(),
+        executors: (0..start.executors).map(seat).collect(),
         clock,
         time: Physical::start(start.wall_ms, highest),
         elapsed_ms: 0,
@@ -262,7 +267,7 @@ fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine 
         ticks: 0,
         hasher,
         limits: start.limits,
-        log: LogRoom::new(log),
+        log: NodeLog::new(log),
         routes: BTreeMap::new(),
         news: control::Queue::default(),
         outcomes: Outcomes::default(),
@@ -270,7 +275,7 @@ fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine 
         installation: None,
         level: start.level,
         unsynced_ack: false,
-        is_deaf: false,
+        ignores_lookup: false,
         short_checkpoint: false,
         forgets_shards: false,
         leaves_records: false,
@@ -291,7 +296,7 @@ fn control_setup(node: NodeId, hasher: KeyHasher, start: &Start) -> Setup {
         settings: start.limits.settings(hasher),
         request_timeout: PATIENCE_NANOS,
         caches_catalogue: false,
-        limits: control::Limits::default(),
+        limits: control::ReshapeLimits::default(),
         pace: PACE,
         placement: PlacementSetup {
             balances: true,
@@ -306,17 +311,17 @@ fn control_setup(node: NodeId, hasher: KeyHasher, start: &Start) -> Setup {
 }
 
 impl Machine {
-    fn adopt(&mut self, start: ShardStart) {
+    fn adopt(&mut self, start: ReplicaStart) {
         let shard = start.view.read().descriptor.shard;
-        let lane = self.lane_of(shard);
+        let executor = self.executor_of(shard);
         self.control.adopt(start.view.clone());
-        self.lanes[lane].lane.adopt(start);
+        self.executors[executor].executor.adopt(start);
     }
 
-    fn adopt_system(&mut self, recovered: Recovering) -> Catalogue {
+    fn adopt_system(&mut self, recovered: RecoveringReplica) -> Catalogue {
         let catalogue = match &recovered.state().content {
             Content::System(system) => system.catalogue.clone(),
-            Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+            Content::Keys(_) => unreachable!("shard 0 starts as the system shard"),
         };
         self.adopt(recovered.finish(Durability::Sync));
         catalogue

@@ -1,9 +1,9 @@
 //! What a node does for the replicas of other nodes.
 //!
-//! A message goes to the lane of its shard; if it brings the shard's birth, by way of control: the
-//! replica may have to begin. The head of a snapshot gets the state beside it, as of now,
+//! A message goes to the executor of its shard; if it brings the shard's birth, by way of control:
+//! the replica may have to begin. The head of a snapshot gets the state beside it, as of now,
 //! before it leaves; on the other side the state goes to disk as a checkpoint that the manifest
-//! names, and only then to the lane.
+//! names, and only then to the executor.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use keyspace::{Catalogue, NodeId, ShardId, Timestamp};
 use node::control::{self, FirstMessage, Loads};
 use node::executor::{Envelope, Input};
 use node::recovery::checkpoint::{BLOCK, Checkpoint};
-use node::replica::Shard;
+use node::replica::Replica;
 use node::replica::entry::Waiter;
 use node::replica::state::{Content, ShardState};
-use node::rpc::request::Letter;
+use node::rpc::message::RpcMessage;
 use parking_lot::RwLock;
 use storage::Error;
 
 use super::Machine;
-use super::control::Word;
+use super::control::LookupMessage;
 use super::open::Cluster;
 use super::streams::Frame;
 
@@ -33,22 +33,22 @@ pub enum Packet {
     /// What one replica, on this node, says to another.
     Message(NodeId, Box<Envelope>),
     /// What one node asks another, or answers.
-    Letter(Post),
+    Rpc(OutgoingRpc),
     /// A piece of a snapshot, or a word about one.
     Frame(Frame),
     /// What one node's table of descriptors says to another's.
-    Lookup(Box<Word>),
+    Lookup(Box<LookupMessage>),
 }
 
-/// A letter on its way.
+/// An RPC on its way.
 #[derive(Clone, Debug)]
-pub struct Post {
+pub struct OutgoingRpc {
     /// Who wrote it.
     pub from: NodeId,
     /// To whom.
     pub to: NodeId,
     /// What.
-    pub letter: Letter,
+    pub rpc: RpcMessage,
 }
 
 impl Packet {
@@ -56,7 +56,7 @@ impl Packet {
     pub fn node(&self) -> NodeId {
         match self {
             Packet::Message(_, envelope) => envelope.node,
-            Packet::Letter(post) => post.to,
+            Packet::Rpc(post) => post.to,
             Packet::Frame(frame) => frame.to,
             Packet::Lookup(word) => word.to,
         }
@@ -64,7 +64,7 @@ impl Packet {
 
     /// Whether it asks for a write.
     pub fn is_write(&self) -> bool {
-        matches!(self, Packet::Letter(Post { letter: Letter::Write { .. }, .. }))
+        matches!(self, Packet::Rpc(OutgoingRpc { rpc: RpcMessage::Write { .. }, .. }))
     }
 
     /// The same again: a network may repeat itself.
@@ -72,12 +72,12 @@ impl Packet {
     pub fn repeated(&self) -> Self {
         match self {
             Packet::Message(from, envelope) => {
-                let Envelope { shard, node, birth, message } = &**envelope;
-                let (birth, message) = (birth.clone(), message.clone());
-                let envelope = Envelope { shard: *shard, node: *node, birth, message };
+                let Envelope { shard, node, bootstrap, message } = &**envelope;
+                let (bootstrap, message) = (bootstrap.clone(), message.clone());
+                let envelope = Envelope { shard: *shard, node: *node, bootstrap, message };
                 Packet::Message(*from, Box::new(envelope))
             }
-            Packet::Letter(post) => Packet::Letter(post.clone()),
+            Packet::Rpc(post) => Packet::Rpc(post.clone()),
             Packet::Frame(frame) => Packet::Frame(frame.clone()),
             Packet::Lookup(word) => Packet::Lookup(word.clone()),
         }
@@ -107,10 +107,10 @@ impl Machine {
     pub fn receive(&mut self, packet: Packet) -> Result<(), Error> {
         match packet {
             Packet::Message(from, envelope) => {
-                let Envelope { shard, birth, message, .. } = *envelope;
-                match birth {
-                    Some(birth) => {
-                        let first = FirstMessage { from, shard, birth, message };
+                let Envelope { shard, bootstrap, message, .. } = *envelope;
+                match bootstrap {
+                    Some(bootstrap) => {
+                        let first = FirstMessage { from, shard, bootstrap, message };
                         self.tell(control::Input::FirstMessage(Box::new(first)));
                     }
                     None => {
@@ -120,12 +120,12 @@ impl Machine {
                 }
                 Ok(())
             }
-            Packet::Letter(Post { from, letter, .. }) => {
+            Packet::Rpc(OutgoingRpc { from, rpc, .. }) => {
                 // As bytes, which is how it travels.
                 let mut bytes = Vec::new();
-                letter.encode(&mut bytes);
-                let letter = Letter::decode(bytes.into()).expect("nodes send what can be read");
-                self.submit(letter.shard(), Input::Letter { from, letter });
+                rpc.encode(&mut bytes);
+                let rpc = RpcMessage::decode(bytes.into()).expect("nodes send what can be read");
+                self.submit(rpc.shard(), Input::Rpc { from, rpc });
                 Ok(())
             }
             Packet::Frame(frame) => {
@@ -146,26 +146,26 @@ impl Machine {
         Cluster { id: self.manifest.cluster, hash_seed: self.manifest.hash_seed }
     }
 
-    /// Lets all lanes look for leaders.
+    /// Lets all executors look for leaders.
     pub fn tick(&mut self) {
         self.ticks += 1;
         self.tell(control::Input::Tick);
-        self.tell(control::Input::TendTables);
+        self.tell(control::Input::MaintainTables);
         if self.ticks.is_multiple_of(LOOK_TICKS) {
-            self.tell(control::Input::LookAround(Loads::default()));
+            self.tell(control::Input::MaintainShards(Loads::default()));
         }
-        self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
+        self.executors.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         self.expire_streams();
     }
 
-    /// Tells all lanes that the link to a node is gone.
+    /// Tells all executors that the link to a node is gone.
     pub fn lose_link(&mut self, node: NodeId) {
-        self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::LinkLost { node }));
+        self.executors.iter_mut().for_each(|seat| seat.inbox.push_back(Input::LinkLost { node }));
     }
 
     /// … and that there is another.
     pub fn link(&mut self, node: NodeId) {
-        self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Linked { node }));
+        self.executors.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Linked { node }));
     }
 
     /// The catalogue as the replica of the system shard here has it, if there is one.
@@ -185,22 +185,25 @@ impl Machine {
 
     /// All shards that have a replica here.
     pub fn shard_ids(&self) -> Vec<ShardId> {
-        self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.id())).collect()
+        self.executors
+            .iter()
+            .flat_map(|seat| seat.executor.shards().map(|shard| shard.id()))
+            .collect()
     }
 
     /// The replica of a shard.
-    pub fn shard(&self, id: ShardId) -> Option<&Shard> {
-        self.lanes[self.lane_of(id)].lane.shard(id)
+    pub fn shard(&self, id: ShardId) -> Option<&Replica> {
+        self.executors[self.executor_of(id)].executor.shard(id)
     }
 
     /// Session and sequence of the batch with a client's write to a shard that is on other nodes.
     pub fn batch_of(&self, id: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
-        self.lanes[self.lane_of(id)].lane.batch_of(id, waiter)
+        self.executors[self.executor_of(id)].executor.batch_of(id, waiter)
     }
 
     /// The view of a shard's replica.
     pub fn view(&self, id: ShardId) -> Option<Arc<RwLock<ShardState>>> {
-        self.lanes[self.lane_of(id)].lane.view(id)
+        self.executors[self.executor_of(id)].executor.view(id)
     }
 
     /// Planted reads: the newest value of a key, whoever leads; nothing if it has an end, for

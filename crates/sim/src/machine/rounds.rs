@@ -1,16 +1,16 @@
 //! Rounds of checkpoints and installations of snapshots, one effect a step: the second driver of
 //! [`node::control::checkpoints`].
 //!
-//! Lanes go on between any two effects, and the power may go in any.
+//! Executors go on between any two effects, and the power may go in any.
 
 use keyspace::ShardId;
 use node::control::checkpoints::Progress as Step;
 use node::control::checkpoints::facts::{self, FileStart};
 use node::control::checkpoints::install::{self, SnapshotInstall};
 use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
-use node::event::Happened;
+use node::event::EventKind;
 use node::executor::{Input, ShardExecutor};
-use node::recovery::Recovering;
+use node::recovery::RecoveringReplica;
 use node::recovery::checkpoint::Checkpoint;
 use replication::Message;
 use storage::Error;
@@ -43,7 +43,7 @@ pub struct Installation {
     index: u64,
     head: Message,
     vote: facts::Vote,
-    state: Option<Recovering>,
+    state: Option<RecoveringReplica>,
     writer: Option<CheckpointWriter>,
 }
 
@@ -52,7 +52,7 @@ pub struct Installation {
 pub enum Progress {
     /// There is more to do.
     More,
-    /// A lane is in the middle of something: try again.
+    /// An executor is in the middle of something: try again.
     Busy,
     /// The round is done.
     Done,
@@ -80,8 +80,8 @@ impl Machine {
     pub fn step_round(&mut self) -> Result<Progress, Error> {
         let mut round = match self.round.take() {
             Some(round) => round,
-            // Between two steps of a lane the server never looks at it.
-            None if self.lanes.iter().any(|seat| seat.unappended) => return Ok(Progress::Busy),
+            // Between two steps of an executor the server never looks at it.
+            None if self.executors.iter().any(|seat| seat.unappended) => return Ok(Progress::Busy),
             None => Round { core: self.begin_round(), file: None },
         };
         let event = match self.execute(round.core.next(), &mut round.file) {
@@ -105,12 +105,12 @@ impl Machine {
         round
     }
 
-    /// What came of it; nothing if the lane in question is in the middle of something.
+    /// What came of it; nothing if the executor in question is in the middle of something.
     fn execute(&mut self, effect: Effect, file: &mut Option<File>) -> Result<Option<Event>, Error> {
         match effect {
             Effect::MarkEnded => {
-                for seat in &mut self.lanes {
-                    seat.lane.mark_again();
+                for seat in &mut self.executors {
+                    seat.executor.mark_again();
                     seat.again = true;
                 }
             }
@@ -127,25 +127,28 @@ impl Machine {
             Effect::FinishFile => {
                 let File { checkpoint, writer, .. } = file.take().expect("it has begun");
                 writer.finish()?;
-                let lane = self.lane_of(checkpoint.shard);
-                self.lanes[lane].lane.covered(checkpoint.shard, checkpoint.hard_state);
+                let executor = self.executor_of(checkpoint.shard);
+                self.executors[executor].executor.covered(checkpoint.shard, checkpoint.hard_state);
             }
             Effect::ListHalves => {
-                let halves: Vec<ShardId> = self.cores().flat_map(ShardExecutor::unborn).collect();
-                let has_begun = |half| self.lanes[self.lane_of(half)].lane.has_had(half);
+                let halves: Vec<ShardId> =
+                    self.cores().flat_map(ShardExecutor::pending_halves).collect();
+                let has_begun =
+                    |half| self.executors[self.executor_of(half)].executor.has_had(half);
                 let halves = halves.into_iter().map(|half| (half, has_begun(half)));
                 return Ok(Some(Event::Halves(halves.collect())));
             }
             Effect::ConfirmHalves(halves) => {
-                let lanes = self.lanes.iter_mut().map(|seat| &mut seat.lane);
-                lanes.for_each(|lane| halves.iter().for_each(|half| lane.confirm(*half)));
+                let executors = self.executors.iter_mut().map(|seat| &mut seat.executor);
+                executors
+                    .for_each(|executor| halves.iter().for_each(|half| executor.confirm(*half)));
             }
             Effect::ListMerged => {
                 return Ok(Some(Event::Merged(self.cores().flat_map(facts::merged).collect())));
             }
             Effect::InspectLeft(shard) => {
-                let lane = &self.lanes[self.lane_of(shard)].lane;
-                return Ok(Some(Event::Left(facts::left_replica(lane, shard))));
+                let executor = &self.executors[self.executor_of(shard)].executor;
+                return Ok(Some(Event::Left(facts::left_replica(executor, shard))));
             }
             Effect::InspectMarks => {
                 return Ok(Some(Event::Marks(self.cores().all(ShardExecutor::marks_are_durable))));
@@ -163,16 +166,17 @@ impl Machine {
         last: Option<CheckpointRef>,
         file: &mut Option<File>,
     ) -> Result<Option<Event>, Error> {
-        let seat = &self.lanes[self.lane_of(shard)];
+        let seat = &self.executors[self.executor_of(shard)];
         if seat.unappended {
             return Ok(None);
         }
         let end = self.log.log.written_end();
-        let checkpoint = match facts::begin_file(&seat.lane, shard, last, end, self.limits.block) {
-            FileStart::NoReplica => return Ok(Some(Event::NoReplica)),
-            FileStart::Unchanged(log_from) => return Ok(Some(Event::Unchanged(log_from))),
-            FileStart::Begun(checkpoint) => *checkpoint,
-        };
+        let checkpoint =
+            match facts::begin_file(&seat.executor, shard, last, end, self.limits.block) {
+                FileStart::NoReplica => return Ok(Some(Event::NoReplica)),
+                FileStart::Unchanged(log_from) => return Ok(Some(Event::Unchanged(log_from))),
+                FileStart::Begun(checkpoint) => *checkpoint,
+            };
         let (applied_index, log_from) = (checkpoint.index, checkpoint.log_from);
         let (disk, cluster) = (self.handle.clone(), self.manifest.cluster);
         let meta = &checkpoint.meta;
@@ -182,7 +186,7 @@ impl Machine {
     }
 
     fn cores(&self) -> impl Iterator<Item = &ShardExecutor> {
-        self.lanes.iter().map(|seat| &seat.lane)
+        self.executors.iter().map(|seat| &seat.executor)
     }
 
     fn store(&mut self, next: Manifest) -> Result<(), Error> {
@@ -241,7 +245,7 @@ impl Machine {
             ended => {
                 let Installation { core, shard, index, .. } = installation;
                 if let Some(why) = core.given_up() {
-                    self.happened(Happened::SnapshotGivenUp { shard, index, why });
+                    self.happened(EventKind::SnapshotGivenUp { shard, index, why });
                 }
                 self.installed(ended == Step::Done);
             }
@@ -256,12 +260,12 @@ impl Machine {
     ) -> Result<Option<install::Event>, Error> {
         let Installation { core, shard, head, vote, state, writer, .. } = installation;
         let shard = *shard;
-        let lane = &self.lanes[self.lane_of(shard)].lane;
+        let executor = &self.executors[self.executor_of(shard)].executor;
         let done = match core.next(&self.manifest) {
             install::Effect::InspectHalves => {
-                let is_bare = |lane| facts::has_bare_halves(lane, &self.manifest);
+                let is_bare = |executor| facts::has_uncovered_halves(executor, &self.manifest);
                 let is_bare = self.cores().any(is_bare);
-                return Ok(Some(install::Event::Bare(is_bare)));
+                return Ok(Some(install::Event::UncoveredHalves(is_bare)));
             }
             install::Effect::RunRound => {
                 let progress = self.step_round()?;
@@ -269,11 +273,11 @@ impl Machine {
                 return Ok(is_over.then_some(install::Event::Done));
             }
             install::Effect::InspectReplica => {
-                let fits = facts::fits(lane, shard, head, *vote);
+                let fits = facts::fits(executor, shard, head, *vote);
                 return Ok(Some(install::Event::Fits(fits)));
             }
             install::Effect::Decline => {
-                self.submit(shard, Input::Declined { shard, head: Box::new(head.clone()) });
+                self.submit(shard, Input::SnapshotDeclined { shard, head: Box::new(head.clone()) });
                 writer.take().expect("it is not finished").abandon()
             }
             install::Effect::FinishFile => writer.take().expect("once").finish().map(drop),
@@ -287,7 +291,7 @@ impl Machine {
                 Ok(())
             }
             install::Effect::AwaitReplica => {
-                return Ok(Some(install::Event::Waits(facts::wants(lane, shard, head))));
+                return Ok(Some(install::Event::Waits(facts::wants(executor, shard, head))));
             }
         };
         match done {
@@ -297,12 +301,12 @@ impl Machine {
         }
     }
 
-    fn give_state(&mut self, head: &Message, state: Recovering) {
+    fn give_state(&mut self, head: &Message, state: RecoveringReplica) {
         let state = state.into_state();
         let (shard, index) = (state.descriptor.shard, state.applied_index);
         let head = Box::new(head.clone());
-        self.submit(shard, Input::Install { head, state: Box::new(state) });
-        self.happened(Happened::SnapshotInstalled { shard, index });
+        self.submit(shard, Input::InstallSnapshot { head, state: Box::new(state) });
+        self.happened(EventKind::SnapshotInstalled { shard, index });
     }
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!   head of a snapshot ──► stream ──(a step each)──► frames ──► coming ──► half a file and state
 //!                            ▲                                   │ whole, and no round under way
-//!                            └── has, done, gone ◄───────────────┴──► manifest ──► lane
+//!                            └── has, done, gone ◄───────────────┴──► manifest ──► executor
 //! ```
 //!
 //! Frames between two nodes come in order or not at all (`cluster::network`). A process that ends
@@ -15,13 +15,15 @@ use std::num::NonZeroU64;
 use keyspace::{NodeId, ShardId};
 use node::control::checkpoints::facts;
 use node::control::snapshots::Destination;
-use node::control::snapshots::receiver::{Beginning, Effect, SnapshotReceiver};
-use node::control::snapshots::sender::{Ending, Limits, Next, Request, SnapshotSender};
-use node::control::snapshots::source::{self, Facts};
+use node::control::snapshots::receiver::{Effect, SnapshotReceiver, StreamStart};
+use node::control::snapshots::sender::{
+    NextFrame, SenderLimits, SnapshotRequest, SnapshotSender, StreamEnding,
+};
+use node::control::snapshots::source::{self, DestinationFacts};
 use node::executor::{Envelope, Input};
-use node::recovery::Recovering;
-use node::rpc::stream::coming::Name;
-use node::rpc::stream::frame::{self, Said, head_of, tag};
+use node::recovery::RecoveringReplica;
+use node::rpc::stream::frame::{self, ReceiverFrame, head_of, tag};
+use node::rpc::stream::incoming::Name;
 use node::rpc::stream::pace::{Pace, SLACK_NANOS};
 use replication::{BootNanos, Message};
 use storage::Error;
@@ -31,7 +33,7 @@ use super::Machine;
 use super::peers::Packet;
 
 /// A few blocks, two streams to a node, and facts at each step.
-const LIMITS: Limits = Limits {
+const LIMITS: SenderLimits = SenderLimits {
     kept_bytes_max: 200,
     streams_to_node_max: 2,
     streams_max: 4,
@@ -45,7 +47,7 @@ pub struct Streams {
     sender: SnapshotSender,
     first: u64,
     receiver: SnapshotReceiver<Incoming>,
-    paced: Paced,
+    paced: PacedStreams,
     /// Blocks that have left for replicas which are no members of their shards, to be looked at by
     /// the world.
     pub strays: Vec<Destination>,
@@ -62,7 +64,7 @@ pub struct Streams {
 /// What has left since the process began, but for what was urgent: it must not be more than the
 /// rate allows.
 #[derive(Default)]
-struct Paced {
+struct PacedStreams {
     /// Bytes in a second; 0: no limit.
     rate: u64,
     begun: Option<BootNanos>,
@@ -80,7 +82,7 @@ pub struct Incoming {
     /// Term and vote that the file says, since its beginning.
     pub vote: facts::Vote,
     /// Half a state.
-    pub state: Recovering,
+    pub state: RecoveringReplica,
     /// Half a file.
     pub writer: CheckpointWriter,
 }
@@ -102,7 +104,7 @@ impl Streams {
             sender: SnapshotSender::new(LIMITS, Pace::new(None), first),
             first,
             receiver: SnapshotReceiver::default(),
-            paced: Paced::default(),
+            paced: PacedStreams::default(),
             strays: Vec::new(),
             resumed: 0,
             blocks: 0,
@@ -132,7 +134,7 @@ impl Streams {
     }
 }
 
-impl Paced {
+impl PacedStreams {
     fn sent(&mut self, bytes: usize, now: BootNanos) {
         let begun = *self.begun.get_or_insert(now);
         if self.rate > 0 {
@@ -148,19 +150,19 @@ impl Paced {
 impl Machine {
     /// The leader wants this snapshot sent.
     pub(super) fn ask_stream(&mut self, envelope: Envelope) {
-        self.streams.sender.ask(Request::of(envelope));
+        self.streams.sender.ask(SnapshotRequest::of(envelope));
         self.go_on_streaming();
     }
 
-    fn facts(&self, to: Destination) -> Facts {
-        source::facts(&self.lanes[self.lane_of(to.shard)].lane, to, self.boot)
+    fn facts(&self, to: Destination) -> DestinationFacts {
+        source::facts(&self.executors[self.executor_of(to.shard)].executor, to, self.boot)
     }
 
     /// Tells the sender what is known, begins streams that have a place, and tells leaders.
     fn go_on_streaming(&mut self) {
         let now = self.boot;
         let facts = self.streams.sender.destinations().map(|to| (to, self.facts(to)));
-        let facts: Vec<(Destination, Facts)> = facts.collect();
+        let facts: Vec<(Destination, DestinationFacts)> = facts.collect();
         self.streams.sender.learn(&facts, now);
         while let Some(request) = self.streams.sender.take_request() {
             self.begin_stream(request);
@@ -170,11 +172,11 @@ impl Machine {
         }
         for ended in self.streams.sender.take_ended() {
             // A receiver alone says what it has taken, in order.
-            assert!(!matches!(ended.ending, Ending::Contradicted(_)), "{ended:?}");
+            assert!(!matches!(ended.ending, StreamEnding::InvalidProgress(_)), "{ended:?}");
         }
     }
 
-    fn begin_stream(&mut self, request: Request) {
+    fn begin_stream(&mut self, request: SnapshotRequest) {
         let (now, to, node) = (self.boot, request.to, request.node);
         if let Err(why) = self.streams.sender.check(request.term, &self.facts(to)) {
             return self.streams.sender.refuse(to, why.to_owned(), now);
@@ -202,11 +204,11 @@ impl Machine {
         let mut place = 0;
         while place < self.streams.sender.count() {
             match self.streams.sender.next_frame(place, now) {
-                Next::Frame(_) => due.push(place),
-                Next::Held(_) => self.streams.held += 1,
-                Next::Nothing => {}
+                NextFrame::Frame(_) => due.push(place),
+                NextFrame::Held(_) => self.streams.held += 1,
+                NextFrame::Nothing => {}
                 // Another one is at its place.
-                Next::Ended => continue,
+                NextFrame::Ended => continue,
             }
             place += 1;
         }
@@ -217,7 +219,7 @@ impl Machine {
     pub fn step_stream(&mut self, place: usize) {
         let now = self.boot;
         let to = self.streams.sender.progress().nth(place).map(|progress| progress.to);
-        let Next::Frame(frame) = self.streams.sender.next_frame(place, now) else { return };
+        let NextFrame::Frame(frame) = self.streams.sender.next_frame(place, now) else { return };
         let (number, head) = (frame.number.to_le_bytes(), head_of(frame.tag, frame.stream));
         let bytes = [&head[..], &number, frame.block].concat();
         let (node, is_block, is_urgent) = (frame.node, frame.tag == tag::BLOCK, frame.is_urgent);
@@ -257,17 +259,19 @@ impl Machine {
     pub(super) fn take_frame(&mut self, frame: Frame) -> Result<(), Error> {
         let Frame { from, bytes, .. } = frame;
         let bytes = bytes.into();
-        if frame::is_said(&bytes) {
-            let (stream, said) = frame::take_said(bytes).expect("nodes send what can be read");
+        if frame::is_receiver_frame(&bytes) {
+            let (stream, said) =
+                frame::decode_receiver_frame(bytes).expect("nodes send what can be read");
             self.hear(from, stream, said);
             return Ok(());
         }
-        let (stream, sent) = frame::take_sent(bytes).expect("nodes send what can be read");
+        let (stream, sent) =
+            frame::decode_sender_frame(bytes).expect("nodes send what can be read");
         self.streams.receiver.frame((from, stream), sent, self.boot);
         self.take_in()
     }
 
-    fn hear(&mut self, node: NodeId, number: u64, said: Said) {
+    fn hear(&mut self, node: NodeId, number: u64, said: ReceiverFrame) {
         let has_lost = self.streams.sender.hear(node, number, said, self.boot);
         self.streams.resumed += u64::from(has_lost);
         self.go_on_streaming();
@@ -278,8 +282,8 @@ impl Machine {
         while let Some(effect) = self.streams.receiver.next_effect() {
             match effect {
                 Effect::Inspect(name, shard, beginning) => {
-                    let lane = &self.lanes[self.lane_of(shard)].lane;
-                    let is_wanted = facts::wants(lane, shard, &beginning.head);
+                    let executor = &self.executors[self.executor_of(shard)].executor;
+                    let is_wanted = facts::wants(executor, shard, &beginning.head);
                     self.streams.receiver.inspected(name, shard, beginning, is_wanted);
                 }
                 Effect::Create(name, shard, beginning) => {
@@ -288,8 +292,8 @@ impl Machine {
                         half => self.streams.receiver.created(name, shard, half?, self.boot),
                     }
                 }
-                Effect::Decline(shard, Beginning { head, .. }) => {
-                    self.submit(shard, Input::Declined { shard, head });
+                Effect::Decline(shard, StreamStart { head, .. }) => {
+                    self.submit(shard, Input::SnapshotDeclined { shard, head });
                 }
                 Effect::Write(name, block) => match self.write_block(name, &block) {
                     Err(Error::Full { .. }) => self.streams.receiver.failed(name),
@@ -303,17 +307,17 @@ impl Machine {
                     half.writer.abandon().ok();
                 }
                 Effect::Answer((node, stream), said) => {
-                    self.send_frame(node, frame::said_of(stream, said));
+                    self.send_frame(node, frame::receiver_frame(stream, said));
                 }
             }
         }
         Ok(())
     }
 
-    fn create_half(&self, shard: ShardId, beginning: Beginning) -> Result<Incoming, Error> {
-        let Beginning { head, meta } = beginning;
+    fn create_half(&self, shard: ShardId, beginning: StreamStart) -> Result<Incoming, Error> {
+        let StreamStart { head, meta } = beginning;
         let settings = self.limits.settings(self.hasher);
-        let state = Recovering::from_checkpoint(shard, &meta, settings).expect("readable");
+        let state = RecoveringReplica::from_checkpoint(shard, &meta, settings).expect("readable");
         let index = state.state().applied_index;
         let here = self.shard(shard).expect("it was inspected");
         let (meta, vote) = (here.meta_of(state.state()), facts::vote_of(here));

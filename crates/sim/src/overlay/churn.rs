@@ -30,10 +30,10 @@ use keyspace::{NodeId, Position, ShardId};
 use overlay::chord_sharp::BASE;
 use overlay::ring::place::Members;
 use overlay::ring::{Ring as Place, SUCCESSORS, ideal};
-use overlay::{Chord, ChordSharp, Known, Linear, Message, News, Outbox, Step};
+use overlay::{Chord, ChordSharp, KnownShard, Linear, Message, Outbox, Step, Update};
 
 use super::ring::{KEYSPACE, Ring, Tail, shard};
-use super::tables::Listed;
+use super::tables::RingTable;
 use super::{Keys, Kind};
 use crate::rng::Rng;
 
@@ -103,23 +103,27 @@ pub struct Outcome {
 }
 
 /// A table that can be kept, and compared with what it should be.
-pub trait Kept: Listed + Sized {
+pub trait MaintainedTable: RingTable + Sized {
     /// That of a member of a ring that is right.
     fn ideal(all: &Members, at: usize) -> Self;
     /// That of one who joins.
-    fn join(me: Shared<Known>, left: Shared<Known>, list: &[Shared<Known>]) -> Self;
+    fn join(me: Shared<KnownShard>, left: Shared<KnownShard>, list: &[Shared<KnownShard>]) -> Self;
     /// Its place in the ring.
     fn place(&self) -> &Place;
 }
 
 macro_rules! kept {
     ($table:ty $(, $base:expr)?) => {
-        impl Kept for $table {
+        impl MaintainedTable for $table {
             fn ideal(all: &Members, at: usize) -> Self {
                 Self::ideal(all, at, SUCCESSORS $(, $base)?)
             }
 
-            fn join(me: Shared<Known>, left: Shared<Known>, list: &[Shared<Known>]) -> Self {
+            fn join(
+                me: Shared<KnownShard>,
+                left: Shared<KnownShard>,
+                list: &[Shared<KnownShard>],
+            ) -> Self {
                 Self::join(me, left, list, SUCCESSORS $(, $base)?)
             }
 
@@ -154,7 +158,7 @@ struct World<L> {
     last_shard: u64,
 }
 
-impl<L: Kept> World<L> {
+impl<L: MaintainedTable> World<L> {
     fn new(nodes: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ nodes as u64);
         let ring = Ring::new(nodes, Keys::Uniform, &mut rng);
@@ -195,7 +199,7 @@ impl<L: Kept> World<L> {
         for round in 0..=ROUNDS_MAX {
             let right = self.right();
             outcome.right.push(right as f64 / self.tables.len() as f64);
-            if ideal::ideal(self.tables.values().map(Kept::place)).is_ok() {
+            if ideal::ideal(self.tables.values().map(MaintainedTable::place)).is_ok() {
                 outcome.to_ring = outcome.to_ring.or(Some(round));
                 if right == self.tables.len() {
                     outcome.to_tables = Some(round);
@@ -258,12 +262,12 @@ impl<L: Kept> World<L> {
         self.last_shard += 1;
         let left = shard(owner.0, left, generation);
         let right = shard(self.last_shard, right, generation);
-        table.learn(News::Shard(left.clone()));
+        table.learn(Update::Shard(left.clone()));
         let joins = right.shard();
         self.tables.insert(joins, L::join(right, left, &list));
     }
 
-    fn fail(&mut self) -> Shared<Known> {
+    fn fail(&mut self) -> Shared<KnownShard> {
         let shard = self.anybody();
         let table = self.tables.remove(&shard).expect("alive");
         self.flying.retain(|(_, to, _)| to.0 != shard.0);
@@ -279,8 +283,8 @@ impl<L: Kept> World<L> {
         let generation = 1 + left.generation().max(gone.generation()).0;
         let arc = left.arc().join(gone.arc()).expect("they are neighbours");
         let table = self.tables.get_mut(&left.shard()).expect("alive");
-        table.learn(News::Shard(shard(left.shard().0, arc, generation)));
-        table.learn(News::Shard(next));
+        table.learn(Update::Shard(shard(left.shard().0, arc, generation)));
+        table.learn(Update::Shard(next));
     }
 
     fn send(&mut self, from: NodeId, out: Outbox) {
@@ -325,7 +329,7 @@ impl<L: Kept> World<L> {
             if self.tables.contains_key(&next) {
                 at = next;
             } else if dead.insert((at, next)) {
-                self.tables.get_mut(&at).expect("alive").distrust(next, generation);
+                self.tables.get_mut(&at).expect("alive").mark_unreachable(next, generation);
             } else {
                 // It has nobody else to name.
                 return None;

@@ -9,7 +9,7 @@ use overlay::ring::place::Members;
 use overlay::{Chord, ChordSharp, Kind, Linear};
 
 use super::ring::Ring;
-use super::tables::{Listed, PerMember};
+use super::tables::{MemberTables, RingTable};
 use super::{Keys, Options};
 use crate::rng::Rng;
 
@@ -48,11 +48,11 @@ pub fn counts(nodes: usize, options: &Options) -> Vec<Count> {
     let is_drawn = nodes <= PICTURE_NODES_MAX;
     let counted = |kind| {
         let pairs = match kind {
-            Kind::Chord => pairs(&PerMember::new(nodes, |at| Chord::ideal(&all, at, length))),
+            Kind::Chord => pairs(&MemberTables::new(nodes, |at| Chord::ideal(&all, at, length))),
             Kind::ChordSharp => {
-                pairs(&PerMember::new(nodes, |at| ChordSharp::ideal(&all, at, length, BASE)))
+                pairs(&MemberTables::new(nodes, |at| ChordSharp::ideal(&all, at, length, BASE)))
             }
-            Kind::Linear => pairs(&PerMember::new(nodes, |at| Linear::ideal(&all, at, length))),
+            Kind::Linear => pairs(&MemberTables::new(nodes, |at| Linear::ideal(&all, at, length))),
             Kind::Full | Kind::Lh if is_drawn => {
                 (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))).collect()
             }
@@ -68,7 +68,7 @@ pub fn counts(nodes: usize, options: &Options) -> Vec<Count> {
     KINDS.into_iter().map(counted).collect()
 }
 
-fn pairs<L: Listed>(tables: &PerMember<L>) -> Vec<(usize, usize)> {
+fn pairs<L: RingTable>(tables: &MemberTables<L>) -> Vec<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> = tables
         .all()
         .iter()

@@ -16,7 +16,7 @@ use overlay::ring::SUCCESSORS;
 use overlay::ring::place::Members;
 
 use super::ring::{Ring, TAIL_BYTES, Tail};
-use super::tables::PerMember;
+use super::tables::MemberTables;
 use super::walks::Walks;
 use super::{Keys, walks};
 use crate::rng::Rng;
@@ -44,7 +44,7 @@ pub fn cost(nodes: usize, seed: u64) -> Cost {
     let mut rng = Rng::new(seed ^ nodes as u64);
     let ring = Ring::new(nodes, Keys::Uniform, &mut rng);
     let members = Members::new(ring.members().iter().cloned());
-    let tables = PerMember::new(ring.len(), |at| Chord::ideal(&members, at, SUCCESSORS));
+    let tables = MemberTables::new(ring.len(), |at| Chord::ideal(&members, at, SUCCESSORS));
     let mut messages = 0;
     for _ in 0..JOINS {
         let joiner = ring.draw(&mut rng);

@@ -5,7 +5,7 @@
 //! 1/√v of it (ALGORITHMS 9.1). The last row is for comparison: arcs of a file of linear hashing,
 //! which are cut where they are widest.
 
-use overlay::lh::File;
+use overlay::lh::LinearHashTable;
 
 use crate::rng::Rng;
 
@@ -45,7 +45,7 @@ pub fn loads(nodes: usize, seed: u64) -> Vec<Load> {
         }
         Load { nodes, shards: Some(shards), ..of(&loads) }
     });
-    let file = std::num::NonZeroU64::new(nodes as u64).and_then(File::of_buckets);
+    let file = std::num::NonZeroU64::new(nodes as u64).and_then(LinearHashTable::of_buckets);
     let widths: Vec<f64> = file
         .into_iter()
         .flat_map(|file| (0..file.buckets()).filter_map(move |number| file.bucket(number)))

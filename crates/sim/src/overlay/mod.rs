@@ -14,7 +14,8 @@
 //!   of its own.
 //! * A **hop** is a move from member to member, the one to the owner included. On a ring the asker
 //!   is a member: 0 hops if it owns the point itself. Who has a full table, or is a client of
-//!   [`lh`](mod@file), is none, and asks a member at once: that is no hop, and `full` takes none.
+//!   [`lh`](mod@linear_hash), is none, and asks a member at once: that is no hop, and `full` takes
+//!   none.
 //! * **Messages** of a lookup with *h* hops: *iterative* 2·h (the asker asks each), *recursive*
 //!   h + 1 (it is passed on, and the last answers the asker), *semi-recursive* 2·h (the answer goes
 //!   back by the same way); none if h = 0. Who is no member asks one more.
@@ -24,8 +25,8 @@
 //!
 //! # Where to start
 //! [`run`]; [`ring`] makes members, [`tables`] fills their tables, [`walks`] sends requests through
-//! them, [`mod@file`] lets a file of linear hashing grow, [`report`] and [`plot`] show what came
-//! of it.
+//! them, [`mod@linear_hash`] lets a file of linear hashing grow, [`report`] and [`plot`] show what
+//! came of it.
 //!
 //! # Studies
 //! `--study` asks for something else: how even [`load`] is, what a [`join`] costs, what happens
@@ -38,8 +39,8 @@
 
 pub mod churn;
 pub mod connections;
-pub mod file;
 pub mod join;
+pub mod linear_hash;
 pub mod load;
 pub mod plot;
 pub mod report;
@@ -60,7 +61,7 @@ pub use overlay::ring::{SUCCESSORS_MAX, SUCCESSORS_MIN};
 
 use crate::rng::Rng;
 use ring::Ring;
-use tables::PerMember;
+use tables::MemberTables;
 use walks::{Spread, Walks};
 
 /// The most members of a ring.
@@ -181,7 +182,7 @@ pub struct Run {
     /// Answers that were wrong, and requests that did not end.
     pub wrong: u64,
     /// Of a file of linear hashing, what else is said of one.
-    pub file: Option<file::Growth>,
+    pub file: Option<linear_hash::Growth>,
 }
 
 impl Run {
@@ -245,22 +246,22 @@ fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Ru
     let members = || Members::new(ring.members().iter().cloned());
     let length = options.successors;
     match kind {
-        Kind::Full => walked(&tables::Shared::new(ring), requests),
+        Kind::Full => walked(&tables::SharedTable::new(ring), requests),
         Kind::Chord => {
             let all = members();
-            walked(&PerMember::new(nodes, |at| Chord::ideal(&all, at, length)), requests)
+            walked(&MemberTables::new(nodes, |at| Chord::ideal(&all, at, length)), requests)
         }
         Kind::ChordSharp => {
             let (all, base) = (members(), BASE);
             let table = |at| ChordSharp::ideal(&all, at, length, base);
-            walked(&PerMember::new(nodes, table), requests)
+            walked(&MemberTables::new(nodes, table), requests)
         }
         Kind::Linear => {
             let all = members();
-            let tables = PerMember::new(nodes, |at| Linear::ideal(&all, at, length));
+            let tables = MemberTables::new(nodes, |at| Linear::ideal(&all, at, length));
             walked(&tables, linear_requests(nodes, requests, LINEAR_MOVES_MAX))
         }
-        Kind::Lh => file::grow(nodes, requests, options.seed, &told),
+        Kind::Lh => linear_hash::grow(nodes, requests, options.seed, &told),
     }
 }
 

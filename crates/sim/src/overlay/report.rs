@@ -103,7 +103,8 @@ pub fn notes(report: &Report) -> String {
     }
     for run in &report.runs {
         if let Some(growth) = &run.file {
-            let super::file::Growth { learnt, still, utilisation, utilisation_mean, .. } = growth;
+            let super::linear_hash::Growth { learnt, still, utilisation, utilisation_mean, .. } =
+                growth;
             let _never = writeln!(
                 out,
                 "lh, {} buckets: while the file grows, hops are forwards by the image; then still \
@@ -164,7 +165,8 @@ fn one(report: &Report, run: &Run) -> String {
         report.options.successors,
     );
     if let Some(growth) = file {
-        let super::file::Growth { learnt, still, utilisation, utilisation_mean, ahead } = growth;
+        let super::linear_hash::Growth { learnt, still, utilisation, utilisation_mean, ahead } =
+            growth;
         let _never = write!(
             out,
             ", \"forwards\": {{\"mean\": {:.6}, \"max\": {}, \"mean_still\": {:.6}, \

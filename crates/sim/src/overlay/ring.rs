@@ -3,7 +3,7 @@
 use std::sync::Arc as Shared;
 
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
-use overlay::{Known, Point};
+use overlay::{KnownShard, Point};
 
 use super::Keys;
 use crate::rng::Rng;
@@ -20,12 +20,12 @@ pub type Tail = [u8; TAIL_BYTES];
 /// Members whose arcs tile the circle: each owns from its start up to the next one's.
 pub struct Ring {
     starts: Vec<Tail>,
-    members: Vec<Shared<Known>>,
+    members: Vec<Shared<KnownShard>>,
     keys: Keys,
 }
 
 /// A shard on a node of its own, led by it.
-pub fn shard(number: u64, arc: Arc, generation: u64) -> Shared<Known> {
+pub fn shard(number: u64, arc: Arc, generation: u64) -> Shared<KnownShard> {
     let replica = ReplicaId(1);
     let descriptor = Descriptor {
         shard: ShardId(number),
@@ -34,7 +34,7 @@ pub fn shard(number: u64, arc: Arc, generation: u64) -> Shared<Known> {
         generation: Generation(generation),
         leader: Some(replica),
     };
-    Shared::new(Known::new(descriptor, 1))
+    Shared::new(KnownShard::new(descriptor, 1))
 }
 
 /// How often each byte is drawn, of itself and all below: by Zipf's law, the n-th as 1/n².
@@ -92,12 +92,12 @@ impl Ring {
     }
 
     /// The members, by rising start.
-    pub fn members(&self) -> &[Shared<Known>] {
+    pub fn members(&self) -> &[Shared<KnownShard>] {
         &self.members
     }
 
     /// The place of a member.
-    pub fn place(known: &Known) -> usize {
+    pub fn place(known: &KnownShard) -> usize {
         known.shard().0 as usize - 1
     }
 

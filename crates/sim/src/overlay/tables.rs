@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use keyspace::ShardId;
 use overlay::ring::member::{Fingers, MemberTable};
-use overlay::{Full, Lookup, News, Point, Step};
+use overlay::{FullTable, Lookup, Point, Step, Update};
 
 use super::ring::Ring;
 
@@ -35,23 +35,23 @@ fn place(step: Step<'_>) -> Option<usize> {
 }
 
 /// The full table. All that are of one version are equal, so here they are one and the same.
-pub struct Shared {
-    full: Full,
+pub struct SharedTable {
+    full: FullTable,
     members: usize,
 }
 
-impl Shared {
+impl SharedTable {
     /// Every descriptor of a ring.
     pub fn new(ring: &Ring) -> Self {
-        let mut full = Full::new(0);
+        let mut full = FullTable::new(0);
         for known in ring.members() {
-            full.learn(News::Shard(known.clone()));
+            full.learn(Update::Shard(known.clone()));
         }
         Self { full, members: ring.len() }
     }
 }
 
-impl Tables for Shared {
+impl Tables for SharedTable {
     fn next(&self, _at: usize, point: Point<'_>) -> Option<usize> {
         place(self.full.next(point))
     }
@@ -70,35 +70,35 @@ impl Tables for Shared {
 }
 
 /// A table of a member of a ring.
-pub trait Listed: Lookup {
+pub trait RingTable: Lookup {
     /// Every place in it: successors, then fingers.
     fn shards(&self) -> Vec<ShardId>;
 }
 
-impl<F: Fingers> Listed for MemberTable<F> {
+impl<F: Fingers> RingTable for MemberTable<F> {
     fn shards(&self) -> Vec<ShardId> {
         self.entries().map(|(_, known)| known.shard()).collect()
     }
 }
 
 /// A table for each member.
-pub struct PerMember<L>(Vec<L>);
+pub struct MemberTables<L>(Vec<L>);
 
-impl<L: Listed + Sync> PerMember<L> {
+impl<L: RingTable + Sync> MemberTables<L> {
     /// What `table` makes for each of so many members.
     pub fn new(members: usize, table: impl Fn(usize) -> L) -> Self {
         Self((0..members).map(table).collect())
     }
 }
 
-impl<L> PerMember<L> {
+impl<L> MemberTables<L> {
     /// All of them, by place.
     pub fn all(&self) -> &[L] {
         &self.0
     }
 }
 
-impl<L: Listed + Sync> Tables for PerMember<L> {
+impl<L: RingTable + Sync> Tables for MemberTables<L> {
     fn next(&self, at: usize, point: Point<'_>) -> Option<usize> {
         place(self.0[at].next(point))
     }

@@ -1,12 +1,12 @@
 //! Shards are cut in two and become one, and just then something goes wrong. With odd seeds their
 //! keyspace is ordered: it has one shard, which is cut before two can become one.
 
-use keyspace::{FileAct, FileRecord};
+use keyspace::{LinearHashOp, LinearHashRecord};
 
 use super::Run;
 use super::changes::at_every_change;
 use crate::check::Violation;
-use crate::cluster::{Stage, World};
+use crate::cluster::{ScenarioSetup, World};
 
 /// Virtual time within which all is well again.
 const REST_MS_MAX: u64 = 60_000;
@@ -54,30 +54,30 @@ pub(super) fn merge_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
 
 /// The power of each node goes at each change of its disk while a file grows by a bucket.
 pub(super) fn grow_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
-    file_crashes(run, FileAct::Grow)
+    file_crashes(run, LinearHashOp::Grow)
 }
 
 /// … and while it shrinks by one.
 pub(super) fn shrink_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
-    file_crashes(run, FileAct::Shrink)
+    file_crashes(run, LinearHashOp::Shrink)
 }
 
 /// The file has three buckets before.
-fn file_crashes(run: &mut Run<'_>, act: FileAct) -> Result<(), Violation> {
-    let linear = Stage { is_ordered: false, is_linear: true, ..stage(run, THREE) };
+fn file_crashes(run: &mut Run<'_>, act: LinearHashOp) -> Result<(), Violation> {
+    let linear = ScenarioSetup { is_ordered: false, is_linear: true, ..stage(run, THREE) };
     at_every_change(
         run,
         &linear,
         |world| {
             begin(world)?;
             for buckets in 2..=3 {
-                world.turn_file_to(FileAct::Grow);
+                world.turn_file_to(LinearHashOp::Grow);
                 has_buckets(world, buckets)?;
             }
             world.turn_file_to(act);
             Ok(())
         },
-        |world, ()| has_buckets(world, if act == FileAct::Grow { 4 } else { 2 }),
+        |world, ()| has_buckets(world, if act == LinearHashOp::Grow { 4 } else { 2 }),
     )
 }
 
@@ -85,7 +85,7 @@ fn file_crashes(run: &mut Run<'_>, act: FileAct) -> Result<(), Violation> {
 fn has_buckets(world: &mut World, buckets: u64) -> Result<(), Violation> {
     for _ in 0..FILE_MS_MAX / LOOK_MS {
         world.pass(LOOK_MS)?;
-        let is_so = |record: &FileRecord| record.step.is_none() && record.buckets == buckets;
+        let is_so = |record: &LinearHashRecord| record.step.is_none() && record.buckets == buckets;
         if world.file().as_ref().is_some_and(is_so) {
             return Ok(());
         }
@@ -143,16 +143,16 @@ fn in_partition(
             world.serve(BEFORE_MS, 1)?;
             world.open_ways();
             world.serve(BEFORE_MS, 5)?;
-            world.come_to_rest(REST_MS_MAX)?;
+            world.converge(REST_MS_MAX)?;
             world.finish()
         })?;
     }
     Ok(())
 }
 
-fn stage(run: &Run<'_>, nodes: usize) -> Stage {
+fn stage(run: &Run<'_>, nodes: usize) -> ScenarioSetup {
     let is_ordered = run.options.seed % 2 == 1;
-    Stage { nodes, keyspaces: 1, domains: 0, is_ordered, is_linear: false }
+    ScenarioSetup { nodes, keyspaces: 1, domains: 0, is_ordered, is_linear: false }
 }
 
 fn begin(world: &mut World) -> Result<(), Violation> {
@@ -163,7 +163,7 @@ fn begin(world: &mut World) -> Result<(), Violation> {
 /// Two shards have neighbours: the keyspace begins with several, or is cut.
 fn begin_halves(world: &mut World) -> Result<(), Violation> {
     begin(world)?;
-    if world.mood().is_ordered {
+    if world.profile().is_ordered {
         cut_first(world);
         world.serve(BEFORE_MS, 5)?;
     }

@@ -8,15 +8,15 @@ use keyspace::ShardId;
 
 use super::Run;
 use crate::check::Violation;
-use crate::cluster::{Stage, World};
+use crate::cluster::{ScenarioSetup, World};
 
 /// Virtual time within which all is well again.
 const REST_MS_MAX: u64 = 60_000;
 /// How long clients ask before the exchange, and at least after it has begun.
 const CHANGE_MS: u64 = 1_500;
 /// The stage of all these worlds.
-const STAGE: Stage =
-    Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false };
+const STAGE: ScenarioSetup =
+    ScenarioSetup { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false };
 /// Worlds with a crash in the short form, about.
 const SHORT_WORLDS: u64 = 24;
 
@@ -32,7 +32,7 @@ pub(super) fn replica_change_crashes(run: &mut Run<'_>) -> Result<(), Violation>
 /// beginning and the end, in which just there the power goes.
 pub(super) fn at_every_change<T>(
     run: &mut Run<'_>,
-    stage: &Stage,
+    stage: &ScenarioSetup,
     begin: impl Fn(&mut World) -> Result<T, Violation>,
     ends: impl Fn(&mut World, T) -> Result<(), Violation>,
 ) -> Result<(), Violation> {

@@ -8,10 +8,10 @@
 
 use super::{Options, Run};
 use crate::check::Violation;
-use crate::cluster::{Doomed, Stage, World};
+use crate::cluster::{CoordinatorDeath, ScenarioSetup, World};
 
-const STAGE: Stage =
-    Stage { nodes: 3, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false };
+const STAGE: ScenarioSetup =
+    ScenarioSetup { nodes: 3, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false };
 /// Virtual time within which all is well.
 const REST_MS_MAX: u64 = 60_000;
 /// How long clients ask before the transaction begins.
@@ -34,7 +34,7 @@ pub(super) fn coordinator_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
         let steps = at_every_step(run, |run, steps| {
             let dies = run.options.seed.is_multiple_of(2);
             in_world(run, |world, at| {
-                let doomed = world.begin_doomed(at, is_broken, steps)?;
+                let doomed = world.begin_with_dying_coordinator(at, is_broken, steps)?;
                 let has_ended = ends(world, dies, None)?;
                 if has_ended {
                     world.others_finish(&doomed)?;
@@ -54,7 +54,7 @@ pub(super) fn recovery_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
         let steps = at_every_step(run, |run, steps| {
             let dies = run.options.seed.is_multiple_of(2);
             in_world(run, |world, at| {
-                let doomed = world.begin_doomed(at, false, *first)?;
+                let doomed = world.begin_with_dying_coordinator(at, false, *first)?;
                 if !ends(world, dies, None)? {
                     return Err(Violation::new("scenario", "no coordinator has died first"));
                 }
@@ -95,12 +95,12 @@ fn at_every_step(
 /// A world in which one node is spared by those who ask by themselves.
 fn in_world(
     run: &mut Run<'_>,
-    play: impl FnOnce(&mut World, usize) -> Result<(Doomed, bool), Violation>,
+    play: impl FnOnce(&mut World, usize) -> Result<(CoordinatorDeath, bool), Violation>,
 ) -> Result<bool, Violation> {
     let at = run.options.seed as usize / 2 % STAGE.nodes;
     let mut has_ended = false;
     let Options { seed, verbose, .. } = *run.options;
-    run.in_world(World::on_wide_stage(seed, &STAGE, verbose), |world| {
+    run.in_world(World::for_multi_shard_scenario(seed, &STAGE, verbose), |world| {
         world.found(STAGE.keyspaces, REST_MS_MAX)?;
         world.spare(at);
         world.serve(BEFORE_MS, 1)?;
@@ -118,11 +118,11 @@ fn in_world(
 fn ends(
     world: &mut World,
     dies: bool,
-    finishers: Option<(&Doomed, u32)>,
+    finishers: Option<(&CoordinatorDeath, u32)>,
 ) -> Result<bool, Violation> {
     for _ in 0..WHOLE_MS {
         if let Some((doomed, steps)) = finishers {
-            world.doom_finishers(doomed, steps);
+            world.kill_recoverers(doomed, steps);
         }
         world.pass(1)?;
         let ended = world.ended_coordinators();

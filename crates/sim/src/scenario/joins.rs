@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::check::Violation;
-use crate::cluster::Stage;
+use crate::cluster::ScenarioSetup;
 
 /// Virtual time within which all nodes carry their part after many have joined at once.
 const JOINED_MS_MAX: u64 = 120_000;
@@ -20,12 +20,12 @@ pub(super) fn joins_into(run: &mut Run<'_>, nodes: usize) -> Result<(), Violatio
     };
     let keyspaces = 1 + (nodes + joining) / 18;
     run.world(
-        &Stage { nodes, keyspaces, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes, keyspaces, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(keyspaces, FOUNDED_MS_MAX)?;
             world.serve(BEFORE_MS, 10)?;
             world.join(joining)?;
-            world.come_to_rest(JOINED_MS_MAX)?;
+            world.converge(JOINED_MS_MAX)?;
             world.serve(BEFORE_MS, 10)?;
             world.finish()
         },
@@ -38,18 +38,18 @@ pub(super) fn joins_into(run: &mut Run<'_>, nodes: usize) -> Result<(), Violatio
 pub(super) fn join_and_leave(run: &mut Run<'_>) -> Result<(), Violation> {
     let keyspaces = run.of(1, 3);
     run.world(
-        &Stage { nodes: 7, keyspaces, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes: 7, keyspaces, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(keyspaces, FOUNDED_MS_MAX)?;
             world.serve(BEFORE_MS, 10)?;
             world.power_off(1);
             world.join(3)?;
             world.drain(&[2, 3])?;
-            world.come_to_rest(JOINED_MS_MAX)?;
+            world.converge(JOINED_MS_MAX)?;
             world.leave(&[2, 3])?;
             world.serve(BEFORE_MS, 10)?;
             world.power_on(1);
-            world.come_to_rest(JOINED_MS_MAX)?;
+            world.converge(JOINED_MS_MAX)?;
             world.finish()
         },
     )?;

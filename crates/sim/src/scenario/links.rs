@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::check::Violation;
-use crate::cluster::{Stage, World};
+use crate::cluster::{ScenarioSetup, World};
 
 /// Virtual time within which all is well again.
 const REST_MS_MAX: u64 = 60_000;
@@ -16,7 +16,7 @@ const CUT_MS: [u64; 2] = [1_800, 7_000];
 pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 4);
     run.world(
-        &Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(1, REST_MS_MAX)?;
             world.serve(BEFORE_MS, 10)?;
@@ -28,7 +28,7 @@ pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
                 world.open_ways();
                 world.serve(BEFORE_MS, 5)?;
             }
-            world.come_to_rest(REST_MS_MAX)?;
+            world.converge(REST_MS_MAX)?;
             world.finish()
         },
     )?;
@@ -39,7 +39,7 @@ pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
 pub(super) fn one_way_link(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 3);
     run.world(
-        &Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(1, REST_MS_MAX)?;
             world.serve(BEFORE_MS, 10)?;
@@ -53,7 +53,7 @@ pub(super) fn one_way_link(run: &mut Run<'_>) -> Result<(), Violation> {
                     }
                 }
             }
-            world.come_to_rest(REST_MS_MAX)?;
+            world.converge(REST_MS_MAX)?;
             world.finish()
         },
     )?;

@@ -4,7 +4,7 @@ use keyspace::ShardId;
 
 use super::Run;
 use crate::check::Violation;
-use crate::cluster::{Stage, World};
+use crate::cluster::{ScenarioSetup, World};
 
 /// Virtual time within which what was lost is replaced, and all carry their part.
 const REPLACED_MS_MAX: u64 = 60_000;
@@ -17,7 +17,7 @@ pub(super) fn nine_of_twenty(run: &mut Run<'_>) -> Result<(), Violation> {
     let keyspaces = run.of(2, 4);
     let (nodes, lost) = run.of((10, 4), (20, 9));
     run.world(
-        &Stage { nodes, keyspaces, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes, keyspaces, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(keyspaces, REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
@@ -26,15 +26,15 @@ pub(super) fn nine_of_twenty(run: &mut Run<'_>) -> Result<(), Violation> {
             for at in &gone {
                 world.power_off(*at);
                 world.serve(MEANWHILE_MS, 1)?;
-                world.come_to_strength(REPLACED_MS_MAX)?;
+                world.converge_without_balance(REPLACED_MS_MAX)?;
             }
-            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.converge(REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
             for at in &gone {
                 world.power_on(*at);
                 world.serve(MEANWHILE_MS, 10)?;
             }
-            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.converge(REPLACED_MS_MAX)?;
             world.finish()
         },
     )?;
@@ -45,7 +45,7 @@ pub(super) fn nine_of_twenty(run: &mut Run<'_>) -> Result<(), Violation> {
 pub(super) fn all_off(run: &mut Run<'_>) -> Result<(), Violation> {
     let nodes = run.of(5, 20);
     run.world(
-        &Stage { nodes, keyspaces: 2, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes, keyspaces: 2, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(2, REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
@@ -62,7 +62,7 @@ pub(super) fn all_off(run: &mut Run<'_>) -> Result<(), Violation> {
                 world.pass(MEANWHILE_MS)?;
             }
             world.serve(2 * MEANWHILE_MS, 10)?;
-            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.converge(REPLACED_MS_MAX)?;
             world.finish()
         },
     )?;
@@ -75,7 +75,13 @@ pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
     const DOMAINS: usize = 4;
     let nodes = DOMAINS * run.of(2, 5);
     run.world(
-        &Stage { nodes, keyspaces: 2, domains: DOMAINS, is_ordered: false, is_linear: false },
+        &ScenarioSetup {
+            nodes,
+            keyspaces: 2,
+            domains: DOMAINS,
+            is_ordered: false,
+            is_linear: false,
+        },
         |world| {
             world.found(2, REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
@@ -84,9 +90,9 @@ pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
             // All shards have a majority; some elect a leader first.
             world.pass(MEANWHILE_MS)?;
             world.serve(MEANWHILE_MS, 10)?;
-            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.converge(REPLACED_MS_MAX)?;
             lost.iter().for_each(|at| world.power_on(*at));
-            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.converge(REPLACED_MS_MAX)?;
             world.finish()
         },
     )?;
@@ -98,18 +104,18 @@ pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
 pub(super) fn removed_returns(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(2, 5);
     run.world(
-        &Stage { nodes: 5, keyspaces: 2, domains: 0, is_ordered: false, is_linear: false },
+        &ScenarioSetup { nodes: 5, keyspaces: 2, domains: 0, is_ordered: false, is_linear: false },
         |world| {
             world.found(2, REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
             for _ in 0..rounds {
                 let at = some_holder(world);
                 world.power_off(at);
-                world.come_to_strength(REPLACED_MS_MAX)?;
+                world.converge_without_balance(REPLACED_MS_MAX)?;
                 world.serve(MEANWHILE_MS, 10)?;
                 world.power_on(at);
                 world.serve(MEANWHILE_MS, 10)?;
-                world.come_to_rest(REPLACED_MS_MAX)?;
+                world.converge(REPLACED_MS_MAX)?;
             }
             world.finish()
         },

@@ -30,7 +30,7 @@ mod links;
 mod losses;
 
 use crate::check::Violation;
-use crate::cli::{Life, Told};
+use crate::cli::{RunReport, SimulatedRun};
 use crate::cluster::{Counts, World};
 use crate::named::named;
 use crate::trace::Trace;
@@ -160,11 +160,11 @@ impl Run<'_> {
     /// Plays in a world of its own.
     fn world(
         &mut self,
-        stage: &crate::cluster::Stage,
+        stage: &crate::cluster::ScenarioSetup,
         play: impl FnOnce(&mut World) -> Result<(), Violation>,
     ) -> Result<Counts, Violation> {
         let Options { seed, verbose, .. } = *self.options;
-        self.in_world(World::on_stage(seed, stage, verbose), play)
+        self.in_world(World::for_scenario(seed, stage, verbose), play)
     }
 
     /// Plays in this world.
@@ -184,7 +184,7 @@ impl Run<'_> {
 }
 
 /// Runs a scenario: a pure function of its options. The last world's counts are those of the run.
-pub fn run(options: &Options) -> (Counts, Told<Options>) {
+pub fn run(options: &Options) -> (Counts, RunReport<Options>) {
     let (trace, text) = (Trace::new(false), String::new());
     let mut run = Run { options, trace, text, counts: Counts::default(), worlds: 0 };
     let verdict = options.scenario.play(&mut run);
@@ -192,10 +192,10 @@ pub fn run(options: &Options) -> (Counts, Told<Options>) {
     let summary = format!("{}\n{worlds} worlds, the last: {counts:?}", options.scenario.about());
     let (life, trace_hash) = (options.clone(), trace.hash());
     let trace = options.verbose.then_some(text);
-    (counts, Told { life, trace_hash, trace, summary, verdict })
+    (counts, RunReport { life, trace_hash, trace, summary, verdict })
 }
 
-impl Life for Options {
+impl SimulatedRun for Options {
     fn seed(&self) -> u64 {
         self.seed
     }
@@ -213,7 +213,7 @@ impl Life for Options {
         [format!("{}{form}", self.scenario.name()), self.scenario.about().to_owned()]
     }
 
-    fn run(&self) -> Told<Self> {
+    fn run(&self) -> RunReport<Self> {
         run(self).1
     }
 

@@ -6,9 +6,9 @@ use node::executor::Answer;
 use node::replica::entry::Waiter;
 
 use super::World;
-use super::clients::{Ask, OP_BITS, Op, Stage};
+use super::clients::{Ask, OP_BITS, Op, OpStage};
 use crate::check::Violation;
-use crate::check::linear::Seen;
+use crate::check::linear::ObservedCommand;
 use crate::command::{Command, Shown};
 
 impl World {
@@ -20,13 +20,13 @@ impl World {
                 waiters.iter().for_each(|waiter| self.not_done(number_of(waiter), why));
                 Ok(())
             }
-            Answer::Go { waiter, .. } => {
+            Answer::Retry { waiter, .. } => {
                 if let Some(op) = self.ops.get_mut(&waiter.0) {
-                    op.stage = Stage::Ready;
+                    op.stage = OpStage::Ready;
                 }
                 Ok(())
             }
-            Answer::Fetched { .. } | Answer::Counted { .. } | Answer::Stepped { .. } => {
+            Answer::Fetched { .. } | Answer::ReplicaCount { .. } | Answer::StepDone { .. } => {
                 unreachable!("nothing is on other nodes")
             }
             Answer::Catalogue { waiter, result, .. } => {
@@ -97,8 +97,8 @@ impl World {
         let op = self.ops.remove(&number).expect("it was answered");
         self.trace.event(format_args!("op {number}: {reply:?}"));
         self.counts.answered += 1;
-        let keys: Vec<u64> = (0..self.mood.keys).collect();
-        for tagged in keys.chunks(self.mood.tagged as usize) {
+        let keys: Vec<u64> = (0..self.profile.keys).collect();
+        for tagged in keys.chunks(self.profile.tagged as usize) {
             self.see(&op, tagged, Command::Flush, reply.clone().map(|reply| vec![reply]));
         }
     }
@@ -129,11 +129,12 @@ impl World {
     ) {
         self.counts.unknown += u64::from(replies.is_none());
         let Op { client, keyspace, call, low_ms, .. } = *op;
-        let tagged = self.mood.tagged;
+        let tagged = self.profile.tagged;
         let tag = keys[0] / tagged;
         assert!(keys.iter().all(|key| key / tagged == tag), "a history is of one hash tag");
         let places = keys.iter().map(|key| (key % tagged) as usize).collect();
-        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
+        let seen =
+            ObservedCommand { command, places, client, call, back, low_ms, high_ms, replies };
         let history = self.histories.entry((keyspace, tag)).or_default();
         history.first.resize(tagged as usize, None);
         history.seen.push(seen);

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
-use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
+use keyspace::{
+    CatalogueOp, Durability, Keyspace, KeyspaceAlteration, KeyspaceId, KeyspaceOptions,
+};
 use keyspace::{Placement, ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::entry::Waiter;
@@ -44,7 +46,7 @@ pub struct Op {
     pub(super) ask: Ask,
     pub(super) call: u64,
     pub(super) low_ms: u64,
-    pub(super) stage: Stage,
+    pub(super) stage: OpStage,
     /// Planted: the answer that was made up when the write was proposed.
     pub(super) early: Option<Reply>,
 }
@@ -79,10 +81,10 @@ pub enum Ask {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum OpStage {
     /// In a batch that is not sent.
     Batched,
-    /// With the lane: it may take effect.
+    /// With the executor: it may take effect.
     Sent,
     /// A read that may be tried.
     Ready,
@@ -100,20 +102,20 @@ impl fmt::Display for Op {
 impl World {
     /// Whether some client may ask something.
     pub(super) fn may_ask(&self) -> bool {
-        let limit = self.mood.depth * u64::from(self.options.clients);
+        let limit = self.profile.depth * u64::from(self.options.clients);
         self.asking && (self.ops.len() as u64) < limit
     }
 
     /// A client asks something.
     pub(super) fn ask(&mut self) {
-        let depth = self.mood.depth as usize;
+        let depth = self.profile.depth as usize;
         let count = |client| self.ops.values().filter(|op| op.client == client).count();
         let free: Vec<u8> = (0..self.options.clients).filter(|c| count(*c) < depth).collect();
         if free.is_empty() {
             return;
         }
         let client = *self.rng.pick(&free);
-        let awake = self.lapse == 0;
+        let awake = self.time_jump_steps == 0;
         if awake && self.ask_catalogue(client) {
             return;
         }
@@ -140,9 +142,21 @@ impl World {
     /// What is asked of a keyspace, and of which keys besides the first.
     fn some_ask(&mut self, awake: bool, route: &Route, keys: &mut Vec<u64>) -> Ask {
         let writes = |weight: u64| if awake { weight } else { 0 };
-        let joint = self.mood.joint_writes;
-        let weights =
-            [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1), writes(joint), 4, 1, 1];
+        let joint = self.profile.joint_writes;
+        let weights = [
+            writes(40),
+            26,
+            4,
+            self.profile.past_reads,
+            3,
+            2,
+            3,
+            writes(1),
+            writes(joint),
+            4,
+            1,
+            1,
+        ];
         match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {
@@ -161,7 +175,7 @@ impl World {
             }
             3 => {
                 let now = self.machine().now();
-                let back_ms = self.rng.below(2 * self.mood.retention_ms + 20);
+                let back_ms = self.rng.below(2 * self.profile.retention_ms + 20);
                 let at = Timestamp::from_millis(now.millis() - back_ms);
                 // Also within a millisecond.
                 Ask::At(if self.rng.one_in(3) { Timestamp(now.0 - self.rng.below(20)) } else { at })
@@ -191,7 +205,7 @@ impl World {
         let machine = self.machine.as_ref().expect("it runs");
         let routes: Vec<Arc<Route>> = machine.routes.values().cloned().collect();
         for route in routes {
-            for number in 0..self.mood.keys {
+            for number in 0..self.profile.keys {
                 let ask = Ask::One(Command::Get);
                 self.begin(0, Some(route.clone()), vec![number], ask);
             }
@@ -199,14 +213,14 @@ impl World {
     }
 
     fn key(&mut self) -> u64 {
-        self.rng.below(self.mood.keys)
+        self.rng.below(self.profile.keys)
     }
 
     /// A write of several keys of the first one's hash tag, which it adds.
     fn joint_write(&mut self, keys: &mut Vec<u64>) -> Command {
-        let tagged = self.mood.tagged;
+        let tagged = self.profile.tagged;
         let first = keys[0] - keys[0] % tagged;
-        let end = (first + tagged).min(self.mood.keys);
+        let end = (first + tagged).min(self.profile.keys);
         let other = self.rng.between(first, end - 1);
         let replace = self.rng.one_in(2);
         match self.rng.below(3) {
@@ -248,7 +262,7 @@ impl World {
 
     fn end_ms(&mut self) -> u64 {
         let now_ms = self.machine().now().millis();
-        now_ms + self.rng.between(1, self.mood.ttl_ms_max)
+        now_ms + self.rng.between(1, self.profile.ttl_ms_max)
     }
 
     fn write(&mut self) -> Command {
@@ -299,7 +313,7 @@ impl World {
         let machine = self.machine.as_ref().expect("it runs");
         let missing = BASE.into_iter().find(|(name, ..)| !machine.routes.contains_key(*name));
         let guest = machine.routes.contains_key(COMING_AND_GOING);
-        let retention_ms = self.mood.retention_ms;
+        let retention_ms = self.profile.retention_ms;
         let options = |placement, durability| KeyspaceOptions {
             placement,
             durability,
@@ -323,7 +337,7 @@ impl World {
                 _ => {
                     // The two that are always sync stay so: their clients lose nothing, ever.
                     let names = ["hashed-memory", "hashed-interval", COMING_AND_GOING];
-                    let change = Alteration {
+                    let change = KeyspaceAlteration {
                         durability: Some(*self.rng.pick(&levels)),
                         retention_ms: Some(self.rng.between(1, 2 * retention_ms)),
                         replicas: None,
@@ -350,15 +364,15 @@ impl World {
         // The clock as it was last told: nothing that follows is judged by an earlier time.
         let low_ms = self.machine().clock.now().millis();
         let stage = match &ask {
-            Ask::One(command) if command.write(&self.names_of(&keys)).is_some() => Stage::Batched,
-            Ask::Flush(..) => Stage::Batched,
-            Ask::Catalogue => Stage::Sent,
-            Ask::At(_) => Stage::Waiting,
-            _ => Stage::Ready,
+            Ask::One(command) if command.write(&self.names_of(&keys)).is_some() => OpStage::Batched,
+            Ask::Flush(..) => OpStage::Batched,
+            Ask::Catalogue => OpStage::Sent,
+            Ask::At(_) => OpStage::Waiting,
+            _ => OpStage::Ready,
         };
         let call = self.events;
         let mut op = Op { client, keyspace, route, keys, ask, call, low_ms, stage, early: None };
-        if stage == Stage::Batched {
+        if stage == OpStage::Batched {
             self.batch(number, &mut op);
         }
         if let (Ask::At(at), Some(route)) = (&op.ask, &op.route) {
@@ -366,7 +380,7 @@ impl World {
             let shard = route.shard(route.place(&route.key(key)));
             let (origin, waiter) = (CLIENTS, Waiter(number));
             self.machine()
-                .submit(shard, Input::Await { shard, at: *at, lock: None, origin, waiter });
+                .submit(shard, Input::AwaitRead { shard, at: *at, lock: None, origin, waiter });
         }
         self.trace.event(format_args!("op {number}: {op}"));
         self.ops.insert(number, op);
@@ -413,14 +427,14 @@ impl World {
         }
     }
 
-    /// Sends one of the batches to its lane.
+    /// Sends one of the batches to its executor.
     pub(super) fn send_batch(&mut self) {
         let at = self.rng.below(self.batches.len() as u64) as usize;
         let shard = *self.batches.keys().nth(at).expect("below the number of batches");
         let batch = self.batches.remove(&shard).expect("just found");
         for waiter in batch.waiters() {
             if let Some(op) = self.ops.get_mut(&number_of(waiter)) {
-                op.stage = Stage::Sent;
+                op.stage = OpStage::Sent;
             }
         }
         self.trace.event(format_args!("a batch of {} to shard {shard}", batch.waiters().len()));

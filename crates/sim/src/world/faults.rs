@@ -1,17 +1,17 @@
 //! What breaks, what that leaves, and how the node comes back.
 
-use keyspace::{Durability, Level};
+use keyspace::{ClusterVersion, Durability};
 use node::recovery::RecoverError;
 use storage::Error;
 use storage::faulty::Crash;
 
-use super::clients::{Ask, Op, Stage};
+use super::clients::{Ask, Op, OpStage};
 use super::{History, World};
 use crate::check::Violation;
 use crate::check::ledger::Number;
 use crate::command::Command;
-use crate::machine::open::{self, Start, Started};
-use crate::options::{Bug, Fault, Mood};
+use crate::machine::open::{self, Start, StartedMachine};
+use crate::options::{Bug, Fault, RunProfile};
 
 /// A fault that waits for its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Armed {
 
 /// What a stop has left.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stopped {
+pub struct StopState {
     /// Groups up to here were written …
     written: Number,
     /// … and up to here durable.
@@ -38,10 +38,10 @@ const PLANNED_WRITES: u64 = 30;
 
 impl World {
     /// Breaks something, now and then.
-    pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
-        let in_lapse = self.lapse > 0;
-        self.lapse = self.lapse.saturating_sub(1);
-        if in_lapse && self.lapse == 0 && self.rng.one_in(2) {
+    pub(super) fn maybe_inject_fault(&mut self) -> Result<(), Violation> {
+        let in_lapse = self.time_jump_steps > 0;
+        self.time_jump_steps = self.time_jump_steps.saturating_sub(1);
+        if in_lapse && self.time_jump_steps == 0 && self.rng.one_in(2) {
             // Whoever woke the node kills it, and sets its clock right.
             if self.options.faults.has(Fault::Clock) {
                 self.wall_ms -= self.rng.between(5_000, 10_000);
@@ -53,7 +53,7 @@ impl World {
             }
             return Ok(());
         }
-        if self.armed.is_some() || !self.rng.one_in(self.mood.crash_every / 4) {
+        if self.armed.is_some() || !self.rng.one_in(self.profile.crash_every / 4) {
             return Ok(());
         }
         let faults = self.options.faults;
@@ -150,14 +150,14 @@ impl World {
     /// The process is gone, with everything it had in memory.
     fn stop(&mut self) {
         let Some(machine) = self.machine.take() else { return };
-        self.lapse = 0;
+        self.time_jump_steps = 0;
         let clock_ms = machine.clock.now().millis();
         let durable = self.ledger.durable(machine.log.log.durable_end());
-        self.stopped = Stopped { written: self.ledger.last_written(), durable, dark: false };
+        self.stopped = StopState { written: self.ledger.last_written(), durable, dark: false };
         self.batches.clear();
         for (_, op) in std::mem::take(&mut self.ops) {
-            if op.stage == Stage::Sent {
-                self.limbo.push((op, clock_ms));
+            if op.stage == OpStage::Sent {
+                self.unknown_writes.push((op, clock_ms));
             }
         }
     }
@@ -191,12 +191,12 @@ impl World {
             let back_ms = self.rng.below(60_000);
             self.wall_ms = self.wall_ms + self.rng.below(10_000) - back_ms;
         }
-        let (mood, wall_ms) = (&self.mood, self.wall_ms);
-        let Mood { lanes, segment_bytes, limits, .. } = *mood;
+        let (profile, wall_ms) = (&self.profile, self.wall_ms);
+        let RunProfile { executors, segment_bytes, limits, .. } = *profile;
         let (boot, join, seed, forgets) = (0, None, 0, None);
-        let level = Level::NEWEST;
+        let level = ClusterVersion::NEWEST;
         let start = Start {
-            lanes,
+            executors,
             segment_bytes,
             wall_ms,
             boot,
@@ -235,10 +235,10 @@ impl World {
         Ok(())
     }
 
-    fn started(&mut self, started: Started) -> Result<(), Violation> {
-        let Started { mut machine, recovered, .. } = started;
+    fn started(&mut self, started: StartedMachine) -> Result<(), Violation> {
+        let StartedMachine { mut machine, recovered, .. } = started;
         self.counts.starts += 1;
-        let Stopped { written, durable, dark } = self.stopped;
+        let StopState { written, durable, dark } = self.stopped;
         let guaranteed = if dark { durable } else { written };
         self.trace.event(format_args!("recovered {recovered:?}"));
         self.ledger.restarted(&recovered, guaranteed)?;
@@ -248,7 +248,7 @@ impl World {
         self.machine = Some(machine);
         self.events += 1;
         let back = self.events;
-        for (op, clock_ms) in std::mem::take(&mut self.limbo) {
+        for (op, clock_ms) in std::mem::take(&mut self.unknown_writes) {
             self.lose(&op, clock_ms, back);
         }
         if dark {
@@ -268,8 +268,8 @@ impl World {
                 self.note(op, &op.keys, command.clone(), None, back, clock_ms);
             }
             Ask::Flush(..) => {
-                let keys: Vec<u64> = (0..self.mood.keys).collect();
-                for tagged in keys.chunks(self.mood.tagged as usize) {
+                let keys: Vec<u64> = (0..self.profile.keys).collect();
+                for tagged in keys.chunks(self.profile.tagged as usize) {
                     self.note(op, tagged, Command::Flush, None, back, clock_ms);
                 }
             }
@@ -282,7 +282,7 @@ impl World {
     fn forget_weak(&mut self) {
         let routes: Vec<_> = self.machine().routes.values().cloned().collect();
         for route in routes.iter().filter(|route| self.weak.contains(&route.keyspace.id)) {
-            let tagged = self.mood.tagged as usize;
+            let tagged = self.profile.tagged as usize;
             for (tag, names) in (0..).zip(self.names.chunks(tagged)) {
                 let shard = route.shard(route.place(&route.key(&names[0])));
                 let shard = self.ledger.shard(shard);
@@ -300,7 +300,7 @@ impl World {
     pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.trace.event(format_args!("heal"));
         self.calm = true;
-        self.lapse = 0;
+        self.time_jump_steps = 0;
         self.full = false;
         // What has struck and is not noticed yet still counts as the fault it was.
         self.disk.set_capacity_bytes(u64::MAX);

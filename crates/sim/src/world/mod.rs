@@ -5,10 +5,10 @@
 //!                            faults          no more faults: everyone is answered
 //! ```
 //!
-//! A step is one of: a client asks; a batch goes to its lane; a lane takes inputs, or appends and
-//! answers; a reader looks; a sync begins or ends; news are spread; the keeper raises a safe point,
-//! collects, or takes its round of checkpoints further; time passes; something breaks; the node
-//! starts again. The dice choose among those that are possible.
+//! A step is one of: a client asks; a batch goes to its executor; an executor takes inputs, or
+//! appends and answers; a reader looks; a sync begins or ends; news are spread; the maintenance
+//! thread raises a safe point, collects, or takes its round of checkpoints further; time passes;
+//! something breaks; the node starts again. The dice choose among those that are possible.
 
 mod answers;
 mod clients;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use hlc::safe_point;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use node::executor::Input;
-use node::replica::Raise;
+use node::replica::SafePointRequest;
 use node::replica::entry::Batch;
 use node::routing::route::Route;
 use storage::engine::MemoryEngine;
@@ -31,11 +31,11 @@ use storage::faulty::FaultyDisk;
 use crate::check::Violation;
 use crate::check::expiry::Sightings;
 use crate::check::ledger::Ledger;
-use crate::check::linear::{self, Cells, Linear, Seen};
+use crate::check::linear::{self, Cells, Linearizability, ObservedCommand};
 use crate::machine::control::Outcomes;
 use crate::machine::rounds::Progress;
-use crate::machine::{Failed, Machine};
-use crate::options::{Bug, Fault, Mood, Options};
+use crate::machine::{Machine, StepFailure};
+use crate::options::{Bug, Fault, Options, RunProfile};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use clients::Op;
@@ -86,13 +86,13 @@ pub struct Counts {
 #[derive(Clone, Debug, Default)]
 struct History {
     first: Cells,
-    seen: Vec<Seen>,
+    seen: Vec<ObservedCommand>,
 }
 
 /// See the front page of this module.
 pub struct World {
     options: Options,
-    mood: Mood,
+    profile: RunProfile,
     rng: Rng,
     /// What happened.
     pub trace: Trace,
@@ -113,18 +113,18 @@ pub struct World {
     events: u64,
     batches: BTreeMap<ShardId, Batch>,
     /// Writes that a stop left without an answer, and the clock then.
-    limbo: Vec<(Op, u64)>,
+    unknown_writes: Vec<(Op, u64)>,
     /// Keyspaces that were below `sync` at some time since the start.
     weak: BTreeSet<KeyspaceId>,
     armed: Option<Armed>,
     full: bool,
-    /// Whether the keeper has found that data takes more memory than it may.
+    /// Whether the maintenance thread has found that data takes more memory than it may.
     memory_full: bool,
-    stopped: faults::Stopped,
+    stopped: faults::StopState,
     calm: bool,
     asking: bool,
-    /// Steps left of a lapse: time has jumped, and readers are awake before the lanes are.
-    lapse: u32,
+    /// Steps left of a lapse: time has jumped, and readers are awake before the executors are.
+    time_jump_steps: u32,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -133,13 +133,13 @@ impl World {
     /// Before the first step.
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed);
-        let mood = Mood::draw(&mut rng);
+        let profile = RunProfile::draw(&mut rng);
         let disk = FaultyDisk::new(rng.bits());
-        let name = |key| format!("{{{}}}key-{key}", key / mood.tagged).into_bytes();
-        let names = (0..mood.keys).map(name).collect();
+        let name = |key| format!("{{{}}}key-{key}", key / profile.tagged).into_bytes();
+        let names = (0..profile.keys).map(name).collect();
         Self {
             options: options.clone(),
-            mood,
+            profile,
             rng,
             trace: Trace::new(options.verbose),
             disk,
@@ -154,22 +154,22 @@ impl World {
             ops_made: 0,
             events: 0,
             batches: BTreeMap::new(),
-            limbo: Vec::new(),
+            unknown_writes: Vec::new(),
             weak: BTreeSet::new(),
             armed: None,
             full: false,
             memory_full: false,
-            stopped: faults::Stopped::default(),
+            stopped: faults::StopState::default(),
             calm: false,
             asking: true,
-            lapse: 0,
+            time_jump_steps: 0,
             counts: Counts::default(),
         }
     }
 
     /// What the seed chose for the whole run.
-    pub fn mood(&self) -> &Mood {
-        &self.mood
+    pub fn profile(&self) -> &RunProfile {
+        &self.profile
     }
 
     /// All phases.
@@ -180,7 +180,7 @@ impl World {
         for step in 0..self.options.steps {
             self.trace.step = step;
             if self.machine.is_some() {
-                self.maybe_break()?;
+                self.maybe_inject_fault()?;
             }
             self.step()?;
         }
@@ -218,8 +218,8 @@ impl World {
         }
         match self.up_step() {
             Ok(()) => {}
-            Err(Failed::Broken(violation)) => return Err(violation),
-            Err(Failed::Fatal(error)) => self.node_failed(&error)?,
+            Err(StepFailure::Broken(violation)) => return Err(violation),
+            Err(StepFailure::Fatal(error)) => self.node_failed(&error)?,
         }
         self.look_at_scans();
         Ok(())
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// What control has led to.
-    fn follow_control(&mut self) -> Result<(), Failed> {
+    fn follow_control(&mut self) -> Result<(), StepFailure> {
         let Outcomes { answers, changed, events } = std::mem::take(&mut self.machine().outcomes);
         for event in events {
             self.trace.event(format_args!("{event}"));
@@ -242,17 +242,17 @@ impl World {
         Ok(())
     }
 
-    fn up_step(&mut self) -> Result<(), Failed> {
+    fn up_step(&mut self) -> Result<(), StepFailure> {
         let (asking, ready) = (self.may_ask(), self.ready_reads());
         let batches = !self.batches.is_empty();
-        let slowness = self.mood.sync_slowness;
+        let slowness = self.profile.sync_slowness;
         let checkpoints = self.options.faults.has(Fault::Checkpoints);
         let collection = self.options.faults.has(Fault::Collection);
         let machine = self.machine.as_ref().expect("steps of a node that runs");
         let busy: Vec<usize> =
-            (0..machine.lanes.len()).filter(|lane| machine.is_busy(*lane)).collect();
+            (0..machine.executors.len()).filter(|executor| machine.is_busy(*executor)).collect();
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
-        let awake = self.lapse == 0;
+        let awake = self.time_jump_steps == 0;
         let weights = [
             on(asking, 20),
             on(batches && awake, 12),
@@ -278,7 +278,7 @@ impl World {
                 let op = *self.rng.pick(&ready);
                 self.read(op)?;
             }
-            3 => self.step_a_lane(&busy)?,
+            3 => self.step_an_executor(&busy)?,
             4 => self.begin_sync()?,
             5 => self.end_sync()?,
             6 => self.make_segment()?,
@@ -294,32 +294,33 @@ impl World {
         Ok(())
     }
 
-    /// A lane takes some inputs, or appends.
-    fn step_a_lane(&mut self, busy: &[usize]) -> Result<(), Failed> {
-        let lane = *self.rng.pick(busy);
+    /// An executor takes some inputs, or appends.
+    fn step_an_executor(&mut self, busy: &[usize]) -> Result<(), StepFailure> {
+        let executor = *self.rng.pick(busy);
         let inputs_max = self.rng.between(1, 12) as usize;
         let machine = self.machine.as_mut().expect("it runs");
-        let answers = machine.step_lane(lane, inputs_max, &mut self.ledger, &mut self.trace)?;
+        let answers =
+            machine.step_executor(executor, inputs_max, &mut self.ledger, &mut self.trace)?;
         for answer in answers {
             self.answered(answer)?;
         }
         Ok(())
     }
 
-    fn begin_sync(&mut self) -> Result<(), Failed> {
+    fn begin_sync(&mut self) -> Result<(), StepFailure> {
         self.trace.event(format_args!("sync begins"));
         let early = self.rng.one_in(2);
         self.machine().log.begin_sync(early)?;
         Ok(())
     }
 
-    fn end_sync(&mut self) -> Result<(), Failed> {
+    fn end_sync(&mut self) -> Result<(), StepFailure> {
         self.trace.event(format_args!("sync ends"));
         self.machine().end_sync()?;
         Ok(())
     }
 
-    fn make_segment(&mut self) -> Result<(), Failed> {
+    fn make_segment(&mut self) -> Result<(), StepFailure> {
         self.trace.event(format_args!("segment"));
         self.machine().log.make_segment()?;
         Ok(())
@@ -327,7 +328,7 @@ impl World {
 
     /// A round of checkpoints goes on by several steps: there are many shards, and a round is worth
     /// nothing before its end.
-    fn step_rounds(&mut self) -> Result<(), Failed> {
+    fn step_rounds(&mut self) -> Result<(), StepFailure> {
         for _ in 0..self.rng.between(1, 30) {
             let progress = self.machine().step_round()?;
             self.trace.event(format_args!("checkpoints: {progress:?}"));
@@ -343,17 +344,17 @@ impl World {
         let jump = !self.calm && self.options.faults.has(Fault::Clock) && self.rng.one_in(20);
         let millis = match jump {
             true => self.rng.between(500, 5_000),
-            false => self.rng.between(0, self.mood.tick_ms_max),
+            false => self.rng.between(0, self.profile.tick_ms_max),
         };
         if jump && !self.rng.one_in(3) {
-            self.lapse = self.rng.between(8, 30) as u32;
+            self.time_jump_steps = self.rng.between(8, 30) as u32;
         }
         self.wall_ms += millis;
         self.machine().elapsed_ms += millis;
         self.trace.event(format_args!("{millis} ms pass"));
     }
 
-    /// What the keeper does for a keyspace: measures memory, raises the safe point.
+    /// What the maintenance thread does for a keyspace: measures memory, raises the safe point.
     fn keep_versions(&mut self) {
         let machine = self.machine.as_mut().expect("it runs");
         let usage = |route: &Arc<Route>| {
@@ -365,7 +366,7 @@ impl World {
         };
         let usages = machine.routes.values().map(usage);
         let (used, old) = usages.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1));
-        let bytes_max = self.mood.memory_bytes_max;
+        let bytes_max = self.profile.memory_bytes_max;
         self.memory_full = used > bytes_max;
         let pressed = old > bytes_max / OLD_SHARE || self.memory_full;
         if machine.routes.is_empty() || machine.log.full {
@@ -393,7 +394,7 @@ impl World {
         let to = safe_point::target(current, now, retention_ms, wanted);
         let keyspace = route.keyspace.id;
         if to > current {
-            let raise = Raise { keyspace, to, is_pressed: wanted.is_some() };
+            let raise = SafePointRequest { keyspace, to, is_pressed: wanted.is_some() };
             machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
             self.trace.event(format_args!("keyspace {keyspace}: safe point to {to:?}"));
         }
@@ -409,7 +410,7 @@ impl World {
         let keyspaces: Vec<KeyspaceId> =
             machine.routes.values().map(|route| route.keyspace.id).collect();
         for keyspace in keyspaces {
-            let raise = Raise { keyspace, to, is_pressed: true };
+            let raise = SafePointRequest { keyspace, to, is_pressed: true };
             machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
         }
         for _ in 0..ANSWER_STEPS_MAX {
@@ -465,12 +466,12 @@ impl World {
         let open = std::mem::take(&mut self.histories);
         for ((keyspace, tag), mut history) in self.closed.drain(..).chain(open) {
             history.seen.sort_by_key(|seen| seen.call);
-            let first = tag * self.mood.tagged;
+            let first = tag * self.profile.tagged;
             for (places, cells, seen) in linear::apart(&history.first, &history.seen) {
                 self.counts.histories += 1;
                 self.counts.joint_histories += u64::from(places.len() > 1);
                 let verdict = linear::is_linear(&cells, &seen);
-                if verdict == Linear::Yes {
+                if verdict == Linearizability::Yes {
                     continue;
                 }
                 let keys: Vec<u64> = places.iter().map(|place| first + *place as u64).collect();

@@ -2,9 +2,9 @@
 
 use std::ops::Bound;
 
-use command::Stretch;
+use command::RangeQuery;
 use keyspace::Timestamp;
-use node::replica::scan::{self, Asked};
+use node::replica::scan::{self, ScanScope};
 use node::routing::route::Route;
 
 use super::reads::SAME;
@@ -41,7 +41,7 @@ impl Models<'_> {
     }
 
     /// DBSIZE; what it has found, in words.
-    pub fn size(&self, asked: &Asked) -> Result<String, Violation> {
+    pub fn size(&self, asked: &ScanScope) -> Result<String, Violation> {
         let (size, expected) = (scan::size(self.route, asked), self.alive().count());
         if size != expected as u64 {
             return self.differs("DBSIZE", &(size, expected));
@@ -50,9 +50,9 @@ impl Models<'_> {
     }
 
     /// RANGE of all keys.
-    pub fn range(&self, asked: &Asked, keys_max: usize) -> Result<String, Violation> {
+    pub fn range(&self, asked: &ScanScope, keys_max: usize) -> Result<String, Violation> {
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-        let everything = Stretch { low, high, reverse: false, keys_max: usize::MAX };
+        let everything = RangeQuery { low, high, reverse: false, keys_max: usize::MAX };
         let mut found = Vec::new();
         let show =
             &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), Value(value.to_vec())));
@@ -71,7 +71,7 @@ impl Models<'_> {
     }
 
     /// KEYS, all of them.
-    pub fn keys(&self, asked: &Asked, keys_max: usize) -> Result<String, Violation> {
+    pub fn keys(&self, asked: &ScanScope, keys_max: usize) -> Result<String, Violation> {
         let mut found = Vec::new();
         scan::each_key(self.route, asked, keys_max, &mut |key| found.push(key.to_vec()));
         found.sort_unstable();
@@ -84,7 +84,7 @@ impl Models<'_> {
     }
 
     /// RANDOMKEY.
-    pub fn random(&self, asked: &Asked, random: u64) -> Result<String, Violation> {
+    pub fn random(&self, asked: &ScanScope, random: u64) -> Result<String, Violation> {
         let found = scan::random_key(self.route, asked, random);
         let is_right = match &found {
             Some(key) => self.has(key),
@@ -99,7 +99,7 @@ impl Models<'_> {
     /// One page of a SCAN: where it goes on, and what it has seen.
     pub fn scan(
         &self,
-        asked: &Asked,
+        asked: &ScanScope,
         cursor: u64,
         count: usize,
         mut scan: Scan,

@@ -1,4 +1,4 @@
-//! Readers: the pure functions of the node, called between any two steps of its lanes.
+//! Readers: the pure functions of the node, called between any two steps of its executors.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,13 +8,13 @@ use command::{Read, Reply};
 use keyspace::{HashedKey, ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::entry::Waiter;
-use node::replica::read::{self, Blocked, NotThen};
+use node::replica::read::{self, Blocked, PastReadError};
 use node::replica::scan::{self};
 use node::routing::route::Route;
-use storage::engine::At;
+use storage::engine::ReadResult;
 
 use super::World;
-use super::clients::{Ask, Op, Stage};
+use super::clients::{Ask, Op, OpStage};
 use super::models::Models;
 use crate::check::Violation;
 use crate::check::versions::Versions;
@@ -30,7 +30,7 @@ pub(super) const SAME: &str = "reads see what the log says";
 impl World {
     /// The reads that may be tried.
     pub(super) fn ready_reads(&self) -> Vec<u64> {
-        let ready = self.ops.iter().filter(|(_, op)| op.stage == Stage::Ready);
+        let ready = self.ops.iter().filter(|(_, op)| op.stage == OpStage::Ready);
         ready.map(|(number, _)| *number).collect()
     }
 
@@ -51,7 +51,7 @@ impl World {
             }
             Ask::Each(answers_max) => self.read_each(number, op.clone(), &route, *answers_max),
             Ask::At(at) => self.read_at(number, &op, &route, *at),
-            _ => self.read_whole(number, &op, &route),
+            _ => self.try_scan(number, &op, &route),
         }
     }
 
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// GETs in a pipeline: as many as are answered at once. What is left is asked again, when the
-    /// lane says so or the client has read.
+    /// executor says so or the client has read.
     fn read_each(
         &mut self,
         number: u64,
@@ -191,7 +191,7 @@ impl World {
                 // What lies under one hash tag was seen at one moment, and is judged so.
                 let mut of_tags: BTreeMap<u64, (Vec<u64>, Vec<Reply>)> = BTreeMap::new();
                 for (key, reply) in op.keys.iter().zip(replies) {
-                    let (keys, replies) = of_tags.entry(key / self.mood.tagged).or_default();
+                    let (keys, replies) = of_tags.entry(key / self.profile.tagged).or_default();
                     keys.push(*key);
                     replies.push(reply);
                 }
@@ -204,14 +204,14 @@ impl World {
         }
     }
 
-    /// Has the lane of a shard say when a read may be tried again.
+    /// Has the executor of a shard say when a read may be tried again.
     fn wait(&mut self, number: u64, route: &Route, blocked: Blocked) {
         self.trace.event(format_args!("op {number} waits: {blocked:?}"));
         let shard = route.shard(blocked.place);
         let (Blocked { at, lock, .. }, origin, waiter) = (blocked, CLIENTS, Waiter(number));
-        self.machine().submit(shard, Input::Await { shard, at, lock, origin, waiter });
+        self.machine().submit(shard, Input::AwaitRead { shard, at, lock, origin, waiter });
         if let Some(op) = self.ops.get_mut(&number) {
-            op.stage = Stage::Waiting;
+            op.stage = OpStage::Waiting;
         }
     }
 
@@ -219,7 +219,7 @@ impl World {
         self.ledger.shard(shard).map(|shard| &shard.versions)
     }
 
-    /// A read at a past time, which the lane has said may be served.
+    /// A read at a past time, which the executor has said may be served.
     fn read_at(
         &mut self,
         number: u64,
@@ -229,11 +229,11 @@ impl World {
     ) -> Result<(), Violation> {
         let key = &self.names[op.keys[0] as usize].clone();
         let place = route.place(&route.key(key));
-        let take = |found: At<'_>| match found {
-            At::Value(version) => {
+        let take = |found: ReadResult<'_>| match found {
+            ReadResult::Value(version) => {
                 Some(Cell { value: Value(version.value.to_vec()), expiry_ms: version.expiry_ms })
             }
-            At::Nil | At::NilYet => None,
+            ReadResult::Nil | ReadResult::NilYet => None,
         };
         let found = if self.has_bug(Bug::CollectedRead) {
             let state = route.views[place].read();
@@ -248,12 +248,12 @@ impl World {
         let named = format!("{} at {at:?}", key.escape_ascii());
         match found {
             // A half took the key: the client reads it there another time.
-            Err(NotThen::Moved | NotThen::Locked { .. }) => Ok(()),
-            Err(NotThen::BelowSafePoint { safe_point }) if at >= versions.safe_point => {
+            Err(PastReadError::Moved | PastReadError::Locked { .. }) => Ok(()),
+            Err(PastReadError::BelowSafePoint { safe_point }) if at >= versions.safe_point => {
                 let text = format!("{named} refused, safe point {safe_point:?}");
                 Err(Violation::new(R9, text))
             }
-            Err(NotThen::BelowSafePoint { .. }) => {
+            Err(PastReadError::BelowSafePoint { .. }) => {
                 self.counts.below_safe_point += 1;
                 Ok(())
             }
@@ -274,7 +274,7 @@ impl World {
     }
 
     /// DBSIZE, RANGE, one call of SCAN.
-    fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
+    fn try_scan(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let moment = self.machine().moment();
         let asked = match scan::admit(route, &scan::everywhere, moment) {
             Ok(asked) => asked,
@@ -286,7 +286,7 @@ impl World {
         let shards = route.keyspace.shards.iter();
         let of_shards = shards.filter_map(|shard| self.versions(*shard)).collect();
         let models = Models { route, of_shards, now: moment.time };
-        let keys_max = self.mood.piece_keys;
+        let keys_max = self.profile.piece_keys;
         let found = match &op.ask {
             Ask::Size => models.size(&asked)?,
             Ask::Range => models.range(&asked, keys_max)?,

@@ -34,7 +34,7 @@ const AHEAD: usize = 8;
 /// How many records a written one may be older than before the queue is sorted.
 const NEAR: usize = 1024;
 /// The queue gives memory back only above this capacity, in records.
-const QUEUE_KEPT: usize = 1024;
+const QUEUE_CAPACITY_MAX: usize = 1024;
 
 /// Superseding records and tombstones, in the order in which they may free something.
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl Queue {
     }
 
     fn shrink(&mut self) {
-        if self.records.capacity() > QUEUE_KEPT.max(self.records.len() * 4) {
+        if self.records.capacity() > QUEUE_CAPACITY_MAX.max(self.records.len() * 4) {
             self.records.shrink_to(self.records.len() * 2);
         }
     }

@@ -16,7 +16,7 @@
 
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
-use super::{At, Layout, MemoryEngine, Range, ScanCursor, Version, WrongLayout};
+use super::{Layout, MemoryEngine, Range, ReadResult, ScanCursor, Version, WrongLayout};
 
 /// What a walk shows: each key with its version.
 pub type Visit<'v> = dyn FnMut(&[u8], Version<'_>) + 'v;
@@ -31,7 +31,7 @@ pub trait Engine {
     /// As [`MemoryEngine::newest`].
     fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>>;
     /// As [`MemoryEngine::at`].
-    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_>;
+    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_>;
     /// As [`MemoryEngine::newest_timestamp`].
     fn newest_timestamp(&self, key: &HashedKey<'_>) -> Timestamp;
     /// As [`MemoryEngine::len`].
@@ -105,7 +105,7 @@ impl Engine for MemoryEngine {
         self.newest(key, now)
     }
 
-    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_> {
+    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_> {
         self.at(key, at)
     }
 

@@ -27,7 +27,7 @@ use std::hash::Hasher;
 use keyspace::Timestamp;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::dump::{Part, RestoreError, parts};
+use super::dump::{DumpRecord, RestoreError, parts};
 
 /// A digest in the making.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Digest {
         let mut last: Option<(&[u8], u128)> = None;
         for part in parts(piece) {
             match part? {
-                Part::Value { timestamp, expiry_ms, key, value } => {
+                DumpRecord::Value { timestamp, expiry_ms, key, value } => {
                     self.leave(&mut last, Some(key));
                     // Who deletes or flushes what has expired need not write an end.
                     let is_expired = expiry_ms != 0 && expiry_ms <= self.at.millis();
@@ -68,11 +68,11 @@ impl Digest {
                     self.values += 1;
                     last = (!is_expired).then_some((key, hash));
                 }
-                Part::Tombstone { key, .. } => {
+                DumpRecord::Tombstone { key, .. } => {
                     self.leave(&mut last, Some(key));
                     last = None;
                 }
-                Part::Flush { .. } => {
+                DumpRecord::Flush { .. } => {
                     last = None;
                     self.present = 0;
                 }

@@ -140,7 +140,7 @@ pub fn retime_dump(
     loop {
         let start = parts.offset();
         let Some(part) = parts.next() else { return Ok(()) };
-        let Part::Value { timestamp, expiry_ms, .. } = part? else { continue };
+        let DumpRecord::Value { timestamp, expiry_ms, .. } = part? else { continue };
         let Some((timestamp, expiry_ms)) = change(timestamp, expiry_ms) else { continue };
         let record = out.len();
         out.extend_from_slice(&piece[start..parts.offset()]);
@@ -183,7 +183,7 @@ impl MemoryEngine {
             at,
             low,
             examined_left: limits.examined_max,
-            looked: false,
+            examined_any: false,
             bytes_end: out.len().saturating_add(limits.bytes_max),
             out,
             chain: Vec::new(),
@@ -220,19 +220,19 @@ impl MemoryEngine {
         }
     }
 
-    fn restore_part(&mut self, part: Part<'_>, offset: usize) -> Result<(), RestoreError> {
+    fn restore_part(&mut self, part: DumpRecord<'_>, offset: usize) -> Result<(), RestoreError> {
         if part.timestamp() < self.current.start {
             return Err(RestoreError::Order { offset });
         }
         match part {
-            Part::Value { timestamp, expiry_ms, key, value } => {
+            DumpRecord::Value { timestamp, expiry_ms, key, value } => {
                 let body = Body::Value { parts: &[value], expiry_ms };
                 self.restore_version(key, body, timestamp, offset)
             }
-            Part::Tombstone { timestamp, key } => {
+            DumpRecord::Tombstone { timestamp, key } => {
                 self.restore_version(key, Body::Tombstone, timestamp, offset)
             }
-            Part::Flush { timestamp } => {
+            DumpRecord::Flush { timestamp } => {
                 if timestamp < self.current.newest {
                     return Err(RestoreError::Order { offset });
                 }
@@ -271,38 +271,38 @@ impl MemoryEngine {
 }
 
 /// One record of a dump.
-pub(super) enum Part<'a> {
+pub(super) enum DumpRecord<'a> {
     Value { timestamp: Timestamp, expiry_ms: u64, key: &'a [u8], value: &'a [u8] },
     Tombstone { timestamp: Timestamp, key: &'a [u8] },
     Flush { timestamp: Timestamp },
 }
 
-impl Part<'_> {
+impl DumpRecord<'_> {
     fn timestamp(&self) -> Timestamp {
-        let (Part::Value { timestamp, .. }
-        | Part::Tombstone { timestamp, .. }
-        | Part::Flush { timestamp }) = self;
+        let (DumpRecord::Value { timestamp, .. }
+        | DumpRecord::Tombstone { timestamp, .. }
+        | DumpRecord::Flush { timestamp }) = self;
         *timestamp
     }
 }
 
 /// The records of a block. Nothing comes after an error.
-pub(super) fn parts(block: &[u8]) -> Parts<'_> {
-    Parts { block, rest: block }
+pub(super) fn parts(block: &[u8]) -> DumpRecords<'_> {
+    DumpRecords { block, rest: block }
 }
 
-pub(super) struct Parts<'a> {
+pub(super) struct DumpRecords<'a> {
     block: &'a [u8],
     rest: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> DumpRecords<'a> {
     /// Where the next record begins.
     fn offset(&self) -> usize {
         self.block.len() - self.rest.len()
     }
 
-    fn take(&mut self) -> Result<Part<'a>, RestoreError> {
+    fn take(&mut self) -> Result<DumpRecord<'a>, RestoreError> {
         let offset = self.offset();
         let short = || RestoreError::Short { offset };
         let (len, body) = self.rest.split_first_chunk().ok_or_else(short)?;
@@ -319,17 +319,17 @@ impl<'a> Parts<'a> {
                 let key_len = u32::from_le_bytes(*key_len) as usize;
                 let (key, value) = rest.split_at_checked(key_len).ok_or_else(short)?;
                 let expiry_ms = u64::from_le_bytes(*expiry_ms);
-                Ok(Part::Value { timestamp, expiry_ms, key, value })
+                Ok(DumpRecord::Value { timestamp, expiry_ms, key, value })
             }
-            KIND_TOMBSTONE => Ok(Part::Tombstone { timestamp, key: rest }),
-            KIND_FLUSH if rest.is_empty() => Ok(Part::Flush { timestamp }),
+            KIND_TOMBSTONE => Ok(DumpRecord::Tombstone { timestamp, key: rest }),
+            KIND_FLUSH if rest.is_empty() => Ok(DumpRecord::Flush { timestamp }),
             _ => Err(RestoreError::Kind { offset, kind }),
         }
     }
 }
 
-impl<'a> Iterator for Parts<'a> {
-    type Item = Result<Part<'a>, RestoreError>;
+impl<'a> Iterator for DumpRecords<'a> {
+    type Item = Result<DumpRecord<'a>, RestoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -350,7 +350,7 @@ struct Piece<'a> {
     low: Timestamp,
     examined_left: usize,
     /// Whether it has looked at a key.
-    looked: bool,
+    examined_any: bool,
     bytes_end: usize,
     out: &'a mut Vec<u8>,
     /// Used again for every key.
@@ -398,11 +398,11 @@ impl Piece<'_> {
 
     /// Never before the first key, so that every piece gets on.
     fn is_full(&self) -> bool {
-        self.looked && (self.examined_left == 0 || self.out.len() >= self.bytes_end)
+        self.examined_any && (self.examined_left == 0 || self.out.len() >= self.bytes_end)
     }
 
     fn key(&mut self, head: Record) {
-        self.looked = true;
+        self.examined_any = true;
         self.examined_left = self.examined_left.saturating_sub(1);
         let mut chain = Some(head);
         while let Some(record) = chain {

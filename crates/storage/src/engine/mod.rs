@@ -72,7 +72,7 @@ pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use era::ExpiryUsage;
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
-pub use types::{At, Layout, Settings, Usage, Version, WrongLayout};
+pub use types::{Layout, ReadResult, Settings, Usage, Version, WrongLayout};
 
 use collect::Queue;
 use era::{Era, Place, Retired};
@@ -145,7 +145,7 @@ impl MemoryEngine {
     }
 
     /// The value of a key at a time at or above the safe point; below it the answer means nothing.
-    pub fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_> {
+    pub fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_> {
         let mut later = false;
         let mut chain = None;
         if at >= self.current.start {
@@ -168,12 +168,12 @@ impl MemoryEngine {
             chain = record.older();
         }
         match chain {
-            Some(record) if !record.is_dead(at) => At::Value(Version::of(record)),
-            Some(record) if !self.counts_as_collected(record) => At::Nil,
+            Some(record) if !record.is_dead(at) => ReadResult::Value(Version::of(record)),
+            Some(record) if !self.counts_as_collected(record) => ReadResult::Nil,
             // Nothing in the era of this time. What an earlier flush ended was there once.
-            None if self.flushed_head(key, at).is_some() => At::Nil,
-            _ if later => At::NilYet,
-            _ => At::Nil,
+            None if self.flushed_head(key, at).is_some() => ReadResult::Nil,
+            _ if later => ReadResult::NilYet,
+            _ => ReadResult::Nil,
         }
     }
 

@@ -127,7 +127,7 @@ impl Index {
 
 /// Whether a record's key is in the right half.
 pub(super) fn is_right(at: &Cut, record: Record) -> bool {
-    at.has_on_right(record.key())
+    at.is_right_of(record.key())
 }
 
 impl Era {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-use keyspace::linear_hash::turned;
+use keyspace::linear_hash::bit_reversed_hash;
 
 use super::record::Record;
 
@@ -53,7 +53,7 @@ impl Order for ByNumber {
 
     #[inline]
     fn prefix(key: &[u8]) -> u128 {
-        u128::from(turned(key)) << 64 | u128::from(u64::from_be_bytes(first(key)))
+        u128::from(bit_reversed_hash(key)) << 64 | u128::from(u64::from_be_bytes(first(key)))
     }
 }
 

@@ -83,7 +83,7 @@ impl Version<'_> {
 
 /// What a read at a time finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At<'a> {
+pub enum ReadResult<'a> {
     /// This value.
     Value(Version<'a>),
     /// Nothing, and nothing later either; or there was something, which had ended by then.

@@ -7,7 +7,7 @@ use super::layout::{self, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, RECORD_HEADER_BYT
 use crate::Error;
 
 /// A buffer larger than this is given back when the group is cleared.
-const KEEP_BYTES_MAX: usize = 1 << 20;
+const BUFFER_RETAINED_BYTES_MAX: usize = 1 << 20;
 
 /// Records that become durable together or not at all.
 ///
@@ -90,7 +90,7 @@ impl Group {
     /// Drops all records; keeps the buffer, unless it has grown very large.
     pub fn clear(&mut self) {
         self.bytes.truncate(GROUP_HEADER_BYTES);
-        self.bytes.shrink_to(KEEP_BYTES_MAX);
+        self.bytes.shrink_to(BUFFER_RETAINED_BYTES_MAX);
         self.records = 0;
     }
 }

@@ -1,7 +1,7 @@
 //! What a log has others do without the mutex that guards it: syncs, and making segments.
 //!
 //! A job takes what it needs with it, so the log goes on meanwhile; what both must know stands in
-//! [`Shared`]. The first failure, of a job or of the log, poisons at once, before anyone hands a
+//! [`LogShared`]. The first failure, of a job or of the log, poisons at once, before anyone hands a
 //! result in.
 
 use std::io;
@@ -15,7 +15,7 @@ use crate::disk::{Disk, File};
 
 /// What a log and its jobs tell each other.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct LogShared {
     /// Set by the first failure of a write or sync, of the log or a job; never unset.
     poisoned: AtomicBool,
     /// Held while a [`SyncJob`] runs.
@@ -33,7 +33,7 @@ pub(super) struct Ahead {
     pub made_start: Lsn,
 }
 
-impl Shared {
+impl LogShared {
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
@@ -65,7 +65,7 @@ pub struct SegmentJob {
     pub(super) options: LogOptions,
     pub(super) start: Lsn,
     pub(super) capacity_bytes: u64,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LogShared>,
 }
 
 impl SegmentJob {
@@ -97,7 +97,7 @@ pub struct SyncJob {
     pub(super) older: Vec<Arc<dyn File>>,
     /// What the job makes durable.
     pub(super) upto: Lsn,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LogShared>,
 }
 
 impl SyncJob {

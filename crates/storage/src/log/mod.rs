@@ -68,7 +68,7 @@ pub use recover::Recovered;
 
 use crate::Error;
 use crate::disk::Disk;
-use jobs::Shared;
+use jobs::LogShared;
 use layout::{GROUP_ALIGN_BYTES, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES};
 use segment::Segment;
 
@@ -146,7 +146,7 @@ pub struct Log {
     segments: VecDeque<Segment>,
     /// The one that follows, made ahead; no seal points to it yet.
     next: Option<Segment>,
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     /// The start of the segment the last job was begun for.
     job_start: Lsn,
     written_end: Lsn,

@@ -26,7 +26,7 @@ pub struct Recovered {
 }
 
 /// Where replay of a segment stopped.
-enum Stop {
+enum ReplayStop {
     /// At its seal.
     Sealed,
     /// At a group that is not valid.
@@ -214,8 +214,8 @@ impl Replay {
             let stop = self.segment(segment, visit)?;
             ends.push(self.at);
             match stop {
-                Stop::Bad => return Ok((segments, ends)),
-                Stop::Sealed => {
+                ReplayStop::Bad => return Ok((segments, ends)),
+                ReplayStop::Sealed => {
                     let next = next_segment(disk, options, segment.end(), starts)?;
                     self.at = next.first_group();
                     segments.push(next);
@@ -244,18 +244,18 @@ impl Replay {
         &mut self,
         segment: &Segment,
         visit: &mut dyn FnMut(Lsn, Record<'_>) -> Result<(), E>,
-    ) -> Result<Stop, E> {
+    ) -> Result<ReplayStop, E> {
         let mut window = Window::new(&*segment.file, segment.name())?;
         loop {
             let offset = self.at.0 - segment.start.0;
             let header = GroupHeader::decode(window.get(offset, GROUP_HEADER_BYTES)?, self.seed);
             let Some(header) = header.filter(|header| self.follows(header, segment)) else {
-                return Ok(Stop::Bad);
+                return Ok(ReplayStop::Bad);
             };
             let payload_at = offset + GROUP_HEADER_BYTES as u64;
             let payload = window.get(payload_at, header.payload_bytes as usize)?;
             if !header.fits(payload, self.seed) {
-                return Ok(Stop::Bad);
+                return Ok(ReplayStop::Bad);
             }
             let Some(records) = Records::new(payload, header.records) else {
                 let what = "the group's records do not add up";
@@ -266,7 +266,7 @@ impl Replay {
             }
             self.accept(&header);
             if header.seal {
-                return Ok(Stop::Sealed);
+                return Ok(ReplayStop::Sealed);
             }
         }
     }
@@ -328,7 +328,7 @@ impl Replay {
 
 /// What lies behind the end of a replay.
 #[derive(Default)]
-struct Scan {
+struct TailScan {
     /// Group headers that are valid where they stand.
     groups: u64,
     /// The largest `durable_end` they state.
@@ -349,8 +349,8 @@ fn scan(
     from: Lsn,
     seed: Seed,
     incarnation: u32,
-) -> Result<Scan, Error> {
-    let mut found = Scan::default();
+) -> Result<TailScan, Error> {
+    let mut found = TailScan::default();
     let mut window = Window::new(file, segment_name(start))?;
     let mut at = from;
     loop {

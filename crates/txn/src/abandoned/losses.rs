@@ -9,10 +9,10 @@ use crate::locks::{AGE_MAX_MS, TxnId};
 
 /// A loss is remembered for so long. What the node had begun takes no locks by then, and those that
 /// are left are found as all are.
-const LOST_FOR_NANOS: u64 = (AGE_MAX_MS + 5_000) * 1_000_000;
+const LOSS_REMEMBERED_NANOS: u64 = (AGE_MAX_MS + 5_000) * 1_000_000;
 /// … and for so long after there is a link again, whether it is the same process or its successor:
 /// locks of the first one may become known here only when another replica leads.
-const BACK_FOR_NANOS: u64 = 3_000_000_000;
+const RECONNECTED_FOR_NANOS: u64 = 3_000_000_000;
 
 /// See the front page.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ impl LinkLosses {
     /// Time has passed.
     pub fn tick(&mut self, now: BootNanos) {
         self.of.retain(|_, LinkLoss { at, back_at }| match back_at {
-            None => now < at.saturating_add(LOST_FOR_NANOS),
-            Some(at) => now < at.saturating_add(BACK_FOR_NANOS),
+            None => now < at.saturating_add(LOSS_REMEMBERED_NANOS),
+            Some(at) => now < at.saturating_add(RECONNECTED_FOR_NANOS),
         });
     }
 
@@ -87,15 +87,15 @@ mod tests {
         losses.lost(lost, 10);
         assert!(losses.of(begun_at(lost)).is_some_and(|loss| loss.at == 10 && !loss.is_over()));
         assert!(losses.of(begun_at(other)).is_none());
-        losses.tick(10 + LOST_FOR_NANOS - 1);
+        losses.tick(10 + LOSS_REMEMBERED_NANOS - 1);
         assert!(!losses.is_empty());
         losses.linked(lost, 20);
-        losses.tick(20 + BACK_FOR_NANOS - 1);
+        losses.tick(20 + RECONNECTED_FOR_NANOS - 1);
         assert!(losses.of(begun_at(lost)).is_some_and(|loss| loss.is_over()));
-        losses.tick(20 + BACK_FOR_NANOS);
+        losses.tick(20 + RECONNECTED_FOR_NANOS);
         assert!(losses.is_empty());
         losses.lost(lost, 30);
-        losses.tick(30 + LOST_FOR_NANOS);
+        losses.tick(30 + LOSS_REMEMBERED_NANOS);
         assert!(losses.is_empty());
     }
 }

@@ -67,7 +67,7 @@ struct Orphan {
 
 /// When a replica looks at its locks, and as what.
 #[derive(Clone, Copy)]
-pub struct Look<'l> {
+pub struct Inspection<'l> {
     /// By the node's boot clock.
     pub now: BootNanos,
     /// The term in which the replica leads, or 0: only a leader reports.
@@ -84,16 +84,16 @@ struct Report {
 
 impl AbandonedLocks {
     /// Whether there is something to look at.
-    pub fn is_due(&self, look: Look<'_>) -> bool {
+    pub fn is_due(&self, look: Inspection<'_>) -> bool {
         let is_stale = look.losses.is_empty() && !self.orphans.is_empty();
         is_stale || look.term != self.term || self.all_are_due(look) || self.orphans_are_due(look)
     }
 
-    fn all_are_due(&self, look: Look<'_>) -> bool {
+    fn all_are_due(&self, look: Inspection<'_>) -> bool {
         self.looked_at.saturating_add(ABANDONED_NANOS) <= look.now
     }
 
-    fn orphans_are_due(&self, look: Look<'_>) -> bool {
+    fn orphans_are_due(&self, look: Inspection<'_>) -> bool {
         let is_time = self.orphans_looked_at.saturating_add(ORPHANS_EVERY_NANOS) <= look.now;
         !look.losses.is_empty() && (is_time || look.term != self.term)
     }
@@ -103,7 +103,7 @@ impl AbandonedLocks {
         &mut self,
         locks: &Locks,
         keyspace: KeyspaceId,
-        look: Look<'_>,
+        look: Inspection<'_>,
     ) -> impl Iterator<Item = AbandonedTxn> + use<> {
         let mut report = Report { keyspace, found: BTreeMap::new() };
         if self.all_are_due(look) {
@@ -131,8 +131,8 @@ impl AbandonedLocks {
         (self.looked_at, self.seen) = (now, seen);
     }
 
-    fn look_at_orphans(&mut self, locks: &Locks, look: Look<'_>, report: &mut Report) {
-        let Look { now, term, losses } = look;
+    fn look_at_orphans(&mut self, locks: &Locks, look: Inspection<'_>, report: &mut Report) {
+        let Inspection { now, term, losses } = look;
         let mut orphans = BTreeMap::new();
         for (id, record, key) in held(locks) {
             let Some(loss) = losses.of(id) else { continue };

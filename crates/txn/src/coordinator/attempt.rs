@@ -3,9 +3,11 @@
 use keyspace::codec::Reader;
 
 use super::plan::Plan;
-use super::{At, Coordinator, Ended, LOOK_AGAIN_NANOS, Phase, Routes, Then};
+use super::{Coordinator, CoordinatorTime, NextStep, Phase, ROUTE_RETRY_NANOS, Routes, TxnOutcome};
 use crate::ShardMap;
-use crate::locks::{Answers, Deadline, Name, Outcome, Said, Step, Vote, Why, commit_time};
+use crate::locks::{
+    Answers, Deadline, Name, Outcome, PrepareRefusal, Step, StepReply, Vote, commit_time,
+};
 use command::NotDone;
 use command::{Reply, Transaction};
 
@@ -16,16 +18,16 @@ impl Coordinator {
         let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");
         let is_contended = run.id.attempt > 0 || self.conflicts.is_high();
         let Some(plan) = Plan::of(&transaction, route, is_contended) else {
-            return self.end(number, Ended::CrossShard);
+            return self.end(number, TxnOutcome::CrossShard);
         };
         run.record = plan.record.into();
         run.keys = plan.keys.iter().map(|key| Name::from_slice(key)).collect();
-        run.at_home = plan.keys_at_home(route).map(Name::from_slice).collect();
+        run.in_record_shard = plan.keys_in_record_shard(route).map(Name::from_slice).collect();
         let in_order = plan.in_order;
         run.in_order = in_order;
-        let mut steps = plan.steps(run.id, run.reserved_as, &mut self.sheet);
+        let mut steps = plan.steps(run.id, run.reserved_as, &mut self.arena);
         if steps.iter().any(|(_, step)| step.len() > self.step_bytes_max) {
-            return self.end(number, Ended::TooLong);
+            return self.end(number, TxnOutcome::TooLong);
         }
         let votes = vec![None; steps.len()];
         if !in_order {
@@ -42,18 +44,18 @@ impl Coordinator {
         &mut self,
         number: u64,
         part: usize,
-        said: Result<Said, NotDone>,
-        at: At,
+        said: Result<StepReply, NotDone>,
+        at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let Phase::Preparing(votes, rest) = &mut run.phase else { return };
         // Of several shards only the first was asked, and has locked nothing if it says so: this
         // attempt cannot be committed, so no record need say that it is not.
-        let is_refused = matches!(said, Ok(Said::Refused(_)));
+        let is_refused = matches!(said, Ok(StepReply::Refused(_)));
         let is_nothing = is_refused && !rest.is_empty() && votes.iter().all(Option::is_none);
         let then = match said {
-            Ok(Said::Voted(vote)) => {
+            Ok(StepReply::Voted(vote)) => {
                 votes[part] = Some(vote);
                 if let Some(mut next) = rest.pop() {
                     if rest.is_empty() {
@@ -61,7 +63,7 @@ impl Coordinator {
                         let after = locks().map(|vote| vote.at).max().unwrap_or_default();
                         let deadline = locks().map(|vote| vote.deadline).min();
                         let deadline = deadline.unwrap_or(Deadline::NEVER);
-                        next.1 = self.sheet.with(|out| {
+                        next.1 = self.arena.with(|out| {
                             out.extend_from_slice(&next.1);
                             Step::set_after(out, after, deadline);
                         });
@@ -74,31 +76,35 @@ impl Coordinator {
                 }
                 return;
             }
-            Ok(Said::Refused(Why::Changed(key))) => Then::Tell(Ended::Changed(key)),
-            Ok(Said::Refused(Why::TooMuch)) => Then::Tell(Ended::TooMuch),
-            Ok(Said::Refused(Why::TooOld(time))) => {
-                self.newest = self.newest.max(time);
-                Then::Afresh
+            Ok(StepReply::Refused(PrepareRefusal::Changed(key))) => {
+                NextStep::Report(TxnOutcome::Changed(key))
             }
-            Ok(Said::Refused(Why::Locked(key))) => {
+            Ok(StepReply::Refused(PrepareRefusal::TooMuch)) => {
+                NextStep::Report(TxnOutcome::TooMuch)
+            }
+            Ok(StepReply::Refused(PrepareRefusal::TooOld(time))) => {
+                self.newest = self.newest.max(time);
+                NextStep::Restart
+            }
+            Ok(StepReply::Refused(PrepareRefusal::Locked(key))) => {
                 run.locked = Some(key);
                 self.conflicts.met();
-                Then::Again(0)
+                NextStep::Retry(0)
             }
-            Ok(Said::Refused(Why::Aborted)) => {
+            Ok(StepReply::Refused(PrepareRefusal::Aborted)) => {
                 // Somebody who had met its locks has ended it.
                 run.locked.get_or_insert_with(|| run.record.clone());
-                Then::Again(0)
+                NextStep::Retry(0)
             }
             // It has other keys by now. Or a value has expired: mostly it is found gone then, but
             // its shard's clock may be behind.
-            Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
-            Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
+            Ok(_) => NextStep::Retry(ROUTE_RETRY_NANOS),
+            Err(NotDone::DiskFull) => NextStep::Report(TxnOutcome::DiskFull),
             // Whatever was locked before, this shard has not answered.
-            Err(_) => Then::Tell(Ended::Busy(None)),
+            Err(_) => NextStep::Report(TxnOutcome::Busy(None)),
         };
         if is_nothing {
-            let next = self.go_on_with(number, then, at);
+            let next = self.continue_after_failure(number, then, at);
             self.runs.remove(&number);
             return next.into_iter().for_each(|next| self.go_on(next, at, routes));
         }
@@ -108,11 +114,17 @@ impl Coordinator {
     /// All have voted: it is committed, at the latest time of its locks; unless a value that one
     /// of them has found alive has expired by then. The last of those asked in order has judged
     /// that.
-    pub(super) fn commit(&mut self, number: u64, votes: Vec<Vote>, at: At, routes: Routes<'_>) {
+    pub(super) fn commit(
+        &mut self,
+        number: u64,
+        votes: Vec<Vote>,
+        at: CoordinatorTime,
+        routes: Routes<'_>,
+    ) {
         let Some(run) = self.runs.get(&number) else { return };
         let deadline = |vote: &Vote| if run.in_order { Deadline::NEVER } else { vote.deadline };
         let Some(commit) = commit_time(votes.iter().map(|vote| (vote.at, deadline(vote)))) else {
-            let aborted = Phase::Deciding(Outcome::Aborted, Then::Again(LOOK_AGAIN_NANOS));
+            let aborted = Phase::Deciding(Outcome::Aborted, NextStep::Retry(ROUTE_RETRY_NANOS));
             return self.enter(number, aborted, at, routes);
         };
         let mut answers: Answers = votes.into_iter().flat_map(|vote| vote.answers).collect();
@@ -122,16 +134,21 @@ impl Coordinator {
         // answers that are long (KEPT_ANSWER_BYTES_MAX): it is done, but what it said is gone.
         let commands = self.runs.get(&number).map(|run| run.commands);
         let is_whole = commands == Some(replies.len());
-        self.tell(number, if is_whole { Ended::Done(replies) } else { Ended::Unknown });
+        self.tell(number, if is_whole { TxnOutcome::Done(replies) } else { TxnOutcome::Unknown });
         self.conflicts.done();
         let Some(run) = self.runs.get_mut(&number) else { return };
         let outcome = Outcome::Committed(commit);
         if !run.in_order {
-            return self.enter(number, Phase::Deciding(outcome, Then::Acknowledged), at, routes);
+            return self.enter(
+                number,
+                Phase::Deciding(outcome, NextStep::Acknowledged),
+                at,
+                routes,
+            );
         }
         // The last one has committed it, and locked nothing.
-        let at_home = std::mem::take(&mut run.at_home);
-        run.keys.retain(|key| at_home.binary_search(key).is_err());
+        let in_record_shard = std::mem::take(&mut run.in_record_shard);
+        run.keys.retain(|key| in_record_shard.binary_search(key).is_err());
         if run.keys.is_empty() {
             self.runs.remove(&number);
             return;

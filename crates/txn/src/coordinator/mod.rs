@@ -53,7 +53,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | attempts begin, from when it was first begun on, for | the request's patience | busy: not done |
+//! | attempts begin, from when it was first begun on, for | the request's timeout | busy: not done |
 //! | time until a client is told | twice that: PREPARE may take one, and DECIDE another | unknown |
 
 use std::collections::BTreeMap;
@@ -64,28 +64,28 @@ use keyspace::BootNanos;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
-use crate::locks::{Finding, Name, Outcome, Said, Step, TxnId, Vote};
+use crate::locks::{KeyFinding, Name, Outcome, Step, StepReply, TxnId, Vote};
 use crate::{ConflictRate, ConflictRetry, ShardMap};
 use command::NotDone;
 use command::{Reply, Transaction};
 
+mod arena;
 mod attempt;
-mod behind;
-mod others;
 mod plan;
-mod sheet;
+mod recovery;
+mod resolve;
 #[cfg(test)]
 mod tests;
 
+use arena::StepArena;
 use plan::by_shard;
-use sheet::Sheet;
 
 /// What shards are asked for.
 type Steps = SmallVec<[(ShardId, Bytes); 2]>;
 
 /// When a shard has other keys by now, it is looked up again after so long; and so long after a
 /// value has expired before the commit time, the next attempt begins.
-const LOOK_AGAIN_NANOS: u64 = 5_000_000;
+const ROUTE_RETRY_NANOS: u64 = 5_000_000;
 /// So long records whose transactions are over are gathered: far below what makes whoever leads
 /// their shards think that nobody sees to them.
 const FORGET_NANOS: u64 = 100_000_000;
@@ -94,7 +94,7 @@ const TRIES_MAX: u32 = 8;
 
 /// What has become of a transaction, for who has asked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
+pub enum TxnOutcome {
     /// It is done: one answer for each command.
     Done(Vec<Reply>),
     /// This watched key has changed: nothing was done.
@@ -118,9 +118,9 @@ pub enum Ended {
 
 /// What a coordinator wants done.
 #[derive(Debug)]
-pub enum Act {
+pub enum CoordinatorAction {
     /// Have a shard take a step.
-    Ask {
+    SendStep {
         /// The shard.
         shard: ShardId,
         /// The step.
@@ -129,17 +129,17 @@ pub enum Act {
         ask: u64,
     },
     /// Tell who has asked.
-    End {
+    Report {
         /// Who.
         token: u64,
         /// What.
-        ended: Ended,
+        ended: TxnOutcome,
     },
 }
 
 /// What time it is, for a coordinator.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct CoordinatorTime {
     /// By the node's boot clock.
     pub now: BootNanos,
     /// By its clock, above all that it has told before.
@@ -153,26 +153,26 @@ pub type Routes<'a> = &'a dyn Fn(KeyspaceId) -> Option<Arc<dyn ShardMap>>;
 pub struct Coordinator {
     /// Names what this process has begun.
     by: u64,
-    patience: u64,
+    request_timeout: u64,
     step_bytes_max: usize,
     next_run: u64,
     next_ask: u64,
     /// The newest start, and the newest time that a shard has told when it called one too old.
     newest: Timestamp,
-    runs: BTreeMap<u64, Run>,
+    runs: BTreeMap<u64, RunningTxn>,
     /// Which run each question is of, and which of its parts.
     asks: BTreeMap<u64, (u64, usize)>,
-    acts: Vec<Act>,
-    sheet: Sheet,
+    acts: Vec<CoordinatorAction>,
+    arena: StepArena,
     /// If it is high, shards are asked one after the other at once.
     conflicts: ConflictRate,
     /// Records whose keys are all resolved: each with its keyspace and key.
-    over: Vec<(KeyspaceId, TxnId, Box<[u8]>)>,
+    finished_records: Vec<(KeyspaceId, TxnId, Box<[u8]>)>,
     /// When they are forgotten, if there are any.
     forget_at: BootNanos,
 }
 
-struct Run {
+struct RunningTxn {
     keyspace: KeyspaceId,
     id: TxnId,
     /// Who waits for it; none if nobody does, or does any more.
@@ -188,7 +188,7 @@ struct Run {
     /// All keys that it locks.
     keys: Vec<Name>,
     /// Those that are locked together with the record, by one entry; in order.
-    at_home: Vec<Name>,
+    in_record_shard: Vec<Name>,
     /// Whether its shards are asked one after the other, and the last one commits it.
     in_order: bool,
     phase: Phase,
@@ -211,37 +211,38 @@ enum Phase {
     /// last.
     Preparing(Vec<Option<Vote>>, Vec<(ShardId, Bytes)>),
     /// The record's outcome is asked for.
-    Deciding(Outcome, Then),
+    Deciding(Outcome, NextStep),
     /// Keys of each part.
     Resolving(Outcome, Vec<bool>),
     /// The record is asked what it says, because of locks at these keys.
-    Looking(Vec<Box<[u8]>>),
+    ReadingRecord(Vec<Box<[u8]>>),
     /// What was found at each part.
-    Preventing(Vec<Option<Vec<Finding>>>),
+    Preventing(Vec<Option<Vec<KeyFinding>>>),
 }
 
 /// What follows when the record says what it was asked to.
 #[derive(Clone, Debug)]
-enum Then {
+enum NextStep {
     /// Nobody waits for it.
     Nothing,
     /// The client knows that it is committed.
     Acknowledged,
     /// The client is told so, if it was aborted.
-    Tell(Ended),
+    Report(TxnOutcome),
     /// Another attempt, after so many nanoseconds.
-    Again(u64),
+    Retry(u64),
     /// The same, as a transaction that begins now.
-    Afresh,
+    Restart,
 }
 
 impl Coordinator {
     /// One whose transactions are named by `by`, which no other process has drawn; clients wait for
-    /// `patience` nanoseconds, and no shard is asked for a step of more than `step_bytes_max`.
-    pub fn new(by: u64, patience: u64, step_bytes_max: usize) -> Self {
+    /// `request_timeout` nanoseconds, and no shard is asked for a step of more than
+    /// `step_bytes_max`.
+    pub fn new(by: u64, request_timeout: u64, step_bytes_max: usize) -> Self {
         Self {
             by,
-            patience,
+            request_timeout,
             step_bytes_max,
             next_run: 1,
             next_ask: 1,
@@ -249,15 +250,15 @@ impl Coordinator {
             runs: BTreeMap::new(),
             asks: BTreeMap::new(),
             acts: Vec::new(),
-            sheet: Sheet::default(),
+            arena: StepArena::default(),
             conflicts: ConflictRate::default(),
-            over: Vec::new(),
+            finished_records: Vec::new(),
             forget_at: 0,
         }
     }
 
     /// From now on no shard is asked for a longer step.
-    pub fn ask_at_most(&mut self, step_bytes_max: usize) {
+    pub fn set_step_bytes_max(&mut self, step_bytes_max: usize) {
         self.step_bytes_max = step_bytes_max;
     }
 
@@ -267,7 +268,7 @@ impl Coordinator {
         keyspace: KeyspaceId,
         transaction: &Transaction<'_>,
         token: u64,
-        at: At,
+        at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
         self.begin_again(keyspace, transaction, token, None, at, routes);
@@ -280,23 +281,23 @@ impl Coordinator {
         transaction: &Transaction<'_>,
         token: u64,
         before: Option<ConflictRetry>,
-        at: At,
+        at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
         let since = before.as_ref().map_or(at.now, |before| before.since);
-        let body = self.sheet.with(|out| transaction.encode(out));
+        let body = self.arena.with(|out| transaction.encode(out));
         let id = self.new_id(at.time);
-        let run = Run {
+        let run = RunningTxn {
             keyspace,
             id,
             token: Some(token),
             body,
             commands: transaction.commands.len(),
             began: at.now,
-            until: since.saturating_add(self.patience),
+            until: since.saturating_add(self.request_timeout),
             record: Box::default(),
             keys: Vec::new(),
-            at_home: Vec::new(),
+            in_record_shard: Vec::new(),
             in_order: false,
             phase: Phase::New,
             reserved_as: before.as_ref().and_then(|before| before.reserved_as),
@@ -308,7 +309,7 @@ impl Coordinator {
         self.start(run, at, routes);
     }
 
-    fn start(&mut self, run: Run, at: At, routes: Routes<'_>) {
+    fn start(&mut self, run: RunningTxn, at: CoordinatorTime, routes: Routes<'_>) {
         let number = self.next_run;
         self.next_run += 1;
         self.runs.insert(number, run);
@@ -322,7 +323,7 @@ impl Coordinator {
     }
 
     /// What it wants done.
-    pub fn acts(&mut self) -> impl Iterator<Item = Act> {
+    pub fn acts(&mut self) -> impl Iterator<Item = CoordinatorAction> {
         self.acts.drain(..)
     }
 
@@ -333,12 +334,12 @@ impl Coordinator {
 
     /// How many transactions it sees to.
     pub fn len(&self) -> usize {
-        self.runs.len() + self.over.len()
+        self.runs.len() + self.finished_records.len()
     }
 
     /// Whether it sees to none.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.over.is_empty()
+        self.runs.is_empty() && self.finished_records.is_empty()
     }
 
     /// Whether something is under way: all else waits for some time to pass.
@@ -348,15 +349,15 @@ impl Coordinator {
 
     /// Whether something is to be tried again in a while, or forgotten.
     pub fn waits(&self) -> bool {
-        !self.over.is_empty() || self.runs.values().any(|run| run.not_before > 0)
+        !self.finished_records.is_empty() || self.runs.values().any(|run| run.not_before > 0)
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, at: At, routes: Routes<'_>) {
-        if !self.over.is_empty() && self.forget_at <= at.now {
+    pub fn tick(&mut self, at: CoordinatorTime, routes: Routes<'_>) {
+        if !self.finished_records.is_empty() && self.forget_at <= at.now {
             self.forget(routes);
         }
-        let is_due = |run: &Run| run.not_before > 0 && run.not_before <= at.now;
+        let is_due = |run: &RunningTxn| run.not_before > 0 && run.not_before <= at.now;
         let due: Vec<u64> =
             self.runs.iter().filter(|(_, run)| is_due(run)).map(|(number, _)| *number).collect();
         for number in due {
@@ -365,44 +366,44 @@ impl Coordinator {
     }
 
     /// Asks for what the phase of a run needs.
-    fn go_on(&mut self, number: u64, at: At, routes: Routes<'_>) {
+    fn go_on(&mut self, number: u64, at: CoordinatorTime, routes: Routes<'_>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.not_before = 0;
         let Some(route) = routes(run.keyspace) else {
             // All of it is gone with the keyspace.
-            return self.end(number, Ended::NoKeyspace);
+            return self.end(number, TxnOutcome::NoKeyspace);
         };
         if let Phase::New = run.phase {
             if run.until <= at.now {
                 let locked = run.locked.take();
-                return self.end(number, Ended::Busy(locked));
+                return self.end(number, TxnOutcome::Busy(locked));
             }
             return self.prepare(number, &*route);
         }
         let id = run.id;
-        let sheet = &mut self.sheet;
+        let arena = &mut self.arena;
         let steps: Steps = match &run.phase {
             Phase::New | Phase::Preparing(..) => return,
-            Phase::Looking(_) => {
-                let step = Step::Look { id, record: &run.record };
-                smallvec![(route.shard_of(&run.record), sheet.put(&step))]
+            Phase::ReadingRecord(_) => {
+                let step = Step::ReadRecord { id, record: &run.record };
+                smallvec![(route.shard_of(&run.record), arena.put(&step))]
             }
             Phase::Deciding(outcome, then) => {
                 let outcome = outcome.clone();
-                let is_sure = matches!(then, Then::Acknowledged);
+                let is_sure = matches!(then, NextStep::Acknowledged);
                 let step = Step::Decide { id, record: &run.record, outcome, is_sure };
-                smallvec![(route.shard_of(&run.record), sheet.put(&step))]
+                smallvec![(route.shard_of(&run.record), arena.put(&step))]
             }
             Phase::Resolving(outcome, _) => by_shard(&*route, &run.keys)
                 .into_iter()
                 .map(|(shard, keys)| {
                     let outcome = outcome.clone();
-                    (shard, sheet.put(&Step::Resolve { id, outcome, keys }))
+                    (shard, arena.put(&Step::Resolve { id, outcome, keys }))
                 })
                 .collect(),
             Phase::Preventing(_) => by_shard(&*route, &run.keys)
                 .into_iter()
-                .map(|(shard, keys)| (shard, sheet.put(&Step::Prevent { id, keys })))
+                .map(|(shard, keys)| (shard, arena.put(&Step::Prevent { id, keys })))
                 .collect(),
         };
         match &mut run.phase {
@@ -423,11 +424,17 @@ impl Coordinator {
         let ask = self.next_ask;
         self.next_ask += 1;
         self.asks.insert(ask, (run, part));
-        self.acts.push(Act::Ask { shard, step, ask });
+        self.acts.push(CoordinatorAction::SendStep { shard, step, ask });
     }
 
     /// A question has its answer.
-    pub fn answered(&mut self, ask: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
+    pub fn answered(
+        &mut self,
+        ask: u64,
+        said: Result<StepReply, NotDone>,
+        at: CoordinatorTime,
+        routes: Routes<'_>,
+    ) {
         let Some((number, part)) = self.asks.remove(&ask) else { return };
         let Some(run) = self.runs.get(&number).filter(|run| ask >= run.asks_from) else { return };
         match &run.phase {
@@ -435,13 +442,13 @@ impl Coordinator {
             Phase::Preparing(..) => self.voted(number, part, said, at, routes),
             Phase::Deciding(..) => self.decided(number, said, at, routes),
             Phase::Resolving(..) => self.resolved(number, part, said, at),
-            Phase::Looking(_) => self.looked(number, said, at, routes),
+            Phase::ReadingRecord(_) => self.looked(number, said, at, routes),
             Phase::Preventing(_) => self.prevented(number, part, said, at, routes),
         }
     }
 
     /// What was asked for in this phase is not waited for any more.
-    fn enter(&mut self, number: u64, phase: Phase, at: At, routes: Routes<'_>) {
+    fn enter(&mut self, number: u64, phase: Phase, at: CoordinatorTime, routes: Routes<'_>) {
         let next_ask = self.next_ask;
         if let Some(run) = self.runs.get_mut(&number) {
             (run.phase, run.asks_from) = (phase, next_ask);
@@ -450,13 +457,13 @@ impl Coordinator {
     }
 
     /// Tells who waits, if anyone does still.
-    fn tell(&mut self, number: u64, ended: Ended) {
+    fn tell(&mut self, number: u64, ended: TxnOutcome) {
         if let Some(token) = self.runs.get_mut(&number).and_then(|run| run.token.take()) {
-            self.acts.push(Act::End { token, ended });
+            self.acts.push(CoordinatorAction::Report { token, ended });
         }
     }
 
-    fn end(&mut self, number: u64, ended: Ended) {
+    fn end(&mut self, number: u64, ended: TxnOutcome) {
         self.tell(number, ended);
         self.runs.remove(&number);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use keyspace::{ShardId, Timestamp};
 
-use super::sheet::Sheet;
+use super::arena::StepArena;
 use crate::ShardMap;
 use crate::locks::{Deadline, Keys, Name, Places, Prepare, Role, Step, TxnId};
 use command::Transaction;
@@ -20,7 +20,7 @@ pub(super) struct Plan<'a> {
     /// In the order of their shards, each with the places of its commands.
     parts: Vec<(ShardId, (Places, Transaction<'a>))>,
     /// The shard that has the record.
-    home: ShardId,
+    record_shard: ShardId,
     /// Whether shards are asked one after the other, and the last one commits.
     pub in_order: bool,
 }
@@ -43,7 +43,7 @@ impl<'a> Plan<'a> {
         let places = || keys.iter().map(|key| (route.shard_of(key), *key));
         let (first, last) = (places().min()?, places().max()?);
         let in_order = in_order || first.0 == last.0;
-        let (home, record) = if in_order { last } else { first };
+        let (record_shard, record) = if in_order { last } else { first };
         let mut parts = Vec::with_capacity(2);
         for (key, seen) in &transaction.watched {
             let (_, part): &mut (Places, Transaction<'a>) =
@@ -68,13 +68,13 @@ impl<'a> Plan<'a> {
             places.push(place);
             part.commands.push(command.clone());
         }
-        let is_home_there = parts.iter().any(|(shard, _)| *shard == home);
-        is_home_there.then_some(Self { record, keys, parts, home, in_order })
+        let is_home_there = parts.iter().any(|(shard, _)| *shard == record_shard);
+        is_home_there.then_some(Self { record, keys, parts, record_shard, in_order })
     }
 
     /// The keys in the record's shard.
-    pub fn keys_at_home(&self, route: &dyn ShardMap) -> impl Iterator<Item = &'a [u8]> {
-        self.keys.iter().copied().filter(|key| route.shard_of(key) == self.home)
+    pub fn keys_in_record_shard(&self, route: &dyn ShardMap) -> impl Iterator<Item = &'a [u8]> {
+        self.keys.iter().copied().filter(|key| route.shard_of(key) == self.record_shard)
     }
 
     /// What each shard is asked for, in the order in which all transactions would ask them. What
@@ -83,9 +83,9 @@ impl<'a> Plan<'a> {
         self,
         id: TxnId,
         reserved_as: Option<Timestamp>,
-        sheet: &mut Sheet,
+        arena: &mut StepArena,
     ) -> Vec<(ShardId, Bytes)> {
-        let Self { record, mut keys, parts, home, in_order } = self;
+        let Self { record, mut keys, parts, record_shard, in_order } = self;
         let first = parts.first().map(|(shard, _)| *shard);
         if in_order && let Some((_, (_, part))) = parts.last() {
             let mut here = BTreeSet::new();
@@ -95,7 +95,7 @@ impl<'a> Plan<'a> {
             keys.retain(|key| !here.contains(key));
         }
         let step = |(shard, (places, part))| {
-            let is_home = shard == home;
+            let is_home = shard == record_shard;
             let promised = if is_home { Keys::from_slice(&keys) } else { Keys::new() };
             let role = match in_order && is_home {
                 true => Role::Commits(Timestamp::ZERO),
@@ -114,7 +114,7 @@ impl<'a> Plan<'a> {
                 places,
                 part,
             };
-            (shard, sheet.put(&Step::Prepare(prepare)))
+            (shard, arena.put(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()
     }

@@ -13,7 +13,7 @@ use storage::engine::Layout;
 
 use super::*;
 use crate::AbandonedTxn;
-use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
+use crate::locks::{Intent, Prepare, RETAINED_ANSWER_BYTES_MAX, RecordState, Role};
 use command::{Read, Step as Command, Write, integer};
 
 #[path = "../../tests/golden/shard.rs"]
@@ -47,8 +47,8 @@ struct World {
     coordinators: Vec<Coordinator>,
     /// Coordinator, its question, shard, step.
     asked: Vec<(usize, u64, ShardId, Bytes)>,
-    answered: Vec<(usize, u64, Result<Said, NotDone>)>,
-    ended: BTreeMap<u64, Ended>,
+    answered: Vec<(usize, u64, Result<StepReply, NotDone>)>,
+    ended: BTreeMap<u64, TxnOutcome>,
     now: BootNanos,
     next_by: u64,
     /// Somebody has asked for DECIDE of these as what is sure: readers may have been told.
@@ -101,7 +101,7 @@ impl World {
         };
         // Ledgers are longer than what a mark keeps of an answer.
         let money = (0..ACCOUNTS).map(|number| (account(number), EACH.to_string()));
-        let blank = " ".repeat(2 * KEPT_ANSWER_BYTES_MAX);
+        let blank = " ".repeat(2 * RETAINED_ANSWER_BYTES_MAX);
         let blanks = (0..ACCOUNTS).map(|number| (ledger(number), blank.clone()));
         for (key, value) in money.chain(blanks) {
             let shard = world.map.shard_of(&key);
@@ -121,8 +121,8 @@ impl World {
         Timestamp::from_millis(*time)
     }
 
-    fn at(&self) -> At {
-        At { now: self.now, time: Timestamp::from_millis(self.now / 1_000_000) }
+    fn at(&self) -> CoordinatorTime {
+        CoordinatorTime { now: self.now, time: Timestamp::from_millis(self.now / 1_000_000) }
     }
 
     fn routes(&self) -> impl Fn(KeyspaceId) -> Option<Arc<dyn ShardMap>> + use<> {
@@ -130,12 +130,16 @@ impl World {
         move |keyspace| (keyspace == id).then(|| map.clone() as Arc<dyn ShardMap>)
     }
 
-    fn with(&mut self, who: usize, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
+    fn with(
+        &mut self,
+        who: usize,
+        act: impl FnOnce(&mut Coordinator, CoordinatorTime, Routes<'_>),
+    ) {
         let (at, routes) = (self.at(), self.routes());
         act(&mut self.coordinators[who], at, &routes);
         for act in self.coordinators[who].acts().collect::<Vec<_>>() {
             match act {
-                Act::Ask { shard, step, ask } => {
+                CoordinatorAction::SendStep { shard, step, ask } => {
                     let read = Step::decode(&mut Reader::new(&step)).expect("it was encoded");
                     if let Step::Decide { id, is_sure: true, .. } = read {
                         self.sure.insert(id);
@@ -143,7 +147,7 @@ impl World {
                     drop(read);
                     self.asked.push((who, ask, shard, step));
                 }
-                Act::End { token, ended } => {
+                CoordinatorAction::Report { token, ended } => {
                     assert_eq!(self.ended.insert(token, ended), None, "told once");
                 }
             }
@@ -151,7 +155,7 @@ impl World {
     }
 
     /// Applies a step, as an entry of its shard's log.
-    fn apply(&mut self, shard: ShardId, bytes: &[u8]) -> Said {
+    fn apply(&mut self, shard: ShardId, bytes: &[u8]) -> StepReply {
         let step = Step::decode(&mut Reader::new(bytes)).expect("it was encoded");
         let at = self.tick(shard);
         if let Step::Decide { outcome: Outcome::Committed(past), .. }
@@ -171,7 +175,7 @@ impl World {
             at = state.last;
         }
         let said = state.step(at, &step);
-        let is_aborted = matches!(said, Said::Record(Standing::Aborted, _));
+        let is_aborted = matches!(said, StepReply::Record(RecordState::Aborted, _));
         assert!(!is_aborted || !self.sure.contains(&step.id()), "it was sure");
         said
     }
@@ -194,7 +198,7 @@ impl World {
                 match self.dice.draw(12) {
                     // What was said is lost, and it is asked again.
                     2.. if self.dice.draw(6) == 0 => self.asked.push((who, ask, shard, step)),
-                    0 => self.answered.push((who, ask, Err(NotDone::Unknown))),
+                    0 => self.answered.push((who, ask, Err(NotDone::OutcomeUnknown))),
                     _ => self.answered.push((who, ask, Ok(said))),
                 }
             }
@@ -343,11 +347,11 @@ fn play(seed: u64) -> (usize, usize) {
         let counts = (count(*from), count(*to));
         assert!(counts == (0, 0) || counts == (1, 1), "seed {seed}: {token} is done {counts:?}");
         match world.ended.get(token) {
-            Some(Ended::Done(_)) => {
+            Some(TxnOutcome::Done(_)) => {
                 done += 1;
                 assert_eq!(counts, (1, 1), "seed {seed}: {token} was acknowledged");
             }
-            Some(Ended::Unknown) | None => {}
+            Some(TxnOutcome::Unknown) | None => {}
             Some(_) => {
                 not_done += 1;
                 assert_eq!(counts, (0, 0), "seed {seed}: {token} was said not to be done");
@@ -355,7 +359,7 @@ fn play(seed: u64) -> (usize, usize) {
         }
     }
     for (token, ended) in &world.ended {
-        if let (Ended::Done(replies), true) = (ended, token.is_multiple_of(4)) {
+        if let (TxnOutcome::Done(replies), true) = (ended, token.is_multiple_of(4)) {
             assert_eq!(replies.len() as u64, 2 * ACCOUNTS, "seed {seed}: {token} lacks answers");
             let number = |reply: &Reply| match reply {
                 Reply::Bulk(text) => integer::parse(text).expect("a number"),
@@ -405,7 +409,7 @@ fn answers_that_are_forgotten_are_not_told() {
     world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 7, at, routes));
     assert!(world.asked.len() > 1, "it is of several shards");
     for (_, _, shard, step) in world.asked.clone() {
-        assert!(matches!(world.apply(shard, &step), Said::Voted(..)));
+        assert!(matches!(world.apply(shard, &step), StepReply::Voted(..)));
     }
     let shard = world.map.shard_of(&names[0]);
     let stuck = {
@@ -428,7 +432,7 @@ fn answers_that_are_forgotten_are_not_told() {
         settle(&mut world, who);
     }
     assert!(world.shards.values().all(|state| state.locks.is_quiet()));
-    assert_eq!(world.ended.get(&7), Some(&Ended::Unknown));
+    assert_eq!(world.ended.get(&7), Some(&TxnOutcome::Unknown));
     assert!(world.coordinators.iter().all(Coordinator::is_idle));
 }
 
@@ -436,7 +440,7 @@ fn answers_that_are_forgotten_are_not_told() {
 #[test]
 fn what_is_begun_again_has_the_time_that_is_left() {
     let mut world = World::new(1);
-    world.now += world.coordinators[1].patience;
+    world.now += world.coordinators[1].request_timeout;
     let keyspace = world.keyspace.id;
     let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
     let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
@@ -445,10 +449,10 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 1, at, routes));
     let held = std::mem::take(&mut world.asked);
     for (_, _, shard, step) in &held {
-        assert!(matches!(world.apply(*shard, step), Said::Voted(..)));
+        assert!(matches!(world.apply(*shard, step), StepReply::Voted(..)));
     }
     for (token, ago) in [(2, 2), (3, 1)] {
-        let since = world.now + 1_000_000 * ago - world.coordinators[1].patience;
+        let since = world.now + 1_000_000 * ago - world.coordinators[1].request_timeout;
         world.with(1, |c, at, routes| {
             let before = Some(ConflictRetry { since, key: account(0).into(), reserved_as: None });
             c.begin_again(keyspace, &transaction, token, before, at, routes);
@@ -462,16 +466,16 @@ fn what_is_begun_again_has_the_time_that_is_left() {
             world.with(who, |c, at, routes| c.answered(ask, Ok(said), at, routes));
         }
     }
-    assert!(matches!(world.ended.get(&3), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
+    assert!(matches!(world.ended.get(&3), Some(TxnOutcome::Busy(Some(_)))), "{:?}", world.ended);
     assert_eq!(world.ended.get(&2), None, "it has a millisecond left");
     world.now += 1_000_000;
     settle(&mut world, 1);
-    assert!(matches!(world.ended.get(&2), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
+    assert!(matches!(world.ended.get(&2), Some(TxnOutcome::Busy(Some(_)))), "{:?}", world.ended);
     // Begun when its time is over, it says whose fault that was.
-    let since = world.now - world.coordinators[1].patience;
+    let since = world.now - world.coordinators[1].request_timeout;
     let before = Some(ConflictRetry { since, key: (*b"w").into(), reserved_as: None });
     world.with(1, |c, at, routes| c.begin_again(keyspace, &transaction, 4, before, at, routes));
-    assert_eq!(world.ended.get(&4), Some(&Ended::Busy(Some((*b"w").into()))));
+    assert_eq!(world.ended.get(&4), Some(&TxnOutcome::Busy(Some((*b"w").into()))));
 }
 
 /// Who has met others before, and then a shard that nobody led, is told of the shard.
@@ -479,7 +483,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
 fn silence_is_nobody_elses_fault() {
     let mut world = World::new(1);
     world.coordinators[0].conflicts = ConflictRate::default();
-    world.now += world.coordinators[0].patience;
+    world.now += world.coordinators[0].request_timeout;
     let keyspace = world.keyspace.id;
     let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
     let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
@@ -491,7 +495,7 @@ fn silence_is_nobody_elses_fault() {
     let (who, ask, ..) = world.asked.pop().expect("all shards are asked");
     world.with(who, |c, at, routes| c.answered(ask, Err(NotDone::NotLeader), at, routes));
     settle(&mut world, 0);
-    assert_eq!(world.ended.get(&1), Some(&Ended::Busy(None)));
+    assert_eq!(world.ended.get(&1), Some(&TxnOutcome::Busy(None)));
 }
 
 #[test]
@@ -532,7 +536,7 @@ fn a_floor_is_below_what_is_under_way() {
     // One is under way: its steps are done, and its coordinator does not know yet.
     begin(&mut world, 1, &keys[..3]);
     let first = std::mem::take(&mut world.asked);
-    let said: Vec<Said> =
+    let said: Vec<StepReply> =
         first.iter().map(|(_, _, shard, step)| world.apply(*shard, step)).collect();
     let start = started(&world, &keys[0]).expect("it is locked");
     world.now += 5_000_000;
@@ -545,7 +549,7 @@ fn a_floor_is_below_what_is_under_way() {
         world.with(0, |c, at, routes| c.answered(ask, Ok(said), at, routes));
     }
     settle(&mut world, 0);
-    assert!(matches!(world.ended.get(&1), Some(Ended::Done(_))));
+    assert!(matches!(world.ended.get(&1), Some(TxnOutcome::Done(_))));
     let told = forget(&mut world);
     assert!(!told.is_empty() && told.iter().all(|floor| floor.1 > start), "{told:?}");
     // Who was told has forgotten all of it; the other's record is where nothing was told since.
@@ -594,11 +598,11 @@ fn the_next_attempt_pauses_after_a_missed_deadline() {
         assert_eq!(settle(&mut world), Some(attempt));
         world.with(0, |c, at, routes| c.tick(at, routes));
         assert_eq!(settle(&mut world), None, "it pauses");
-        world.now += LOOK_AGAIN_NANOS;
+        world.now += ROUTE_RETRY_NANOS;
         world.with(0, |c, at, routes| c.tick(at, routes));
     }
     world.times.insert(behind, 19_500);
     world.shards.get_mut(&behind).expect("it is there").last = Timestamp::from_millis(19_500);
     settle(&mut world);
-    assert!(matches!(world.ended.get(&1), Some(Ended::Done(_))), "{:?}", world.ended);
+    assert!(matches!(world.ended.get(&1), Some(TxnOutcome::Done(_))), "{:?}", world.ended);
 }

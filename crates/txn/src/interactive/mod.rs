@@ -19,13 +19,13 @@
 //! A key that is written before it is read is not read for it, and may be changed by others. Time
 //! stands still meanwhile: what was alive when it was read does not end.
 //!
-//! Of keys in order, what has been looked at is known as *stretches* ([`stretches`]): a key that
+//! Of keys in order, what has been looked at is known as *stretches* ([`key_ranges`]): a key that
 //! comes into one of them, or goes, is a change as well.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | keys that are known | [`KEYS_MAX`] | the command is refused, the transaction goes on |
-//! | stretches that are known | [`STRETCHES_MAX`] | the same |
+//! | stretches that are known | [`KEY_RANGES_MAX`] | the same |
 //! | bytes of keys and values, read and written | as told: [`BYTES_MAX`] of a client's | the same |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,19 +36,21 @@ use storage::engine::{Layout, MemoryEngine, Range, Version};
 
 use crate::ShardMap;
 use command::Pair;
-use command::Stretch;
-use command::{Expiry, Observed, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
+use command::RangeQuery;
+use command::{
+    Expiry, ObservedValues, ObservedVersion, Reply, SetIf, SetReply, Step, Transaction, Write,
+};
 
-pub mod stretches;
+pub mod key_ranges;
 #[cfg(test)]
 mod tests;
 
-use stretches::{KeyRange, Stretches};
+use key_ranges::{KeyRange, KeyRangeSet};
 
 /// Keys that one transaction may know.
 pub const KEYS_MAX: usize = 65_536;
 /// Stretches that it may know.
-pub const STRETCHES_MAX: usize = 1_024;
+pub const KEY_RANGES_MAX: usize = 1_024;
 /// Bytes that a client's may read and write: what it commits fits into one message between nodes.
 pub const BYTES_MAX: u64 = 32 << 20;
 
@@ -57,18 +59,18 @@ const COLLECTED: usize = 64;
 
 /// A transaction knows more than it may: the command was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMuch;
+pub struct TxnTooLarge;
 
 /// See the front page.
-pub struct Interactive {
+pub struct InteractiveTxn {
     /// Of which keyspace, if that may be another one of the same name in the end.
     pub keyspace: Option<KeyspaceId>,
     copy: MemoryEngine,
     /// What was read of each key that is known; nothing of one that is only written.
-    keys: BTreeMap<Box<[u8]>, Option<Seen>>,
+    keys: BTreeMap<Box<[u8]>, Option<ObservedVersion>>,
     /// Keys that commands have changed, in the copy.
     written: BTreeSet<Box<[u8]>>,
-    stretches: Stretches,
+    key_ranges: KeyRangeSet,
     /// Those whose keys are not all read.
     pending: Vec<KeyRange>,
     /// These keys.
@@ -81,14 +83,14 @@ pub struct Interactive {
     bytes_max: u64,
 }
 
-impl std::fmt::Debug for Interactive {
+impl std::fmt::Debug for InteractiveTxn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (keys, bytes) = (self.keys.len(), self.bytes);
         f.debug_struct("Interactive").field("keys", &keys).field("bytes", &bytes).finish()
     }
 }
 
-impl Interactive {
+impl InteractiveTxn {
     /// One that begins now, and may read and write so many bytes.
     pub fn new(now: Timestamp, bytes_max: u64) -> Self {
         // Nobody else chooses keys for it, so they need not be hashed in secret.
@@ -98,7 +100,7 @@ impl Interactive {
             copy,
             keys: BTreeMap::new(),
             written: BTreeSet::new(),
-            stretches: Stretches::default(),
+            key_ranges: KeyRangeSet::default(),
             pending: Vec::new(),
             unread: BTreeSet::new(),
             base: now,
@@ -109,9 +111,9 @@ impl Interactive {
     }
 
     /// Keys that must be read before a command can be run.
-    pub fn lacks<'a>(&self, step: &Step<'a>) -> Vec<&'a [u8]> {
+    pub fn missing_keys<'a>(&self, step: &Step<'a>) -> Vec<&'a [u8]> {
         let mut all = Vec::new();
-        if !is_blind(step) {
+        if !is_blind_write(step) {
             step.each_key(&mut |key| {
                 if !self.keys.contains_key(key) {
                     all.push(key);
@@ -126,13 +128,13 @@ impl Interactive {
     /// A key was read: it had this value, which ends then, of that version; or none, as of a time.
     ///
     /// # Errors
-    /// [`TooMuch`]: it is not known then.
-    pub fn learn(
+    /// [`TxnTooLarge`]: it is not known then.
+    pub fn record_read(
         &mut self,
         key: &[u8],
         value: Option<(&[u8], u64)>,
-        seen: Seen,
-    ) -> Result<(), TooMuch> {
+        seen: ObservedVersion,
+    ) -> Result<(), TxnTooLarge> {
         let is_blind = matches!(self.keys.get(key), Some(None));
         let admitted = self.admit(key, value.map_or(0, |(value, _)| value.len() as u64));
         // What was to be shown is not: nothing depends on what was looked at for it.
@@ -150,11 +152,11 @@ impl Interactive {
     }
 
     /// Counts a key that may be new, and so many bytes.
-    fn admit(&mut self, key: &[u8], bytes: u64) -> Result<(), TooMuch> {
+    fn admit(&mut self, key: &[u8], bytes: u64) -> Result<(), TxnTooLarge> {
         let is_new = !self.keys.contains_key(key);
         let bytes = self.bytes.saturating_add(bytes) + if is_new { key.len() as u64 } else { 0 };
         if bytes > self.bytes_max || (is_new && self.keys.len() == KEYS_MAX) {
-            return Err(TooMuch);
+            return Err(TxnTooLarge);
         }
         self.bytes = bytes;
         Ok(())
@@ -168,8 +170,8 @@ impl Interactive {
     /// Runs the commands that are one to a client, and lack nothing.
     ///
     /// # Errors
-    /// [`TooMuch`]: nothing was done, if they write a key each; else some may be.
-    pub fn run_all(&mut self, steps: &[Step<'_>]) -> Result<Vec<Reply>, TooMuch> {
+    /// [`TxnTooLarge`]: nothing was done, if they write a key each; else some may be.
+    pub fn run_all(&mut self, steps: &[Step<'_>]) -> Result<Vec<Reply>, TxnTooLarge> {
         let (mut new, mut bytes) = (BTreeSet::new(), self.bytes);
         for step in steps {
             let Step::Write(write) = step else { continue };
@@ -181,7 +183,7 @@ impl Interactive {
             });
         }
         if bytes > self.bytes_max || self.keys.len() + new.len() > KEYS_MAX {
-            return Err(TooMuch);
+            return Err(TxnTooLarge);
         }
         steps.iter().map(|step| self.run(step)).collect()
     }
@@ -189,10 +191,10 @@ impl Interactive {
     /// Runs a command that lacks nothing.
     ///
     /// # Errors
-    /// [`TooMuch`]: nothing was done.
-    pub fn run(&mut self, step: &Step<'_>) -> Result<Reply, TooMuch> {
+    /// [`TxnTooLarge`]: nothing was done.
+    pub fn run(&mut self, step: &Step<'_>) -> Result<Reply, TxnTooLarge> {
         if let Step::Write(write) = step {
-            let copied = write.copies_value_of().map_or(0, |key| {
+            let copied = write.copied_key().map_or(0, |key| {
                 let newest = self.copy.newest(&self.copy.hasher().key(key), self.at);
                 newest.map_or(0, |version| version.value.len() as u64)
             });
@@ -206,7 +208,7 @@ impl Interactive {
         // Each of its own moment, so that what was written last is the newest.
         self.at = Timestamp(self.at.0 + 1);
         let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
-        let mut copy = Observed { values: &mut self.copy, changes: &mut self.written };
+        let mut copy = ObservedValues { values: &mut self.copy, changes: &mut self.written };
         let answers: Vec<Reply> = one.run(&mut copy, self.at);
         // What it has replaced goes.
         self.copy.raise_safe_point(self.at);
@@ -221,41 +223,41 @@ impl Interactive {
 
     /// Which part of a stretch must be looked at next before it can be shown; none: it can be.
     /// Nothing may be unread.
-    pub fn gap(&mut self, stretch: &Stretch<'_>) -> Option<Gap> {
+    pub fn unread_range(&mut self, stretch: &RangeQuery<'_>) -> Option<UnreadRange> {
         if self.unread.is_empty() {
-            self.pending.drain(..).for_each(|range| self.stretches.add(range));
+            self.pending.drain(..).for_each(|range| self.key_ranges.add(range));
         }
         if stretch.keys_max == 0 {
             return None;
         }
         let whole = KeyRange::between(stretch.low, stretch.high)?;
-        let rest = self.stretches.gap(&whole, stretch.reverse)?;
+        let rest = self.key_ranges.unread_range(&whole, stretch.reverse)?;
         let known = whole.without(&rest, stretch.reverse);
         let shown = known.map_or(0, |known| self.pairs(&known, false, stretch.keys_max).len());
         let left = stretch.keys_max - shown;
-        (left > 0).then_some(Gap { range: rest, reverse: stretch.reverse, keys_max: left })
+        (left > 0).then_some(UnreadRange { range: rest, reverse: stretch.reverse, keys_max: left })
     }
 
     /// These keys are in a part of a gap, and no others, as far as it was looked at: up to a key
     /// and with that, or all of it.
     ///
     /// # Errors
-    /// [`TooMuch`]: the part is not known then.
+    /// [`TxnTooLarge`]: the part is not known then.
     pub fn found(
         &mut self,
         part: &KeyRange,
         reverse: bool,
         keys: &[Box<[u8]>],
         reached: Option<&[u8]>,
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), TxnTooLarge> {
         let range = part.up_to(reached, reverse);
         let bounds = range.low.len() + range.high.as_ref().map_or(0, |high| high.len());
         self.bytes = self.bytes.saturating_add(bounds as u64);
         let is_long = self.keys.len() + self.unread.len() + keys.len() > KEYS_MAX;
-        let are_many = self.stretches.len() + self.pending.len() >= STRETCHES_MAX;
+        let are_many = self.key_ranges.len() + self.pending.len() >= KEY_RANGES_MAX;
         if is_long || are_many || self.bytes > self.bytes_max {
             self.forget_pending();
-            return Err(TooMuch);
+            return Err(TxnTooLarge);
         }
         self.pending.push(range);
         let is_read = |key: &[u8]| matches!(self.keys.get(key), Some(Some(_)));
@@ -264,7 +266,7 @@ impl Interactive {
     }
 
     /// The keys of a stretch without a gap, with their values.
-    pub fn range(&self, stretch: &Stretch<'_>) -> Vec<Pair> {
+    pub fn range(&self, stretch: &RangeQuery<'_>) -> Vec<Pair> {
         let whole = KeyRange::between(stretch.low, stretch.high);
         whole.map_or_else(Vec::new, |whole| self.pairs(&whole, stretch.reverse, stretch.keys_max))
     }
@@ -290,13 +292,14 @@ impl Interactive {
         let mut all = Transaction::default();
         for (key, seen) in &self.keys {
             // In a stretch there was nothing where only writing has made a key known.
-            let nothing = || self.stretches.holds(key).then_some(Seen::Nothing(Timestamp::MAX));
+            let nothing =
+                || self.key_ranges.holds(key).then_some(ObservedVersion::Absent(Timestamp::MAX));
             all.watched.extend((*seen).or_else(nothing).map(|seen| (&**key, seen)));
             if self.written.contains(key) {
                 all.commands.push(Step::Write(self.outcome(key, *seen)));
             }
         }
-        all.ranges = self.stretches.iter().collect();
+        all.ranges = self.key_ranges.iter().collect();
         all
     }
 
@@ -307,11 +310,11 @@ impl Interactive {
 
     /// Whether it has neither read nor written anything.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.stretches.is_empty()
+        self.keys.is_empty() && self.key_ranges.is_empty()
     }
 
     /// What was read of a key that nothing has written since, so that it is what the copy shows.
-    pub fn seen(&self, key: &[u8]) -> Option<Seen> {
+    pub fn seen(&self, key: &[u8]) -> Option<ObservedVersion> {
         let seen = self.keys.get(key).copied().flatten();
         seen.filter(|_| !self.written.contains(key))
     }
@@ -327,11 +330,13 @@ impl Interactive {
     }
 
     /// What is to be written to a key that commands have changed.
-    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<Seen>) -> Write<'a> {
+    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<ObservedVersion>) -> Write<'a> {
         let (value, expiry) = match self.copy.newest(&self.copy.hasher().key(key), self.at) {
             Some(Version { value, expiry_ms: 0, .. }) => (value, Expiry::Never),
             Some(Version { value, expiry_ms, .. }) => (value, Expiry::At(expiry_ms)),
-            None if matches!(seen, Some(Seen::Version(_))) => return Write::Delete { key },
+            None if matches!(seen, Some(ObservedVersion::Version(_))) => {
+                return Write::Delete { key };
+            }
             // Made and deleted again, which leaves a deletion as what has ended when it is set.
             None => (&[][..], Expiry::At(1)),
         };
@@ -341,7 +346,7 @@ impl Interactive {
 
 /// A part of the keys in order that nobody has looked at yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct UnreadRange {
     /// Where it lies.
     pub range: KeyRange,
     /// From high to low.
@@ -350,7 +355,7 @@ pub struct Gap {
     pub keys_max: usize,
 }
 
-impl Gap {
+impl UnreadRange {
     /// Its part in the first shard to be looked at, and the place of that.
     pub fn first_part(&self, route: &dyn ShardMap) -> (usize, KeyRange) {
         let place = match (&self.range.high, self.reverse) {
@@ -368,11 +373,11 @@ impl Gap {
 
 /// How many bytes a command writes, without what it copies.
 fn written_by(write: &Write<'_>) -> u64 {
-    write.lengthens_bytes().max(write.bytes_about() as u64)
+    write.growth_bytes_max().max(write.bytes_about() as u64)
 }
 
 /// Whether what a command does and answers depends on nothing that was there before.
-fn is_blind(step: &Step<'_>) -> bool {
+fn is_blind_write(step: &Step<'_>) -> bool {
     let Step::Write(Write::Set { when: SetIf::Always, expiry, reply, .. }) = step else {
         return false;
     };

@@ -19,18 +19,24 @@ fn table(pairs: &[(&str, &str)]) -> Table {
     pairs.iter().map(of).collect()
 }
 
-fn learn(transaction: &mut Interactive, table: &Table, key: &[u8]) -> Result<(), TooMuch> {
+fn record_read(
+    transaction: &mut InteractiveTxn,
+    table: &Table,
+    key: &[u8],
+) -> Result<(), TxnTooLarge> {
     match table.get(key) {
         Some((value, expiry_ms, at)) => {
-            transaction.learn(key, Some((value, *expiry_ms)), Seen::Version(*at))
+            transaction.record_read(key, Some((value, *expiry_ms)), ObservedVersion::Version(*at))
         }
-        None => transaction.learn(key, None, Seen::Nothing(Timestamp::from_millis(700))),
+        None => {
+            transaction.record_read(key, None, ObservedVersion::Absent(Timestamp::from_millis(700)))
+        }
     }
 }
 
-fn run(transaction: &mut Interactive, table: &Table, step: Step<'_>) -> Reply {
-    for key in transaction.lacks(&step) {
-        learn(transaction, table, key).expect("it is little");
+fn run(transaction: &mut InteractiveTxn, table: &Table, step: Step<'_>) -> Reply {
+    for key in transaction.missing_keys(&step) {
+        record_read(transaction, table, key).expect("it is little");
     }
     transaction.run(&step).expect("it is little")
 }
@@ -45,12 +51,16 @@ fn bulk(text: &[u8]) -> Reply {
 }
 
 /// Answers a range from a table, as a driver would; how often it had to look.
-fn range(transaction: &mut Interactive, table: &Table, stretch: &Stretch<'_>) -> (Vec<Pair>, u32) {
+fn range(
+    transaction: &mut InteractiveTxn,
+    table: &Table,
+    stretch: &RangeQuery<'_>,
+) -> (Vec<Pair>, u32) {
     let mut looks = 0;
     loop {
         let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
-        unread.iter().for_each(|key| learn(transaction, table, key).expect("it is little"));
-        let Some(gap) = transaction.gap(stretch) else { break };
+        unread.iter().for_each(|key| record_read(transaction, table, key).expect("it is little"));
+        let Some(gap) = transaction.unread_range(stretch) else { break };
         looks += 1;
         let high = gap.range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let there = table.range::<[u8], _>((Bound::Included(&*gap.range.low), high));
@@ -69,7 +79,7 @@ fn range(transaction: &mut Interactive, table: &Table, stretch: &Stretch<'_>) ->
 #[test]
 fn what_is_written_is_seen_and_nowhere_else() {
     let table = table(&[("a", "7"), ("b", "x")]);
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     assert!(all.is_empty());
     assert_eq!(run(&mut all, &table, Step::Read(Read::Get(b"a"))), bulk(b"7"));
     let incr = || Step::Write(Write::Increment { key: b"a", by: 1 });
@@ -82,9 +92,10 @@ fn what_is_written_is_seen_and_nowhere_else() {
     let many = Step::Read(Read::GetMany(vec![b"a", b"b", b"c"]));
     assert_eq!(run(&mut all, &table, many), Reply::Array(vec![bulk(b"9"), Reply::Nil, bulk(b"x")]));
     let transaction = all.transaction();
-    let version = Seen::Version(Timestamp::from_millis(500));
-    let nothing = Seen::Nothing(Timestamp::from_millis(700));
-    let watched: [(&[u8], Seen); 3] = [(b"a", version), (b"b", version), (b"c", nothing)];
+    let version = ObservedVersion::Version(Timestamp::from_millis(500));
+    let nothing = ObservedVersion::Absent(Timestamp::from_millis(700));
+    let watched: [(&[u8], ObservedVersion); 3] =
+        [(b"a", version), (b"b", version), (b"c", nothing)];
     assert_eq!(transaction.watched, watched);
     let delete = Step::Write(Write::Delete { key: b"b" });
     assert_eq!(transaction.commands, [set(b"a", b"9"), delete, set(b"c", b"x")]);
@@ -94,7 +105,7 @@ fn what_is_written_is_seen_and_nowhere_else() {
 #[test]
 fn what_comes_to_nothing_is_not_written() {
     let table = table(&[("a", "7")]);
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     run(&mut all, &table, Step::Write(Write::Persist { key: b"a" }));
     run(&mut all, &table, Step::Write(Write::Increment { key: b"a", by: i64::MAX }));
     run(&mut all, &table, Step::Write(Write::Delete { key: b"n" }));
@@ -106,7 +117,7 @@ fn what_comes_to_nothing_is_not_written() {
 #[test]
 fn what_was_made_and_deleted_leaves_a_deletion() {
     let table = table(&[]);
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     run(&mut all, &table, Step::Write(Write::append(b"n", b"x")));
     run(&mut all, &table, Step::Write(Write::Rename { from: b"n", to: b"o", if_absent: false }));
     run(
@@ -128,11 +139,11 @@ fn what_was_made_and_deleted_leaves_a_deletion() {
 
 #[test]
 fn what_is_only_written_is_not_read() {
-    let mut all = Interactive::new(NOW, BYTES_MAX);
-    assert!(all.lacks(&set(b"a", b"1")).is_empty());
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
+    assert!(all.missing_keys(&set(b"a", b"1")).is_empty());
     all.run(&set(b"a", b"1")).expect("it is little");
     let get = Step::Read(Read::Get(b"a"));
-    assert!(all.lacks(&get).is_empty(), "it is known what it has");
+    assert!(all.missing_keys(&get).is_empty(), "it is known what it has");
     assert_eq!(all.run(&get), Ok(bulk(b"1")));
     let delete = Step::Write(Write::Delete { key: b"a" });
     assert_eq!(all.run(&delete), Ok(Reply::Int(1)));
@@ -145,64 +156,70 @@ fn what_is_only_written_is_not_read() {
 /// A clock elsewhere that is slower has shown it alive.
 #[test]
 fn what_was_alive_does_not_end() {
-    let mut all = Interactive::new(NOW, BYTES_MAX);
-    let seen = Seen::Version(Timestamp::from_millis(500));
-    all.learn(b"a", Some((b"x", 900)), seen).expect("it is little");
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
+    let seen = ObservedVersion::Version(Timestamp::from_millis(500));
+    all.record_read(b"a", Some((b"x", 900)), seen).expect("it is little");
     assert_eq!(all.run(&Step::Read(Read::Get(b"a"))), Ok(bulk(b"x")));
 }
 
 #[test]
 fn too_much_is_refused_and_the_rest_stands() {
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
     all.run(&set(b"a", &large)).expect("it fits");
-    assert_eq!(all.run(&set(b"b", &large)), Err(TooMuch));
+    assert_eq!(all.run(&set(b"b", &large)), Err(TxnTooLarge));
     let far = Write::SetRange { key: b"c", offset: 500 << 20, value: b"x" };
-    all.learn(b"c", None, Seen::Nothing(NOW)).expect("it is little");
-    assert_eq!(all.run(&Step::Write(far)), Err(TooMuch));
-    assert_eq!(all.learn(b"d", Some((&large, 0)), Seen::Version(NOW)), Err(TooMuch));
+    all.record_read(b"c", None, ObservedVersion::Absent(NOW)).expect("it is little");
+    assert_eq!(all.run(&Step::Write(far)), Err(TxnTooLarge));
+    assert_eq!(
+        all.record_read(b"d", Some((&large, 0)), ObservedVersion::Version(NOW)),
+        Err(TxnTooLarge)
+    );
     let copy = Write::Copy { from: b"a", to: b"c", replace: true };
-    assert_eq!(all.run(&Step::Write(copy)), Err(TooMuch));
+    assert_eq!(all.run(&Step::Write(copy)), Err(TxnTooLarge));
     assert_eq!(all.transaction().commands.len(), 1);
 }
 
 /// A refused command of several leaves nothing done, and a refused range nothing to be as it was.
 #[test]
 fn what_is_refused_is_as_if_it_had_not_come() {
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
     let steps = [set(b"a", &large), set(b"b", &large)];
-    assert_eq!(all.run_all(&steps), Err(TooMuch));
+    assert_eq!(all.run_all(&steps), Err(TxnTooLarge));
     assert!(all.is_empty());
     let range = KeyRange { low: b"a"[..].into(), high: None };
     all.found(&range, false, &[b"c"[..].into(), b"d"[..].into()], None).expect("it is little");
-    all.learn(b"c", Some((&large, 0)), Seen::Version(NOW)).expect("it fits");
-    assert_eq!(all.learn(b"d", Some((&large, 0)), Seen::Version(NOW)), Err(TooMuch));
+    all.record_read(b"c", Some((&large, 0)), ObservedVersion::Version(NOW)).expect("it fits");
+    assert_eq!(
+        all.record_read(b"d", Some((&large, 0)), ObservedVersion::Version(NOW)),
+        Err(TxnTooLarge)
+    );
     assert_eq!((all.unread().count(), all.transaction().ranges), (0, vec![]));
     // Nor are there stretches without end, or without weight.
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let few = (0..).find(|number: &u32| {
         let low = [&number.to_be_bytes()[..], &[b'x'; 60_000]].concat();
         let range = KeyRange { high: Some([&low[..], b"z"].concat().into()), low: low.into() };
         all.found(&range, false, &[], None).is_err()
     });
     assert_eq!(few, Some(279));
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let many = (0..).find(|number: &u32| {
         let low: Box<[u8]> = number.to_be_bytes().into();
         let range = KeyRange { high: Some([&low[..], b"z"].concat().into()), low };
         all.found(&range, false, &[], None).is_err()
     });
-    assert_eq!(many, Some(STRETCHES_MAX as u32));
+    assert_eq!(many, Some(KEY_RANGES_MAX as u32));
 }
 
 /// A long value of which each command makes another takes no more than a few of it.
 #[test]
 fn what_was_replaced_goes() {
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     all.run(&set(b"a", &vec![b'x'; 1 << 20])).expect("it fits");
     for _ in 0..1_000 {
-        all.learn(b"a", None, Seen::Nothing(NOW)).expect("it is little");
+        all.record_read(b"a", None, ObservedVersion::Absent(NOW)).expect("it is little");
         let append = Step::Write(Write::append(b"a", b"y"));
         all.run(&append).expect("it fits");
     }
@@ -213,9 +230,9 @@ fn what_was_replaced_goes() {
 #[test]
 fn a_range_is_read_once_and_shows_what_was_written() {
     let table = table(&[("b", "1"), ("d", "2"), ("f", "3"), ("h", "4")]);
-    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let keys = |pairs: &[Pair]| pairs.iter().map(|(key, _)| key[0] as char).collect::<String>();
-    let stretch = |low: &'static [u8], high: &'static [u8], reverse, keys_max| Stretch {
+    let stretch = |low: &'static [u8], high: &'static [u8], reverse, keys_max| RangeQuery {
         low: Bound::Included(low),
         high: Bound::Excluded(high),
         reverse,
@@ -232,7 +249,7 @@ fn a_range_is_read_once_and_shows_what_was_written() {
     assert_eq!((keys(&found).as_str(), looks), ("hf", 1));
     let transaction = all.transaction();
     assert_eq!(transaction.ranges, [(&b"a"[..], Some(&b"z"[..]))]);
-    let nothing = Seen::Nothing(Timestamp::MAX);
+    let nothing = ObservedVersion::Absent(Timestamp::MAX);
     assert!(transaction.watched.contains(&(b"c", nothing)), "nobody else may have put it there");
     let written: Vec<&[u8]> = transaction.writes().map(Write::first_key).collect();
     assert_eq!(written, [b"c", b"d"]);
@@ -251,7 +268,7 @@ fn ranges_at_random_show_what_is_there() {
         }
         let mut expected: BTreeMap<Vec<u8>, Vec<u8>> =
             table.iter().map(|(key, (value, ..))| (key.clone(), value.clone())).collect();
-        let mut all = Interactive::new(NOW, BYTES_MAX);
+        let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
         for _ in 0..30 {
             let (one, other) = (key(&mut rng), key(&mut rng));
             match rng.below(4) {
@@ -267,7 +284,7 @@ fn ranges_at_random_show_what_is_there() {
                     let (low, high) = (one.clone().min(other.clone()), one.max(other));
                     let (keys_max, reverse) = (rng.below(6) as usize + 1, rng.below(2) == 0);
                     let (low, high) = (Bound::Included(&*low), Bound::Included(&*high));
-                    let stretch = Stretch { low, high, reverse, keys_max };
+                    let stretch = RangeQuery { low, high, reverse, keys_max };
                     let (found, _) = range(&mut all, &table, &stretch);
                     let there = expected.range::<[u8], _>((low, high));
                     let mut there: Vec<_> = there.collect();
@@ -288,7 +305,7 @@ fn ranges_at_random_show_what_is_there() {
         let transaction = all.transaction();
         let ends = transaction.ranges.iter();
         assert!(ends.is_sorted_by(|(_, end), (next, _)| end.is_some_and(|end| end < *next)));
-        for (key, _) in table.iter().filter(|(key, _)| all.stretches.holds(key)) {
+        for (key, _) in table.iter().filter(|(key, _)| all.key_ranges.holds(key)) {
             let is_watched = transaction.watched.iter().any(|(watched, _)| watched == key);
             assert!(is_watched, "seed {seed}: what was found is watched");
         }
@@ -298,11 +315,11 @@ fn ranges_at_random_show_what_is_there() {
 #[test]
 fn versions_are_of_what_nobody_has_written_and_writes_can_be_forgotten() {
     let table = table(&[("a", "1"), ("b", "2")]);
-    let mut transaction = Interactive::new(NOW, BYTES_MAX);
+    let mut transaction = InteractiveTxn::new(NOW, BYTES_MAX);
     run(&mut transaction, &table, Step::Read(Read::Get(b"a")));
     run(&mut transaction, &table, Step::Write(Write::Delete { key: b"b" }));
     run(&mut transaction, &table, set(b"c", b"3"));
-    let of = |key: &[u8]| Some(Seen::Version(table[key].2));
+    let of = |key: &[u8]| Some(ObservedVersion::Version(table[key].2));
     assert_eq!(transaction.seen(b"a"), of(b"a"));
     assert_eq!((transaction.seen(b"b"), transaction.seen(b"c")), (None, None));
     assert_eq!(transaction.keys(), 3);

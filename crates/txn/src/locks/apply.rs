@@ -21,14 +21,16 @@ use keyspace::Timestamp;
 use smallvec::SmallVec;
 use storage::engine::MemoryEngine;
 
-use super::draft::Draft;
 use super::marks::{self, Marks};
-use super::step::{Finding, Keys, Prepare, Role, Said, Standing, Step, Vote, Why};
-use super::{
-    AGE_MAX_MS, Answers, Deadline, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks,
-    Mark, Name, Outcome, Reach, Record, TxnId,
+use super::speculative::SpeculativeView;
+use super::step::{
+    KeyFinding, Keys, Prepare, PrepareRefusal, RecordState, Role, Step, StepReply, Vote,
 };
-use command::{Reply, Transaction, leave_deletion};
+use super::{
+    AGE_MAX_MS, Answers, Deadline, Intent, LOCKED_BYTES_MAX, Lock, LockRange, Locks, Mark, Name,
+    Outcome, RETAINED_ANSWER_BYTES_MAX, Record, TxnId,
+};
+use command::{Reply, Transaction, write_tombstone};
 
 /// Answers of commands, and marks of keys: mostly one.
 type Replies = SmallVec<[Reply; 1]>;
@@ -49,39 +51,39 @@ pub fn apply(
     step: &Step<'_>,
     at: Timestamp,
     owns: &Owns<'_>,
-) -> Said {
+) -> StepReply {
     let mut are_here = true;
     step.each_key(&mut |key| are_here &= (owns.key)(key));
     if let Step::Prepare(prepare) = step {
         are_here &= prepare.part.ranges.iter().all(|(_, high)| (owns.up_to)(*high));
     }
     if !are_here {
-        return Said::Moved;
+        return StepReply::Moved;
     }
     match step {
         Step::Prepare(prepare) => match locks.prepare(engine, prepare, at) {
-            Ok(vote) => Said::Voted(vote),
-            Err(why) => Said::Refused(why),
+            Ok(vote) => StepReply::Voted(vote),
+            Err(why) => StepReply::Refused(why),
         },
         Step::Decide { id, record, outcome, .. } => {
             let (standing, rest) = locks.decide(engine, *id, record, outcome, at, owns.key);
-            Said::Record(standing, rest)
+            StepReply::Record(standing, rest)
         }
-        Step::Look { id, record } => {
+        Step::ReadRecord { id, record } => {
             let standing = locks.look(*id, record, at);
-            Said::Record(standing, locks.keys_of(*id).to_vec())
+            StepReply::Record(standing, locks.keys_of(*id).to_vec())
         }
         Step::Resolve { id, outcome, keys } => {
             locks.resolve_all(engine, *id, keys, outcome, at);
-            Said::Done
+            StepReply::Done
         }
-        Step::Prevent { id, keys } => Said::Found(locks.prevent(*id, keys)),
+        Step::Prevent { id, keys } => StepReply::Found(locks.prevent(*id, keys)),
         Step::Forget { all, floor } => {
             all.iter().for_each(|(id, _)| locks.forget_keys(*id));
             if let Some((by, before)) = floor {
                 locks.raise_floor(*by, *before);
             }
-            Said::Done
+            StepReply::Done
         }
     }
 }
@@ -130,34 +132,34 @@ impl Locks {
         engine: &mut MemoryEngine,
         prepare: &Prepare<'_>,
         at: Timestamp,
-    ) -> Result<Vote, Why> {
+    ) -> Result<Vote, PrepareRefusal> {
         let Prepare { id, promised, role, part, .. } = prepare;
         if self.is_over(*id, at) {
-            return Err(Why::TooOld(at));
+            return Err(PrepareRefusal::TooOld(at));
         }
         let keys = prepare.keys();
         let commits = matches!(role, Role::Commits(_));
-        if let Some(said) = self.said_before(*id, &keys, commits) {
-            return said.ok_or(Why::Aborted);
+        if let Some(said) = self.earlier_reply(*id, &keys, commits) {
+            return said.ok_or(PrepareRefusal::Aborted);
         }
         if (commits || !promised.is_empty()) && self.records.contains_key(id) {
-            return Err(Why::Aborted);
+            return Err(PrepareRefusal::Aborted);
         }
         if prepare.deadline.is_some_and(|deadline| deadline.is_over(at)) {
-            return Err(Why::Expired);
+            return Err(PrepareRefusal::Expired);
         }
-        if let Some(key) = keys.iter().find(|key| self.stopping(key).is_some()) {
-            return Err(Why::Locked((*key).into()));
+        if let Some(key) = keys.iter().find(|key| self.blocking_lock(key).is_some()) {
+            return Err(PrepareRefusal::Locked((*key).into()));
         }
         if let Some((key, _)) = part.ranges.iter().find_map(|range| self.within(*id, *range).next())
         {
-            return Err(Why::Locked(key.into()));
+            return Err(PrepareRefusal::Locked(key.into()));
         }
         if let Some(key) = part.changed(engine, at) {
-            return Err(Why::Changed(key.into()));
+            return Err(PrepareRefusal::Changed(key.into()));
         }
-        if let Some(key) = part.came(engine, at) {
-            return Err(Why::Changed(key));
+        if let Some(key) = part.appeared_key(engine, at) {
+            return Err(PrepareRefusal::Changed(key));
         }
         match role {
             Role::Commits(after) => {
@@ -194,9 +196,9 @@ impl Locks {
         prepare: &Prepare<'_>,
         keys: Keys<'_>,
         at: Timestamp,
-    ) -> Result<Vote, Why> {
+    ) -> Result<Vote, PrepareRefusal> {
         let Prepare { id, record, promised, part, .. } = prepare;
-        let mut draft = Draft::new(engine, part);
+        let mut draft = SpeculativeView::new(engine, part);
         let answers: Replies = part.run(&mut draft, at);
         let found_alive = draft.deadline().min(watched_until(part, engine, at));
         let deadline = prepare.deadline.map_or(Deadline::NEVER, |_| found_alive);
@@ -205,7 +207,7 @@ impl Locks {
         let named = keys.iter().map(|key| key.len()).sum::<usize>();
         let answered = answers.iter().map(Reply::bytes_about).sum::<usize>();
         if self.bytes + named + writes + answered > LOCKED_BYTES_MAX {
-            return Err(Why::TooMuch);
+            return Err(PrepareRefusal::TooMuch);
         }
         let (all, of_key) = by_first_key(answers, prepare, &keys);
         let record = Name::from_slice(record);
@@ -216,9 +218,9 @@ impl Locks {
             let intent = intent.map_or(Intent::Keep, |(_, intent)| intent);
             let range = part.ranges.binary_search_by(|(low, _)| (*low).cmp(key));
             let reach = match range.map(|place| part.ranges[place].1) {
-                Err(_) => Reach::Key,
-                Ok(None) => Reach::End,
-                Ok(Some(high)) => Reach::To(high.into()),
+                Err(_) => LockRange::Key,
+                Ok(None) => LockRange::End,
+                Ok(Some(high)) => LockRange::Until(high.into()),
             };
             let record = Name::from_slice(&record);
             let lock = Lock { id: *id, record, at, deadline, intent, reach, answers };
@@ -258,7 +260,7 @@ impl Locks {
 
     /// What this id was told of these keys before, if it was told anything; none of it stands if
     /// one of them is not locked any more, or never was. What commits has locked none of them.
-    fn said_before(&self, id: TxnId, keys: &[&[u8]], commits: bool) -> Option<Option<Vote>> {
+    fn earlier_reply(&self, id: TxnId, keys: &[&[u8]], commits: bool) -> Option<Option<Vote>> {
         if !self.knows(id, keys) {
             return None;
         }
@@ -290,12 +292,12 @@ impl Locks {
         outcome: &Outcome,
         at: Timestamp,
         owns: &dyn Fn(&[u8]) -> bool,
-    ) -> (Standing, Vec<Name>) {
+    ) -> (RecordState, Vec<Name>) {
         let Some(record) = self.records.get_mut(&id) else {
             let standing = match outcome {
                 Outcome::Aborted => self.look(id, key, at),
                 // Only what was STAGED can be committed.
-                _ => Standing::TooOld,
+                _ => RecordState::TooOld,
             };
             return (standing, Vec::new());
         };
@@ -311,23 +313,23 @@ impl Locks {
         drop(here);
         self.records.get_mut(&id).expect("it was there").keys = keys;
         let standing = match outcome {
-            Outcome::Committed(at) => Standing::Committed(at),
-            _ => Standing::Aborted,
+            Outcome::Committed(at) => RecordState::Committed(at),
+            _ => RecordState::Aborted,
         };
         (standing, rest)
     }
 
     /// What a record says. If there is none, there will be none.
-    fn look(&mut self, id: TxnId, key: &[u8], at: Timestamp) -> Standing {
+    fn look(&mut self, id: TxnId, key: &[u8], at: Timestamp) -> RecordState {
         match self.records.get(&id).map(|record| &record.outcome) {
-            Some(Outcome::Staged) => Standing::Staged,
-            Some(Outcome::Committed(at)) => Standing::Committed(*at),
-            Some(Outcome::Aborted) => Standing::Aborted,
-            None if self.is_over(id, at) => Standing::TooOld,
+            Some(Outcome::Staged) => RecordState::Staged,
+            Some(Outcome::Committed(at)) => RecordState::Committed(*at),
+            Some(Outcome::Aborted) => RecordState::Aborted,
+            None if self.is_over(id, at) => RecordState::TooOld,
             None => {
                 let keys = Vec::new();
                 self.put_record(id, Record { key: key.into(), outcome: Outcome::Aborted, keys });
-                Standing::Aborted
+                RecordState::Aborted
             }
         }
     }
@@ -369,7 +371,7 @@ impl Locks {
                     Intent::Put(value, expiry_ms) => {
                         engine.put(&key, &[value], *expiry_ms, *commit);
                     }
-                    Intent::Delete => leave_deletion(engine, &key, *commit),
+                    Intent::Delete => write_tombstone(engine, &key, *commit),
                 }
                 Mark::Committed(lock.at, *commit, if_short(lock.answers))
             }
@@ -386,17 +388,17 @@ impl Locks {
         }
     }
 
-    fn prevent(&mut self, id: TxnId, keys: &[&[u8]]) -> Vec<Finding> {
+    fn prevent(&mut self, id: TxnId, keys: &[&[u8]]) -> Vec<KeyFinding> {
         let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
         let (mut found, mut news) = (Vec::with_capacity(keys.len()), Vec::new());
         for key in keys {
             let lock = self.locks.get(*key).filter(|lock| lock.id == id);
             found.push(match (lock, marks::find(&marks, key)) {
-                (Some(lock), _) => Finding::Locked(lock.vote()),
-                (None, Some(mark)) => Finding::Marked(mark),
+                (Some(lock), _) => KeyFinding::Locked(lock.vote()),
+                (None, Some(mark)) => KeyFinding::Marked(mark),
                 (None, None) => {
                     news.push((*key, Mark::Aborted));
-                    Finding::Marked(Mark::Aborted)
+                    KeyFinding::Marked(Mark::Aborted)
                 }
             });
         }
@@ -417,7 +419,7 @@ fn watched_until(part: &Transaction<'_>, engine: &MemoryEngine, at: Timestamp) -
 /// What a mark keeps of them.
 fn if_short(answers: Answers) -> Answers {
     let bytes = answers.iter().map(|(_, answer)| answer.bytes_about()).sum::<usize>();
-    if bytes > KEPT_ANSWER_BYTES_MAX { Answers::new() } else { answers }
+    if bytes > RETAINED_ANSWER_BYTES_MAX { Answers::new() } else { answers }
 }
 
 /// The answers of a PREPARE's commands, each with its place; and those of each key, for who asks

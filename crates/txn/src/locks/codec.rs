@@ -16,7 +16,7 @@ use keyspace::codec::{Reader, put_bytes, put_counted, put_varint};
 use keyspace::{DecodeError, Timestamp};
 use smallvec::SmallVec;
 
-use super::{Answers, Deadline, Intent, Lock, Locks, Mark, Outcome, Reach, Record, TxnId};
+use super::{Answers, Deadline, Intent, Lock, LockRange, Locks, Mark, Outcome, Record, TxnId};
 use command::reply;
 
 impl TxnId {
@@ -58,15 +58,15 @@ impl Locks {
             }
             let has_deadline = lock.deadline != Deadline::NEVER;
             let reach = match &lock.reach {
-                Reach::Key => 0,
-                Reach::To(_) => 1,
-                Reach::End => 2,
+                LockRange::Key => 0,
+                LockRange::Until(_) => 1,
+                LockRange::End => 2,
             };
             out.push(reach | u8::from(has_deadline) << 2);
             if has_deadline {
                 out.extend_from_slice(&lock.deadline.0.to_le_bytes());
             }
-            if let Reach::To(end) = &lock.reach {
+            if let LockRange::Until(end) = &lock.reach {
                 put_bytes(end, out);
             }
             put_answers(&lock.answers, out);
@@ -116,9 +116,9 @@ impl Locks {
             let has_deadline = tag & 4 != 0;
             let deadline = if has_deadline { Deadline(reader.u64()?) } else { Deadline::NEVER };
             let reach = match tag & !4 {
-                0 => Reach::Key,
-                1 => Reach::To(reader.bytes()?.into()),
-                2 => Reach::End,
+                0 => LockRange::Key,
+                1 => LockRange::Until(reader.bytes()?.into()),
+                2 => LockRange::End,
                 _ => return Err(DecodeError::Tag { what: "reach of a lock", found: tag }),
             };
             let answers = read_answers(reader)?;

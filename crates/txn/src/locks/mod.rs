@@ -18,7 +18,7 @@
 //! has gone. A key that a transaction has only read may be read.
 //!
 //! Where a transaction has read all keys in a stretch of an ordered shard, the lock of its first
-//! key, which may have no value, *reaches* up to its end ([`Reach`]): whoever writes a key in
+//! key, which may have no value, *reaches* up to its end ([`LockRange`]): whoever writes a key in
 //! between waits, too. So reaches of two transactions never overlap, and no other's lock lies in
 //! one. If the shard is cut within, the right half begins with a lock of its own, which stands in
 //! nobody's list: whoever leads there has the transaction finished, as one that was abandoned.
@@ -50,21 +50,23 @@ use command::transaction::KeyRange;
 pub mod apply;
 mod codec;
 mod deadline;
-mod draft;
 mod marks;
+mod speculative;
 pub mod step;
 #[cfg(test)]
 mod tests;
 
 pub use deadline::{Deadline, commit_time};
 use marks::Marks;
-pub use step::{Finding, Keys, Places, Prepare, Role, Said, Standing, Step, Vote, Why};
+pub use step::{
+    KeyFinding, Keys, Places, Prepare, PrepareRefusal, RecordState, Role, Step, StepReply, Vote,
+};
 
 /// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
 /// how long what became of it is known.
 pub const AGE_MAX_MS: u64 = 10_000;
 /// Bytes of answers that a mark keeps; longer ones are forgotten with the lock.
-pub const KEPT_ANSWER_BYTES_MAX: usize = 256;
+pub const RETAINED_ANSWER_BYTES_MAX: usize = 256;
 /// Bytes that the locks of one shard may take: keys, what is to be written, and answers. Beyond,
 /// PREPARE is refused.
 pub const LOCKED_BYTES_MAX: usize = 128 << 20;
@@ -129,21 +131,21 @@ impl Intent {
 
 /// Which keys a lock stops others from writing, beside its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum LockRange {
     /// None.
     Key,
     /// All behind it, up to this one, but without.
-    To(Box<[u8]>),
+    Until(Box<[u8]>),
     /// All behind it.
     End,
 }
 
-impl Reach {
+impl LockRange {
     fn holds(&self, key: &[u8]) -> bool {
         match self {
-            Reach::Key => false,
-            Reach::To(end) => *key < **end,
-            Reach::End => true,
+            LockRange::Key => false,
+            LockRange::Until(end) => *key < **end,
+            LockRange::End => true,
         }
     }
 }
@@ -163,7 +165,7 @@ pub struct Lock {
     /// What is to become of the key.
     pub intent: Intent,
     /// How far it reaches.
-    pub reach: Reach,
+    pub reach: LockRange,
     /// What commands on this key, and on no other before it, have answered.
     pub answers: Answers,
 }
@@ -279,7 +281,7 @@ impl Locks {
     }
 
     /// The lock that keeps a key from being written: its own, or one that reaches to it.
-    pub fn stopping(&self, key: &[u8]) -> Option<&Lock> {
+    pub fn blocking_lock(&self, key: &[u8]) -> Option<&Lock> {
         self.locks.get(key).or_else(|| {
             let before = (Bound::Unbounded, Bound::Included(key));
             let first = self.reaching.range::<[u8], _>(before).next_back()?;
@@ -301,7 +303,7 @@ impl Locks {
 
     /// Whether the newest value of a key may not be told: it may have another one already.
     #[inline]
-    pub fn hides(&self, key: &[u8]) -> bool {
+    pub fn hides_newest(&self, key: &[u8]) -> bool {
         self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep)
     }
 
@@ -320,14 +322,14 @@ impl Locks {
     /// Counts anew what is there.
     fn count(&mut self) {
         self.bytes = self.locks.iter().map(|(key, lock)| lock.bytes(key)).sum();
-        let reaching = self.locks.iter().filter(|(_, lock)| lock.reach != Reach::Key);
+        let reaching = self.locks.iter().filter(|(_, lock)| lock.reach != LockRange::Key);
         self.reaching = reaching.map(|(key, _)| key.clone()).collect();
         self.unfinished = self.records.values().filter(|record| !record.keys.is_empty()).count();
     }
 
     fn put_lock(&mut self, key: &[u8], lock: Lock) {
         self.bytes += lock.bytes(key);
-        if lock.reach != Reach::Key {
+        if lock.reach != LockRange::Key {
             self.reaching.insert(key.into());
         }
         self.locks.insert(Name::from_slice(key), lock);
@@ -338,7 +340,7 @@ impl Locks {
         self.locks.get(key).filter(|lock| lock.id == id)?;
         let lock = self.locks.remove(key)?;
         self.bytes -= lock.bytes(key);
-        if lock.reach != Reach::Key {
+        if lock.reach != LockRange::Key {
             self.reaching.remove(key);
         }
         self.released += 1;
@@ -390,7 +392,7 @@ impl Locks {
 
     /// Takes out what is of keys on the right of a cut.
     pub fn split_off(&mut self, at: &Cut) -> Self {
-        let is_right = |key: &[u8]| at.has_on_right(key);
+        let is_right = |key: &[u8]| at.is_right_of(key);
         let mut right = Self {
             locks: self.locks.extract_if(.., |key, _| is_right(key)).collect(),
             records: self.records.extract_if(.., |_, record| is_right(&record.key)).collect(),
@@ -405,7 +407,7 @@ impl Locks {
         }
         self.marks.retain(|_, marks| !marks.is_empty());
         if let Cut::Key(first) = at {
-            self.part_reach(first, &mut right);
+            self.split_range(first, &mut right);
         }
         self.released += right.locks.len() as u64;
         self.count();
@@ -414,17 +416,17 @@ impl Locks {
     }
 
     /// A lock that reaches across a cut is parted: the right half's begins at its first key.
-    fn part_reach(&mut self, first: &[u8], right: &mut Self) {
+    fn split_range(&mut self, first: &[u8], right: &mut Self) {
         let Some((_, lock)) = self.locks.iter_mut().find(|(_, lock)| lock.reach.holds(first))
         else {
             return;
         };
-        let reach = std::mem::replace(&mut lock.reach, Reach::To(first.into()));
+        let reach = std::mem::replace(&mut lock.reach, LockRange::Until(first.into()));
         let (id, record) = (lock.id, lock.record.clone());
         let (at, deadline) = (lock.at, lock.deadline);
         let of_right = right.locks.entry(first.into()).or_insert_with(|| {
             let (intent, answers) = (Intent::Keep, Answers::new());
-            Lock { id, record, at, deadline, intent, reach: Reach::Key, answers }
+            Lock { id, record, at, deadline, intent, reach: LockRange::Key, answers }
         });
         of_right.reach = reach;
     }

@@ -90,7 +90,7 @@ pub enum Step<'a> {
         keys: Keys<'a>,
     },
     /// Says what a record says.
-    Look {
+    ReadRecord {
         /// Whose.
         id: TxnId,
         /// The key of the record.
@@ -150,7 +150,7 @@ pub enum Role {
 
 /// Why a PREPARE was refused: nothing is locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum PrepareRefusal {
     /// The id is too old, by the shard's clock, which stands here.
     TooOld(Timestamp),
     /// It was prevented, or is aborted.
@@ -167,7 +167,7 @@ pub enum Why {
 
 /// What a record says, to who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum RecordState {
     /// STAGED.
     Staged,
     /// COMMITTED.
@@ -191,7 +191,7 @@ pub struct Vote {
 
 /// What PREVENT has found at a key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Finding {
+pub enum KeyFinding {
     /// It is locked.
     Locked(Vote),
     /// It was resolved, or is prevented.
@@ -200,15 +200,15 @@ pub enum Finding {
 
 /// What a shard says when a step is applied.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum StepReply {
     /// All keys are locked, since then; or the transaction was committed then.
     Voted(Vote),
     /// Nothing is.
-    Refused(Why),
+    Refused(PrepareRefusal),
     /// What the record says by now, and which of its keys are still to be seen to.
-    Record(Standing, Vec<Name>),
+    Record(RecordState, Vec<Name>),
     /// Of each key, in their order.
-    Found(Vec<Finding>),
+    Found(Vec<KeyFinding>),
     /// It is done.
     Done,
     /// Nothing was done: keys are another shard's.
@@ -223,7 +223,7 @@ impl<'a> Step<'a> {
             | Step::Decide { id, .. }
             | Step::Resolve { id, .. }
             | Step::Prevent { id, .. }
-            | Step::Look { id, .. } => *id,
+            | Step::ReadRecord { id, .. } => *id,
             Step::Forget { all, .. } => all.first().expect("it names a record").0,
         }
     }
@@ -232,7 +232,7 @@ impl<'a> Step<'a> {
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         match self {
             Step::Prepare(prepare) => prepare.each_key(show),
-            Step::Decide { record, .. } | Step::Look { record, .. } => show(record),
+            Step::Decide { record, .. } | Step::ReadRecord { record, .. } => show(record),
             Step::Forget { all, .. } => all.iter().for_each(|(_, record)| show(record)),
             Step::Resolve { keys, .. } | Step::Prevent { keys, .. } => {
                 keys.iter().for_each(|key| show(key));
@@ -296,7 +296,7 @@ impl<'a> Step<'a> {
                     out.extend_from_slice(&before.0.to_le_bytes());
                 }
             }
-            Step::Look { record, .. } => {
+            Step::ReadRecord { record, .. } => {
                 begin(6);
                 put_bytes(record, out);
             }
@@ -329,7 +329,7 @@ impl<'a> Step<'a> {
                 };
                 Step::Forget { all, floor }
             }
-            6 => Step::Look { id, record: reader.bytes()? },
+            6 => Step::ReadRecord { id, record: reader.bytes()? },
             found => return Err(DecodeError::Tag { what: "step of a transaction", found }),
         })
     }
@@ -429,59 +429,59 @@ impl Vote {
     }
 }
 
-impl Said {
+impl StepReply {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Said::Voted(vote) => vote.encode([1, 8], out),
-            Said::Refused(Why::TooMuch) => out.push(7),
-            Said::Refused(why) => {
+            StepReply::Voted(vote) => vote.encode([1, 8], out),
+            StepReply::Refused(PrepareRefusal::TooMuch) => out.push(7),
+            StepReply::Refused(why) => {
                 out.push(2);
                 match why {
-                    Why::TooOld(at) => {
+                    PrepareRefusal::TooOld(at) => {
                         out.push(0);
                         out.extend_from_slice(&at.0.to_le_bytes());
                     }
-                    Why::Locked(key) => {
+                    PrepareRefusal::Locked(key) => {
                         out.push(2);
                         put_bytes(key, out);
                     }
-                    Why::Changed(key) => {
+                    PrepareRefusal::Changed(key) => {
                         out.push(3);
                         put_bytes(key, out);
                     }
-                    Why::Expired => out.push(4),
-                    Why::Aborted | Why::TooMuch => out.push(1),
+                    PrepareRefusal::Expired => out.push(4),
+                    PrepareRefusal::Aborted | PrepareRefusal::TooMuch => out.push(1),
                 }
             }
-            Said::Record(standing, keys) => {
+            StepReply::Record(standing, keys) => {
                 out.push(3);
                 match standing {
-                    Standing::Staged => out.push(0),
-                    Standing::Committed(at) => {
+                    RecordState::Staged => out.push(0),
+                    RecordState::Committed(at) => {
                         out.push(1);
                         out.extend_from_slice(&at.0.to_le_bytes());
                     }
-                    Standing::Aborted => out.push(2),
-                    Standing::TooOld => out.push(3),
+                    RecordState::Aborted => out.push(2),
+                    RecordState::TooOld => out.push(3),
                 }
                 put_keys(keys, out);
             }
-            Said::Found(all) => {
+            StepReply::Found(all) => {
                 out.push(4);
                 put_varint(all.len() as u64, out);
                 for finding in all {
                     match finding {
-                        Finding::Locked(vote) => vote.encode([0, 2], out),
-                        Finding::Marked(mark) => {
+                        KeyFinding::Locked(vote) => vote.encode([0, 2], out),
+                        KeyFinding::Marked(mark) => {
                             out.push(1);
                             put_mark(mark, out);
                         }
                     }
                 }
             }
-            Said::Done => out.push(5),
-            Said::Moved => out.push(6),
+            StepReply::Done => out.push(5),
+            StepReply::Moved => out.push(6),
         }
     }
 
@@ -491,39 +491,39 @@ impl Said {
     /// [`DecodeError`] if that is something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let said = match reader.u8()? {
-            tag @ (1 | 8) => Said::Voted(Vote::decode(tag == 8, reader)?),
-            2 => Said::Refused(match reader.u8()? {
-                0 => Why::TooOld(Timestamp(reader.u64()?)),
-                1 => Why::Aborted,
-                2 => Why::Locked(reader.bytes()?.into()),
-                3 => Why::Changed(reader.bytes()?.into()),
-                4 => Why::Expired,
+            tag @ (1 | 8) => StepReply::Voted(Vote::decode(tag == 8, reader)?),
+            2 => StepReply::Refused(match reader.u8()? {
+                0 => PrepareRefusal::TooOld(Timestamp(reader.u64()?)),
+                1 => PrepareRefusal::Aborted,
+                2 => PrepareRefusal::Locked(reader.bytes()?.into()),
+                3 => PrepareRefusal::Changed(reader.bytes()?.into()),
+                4 => PrepareRefusal::Expired,
                 found => return Err(DecodeError::Tag { what: "refusal of a step", found }),
             }),
             3 => {
                 let standing = match reader.u8()? {
-                    0 => Standing::Staged,
-                    1 => Standing::Committed(Timestamp(reader.u64()?)),
-                    2 => Standing::Aborted,
-                    3 => Standing::TooOld,
+                    0 => RecordState::Staged,
+                    1 => RecordState::Committed(Timestamp(reader.u64()?)),
+                    2 => RecordState::Aborted,
+                    3 => RecordState::TooOld,
                     found => return Err(DecodeError::Tag { what: "record", found }),
                 };
-                Said::Record(standing, read_keys(reader)?)
+                StepReply::Record(standing, read_keys(reader)?)
             }
             4 => {
                 let mut all = Vec::new();
                 for _ in 0..reader.varint()? {
                     all.push(match reader.u8()? {
-                        tag @ (0 | 2) => Finding::Locked(Vote::decode(tag == 2, reader)?),
-                        1 => Finding::Marked(read_mark(reader)?),
+                        tag @ (0 | 2) => KeyFinding::Locked(Vote::decode(tag == 2, reader)?),
+                        1 => KeyFinding::Marked(read_mark(reader)?),
                         found => return Err(DecodeError::Tag { what: "what was found", found }),
                     });
                 }
-                Said::Found(all)
+                StepReply::Found(all)
             }
-            5 => Said::Done,
-            6 => Said::Moved,
-            7 => Said::Refused(Why::TooMuch),
+            5 => StepReply::Done,
+            6 => StepReply::Moved,
+            7 => StepReply::Refused(PrepareRefusal::TooMuch),
             found => return Err(DecodeError::Tag { what: "answer to a step", found }),
         };
         reader.end()?;
@@ -536,14 +536,14 @@ impl Said {
             answers.iter().map(|(_, reply)| 8 + reply.bytes_about()).sum::<usize>()
         };
         32 + match self {
-            Said::Voted(vote) => of(&vote.answers),
-            Said::Record(_, keys) => keys.iter().map(|key| key.len() + 4).sum(),
-            Said::Found(all) => all
+            StepReply::Voted(vote) => of(&vote.answers),
+            StepReply::Record(_, keys) => keys.iter().map(|key| key.len() + 4).sum(),
+            StepReply::Found(all) => all
                 .iter()
                 .map(|found| match found {
-                    Finding::Locked(Vote { answers, .. })
-                    | Finding::Marked(Mark::Committed(_, _, answers)) => 24 + of(answers),
-                    Finding::Marked(Mark::Aborted) => 2,
+                    KeyFinding::Locked(Vote { answers, .. })
+                    | KeyFinding::Marked(Mark::Committed(_, _, answers)) => 24 + of(answers),
+                    KeyFinding::Marked(Mark::Aborted) => 2,
                 })
                 .sum(),
             _ => 0,

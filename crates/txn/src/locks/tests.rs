@@ -7,7 +7,8 @@ use storage::engine::{Layout, MemoryEngine};
 use super::apply::{Owns, apply};
 use super::*;
 use command::{
-    ExpireIf, Expiry, Read, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
+    ExpireIf, Expiry, ObservedVersion, Read, Refusal, SetIf, SetReply, Step as Command,
+    Transaction, Write,
 };
 
 const HASHER: KeyHasher = KeyHasher::new([1; 16]);
@@ -35,7 +36,7 @@ impl Shard {
         Self { locks: Locks::default(), engine: MemoryEngine::new(Layout::Ordered, HASHER) }
     }
 
-    fn step(&mut self, millis: u64, step: &Step<'_>) -> Said {
+    fn step(&mut self, millis: u64, step: &Step<'_>) -> StepReply {
         let mut bytes = Vec::new();
         step.encode(&mut bytes);
         let again = Step::decode(&mut Reader::new(&bytes)).map(|step| format!("{step:?}"));
@@ -45,7 +46,7 @@ impl Shard {
         let said = apply(&mut self.locks, &mut self.engine, step, at(millis), &owns);
         let mut bytes = Vec::new();
         said.encode(&mut bytes);
-        assert_eq!(Said::decode(&mut Reader::new(&bytes)).as_ref(), Ok(&said));
+        assert_eq!(StepReply::decode(&mut Reader::new(&bytes)).as_ref(), Ok(&said));
         let mut bytes = Vec::new();
         self.locks.encode(&mut bytes);
         let again = Locks::decode(&mut Reader::new(&bytes)).expect("it was encoded");
@@ -67,7 +68,7 @@ fn set(key: &'static [u8], value: &'static [u8]) -> Command<'static> {
 fn prepare(
     id: TxnId,
     promised: &[&'static [u8]],
-    watched: &[(&'static [u8], Seen)],
+    watched: &[(&'static [u8], ObservedVersion)],
     commands: Vec<Command<'static>>,
 ) -> Step<'static> {
     let places = (0..commands.len() as u32).collect();
@@ -85,12 +86,12 @@ fn prepare(
     })
 }
 
-fn voted(at_millis: u64, answers: Answers) -> Said {
-    Said::Voted(Vote { at: at(at_millis), deadline: Deadline::NEVER, answers })
+fn voted(at_millis: u64, answers: Answers) -> StepReply {
+    StepReply::Voted(Vote { at: at(at_millis), deadline: Deadline::NEVER, answers })
 }
 
-fn why(said: Said) -> Why {
-    if let Said::Refused(why) = said { why } else { panic!("{said:?}") }
+fn why(said: StepReply) -> PrepareRefusal {
+    if let StepReply::Refused(why) = said { why } else { panic!("{said:?}") }
 }
 
 /// The same, of which all else was locked at a time.
@@ -113,9 +114,11 @@ fn the_last_shard_commits() {
     let mut shard = Shard::new();
     let incr = Command::Write(Write::Increment { key: b"n", by: 5 });
     let commands = vec![set(b"a", b"x"), incr];
-    let watched = [(&b"w"[..], Seen::Nothing(at(90)))];
+    let watched = [(&b"w"[..], ObservedVersion::Absent(at(90)))];
     let step = last(prepare(id(100), &[b"elsewhere"], &watched, commands.clone()), at(150));
-    let Said::Voted(Vote { at: done_at, answers, .. }) = shard.step(200, &step) else { panic!() };
+    let StepReply::Voted(Vote { at: done_at, answers, .. }) = shard.step(200, &step) else {
+        panic!()
+    };
     assert_eq!((done_at, answers[1].clone()), (at(200), (1, Reply::Int(5))));
     assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"x".into()), Some(b"5".into())));
     // What is locked elsewhere is to be seen to.
@@ -123,36 +126,39 @@ fn the_last_shard_commits() {
     // It is done once, and its record says so to all who ask.
     assert_eq!(shard.step(210, &step), voted(200, answers));
     let rest = vec![Name::from(b"elsewhere".as_slice())];
-    let said = Said::Record(Standing::Committed(at(200)), rest);
-    assert_eq!(shard.step(220, &Step::Look { id: id(100), record: b"a" }), said);
+    let said = StepReply::Record(RecordState::Committed(at(200)), rest);
+    assert_eq!(shard.step(220, &Step::ReadRecord { id: id(100), record: b"a" }), said);
     let aborted =
         Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted, is_sure: false };
     assert_eq!(shard.step(230, &aborted), said);
     assert_eq!(shard.value(b"n"), Some(b"5".into()));
     shard.step(240, &Step::Forget { all: vec![(id(100), b"a")], floor: None });
     assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
-    assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));
+    assert_eq!(
+        why(shard.step(100 + AGE_MAX_MS, &step)),
+        PrepareRefusal::TooOld(at(100 + AGE_MAX_MS))
+    );
     // Not if another has a key, or a watched one has changed, or somebody has it aborted.
     shard.step(300, &prepare(id(101), &[], &[], vec![set(b"n", b"z")]));
     let step = last(prepare(id(102), &[], &[], commands.clone()), at(150));
-    assert_eq!(why(shard.step(310, &step)), Why::Locked(b"n".as_slice().into()));
+    assert_eq!(why(shard.step(310, &step)), PrepareRefusal::Locked(b"n".as_slice().into()));
     let resolve = Step::Resolve { id: id(101), outcome: Outcome::Aborted, keys: keys(&[b"n"]) };
     shard.step(320, &resolve);
-    let watched = [(&b"a"[..], Seen::Nothing(at(90)))];
+    let watched = [(&b"a"[..], ObservedVersion::Absent(at(90)))];
     let step = last(prepare(id(103), &[], &watched, commands.clone()), at(150));
-    assert_eq!(why(shard.step(330, &step)), Why::Changed(b"a".as_slice().into()));
+    assert_eq!(why(shard.step(330, &step)), PrepareRefusal::Changed(b"a".as_slice().into()));
     assert_eq!(
-        shard.step(340, &Step::Look { id: id(104), record: b"a" }),
-        Said::Record(Standing::Aborted, Vec::new())
+        shard.step(340, &Step::ReadRecord { id: id(104), record: b"a" }),
+        StepReply::Record(RecordState::Aborted, Vec::new())
     );
     let step = last(prepare(id(104), &[], &[], commands.clone()), at(150));
     assert!(shard.locks.is_refused(id(104), &[b"a", b"n"]), "nor need it wait for a lock");
     assert!(!shard.locks.is_refused(id(100), &[b"a", b"n"]), "that one is done");
-    assert_eq!(why(shard.step(350, &step)), Why::Aborted);
+    assert_eq!(why(shard.step(350, &step)), PrepareRefusal::Aborted);
     // Nor where it has locked something itself.
     shard.step(360, &prepare(id(105), &[], &[], commands.clone()));
     let step = last(prepare(id(105), &[], &[], commands), at(150));
-    assert_eq!(why(shard.step(370, &step)), Why::Aborted);
+    assert_eq!(why(shard.step(370, &step)), PrepareRefusal::Aborted);
     assert_eq!(shard.value(b"n"), Some(b"5".into()));
 }
 
@@ -163,7 +169,7 @@ fn what_is_only_read_behind_a_commit_is_kept() {
     let incr = || Command::Write(Write::Increment { key: b"n", by: 5 });
     shard.step(200, &last(prepare(id(100), &[], &[], vec![incr()]), at(150)));
     let read = Command::Read(Read::Get(b"n"));
-    let Said::Voted(Vote { answers, .. }) =
+    let StepReply::Voted(Vote { answers, .. }) =
         shard.step(200, &prepare(id(101), &[], &[], vec![read]))
     else {
         panic!("it votes");
@@ -180,13 +186,19 @@ fn many_keys_are_no_burden() {
     let commands = || -> Vec<_> { names.iter().map(|name| set(name, b"x")).collect() };
     let mut shard = Shard::new();
     let step = last(prepare(id(100), &[], &[], commands()), at(150));
-    assert!(matches!(shard.step(200, &step), Said::Voted(..)));
-    assert!(matches!(shard.step(210, &step), Said::Voted(..)));
-    assert!(matches!(shard.step(300, &prepare(id(101), &[], &[], commands())), Said::Voted(..)));
+    assert!(matches!(shard.step(200, &step), StepReply::Voted(..)));
+    assert!(matches!(shard.step(210, &step), StepReply::Voted(..)));
+    assert!(matches!(
+        shard.step(300, &prepare(id(101), &[], &[], commands())),
+        StepReply::Voted(..)
+    ));
     let keys: Keys<'_> = names.iter().map(|name| &**name).collect();
     let (id, outcome) = (id(101), Outcome::Committed(at(300)));
-    assert_eq!(shard.step(310, &Step::Resolve { id, outcome, keys: keys.clone() }), Said::Done);
-    assert!(matches!(shard.step(320, &Step::Prevent { id, keys }), Said::Found(_)));
+    assert_eq!(
+        shard.step(310, &Step::Resolve { id, outcome, keys: keys.clone() }),
+        StepReply::Done
+    );
+    assert!(matches!(shard.step(320, &Step::Prevent { id, keys }), StepReply::Found(_)));
     assert_eq!(shard.locks.counts(), (0, 1, 120_000));
 }
 
@@ -199,10 +211,13 @@ fn only_what_stays_changed_changed_key() {
         let Step::Prepare(prepare) = &step else { panic!() };
         shard.locks.changed_key(&shard.engine, prepare, &prepare.keys()).is_some()
     };
-    assert!(changed_key(Seen::Version(at(199))) && changed_key(Seen::Nothing(at(199))));
-    assert!(!changed_key(Seen::Version(at(200))));
+    assert!(
+        changed_key(ObservedVersion::Version(at(199)))
+            && changed_key(ObservedVersion::Absent(at(199)))
+    );
+    assert!(!changed_key(ObservedVersion::Version(at(200))));
     // It may be deleted by what is on its way: MSETNX.
-    assert!(!changed_key(Seen::Nothing(Timestamp::MAX)));
+    assert!(!changed_key(ObservedVersion::Absent(Timestamp::MAX)));
 }
 
 #[test]
@@ -211,9 +226,11 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
     let incr = Command::Write(Write::Increment { key: b"n", by: 5 });
     let commands = vec![set(b"a", b"x"), incr, set(b"a", b"y")];
     let step = prepare(id(100), &[b"a", b"elsewhere", b"n"], &[], commands);
-    let Said::Voted(Vote { at: locked_at, answers, .. }) = shard.step(200, &step) else { panic!() };
+    let StepReply::Voted(Vote { at: locked_at, answers, .. }) = shard.step(200, &step) else {
+        panic!()
+    };
     assert_eq!((locked_at, answers[1].clone()), (at(200), (1, Reply::Int(5))));
-    assert!(shard.locks.hides(b"n") && !shard.locks.hides_at(b"n", at(199)));
+    assert!(shard.locks.hides_newest(b"n") && !shard.locks.hides_at(b"n", at(199)));
     assert_eq!(shard.value(b"a"), None, "nothing is written yet");
     // Repeated, it says the same; another meets its locks.
     assert_eq!(
@@ -225,25 +242,28 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
         })
     );
     let other = prepare(id(101), &[], &[], vec![set(b"n", b"z")]);
-    assert_eq!(why(shard.step(220, &other)), Why::Locked(b"n".as_slice().into()));
+    assert_eq!(why(shard.step(220, &other)), PrepareRefusal::Locked(b"n".as_slice().into()));
     let outcome = Outcome::Committed(at(250));
     let decide =
         Step::Decide { id: id(100), record: b"a", outcome: outcome.clone(), is_sure: false };
     let rest = vec![Name::from(b"elsewhere".as_slice())];
-    assert_eq!(shard.step(300, &decide), Said::Record(Standing::Committed(at(250)), rest));
+    assert_eq!(shard.step(300, &decide), StepReply::Record(RecordState::Committed(at(250)), rest));
     assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"y".into()), Some(b"5".into())));
     assert!(shard.locks.is_free() && !shard.locks.is_quiet());
     // What comes late does nothing more.
-    assert!(matches!(shard.step(310, &step), Said::Voted(..)));
+    assert!(matches!(shard.step(310, &step), StepReply::Voted(..)));
     let aborted =
         Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted, is_sure: false };
-    assert!(matches!(shard.step(320, &aborted), Said::Record(Standing::Committed(_), _)));
+    assert!(matches!(shard.step(320, &aborted), StepReply::Record(RecordState::Committed(_), _)));
     assert!(shard.locks.is_free(), "it was not locked anew");
     let forget = Step::Forget { all: vec![(id(99), b"o"), (id(100), b"a")], floor: None };
-    assert_eq!(shard.step(330, &forget), Said::Done);
+    assert_eq!(shard.step(330, &forget), StepReply::Done);
     assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
     // When the id is refused, it is forgotten.
-    assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));
+    assert_eq!(
+        why(shard.step(100 + AGE_MAX_MS, &step)),
+        PrepareRefusal::TooOld(at(100 + AGE_MAX_MS))
+    );
     assert!(shard.locks.is_empty());
 }
 
@@ -260,7 +280,7 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
     let others = TxnId { by: 8, ..id(90) };
     let other = prepare(others, &[b"d"], &[], vec![set(b"d", b"x")]);
     for (nr, step) in steps.iter().chain([&other]).enumerate() {
-        assert!(matches!(shard.step(200 + nr as u64, step), Said::Voted(..)));
+        assert!(matches!(shard.step(200 + nr as u64, step), StepReply::Voted(..)));
     }
     let outcome = Outcome::Committed(at(210));
     for (id, key) in [(id(100), b"a"), (others, b"d")] {
@@ -273,16 +293,19 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
     shard.step(240, &forget(Some((7, at(120)))));
     assert_eq!(shard.locks.counts(), (1, 2, 1), "what is under way, and another's");
     // What comes late finds nothing, and leaves nothing.
-    assert_eq!(why(shard.step(250, &steps[0])), Why::TooOld(at(250)));
-    assert_eq!(why(shard.step(251, &steps[1])), Why::TooOld(at(251)));
-    let look = Step::Look { id: id(100), record: b"a" };
-    assert_eq!(shard.step(252, &look), Said::Record(Standing::TooOld, vec![]));
+    assert_eq!(why(shard.step(250, &steps[0])), PrepareRefusal::TooOld(at(250)));
+    assert_eq!(why(shard.step(251, &steps[1])), PrepareRefusal::TooOld(at(251)));
+    let look = Step::ReadRecord { id: id(100), record: b"a" };
+    assert_eq!(shard.step(252, &look), StepReply::Record(RecordState::TooOld, vec![]));
     let prevent = Step::Prevent { id: id(110), keys: keys(&[b"b"]) };
-    assert_eq!(shard.step(253, &prevent), Said::Found(vec![Finding::Marked(Mark::Aborted)]));
+    assert_eq!(
+        shard.step(253, &prevent),
+        StepReply::Found(vec![KeyFinding::Marked(Mark::Aborted)])
+    );
     let resolve = Step::Resolve { id: id(110), outcome: Outcome::Aborted, keys: keys(&[b"b"]) };
     shard.step(254, &resolve);
     assert_eq!(shard.locks.counts(), (1, 2, 1));
-    assert!(matches!(shard.step(255, &steps[2]), Said::Voted(..)), "it has its lock still");
+    assert!(matches!(shard.step(255, &steps[2]), StepReply::Voted(..)), "it has its lock still");
     // A floor never falls, goes with both halves of a shard, and is kept by a checkpoint.
     shard.step(260, &forget(Some((7, at(105)))));
     let mut right = shard.locks.split_off(&Cut::Key(b"c".as_slice().into()));
@@ -305,35 +328,38 @@ fn what_is_prevented_or_aborted_is_never_locked() {
     let mut shard = Shard::new();
     let step = prepare(id(100), &[b"a"], &[], vec![set(b"a", b"x")]);
     let prevent = Step::Prevent { id: id(100), keys: keys(&[b"a"]) };
-    assert_eq!(shard.step(200, &prevent), Said::Found(vec![Finding::Marked(Mark::Aborted)]));
-    assert_eq!(why(shard.step(210, &step)), Why::Aborted);
+    assert_eq!(
+        shard.step(200, &prevent),
+        StepReply::Found(vec![KeyFinding::Marked(Mark::Aborted)])
+    );
+    assert_eq!(why(shard.step(210, &step)), PrepareRefusal::Aborted);
     // Another attempt is another matter.
     let again = TxnId { attempt: 1, ..id(100) };
     let step = prepare(again, &[b"a"], &[], vec![set(b"a", b"x")]);
-    assert!(matches!(shard.step(220, &step), Said::Voted(..)));
+    assert!(matches!(shard.step(220, &step), StepReply::Voted(..)));
     let prevent = Step::Prevent { id: again, keys: keys(&[b"a"]) };
-    let Said::Found(found) = shard.step(230, &prevent) else { panic!() };
-    assert!(matches!(found[..], [Finding::Locked(_)]), "the lock is there: {found:?}");
+    let StepReply::Found(found) = shard.step(230, &prevent) else { panic!() };
+    assert!(matches!(found[..], [KeyFinding::Locked(_)]), "the lock is there: {found:?}");
     // Only its own id's end is the end of a lock.
     let resolve = |id| Step::Resolve { id, outcome: Outcome::Aborted, keys: keys(&[b"a"]) };
     shard.step(240, &resolve(id(100)));
-    assert!(shard.locks.hides(b"a"));
+    assert!(shard.locks.hides_newest(b"a"));
     shard.step(250, &resolve(again));
     assert!(shard.locks.is_free() && shard.value(b"a").is_none());
-    assert_eq!(why(shard.step(260, &step)), Why::Aborted);
+    assert_eq!(why(shard.step(260, &step)), PrepareRefusal::Aborted);
     // A record that nobody has made is ABORTED, and so is what would make it.
-    let look = Step::Look { id: id(270), record: b"a" };
-    assert_eq!(shard.step(280, &look), Said::Record(Standing::Aborted, vec![]));
+    let look = Step::ReadRecord { id: id(270), record: b"a" };
+    assert_eq!(shard.step(280, &look), StepReply::Record(RecordState::Aborted, vec![]));
     let step = prepare(id(270), &[b"a"], &[], vec![set(b"a", b"x")]);
-    assert_eq!(why(shard.step(290, &step)), Why::Aborted);
-    let late = Step::Look { id: id(300), record: b"a" };
-    assert_eq!(shard.step(300 + AGE_MAX_MS, &late), Said::Record(Standing::TooOld, vec![]));
+    assert_eq!(why(shard.step(290, &step)), PrepareRefusal::Aborted);
+    let late = Step::ReadRecord { id: id(300), record: b"a" };
+    assert_eq!(shard.step(300 + AGE_MAX_MS, &late), StepReply::Record(RecordState::TooOld, vec![]));
 }
 
 /// RESOLVE leaves of a key what its commands would have left of it at once: a deletion, too, where
 /// something was made and deleted again; and none, where there was nothing to delete.
 #[test]
-fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
+fn watch_of_absent_key_fails_if_key_existed() {
     let delete = |key| Command::Write(Write::Delete { key });
     let expire = Command::Write(Write::Expire { key: b"k", at: 1, when: ExpireIf::default() });
     let (when, reply) = (SetIf::Always, SetReply::Ok);
@@ -348,8 +374,8 @@ fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
     for (commands, is_told) in all {
         let mut shard = Shard::new();
         let step = prepare(id(100), &[], &[], commands.clone());
-        assert!(matches!(shard.step(200, &step), Said::Voted(..)));
-        assert_eq!(shard.locks.hides(b"k"), is_told, "{commands:?}");
+        assert!(matches!(shard.step(200, &step), StepReply::Voted(..)));
+        assert_eq!(shard.locks.hides_newest(b"k"), is_told, "{commands:?}");
         let outcome = Outcome::Committed(at(205));
         shard.step(220, &Step::Resolve { id: id(100), outcome, keys: keys(&[b"k"]) });
         assert!(shard.engine.is_empty(at(220)));
@@ -361,15 +387,15 @@ fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
         other.step(205, &last(prepare(id(100), &[], &[], commands), at(150)));
         assert_eq!(other.engine.newest_timestamp(&key), left);
         assert_eq!(other.engine.usage(), shard.engine.usage());
-        let watched = |since| [(&b"k"[..], Seen::Nothing(at(since)))];
+        let watched = |since| [(&b"k"[..], ObservedVersion::Absent(at(since)))];
         let step = prepare(id(102), &[], &watched(205), vec![]);
-        assert!(matches!(shard.step(230, &step), Said::Voted(..)), "it was absent again");
+        assert!(matches!(shard.step(230, &step), StepReply::Voted(..)), "it was absent again");
         shard.step(
             240,
             &Step::Resolve { id: id(102), outcome: Outcome::Aborted, keys: keys(&[b"k"]) },
         );
         let said = shard.step(250, &prepare(id(103), &[], &watched(204), vec![]));
-        let changed = Said::Refused(Why::Changed(b"k"[..].into()));
+        let changed = StepReply::Refused(PrepareRefusal::Changed(b"k"[..].into()));
         assert_eq!(said == changed, is_told, "{said:?}");
     }
 }
@@ -378,27 +404,27 @@ fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
 fn conditions_are_judged_where_the_keys_are() {
     let mut shard = Shard::new();
     shard.engine.put(&HASHER.key(b"k"), &[b"v"], 0, at(50));
-    let seen = |time| [(b"k".as_slice(), Seen::Version(at(time)))];
+    let seen = |time| [(b"k".as_slice(), ObservedVersion::Version(at(time)))];
     let step = prepare(id(100), &[], &seen(50), vec![set(b"a", b"x")]);
-    assert!(matches!(shard.step(200, &step), Said::Voted(..)));
+    assert!(matches!(shard.step(200, &step), StepReply::Voted(..)));
     // What is only read is locked for writers, and hidden from nobody.
-    assert!(shard.locks.get(b"k").is_some() && !shard.locks.hides(b"k"));
+    assert!(shard.locks.get(b"k").is_some() && !shard.locks.hides_newest(b"k"));
     let other = prepare(id(101), &[], &seen(49), vec![]);
-    assert_eq!(why(shard.step(210, &other)), Why::Locked(b"k".as_slice().into()));
+    assert_eq!(why(shard.step(210, &other)), PrepareRefusal::Locked(b"k".as_slice().into()));
     let outcome = Outcome::Committed(at(205));
     let keys = keys(&[b"a", b"k"]);
     shard.step(220, &Step::Resolve { id: id(100), outcome, keys });
     assert_eq!(shard.value(b"k"), Some(b"v".into()));
     let other = prepare(id(102), &[], &seen(49), vec![]);
-    assert_eq!(why(shard.step(230, &other)), Why::Changed(b"k".as_slice().into()));
+    assert_eq!(why(shard.step(230, &other)), PrepareRefusal::Changed(b"k".as_slice().into()));
     // Errors of single commands do not undo the others.
     let word = Command::Write(Write::Increment { key: b"k", by: 1 });
     let step = prepare(id(103), &[], &[], vec![word, set(b"b", b"y")]);
-    let Said::Voted(Vote { answers, .. }) = shard.step(240, &step) else { panic!() };
+    let StepReply::Voted(Vote { answers, .. }) = shard.step(240, &step) else { panic!() };
     assert_eq!(answers[0], (0, Reply::Refused(Refusal::NotInteger)));
     assert_eq!(
         shard.step(250, &prepare(id(104), &[], &[], vec![set(b"elsewhere", b"")])),
-        Said::Moved
+        StepReply::Moved
     );
 }
 
@@ -422,7 +448,7 @@ fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
 fn ranged(
     id: TxnId,
     range: KeyRange<'static>,
-    watched: &[(&'static [u8], Seen)],
+    watched: &[(&'static [u8], ObservedVersion)],
     commands: Vec<Command<'static>>,
 ) -> Step<'static> {
     let mut step = prepare(id, &[], watched, commands);
@@ -440,24 +466,27 @@ fn a_range_is_locked_against_what_comes() {
     shard.engine.put(&hasher.key(b"c"), &[b"1"], 0, at(50));
     let range = (&b"b"[..], Some(&b"m"[..]));
     let said = shard.step(200, &ranged(id(100), range, &[], vec![]));
-    assert_eq!(why(said), Why::Changed(b"c"[..].into()), "it was not seen");
-    let seen = [(&b"c"[..], Seen::Version(at(50)))];
-    assert!(matches!(shard.step(210, &ranged(id(100), range, &seen, vec![])), Said::Voted(..)));
-    let stops = |shard: &Shard, key: &[u8]| shard.locks.stopping(key).map(|lock| lock.id);
+    assert_eq!(why(said), PrepareRefusal::Changed(b"c"[..].into()), "it was not seen");
+    let seen = [(&b"c"[..], ObservedVersion::Version(at(50)))];
+    assert!(matches!(
+        shard.step(210, &ranged(id(100), range, &seen, vec![])),
+        StepReply::Voted(..)
+    ));
+    let stops = |shard: &Shard, key: &[u8]| shard.locks.blocking_lock(key).map(|lock| lock.id);
     let inside: [&[u8]; 4] = [b"b", b"c", b"d", b"lzz"];
     inside.iter().for_each(|key| assert_eq!(stops(&shard, key), Some(id(100))));
     assert_eq!((stops(&shard, b"azz"), stops(&shard, b"m")), (None, None));
-    assert!(!shard.locks.hides(b"c") && !shard.locks.hides(b"d"), "it may be read");
+    assert!(!shard.locks.hides_newest(b"c") && !shard.locks.hides_newest(b"d"), "it may be read");
     let other = prepare(id(101), &[], &[], vec![set(b"d", b"z")]);
-    assert_eq!(why(shard.step(220, &other)), Why::Locked(b"d"[..].into()));
+    assert_eq!(why(shard.step(220, &other)), PrepareRefusal::Locked(b"d"[..].into()));
     // A range that has another's lock in it, or lies in another's.
     let wide = ranged(id(102), (b"a", None), &seen, vec![]);
-    assert_eq!(why(shard.step(230, &wide)), Why::Locked(b"c"[..].into()));
+    assert_eq!(why(shard.step(230, &wide)), PrepareRefusal::Locked(b"c"[..].into()));
     let narrow = ranged(id(103), (b"e", Some(b"f")), &[], vec![]);
-    assert_eq!(why(shard.step(240, &narrow)), Why::Locked(b"e"[..].into()));
+    assert_eq!(why(shard.step(240, &narrow)), PrepareRefusal::Locked(b"e"[..].into()));
     let outcome = Outcome::Committed(at(215));
     let resolve = Step::Resolve { id: id(100), outcome, keys: keys(&[b"b", b"c"]) };
-    assert_eq!(shard.step(250, &resolve), Said::Done);
+    assert_eq!(shard.step(250, &resolve), StepReply::Done);
     inside.iter().for_each(|key| assert_eq!(stops(&shard, key), None));
 }
 
@@ -467,10 +496,10 @@ fn a_range_is_parted_with_its_shard() {
     let mut shard = Shard::new();
     assert!(matches!(
         shard.step(200, &ranged(id(100), (b"b", None), &[], vec![])),
-        Said::Voted(..)
+        StepReply::Voted(..)
     ));
     let mut right = shard.locks.split_off(&Cut::Key(b"m"[..].into()));
-    let stops = |locks: &Locks, key: &[u8]| locks.stopping(key).is_some();
+    let stops = |locks: &Locks, key: &[u8]| locks.blocking_lock(key).is_some();
     assert!(stops(&shard.locks, b"lzz") && !stops(&shard.locks, b"m"));
     assert!(stops(&right, b"m") && stops(&right, b"zz"));
     let mut bytes = Vec::new();
@@ -479,9 +508,9 @@ fn a_range_is_parted_with_its_shard() {
     // A cut at a key that the same transaction has locked.
     let mut shard = Shard::new();
     let both = ranged(id(100), (b"b", Some(b"y")), &[], vec![set(b"m", b"v")]);
-    assert!(matches!(shard.step(200, &both), Said::Voted(..)));
+    assert!(matches!(shard.step(200, &both), StepReply::Voted(..)));
     let of_right = shard.locks.split_off(&Cut::Key(b"m"[..].into()));
-    assert!(of_right.hides(b"m") && stops(&of_right, b"xzz") && !stops(&of_right, b"y"));
+    assert!(of_right.hides_newest(b"m") && stops(&of_right, b"xzz") && !stops(&of_right, b"y"));
     // United again, they stop what they did.
     right = of_right;
     shard.locks.unite(right);
@@ -499,8 +528,8 @@ fn ending() -> Shard {
     shard
 }
 
-fn deadline_of(said: Said) -> Option<u64> {
-    let Said::Voted(vote) = said else { panic!("{said:?}") };
+fn deadline_of(said: StepReply) -> Option<u64> {
+    let StepReply::Voted(vote) = said else { panic!("{said:?}") };
     vote.deadline.millis()
 }
 
@@ -508,10 +537,10 @@ fn deadline_of(said: Said) -> Option<u64> {
 fn a_lock_has_the_earliest_end_of_what_was_found_alive() {
     let append = || Command::Write(Write::Append { key: b"k", value: b"x", bytes_max: 100 });
     let get = || Command::Read(Read::Get(b"k"));
-    let of = |watched: &[(&'static [u8], Seen)], commands| {
+    let of = |watched: &[(&'static [u8], ObservedVersion)], commands| {
         deadline_of(ending().step(250, &prepare(id(100), &[], watched, commands)))
     };
-    let seen = [(&b"k"[..], Seen::Version(at(200)))];
+    let seen = [(&b"k"[..], ObservedVersion::Version(at(200)))];
     assert_eq!(of(&[], vec![append()]), Some(270));
     assert_eq!(of(&[], vec![set(b"a", b"x"), get()]), Some(270), "it was only read");
     assert_eq!(of(&seen, vec![set(b"a", b"x")]), Some(270), "it was only watched");
@@ -534,15 +563,15 @@ fn a_deadline_is_repeated_found_and_kept() {
     shard.step(250, &step);
     assert_eq!(deadline_of(shard.step(300, &step)), Some(270), "the same is said again");
     let prevent = Step::Prevent { id: id(100), keys: keys(&[b"a", b"k"]) };
-    let Said::Found(found) = shard.step(310, &prevent) else { panic!() };
+    let StepReply::Found(found) = shard.step(310, &prevent) else { panic!() };
     for finding in &found {
-        let Finding::Locked(vote) = finding else { panic!("{finding:?}") };
+        let KeyFinding::Locked(vote) = finding else { panic!("{finding:?}") };
         assert_eq!((vote.at, vote.deadline), (at(250), Deadline::of(270)), "each lock has it");
     }
-    let said = Said::Found(found);
+    let said = StepReply::Found(found);
     let (mut bytes, mut of_locks) = (Vec::new(), Vec::new());
     said.encode(&mut bytes);
-    assert_eq!(Said::decode(&mut Reader::new(&bytes)), Ok(said));
+    assert_eq!(StepReply::decode(&mut Reader::new(&bytes)), Ok(said));
     shard.locks.encode(&mut of_locks);
     assert_eq!(Locks::decode(&mut Reader::new(&of_locks)).as_ref(), Ok(&shard.locks));
 }
@@ -579,8 +608,8 @@ fn the_last_shard_commits_below_the_deadline_of_the_others() {
     let (role, deadline) = (Role::Commits(at(250)), Some(Deadline::of(270)));
     let step = Step::Prepare(Prepare { role, deadline, ..prepare });
     let mut in_time = Shard::new();
-    assert!(matches!(in_time.step(269, &step), Said::Voted(_)));
-    assert!(matches!(in_time.step(300, &step), Said::Voted(_)), "it was done before");
-    assert_eq!(why(shard.step(270, &step)), Why::Expired);
+    assert!(matches!(in_time.step(269, &step), StepReply::Voted(_)));
+    assert!(matches!(in_time.step(300, &step), StepReply::Voted(_)), "it was done before");
+    assert_eq!(why(shard.step(270, &step)), PrepareRefusal::Expired);
     assert_eq!(shard.value(b"a"), None);
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use command::Write;
 use keyspace::BootNanos;
 
-use super::FAIR_NANOS;
+use super::COMMANDS_FIRST_NANOS;
 use super::pending_writes::PendingWrites;
 use super::planned_locks::PlannedLocks;
 use crate::locks::Locks;
@@ -48,13 +48,13 @@ pub struct Sorted<C> {
 }
 
 /// What commands wait for.
-pub(super) struct InTheWay<'w> {
+pub(super) struct Blockers<'w> {
     pub locks: &'w Locks,
     pub planned: &'w PlannedLocks,
     pub pending: &'w PendingWrites,
 }
 
-impl InTheWay<'_> {
+impl Blockers<'_> {
     /// Whether a command must wait: another transaction has locked a key of it, or is about to, or
     /// a key is reserved for one.
     fn stops(&self, write: &Write<'_>) -> bool {
@@ -63,7 +63,7 @@ impl InTheWay<'_> {
         }
         let mut any = false;
         write.each_key(&mut |key| {
-            any |= self.locks.stopping(key).is_some()
+            any |= self.locks.blocking_lock(key).is_some()
                 || self.planned.at(key).is_some()
                 || self.pending.reservations.has(key);
         });
@@ -85,7 +85,7 @@ impl<C: Commands> HeldCommands<C> {
     /// Whether one has waited for so long that nothing more is reserved before it is done: many
     /// transactions that follow each other would never let it go.
     pub fn have_waited_long(&self, now: BootNanos) -> bool {
-        self.0.front().is_some_and(|(since, _)| since.saturating_add(FAIR_NANOS) <= now)
+        self.0.front().is_some_and(|(since, _)| since.saturating_add(COMMANDS_FIRST_NANOS) <= now)
     }
 
     /// All of them, in their order.
@@ -98,7 +98,7 @@ impl<C: Commands> HeldCommands<C> {
     pub(super) fn sort(
         &mut self,
         new: VecDeque<C>,
-        in_the_way: &InTheWay<'_>,
+        in_the_way: &Blockers<'_>,
         now: BootNanos,
         waits_for: BootNanos,
     ) -> Sorted<C> {

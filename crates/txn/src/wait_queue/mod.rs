@@ -23,11 +23,12 @@
 //! watches the key takes it over only if he has seen what is written to it then, as whoever asks
 //! the leader for values may (`pending_writes`).
 //!
-//! But for [`YOUNG_NANOS`], of those who hold locks only older transactions wait for younger ones:
-//! so nobody waits in a circle for longer. What is proposed by this queue is all that can come into
-//! the log while the replica leads, so a command never meets a lock when it is applied, unless the
-//! lock has come with a neighbour that was taken in. So that commands are not passed for ever, a
-//! PREPARE that comes for a key which they wait for lets them go first, for `FAIR_NANOS` at most.
+//! But for [`YOUNGER_WAITS_NANOS`], of those who hold locks only older transactions wait for
+//! younger ones: so nobody waits in a circle for longer. What is proposed by this queue is all that
+//! can come into the log while the replica leads, so a command never meets a lock when it is
+//! applied, unless the lock has come with a neighbour that was taken in. So that commands are not
+//! passed for ever, a PREPARE that comes for a key which they wait for lets them go first, for
+//! `COMMANDS_FIRST_NANOS` at most.
 //!
 //! A transaction that has failed before, since others had changed what it had read, may reserve
 //! keys (`reservations`): commands and PREPAREs of younger transactions wait for its PREPARE.
@@ -43,13 +44,13 @@
 //! | what is reserved (`reservations`) | 100 ms; 4096 keys of 1 KiB at most | all pass |
 
 mod commands;
-mod judge;
 mod pending_writes;
 mod planned_locks;
 mod reservations;
 #[cfg(test)]
 mod samples;
 mod starvation_guard;
+mod verdict;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -59,21 +60,21 @@ use keyspace::{BootNanos, NodeId, Timestamp};
 
 use crate::locks::{Locks, Prepare, Step, TxnId};
 
-use commands::InTheWay;
+use commands::Blockers;
 pub use commands::{Commands, HeldCommands, Sorted};
-pub use judge::{Applied, Moment, Round, Verdict};
 use pending_writes::PendingWrites;
 pub use pending_writes::{KeysRead, ReserveFrom, ReservingRead};
 use planned_locks::PlannedLocks;
 use starvation_guard::StarvationGuard;
+pub use verdict::{AppliedState, JudgeRound, JudgedAt, PrepareVerdict};
 
 /// For no longer than that anyone waits for a lock.
 pub const WAIT_NANOS: BootNanos = 3_000_000_000;
 /// For so long a younger transaction waits for an older one: mostly that has gone by then.
-pub const YOUNG_NANOS: BootNanos = 10_000_000;
+pub const YOUNGER_WAITS_NANOS: BootNanos = 10_000_000;
 /// For no longer than that PREPARE lets commands go first, or keys are reserved for one transaction
 /// after another.
-const FAIR_NANOS: BootNanos = 50_000_000;
+const COMMANDS_FIRST_NANOS: BootNanos = 50_000_000;
 /// For how long of how long locks are passed on within an entry.
 const PASSES_ON: (BootNanos, BootNanos) = (12_000_000, 16_000_000);
 /// PREPAREs that wait for locks of one shard.
@@ -99,14 +100,14 @@ pub struct QueuedStep {
 }
 
 /// Steps that are to be looked at.
-pub struct Due {
+pub struct DueSteps {
     /// PREPAREs, the oldest transaction first, then what has come since.
     pub prepares: Vec<QueuedStep>,
     /// All others, which go before them.
     pub others: Vec<QueuedStep>,
 }
 
-impl Due {
+impl DueSteps {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.prepares.is_empty() && self.others.is_empty()
@@ -164,7 +165,7 @@ impl WaitQueue {
 
     /// Takes what is to be looked at: all that has come, and those who wait, if they may have to
     /// wait no more. That is not so again until something changes.
-    pub fn take_due(&mut self, now: BootNanos, do_commands_wait: bool) -> Due {
+    pub fn take_due(&mut self, now: BootNanos, do_commands_wait: bool) -> DueSteps {
         let has_changed = std::mem::take(&mut self.has_changed);
         let arrived = std::mem::take(&mut self.arrived).into_iter();
         let all: Vec<_> = match has_changed || do_commands_wait || self.look_at <= now {
@@ -177,19 +178,19 @@ impl WaitQueue {
         };
         let is_prepare = |queued: &QueuedStep| Step::is_prepare(&queued.step);
         let (prepares, others) = all.into_iter().partition(is_prepare);
-        Due { prepares, others }
+        DueSteps { prepares, others }
     }
 
     /// By what these are judged; what the others release is passed on, if it may be.
     pub fn round<'s>(
         &self,
-        due: &Due,
+        due: &DueSteps,
         held: &HeldCommands<impl Commands>,
-        (shard, moment): (Applied<'s>, Moment),
+        (shard, moment): (AppliedState<'s>, JudgedAt),
         may_pass_on: bool,
-    ) -> Round<'s> {
+    ) -> JudgeRound<'s> {
         let releasing = if may_pass_on { &due.others[..] } else { &[] };
-        Round::new(shard, moment, releasing, held)
+        JudgeRound::new(shard, moment, releasing, held)
     }
 
     /// A step that is due goes in a later round.
@@ -198,9 +199,11 @@ impl WaitQueue {
     }
 
     /// A PREPARE waits, as [`judge`](Self::judge) says.
-    pub fn wait(&mut self, id: TxnId, queued: QueuedStep, round: &Round<'_>) {
-        let Moment { now, waits_for, .. } = round.moment;
-        let ends = [YOUNG_NANOS, FAIR_NANOS, waits_for].into_iter().chain(starvation_guard::BOUNDS);
+    pub fn wait(&mut self, id: TxnId, queued: QueuedStep, round: &JudgeRound<'_>) {
+        let JudgedAt { now, waits_for, .. } = round.moment;
+        let ends = [YOUNGER_WAITS_NANOS, COMMANDS_FIRST_NANOS, waits_for]
+            .into_iter()
+            .chain(starvation_guard::BOUNDS);
         let ends = ends.map(|nanos| queued.since.saturating_add(nanos));
         let next = ends.filter(|end| *end > now).min();
         self.look_at = self.look_at.min(next.unwrap_or(now));
@@ -304,7 +307,7 @@ impl WaitQueue {
         now: BootNanos,
         waits_for: BootNanos,
     ) -> Sorted<C> {
-        let in_the_way = InTheWay { locks, planned: &self.planned, pending: &self.pending };
+        let in_the_way = Blockers { locks, planned: &self.planned, pending: &self.pending };
         held.sort(new, &in_the_way, now, waits_for)
     }
 }

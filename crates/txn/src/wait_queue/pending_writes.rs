@@ -67,7 +67,7 @@ pub enum ReserveFrom {
     /// Nobody: the read only waits.
     Nobody,
     /// Other contenders are not told what they have.
-    Contenders,
+    OtherReaders,
     /// As well, nobody changes them, but for older transactions.
     Everyone,
 }
@@ -178,7 +178,7 @@ impl PendingWrites {
         let is_about_to_change = || match from {
             // He is in the way himself of those who are not on their way yet.
             ReserveFrom::Everyone => keys.iter().any(|key| planned.has_key(key)),
-            ReserveFrom::Nobody | ReserveFrom::Contenders => self.has_any_of(keys),
+            ReserveFrom::Nobody | ReserveFrom::OtherReaders => self.has_any_of(keys),
         };
         waits_for(CONTENDED_NANOS)
             && (is_about_to_change()
@@ -209,7 +209,7 @@ impl PendingWrites {
         let Some(ReservingRead { name, from }) = reserving else { return };
         match from {
             ReserveFrom::Nobody => return,
-            ReserveFrom::Contenders => {}
+            ReserveFrom::OtherReaders => {}
             ReserveFrom::Everyone if may_reserve_from_all => {
                 return self.reservations.reserve(keys, name, now);
             }

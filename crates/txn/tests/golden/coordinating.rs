@@ -24,8 +24,8 @@ use command::{NotDone, Step as Command, Transaction};
 use goldenscript::Context;
 use keyspace::codec::Reader;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
-use txn::coordinator::{Act, At, Coordinator, Ended};
-use txn::locks::{Said, Step};
+use txn::coordinator::{Coordinator, CoordinatorAction, CoordinatorTime, TxnOutcome};
+use txn::locks::{Step, StepReply};
 use txn::{AbandonedTxn, ShardMap};
 
 use crate::shard::{Shard, Shards};
@@ -122,20 +122,23 @@ impl Runner {
         self.shard(shard)
     }
 
-    fn with(&mut self, act: impl FnOnce(&mut Coordinator, At, txn::coordinator::Routes<'_>)) {
+    fn with(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, CoordinatorTime, txn::coordinator::Routes<'_>),
+    ) {
         let time = Timestamp::from_millis(self.millis);
-        let at = At { now: self.millis * 1_000_000, time };
+        let at = CoordinatorTime { now: self.millis * 1_000_000, time };
         let map = self.map();
         let routes = |keyspace: KeyspaceId| (keyspace == KEYSPACE).then(|| map.clone());
         act(&mut self.coordinator, at, &routes);
         for act in self.coordinator.acts().collect::<Vec<_>>() {
             match act {
-                Act::Ask { shard, step, ask } => {
+                CoordinatorAction::SendStep { shard, step, ask } => {
                     let text = of_step(&step);
                     self.say(&format!("  asks shard {}: {text}", shard.0));
                     self.flying.push(Asked { by: self.by, ask, shard, step });
                 }
-                Act::End { token, ended } => {
+                CoordinatorAction::Report { token, ended } => {
                     let text = of_end(&ended);
                     self.say(&format!("  client {token} is answered: {text}"));
                 }
@@ -149,7 +152,7 @@ impl Runner {
         self.flying.extract_if(.., is_due).collect()
     }
 
-    fn apply(&mut self, asked: &Asked) -> Said {
+    fn apply(&mut self, asked: &Asked) -> StepReply {
         let at = self.tick();
         let step = Step::decode(&mut Reader::new(&asked.step)).expect("it was encoded");
         let said = shown::step(self.shard(asked.shard), at, &step);
@@ -158,9 +161,10 @@ impl Runner {
         said
     }
 
-    fn answer(&mut self, asked: &Asked, said: Result<Said, NotDone>) {
+    fn answer(&mut self, asked: &Asked, said: Result<StepReply, NotDone>) {
         if let Err(why) = said {
-            let why = if why == NotDone::Unknown { "unknown" } else { "not done, no leader" };
+            let why =
+                if why == NotDone::OutcomeUnknown { "unknown" } else { "not done, no leader" };
             self.say(&format!("shard {}: {why}", asked.shard.0));
         }
         if asked.by == self.by {
@@ -200,14 +204,14 @@ fn of_step(bytes: &[u8]) -> String {
     steps::step(&Step::decode(&mut Reader::new(bytes)).expect("it was encoded"))
 }
 
-fn of_end(ended: &Ended) -> String {
+fn of_end(ended: &TxnOutcome) -> String {
     match ended {
-        Ended::Done(replies) => format!("done {}", words::replies(replies)),
-        Ended::Changed(key) => format!("not done: {} has changed", words::text(key)),
-        Ended::Busy(Some(key)) => format!("not done: busy, conflict on {}", words::text(key)),
-        Ended::Busy(None) => "not done: busy, a shard has not answered".to_owned(),
-        Ended::Unknown => "unknown".to_owned(),
-        Ended::CrossShard => "not done: a command's keys lie in several shards".to_owned(),
+        TxnOutcome::Done(replies) => format!("done {}", words::replies(replies)),
+        TxnOutcome::Changed(key) => format!("not done: {} has changed", words::text(key)),
+        TxnOutcome::Busy(Some(key)) => format!("not done: busy, conflict on {}", words::text(key)),
+        TxnOutcome::Busy(None) => "not done: busy, a shard has not answered".to_owned(),
+        TxnOutcome::Unknown => "unknown".to_owned(),
+        TxnOutcome::CrossShard => "not done: a command's keys lie in several shards".to_owned(),
         other => panic!("not in scripts: {other:?}"),
     }
 }
@@ -231,13 +235,13 @@ impl goldenscript::Runner for Runner {
             Verb::Deliver(shard) => self.deliver(*shard),
             Verb::Lose(shard) => {
                 for asked in self.due(*shard) {
-                    self.answer(&asked, Err(NotDone::Unknown));
+                    self.answer(&asked, Err(NotDone::OutcomeUnknown));
                 }
             }
             Verb::LoseAnswer(shard) => {
                 for asked in self.due(*shard) {
                     self.apply(&asked);
-                    self.answer(&asked, Err(NotDone::Unknown));
+                    self.answer(&asked, Err(NotDone::OutcomeUnknown));
                 }
             }
             Verb::Unreachable(shard) => {

@@ -183,7 +183,7 @@ impl goldenscript::Runner for Runner {
             Verb::Prevent { id: txn, keys: all } => {
                 self.step(&name, &Step::Prevent { id: id(txn), keys: keys(all) })
             }
-            Verb::Look(txn) => self.step(&name, &Step::Look { id: id(txn), record: b"a" }),
+            Verb::Look(txn) => self.step(&name, &Step::ReadRecord { id: id(txn), record: b"a" }),
             Verb::Forget { id: txn, floor } => {
                 let floor = floor.map(|before| (BY, millis(before)));
                 self.step(&name, &Step::Forget { all: vec![(id(txn), b"a")], floor })
@@ -193,14 +193,14 @@ impl goldenscript::Runner for Runner {
                 let (bytes, now) = (key.as_bytes(), at.map_or(state.last, millis));
                 let is_hidden = match at {
                     Some(at) => state.locks.hides_at(bytes, millis(*at)),
-                    None => state.locks.hides(bytes),
+                    None => state.locks.hides_newest(bytes),
                 };
                 match state.locks.get(bytes).filter(|_| is_hidden) {
                     Some(lock) => format!("{key}: waits for {}", words::name(lock.id)),
                     None => format!("{key}: {}", shown::value(state, bytes, now)),
                 }
             }
-            Verb::Write(key) => match self.shards[&name].locks.stopping(key.as_bytes()) {
+            Verb::Write(key) => match self.shards[&name].locks.blocking_lock(key.as_bytes()) {
                 Some(lock) => format!("{key}: waits for {}", words::name(lock.id)),
                 None => format!("{key}: free"),
             },

@@ -5,7 +5,7 @@ use keyspace::{Arc, KeyHasher, ShardId, Timestamp, slot_of};
 use storage::engine::{Layout, MemoryEngine};
 use txn::ShardMap;
 use txn::locks::apply::{Owns, apply};
-use txn::locks::{Locks, Said, Step};
+use txn::locks::{Locks, Step, StepReply};
 
 pub const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 
@@ -35,7 +35,7 @@ impl Shard {
     }
 
     /// A step of a transaction in an entry of its own.
-    pub fn step(&mut self, at: Timestamp, step: &Step<'_>) -> Said {
+    pub fn step(&mut self, at: Timestamp, step: &Step<'_>) -> StepReply {
         let Self { arc, engine, locks, last, .. } = self;
         *last = at;
         locks.forget(at);

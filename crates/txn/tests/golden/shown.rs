@@ -7,7 +7,7 @@ use command::{Reply, Write};
 use keyspace::codec::Reader;
 use keyspace::{Arc, Cut, KeyspaceId, Position, ShardId, Timestamp};
 use storage::engine::{Layout, Range, Version};
-use txn::locks::{Intent, Locks, Reach, Said, Step};
+use txn::locks::{Intent, LockRange, Locks, Step, StepReply};
 
 use crate::shard::{HASHER, Shard};
 use crate::words;
@@ -30,7 +30,7 @@ pub fn write(shard: &mut Shard, at: Timestamp, write: &Write<'_>) -> Reply {
     shard.last = at;
     let (mut is_locked, mut is_here) = (false, true);
     write.each_key(&mut |key| {
-        is_locked |= shard.locks.stopping(key).is_some();
+        is_locked |= shard.locks.blocking_lock(key).is_some();
         is_here &= shard.arc.holds(key);
     });
     match is_here && !is_locked {
@@ -41,7 +41,7 @@ pub fn write(shard: &mut Shard, at: Timestamp, write: &Write<'_>) -> Reply {
 
 /// A step of a transaction in an entry of its own. Step, answer and lock table go through their
 /// bytes.
-pub fn step(shard: &mut Shard, at: Timestamp, step: &Step<'_>) -> Said {
+pub fn step(shard: &mut Shard, at: Timestamp, step: &Step<'_>) -> StepReply {
     let mut bytes = Vec::new();
     step.encode(&mut bytes);
     let step = Step::decode(&mut Reader::new(&bytes)).expect("it was encoded");
@@ -52,7 +52,7 @@ pub fn step(shard: &mut Shard, at: Timestamp, step: &Step<'_>) -> Said {
     assert_eq!(locks, shard.locks);
     let mut bytes = Vec::new();
     said.encode(&mut bytes);
-    Said::decode(&mut Reader::new(&bytes)).expect("it was encoded")
+    StepReply::decode(&mut Reader::new(&bytes)).expect("it was encoded")
 }
 
 /// The right half of a shard that is cut at a key.
@@ -105,9 +105,9 @@ pub fn shown(locks: &Locks) -> String {
             Intent::Delete => "delete".to_owned(),
         };
         let reach = match &lock.reach {
-            Reach::Key => String::new(),
-            Reach::To(end) => format!(", and the range up to {}", words::text(end)),
-            Reach::End => ", and the range to the end".to_owned(),
+            LockRange::Key => String::new(),
+            LockRange::Until(end) => format!(", and the range up to {}", words::text(end)),
+            LockRange::End => ", and the range to the end".to_owned(),
         };
         let (key, id, at) = (words::text(key), words::name(lock.id), lock.at.millis());
         let before = words::commit_before(lock.deadline);

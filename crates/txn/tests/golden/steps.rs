@@ -1,7 +1,7 @@
 //! How steps stand in scripts, and what they are made of.
 
 use command::transaction::KeyRange;
-use command::{Seen, Transaction};
+use command::{ObservedVersion, Transaction};
 use keyspace::Timestamp;
 use txn::locks::{Outcome, Prepare, Role, Step};
 
@@ -13,14 +13,14 @@ pub fn keys(list: &str) -> impl Iterator<Item = &[u8]> {
 }
 
 /// `k@50`: the version of 50 ms; `k@none50`: no value at 50 ms.
-pub fn watched(list: &str) -> Vec<(&[u8], Seen)> {
+pub fn watched(list: &str) -> Vec<(&[u8], ObservedVersion)> {
     let each = list.split(',').filter(|each| !each.is_empty());
     let watched = each.map(|each| {
         let (key, at) = each.split_once('@').expect("a key and when");
         let millis = |text: &str| Timestamp::from_millis(text.parse().expect("milliseconds"));
         let seen = match at.strip_prefix("none") {
-            Some(at) => Seen::Nothing(millis(at)),
-            None => Seen::Version(millis(at)),
+            Some(at) => ObservedVersion::Absent(millis(at)),
+            None => ObservedVersion::Version(millis(at)),
         };
         (key.as_bytes(), seen)
     });
@@ -72,7 +72,7 @@ pub fn step(step: &Step<'_>) -> String {
             format!("RESOLVE {id} {}, keys {}", outcome(end), texts(keys))
         }
         Step::Prevent { keys, .. } => format!("PREVENT {id} keys {}", texts(keys)),
-        Step::Look { record, .. } => format!("LOOK {id} record {}", text(record)),
+        Step::ReadRecord { record, .. } => format!("LOOK {id} record {}", text(record)),
         Step::Forget { all, floor } => {
             let names: Vec<String> = all.iter().map(|(id, _)| name(*id)).collect();
             let floor = floor.map(|(_, at)| format!(", floor {}", at.millis()));

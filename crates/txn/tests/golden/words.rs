@@ -3,7 +3,9 @@
 use command::limits::VALUE_BYTES_MAX;
 use command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Step as Command, Write};
 use keyspace::Timestamp;
-use txn::locks::{Answers, Deadline, Finding, Mark, Said, Standing, TxnId, Why};
+use txn::locks::{
+    Answers, Deadline, KeyFinding, Mark, PrepareRefusal, RecordState, StepReply, TxnId,
+};
 
 /// `T100`, or `T100.1` for the second attempt: it began at 100 ms.
 pub fn name(id: TxnId) -> String {
@@ -91,42 +93,50 @@ pub fn commit_before(deadline: Deadline) -> String {
     }
 }
 
-fn finding(finding: &Finding) -> String {
+fn finding(finding: &KeyFinding) -> String {
     match finding {
-        Finding::Locked(vote) => {
+        KeyFinding::Locked(vote) => {
             format!("locked at {}{}", vote.at.millis(), commit_before(vote.deadline))
         }
-        Finding::Marked(Mark::Aborted) => "prevented".to_owned(),
-        Finding::Marked(Mark::Committed(_, at, _)) => format!("committed at {}", at.millis()),
+        KeyFinding::Marked(Mark::Aborted) => "prevented".to_owned(),
+        KeyFinding::Marked(Mark::Committed(_, at, _)) => format!("committed at {}", at.millis()),
     }
 }
 
 /// What a shard answers to a step.
-pub fn said(said: &Said) -> String {
+pub fn said(said: &StepReply) -> String {
     match said {
-        Said::Voted(vote) => {
+        StepReply::Voted(vote) => {
             let (at, before) = (vote.at.millis(), commit_before(vote.deadline));
             format!("prepared at {at}{before}{}", answers(&vote.answers))
         }
-        Said::Refused(Why::TooOld(at)) => format!("refused: too old at {}", at.millis()),
-        Said::Refused(Why::Aborted) => "refused: aborted".to_owned(),
-        Said::Refused(Why::Locked(key)) => format!("refused: conflict on {}", text(key)),
-        Said::Refused(Why::Changed(key)) => format!("refused: {} has changed", text(key)),
-        Said::Refused(Why::Expired) => "refused: a value elsewhere has expired".to_owned(),
-        Said::Refused(Why::TooMuch) => "refused: too much".to_owned(),
-        Said::Record(standing, rest) => {
+        StepReply::Refused(PrepareRefusal::TooOld(at)) => {
+            format!("refused: too old at {}", at.millis())
+        }
+        StepReply::Refused(PrepareRefusal::Aborted) => "refused: aborted".to_owned(),
+        StepReply::Refused(PrepareRefusal::Locked(key)) => {
+            format!("refused: conflict on {}", text(key))
+        }
+        StepReply::Refused(PrepareRefusal::Changed(key)) => {
+            format!("refused: {} has changed", text(key))
+        }
+        StepReply::Refused(PrepareRefusal::Expired) => {
+            "refused: a value elsewhere has expired".to_owned()
+        }
+        StepReply::Refused(PrepareRefusal::TooMuch) => "refused: too much".to_owned(),
+        StepReply::Record(standing, rest) => {
             let standing = match standing {
-                Standing::Staged => "STAGED".to_owned(),
-                Standing::Committed(at) => format!("COMMITTED at {}", at.millis()),
-                Standing::Aborted => "ABORTED".to_owned(),
-                Standing::TooOld => "too old to know".to_owned(),
+                RecordState::Staged => "STAGED".to_owned(),
+                RecordState::Committed(at) => format!("COMMITTED at {}", at.millis()),
+                RecordState::Aborted => "ABORTED".to_owned(),
+                RecordState::TooOld => "too old to know".to_owned(),
             };
             let rest = if rest.is_empty() { rest_of("") } else { rest_of(&texts(rest)) };
             format!("record {standing}{rest}")
         }
-        Said::Found(all) => all.iter().map(finding).collect::<Vec<_>>().join(", "),
-        Said::Done => "done".to_owned(),
-        Said::Moved => "re-routed: not this shard's keys".to_owned(),
+        StepReply::Found(all) => all.iter().map(finding).collect::<Vec<_>>().join(", "),
+        StepReply::Done => "done".to_owned(),
+        StepReply::Moved => "re-routed: not this shard's keys".to_owned(),
     }
 }
 

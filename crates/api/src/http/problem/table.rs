@@ -84,13 +84,13 @@ const NOT_LEADER: Row = row(
 );
 const NO_SPLIT: Row = row(S::CONFLICT, "no-split", "Not cut", "Nothing was done.");
 const NO_MERGE: Row = row(S::CONFLICT, "no-merge", "Not merged", "Nothing was done.");
-const NO_LEVEL: Row = row(
+const VERSION_REFUSED: Row = row(
     S::CONFLICT,
     "no-level",
     "Level refused",
-    "See what each node speaks with `carillon upgrade --check` (GET /v1/level).",
+    "See what each node supports with `carillon upgrade --check` (GET /v1/level).",
 );
-const NO_STANDING: Row = row(
+const ADMIN_STATE_REFUSED: Row = row(
     S::CONFLICT,
     "no-standing",
     "Refused",
@@ -144,7 +144,7 @@ const NO_TRANSACTION: Row = row(
     "If no commit was sent before, begin again (POST /v1/txn/begin), and send all requests for it \
      to that node.",
 );
-const COMMITTED_PERHAPS: Row = row(
+const MAYBE_COMMITTED: Row = row(
     S::NOT_FOUND,
     "no-transaction",
     "No such transaction",
@@ -216,8 +216,8 @@ pub fn row_of(error: &ApiError) -> &'static Row {
         ApiError::NotLeader { .. } => &NOT_LEADER,
         ApiError::NoSplit { .. } => &NO_SPLIT,
         ApiError::NoMerge { .. } => &NO_MERGE,
-        ApiError::NoLevel { .. } => &NO_LEVEL,
-        ApiError::NoStanding { .. } => &NO_STANDING,
+        ApiError::VersionRefused { .. } => &VERSION_REFUSED,
+        ApiError::AdminStateRefused { .. } => &ADMIN_STATE_REFUSED,
         ApiError::KeyTooLong { .. } => &KEY_TOO_LONG,
         ApiError::ValueTooLong { .. } => &VALUE_TOO_LONG,
         ApiError::BelowSafePoint { .. } => &BELOW_SAFE_POINT,
@@ -225,10 +225,10 @@ pub fn row_of(error: &ApiError) -> &'static Row {
         ApiError::OutOfMemory { .. } => &OUT_OF_MEMORY,
         ApiError::DiskFull => &DISK_FULL,
         ApiError::Busy { .. } => &BUSY,
-        ApiError::Contended { .. } => &CONTENDED,
+        ApiError::Conflicts { .. } => &CONTENDED,
         ApiError::Conflict { .. } => &CONFLICT,
         ApiError::NoTransaction { .. } => &NO_TRANSACTION,
-        ApiError::CommittedPerhaps { .. } => &COMMITTED_PERHAPS,
+        ApiError::MaybeCommitted { .. } => &MAYBE_COMMITTED,
         ApiError::TransactionInUse => &TRANSACTION_IN_USE,
         ApiError::TooManyTransactions { .. } => &TOO_MANY_TRANSACTIONS,
         ApiError::TransactionTooLarge { .. } => &TRANSACTION_TOO_LARGE,

@@ -16,8 +16,8 @@
 //!
 //! Others are those of `service::txn` and `runtime::open_txns`.
 
-mod shown;
-mod words;
+mod json;
+mod result_json;
 
 use axum::Json;
 use axum::body::Body;
@@ -31,8 +31,8 @@ use super::keyspaces::json_within;
 use super::problem::Problem;
 use super::uri::parameters;
 use crate::{ApiError, Done, RequestId};
-use shown::{Results, TxnShown};
-use words::{BeginBody, DoBody, Judge, TxnBody};
+use json::{BeginBody, DoBody, TxnBody, TxnParser};
+use result_json::{Results, TxnShown};
 
 /// Operations, or conditions, in one list of a request.
 pub const OPS_MAX: usize = 1024;
@@ -49,14 +49,14 @@ const TIMES: u32 = 4;
 
 /// A transaction that was begun.
 #[derive(Serialize)]
-pub struct Begun {
+pub struct BegunTxn {
     id: String,
     timeout_ms: u64,
 }
 
 /// One that was committed.
 #[derive(Serialize)]
-pub struct Committed {
+pub struct CommittedTxn {
     committed: bool,
 }
 
@@ -66,11 +66,11 @@ pub struct Committed {
 struct Nothing {}
 
 impl Context {
-    fn judge(&self) -> Judge<'_> {
-        Judge { options: &self.options, now_ms: self.api.now_millis() }
+    fn judge(&self) -> TxnParser<'_> {
+        TxnParser { options: &self.options, now_ms: self.api.now_millis() }
     }
 
-    async fn see_through<T: Send + 'static>(
+    async fn run_until_ended<T: Send + 'static>(
         &self,
         id: RequestId,
         ask: impl FnOnce(Done<T>),
@@ -96,7 +96,7 @@ pub async fn transact(
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
     let txn = context.judge().txn(body)?;
     let id = context.next_id();
-    let done = context.see_through(id, |done| context.api.transact(id, txn, done)).await?;
+    let done = context.run_until_ended(id, |done| context.api.transact(id, txn, done)).await?;
     Ok(Json(TxnShown::from(&done)).into_response())
 }
 
@@ -106,7 +106,7 @@ pub async fn begin(
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<(StatusCode, Json<Begun>), Problem> {
+) -> Result<(StatusCode, Json<BegunTxn>), Problem> {
     let [] = parameters(uri.query(), [])?;
     let (body, _room): (BeginBody, _) =
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
@@ -118,7 +118,7 @@ pub async fn begin(
     // One that nobody hears of ends by itself.
     let begin = |done| context.api.txn_begin(&body.keyspace, timeout_ms, done);
     let id = context.read(begin).await?;
-    Ok((StatusCode::CREATED, Json(Begun { id, timeout_ms })))
+    Ok((StatusCode::CREATED, Json(BegunTxn { id, timeout_ms })))
 }
 
 /// Runs operations of one.
@@ -156,13 +156,13 @@ pub async fn commit(
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Committed>, Problem> {
+) -> Result<Json<CommittedTxn>, Problem> {
     let [] = parameters(uri.query(), [])?;
     let (Nothing {}, _room) =
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
     let id = context.next_id();
-    context.see_through(id, |done| context.api.txn_commit(id, &txn, done)).await?;
-    Ok(Json(Committed { committed: true }))
+    context.run_until_ended(id, |done| context.api.txn_commit(id, &txn, done)).await?;
+    Ok(Json(CommittedTxn { committed: true }))
 }
 
 /// Ends it with nothing done: 204.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Failure, KEYS_EACH, ReadBack, Return, Shared, Slow};
+use super::{Failure, KEYS_EACH, ReadBack, Recovery, Shared, SlowRequest};
 use crate::Outcome;
 use crate::resp::Connection;
 
@@ -153,7 +153,7 @@ impl Client {
         if seconds(self.last) < since_s && since_s <= seconds(now) {
             let (after_s, node) = (seconds(now) - since_s, self.node + 1);
             let mut returns = shared.returns.lock().unwrap_or_else(PoisonError::into_inner);
-            returns.push(Return { since_s, after_s, node });
+            returns.push(Recovery { since_s, after_s, node });
         }
     }
 
@@ -237,7 +237,7 @@ impl Client {
         let (asked, took_ms) = (self.asked(asked, key), (now - began).as_secs_f64() * 1e3);
         let mut slow = self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner);
         if slow.len() < SLOW_MAX {
-            slow.push(Slow { at_s, took_ms, asked });
+            slow.push(SlowRequest { at_s, took_ms, asked });
         }
     }
 

@@ -67,7 +67,7 @@ fn files_are_at_once_or_step_by_step() {
     let put = json!({ "put": { "key": "a", "value": "1" } });
     let txn = json!({ "compare": compare, "then": [put], "else": [{ "get": "c" }] });
     let lines = [vec![8], vec![10]];
-    assert_eq!(script(text), Ok(Script::AtOnce(AtOnce { txn, has_else: true, lines })));
+    assert_eq!(script(text), Ok(Script::AtOnce(ConditionalTxn { txn, has_else: true, lines })));
     let get = json!({ "get": "a" });
     assert_eq!(script(b"\nget a\n"), Ok(Script::Steps(vec![(2, get.clone())], true)));
     assert_eq!(script(b"get a\nrollback"), Ok(Script::Steps(vec![(1, get)], false)));

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::net::Site;
+use harness::net::Host;
 use harness::process::{Process, Signal};
 
 /// The ports are the same everywhere: addresses differ.
@@ -23,7 +23,7 @@ pub struct Node {
     /// Its data.
     pub dir: PathBuf,
     /// Where it runs.
-    pub site: Site,
+    pub site: Host,
     flags: Vec<String>,
     /// Flags of its next start, besides.
     pub more: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Node {
 
 impl Node {
     /// A node that does not run yet. Its log grows beside its directory.
-    pub fn new(number: usize, dir: PathBuf, site: Site, flags: Vec<String>) -> Self {
+    pub fn new(number: usize, dir: PathBuf, site: Host, flags: Vec<String>) -> Self {
         let log = dir.with_extension("log");
         Self { number, dir, site, flags, more: Vec::new(), log, process: None }
     }

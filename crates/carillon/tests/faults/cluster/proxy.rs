@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::random::{Random, mix};
 
-use harness::net::Site;
+use harness::net::Host;
 
 /// Longest piece that has a fate of its own.
 const CHUNK_BYTES_MAX: usize = 4 << 10;
@@ -106,7 +106,7 @@ impl Shared {
 
 impl Proxy {
     /// Listens at `site`, on any port, for what is meant for `target`.
-    pub fn start(site: &Site, target: SocketAddr, seed: u64) -> Self {
+    pub fn start(site: &Host, target: SocketAddr, seed: u64) -> Self {
         let listener = site.inside(|| TcpListener::bind((site.ip, 0))).expect("a port is free");
         listener.set_nonblocking(true).expect("a socket");
         let address = listener.local_addr().expect("it is bound");

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use command::{Expiry, Reply, SetIf, SetReply};
-use sim::check::linear::{Linear, Seen, first_bad_prefix, is_linear};
+use sim::check::linear::{Linearizability, ObservedCommand, first_bad_prefix, is_linear};
 use sim::command::{Command, Value};
 
 /// A key, by its kind and number.
@@ -252,7 +252,7 @@ fn check_register(records: &[&Record]) -> Result<(), String> {
             (Asked::Set(value), Outcome::Unknown(_)) => seen[&value],
             _ => record.back,
         };
-        history.push(Seen {
+        history.push(ObservedCommand {
             command,
             places: vec![0],
             client: record.client as u8,
@@ -265,9 +265,11 @@ fn check_register(records: &[&Record]) -> Result<(), String> {
         });
     }
     match is_linear(&[None], &history) {
-        Linear::Yes => Ok(()),
-        Linear::TooLong => Err("too much was asked at once to be checked: ask less".into()),
-        Linear::No => {
+        Linearizability::Yes => Ok(()),
+        Linearizability::TooLong => {
+            Err("too much was asked at once to be checked: ask less".into())
+        }
+        Linearizability::No => {
             let bad = first_bad_prefix(&[None], &history);
             let lines = history[bad.saturating_sub(12)..bad].iter().map(|seen| format!("\n{seen}"));
             Err(format!("no order explains the answers:{}", lines.collect::<String>()))

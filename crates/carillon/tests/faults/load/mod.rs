@@ -15,9 +15,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
-use harness::net::Site;
-use harness::resp::{Connection, Reply};
-use harness::stalls::{Stalls, Witness};
+use harness::net::Host;
+use harness::resp::{Connection, TextReply};
+use harness::stalls::{StallRecorder, Stalls};
 use history::{Asked, History, Key, Outcome, Record};
 
 /// How long an answer may take.
@@ -39,11 +39,11 @@ const COUNTERS: usize = 8;
 pub struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Vec<Record>>>,
-    witness: Option<Witness>,
+    witness: Option<StallRecorder>,
 }
 
 struct Shared {
-    site: Site,
+    site: Host,
     nodes: Vec<SocketAddr>,
     begun: Instant,
     stop: AtomicBool,
@@ -65,7 +65,7 @@ impl Load {
             let shared = shared.clone();
             thread::spawn(move || Client::new(number, shared).run())
         });
-        let witness = Some(Witness::start(cluster.dir(), shared.begun));
+        let witness = Some(StallRecorder::start(cluster.dir(), shared.begun));
         Self { threads: threads.collect(), witness, shared }
     }
 
@@ -202,43 +202,43 @@ impl Client {
 
 /// Raises a counter as INCR does, by what was read of it: WATCH, GET, MULTI, SET, EXEC, and again
 /// while others are first.
-fn raise(connection: &mut Connection, name: &str) -> std::io::Result<Reply> {
+fn raise(connection: &mut Connection, name: &str) -> std::io::Result<TextReply> {
     let begun = Instant::now();
     loop {
         // What an earlier attempt has left.
         connection.ask(&["RESET"])?;
-        if let refused @ Reply::Error(_) = connection.ask(&["WATCH", name])? {
+        if let refused @ TextReply::Error(_) = connection.ask(&["WATCH", name])? {
             return Ok(refused);
         }
         let next = match connection.ask(&["GET", name])? {
-            Reply::Nil => 1,
-            Reply::Bulk(text) => text.parse::<i64>().expect("a counter") + 1,
+            TextReply::Nil => 1,
+            TextReply::Bulk(text) => text.parse::<i64>().expect("a counter") + 1,
             refused => return Ok(refused),
         };
         connection.ask(&["MULTI"])?;
         connection.ask(&["SET", name, &next.to_string()])?;
         match connection.ask(&["EXEC"])? {
-            Reply::Many(_) => return Ok(Reply::Int(next)),
-            Reply::Nil if begun.elapsed() < ANSWER_MAX => {}
-            Reply::Nil => return Ok(Reply::Error("others were always first".to_owned())),
+            TextReply::Many(_) => return Ok(TextReply::Int(next)),
+            TextReply::Nil if begun.elapsed() < ANSWER_MAX => {}
+            TextReply::Nil => return Ok(TextReply::Error("others were always first".to_owned())),
             refused => return Ok(refused),
         }
     }
 }
 
 /// What a reply says; an error says by itself which of the two kinds it is (SAFETY G10).
-fn outcome(reply: std::io::Result<Reply>) -> Outcome {
+fn outcome(reply: std::io::Result<TextReply>) -> Outcome {
     match reply {
-        Ok(Reply::Simple(_)) => Outcome::Done,
-        Ok(Reply::Nil) => Outcome::Value(None),
-        Ok(Reply::Many(_)) => panic!("nobody asks for several"),
-        Ok(Reply::Int(number)) => Outcome::Value(Some(number as u64)),
-        Ok(Reply::Bulk(text)) => match text.parse() {
+        Ok(TextReply::Simple(_)) => Outcome::Done,
+        Ok(TextReply::Nil) => Outcome::Value(None),
+        Ok(TextReply::Many(_)) => panic!("nobody asks for several"),
+        Ok(TextReply::Int(number)) => Outcome::Value(Some(number as u64)),
+        Ok(TextReply::Bulk(text)) => match text.parse() {
             Ok(number) => Outcome::Value(Some(number)),
             Err(_) => panic!("nobody has written {text:?}"),
         },
-        Ok(Reply::Error(why)) if why.starts_with("UNKNOWN") => Outcome::Unknown(why),
-        Ok(Reply::Error(why)) => Outcome::NotDone(why),
+        Ok(TextReply::Error(why)) if why.starts_with("UNKNOWN") => Outcome::Unknown(why),
+        Ok(TextReply::Error(why)) => Outcome::NotDone(why),
         Err(error) => Outcome::Unknown(error.kind().to_string()),
     }
 }

@@ -7,12 +7,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use keyspace::random::{Random, mix};
-use sim::check::serial::{Done, Op, Outcome};
+use sim::check::serial::{ObservedTxn, Op, Outcome};
 
 use super::{ACCOUNTS, CONNECT_MAX, LISTS, Shared, UNLOCKED_MAX};
 use crate::cluster::PATIENCE;
 use crate::load::ANSWER_MAX;
-use harness::resp::{Connection, Reply};
+use harness::resp::{Connection, TextReply};
 
 /// What a client waits before it asks again: lists grow, and are read whole.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -25,7 +25,7 @@ const NOT_DONE: [&str; 6] = ["BUSY", "TRYAGAIN", "LOADING", "MISCONF", "OOM", "C
 
 /// What became of something that was asked for.
 enum Went {
-    Done(Reply),
+    Done(TextReply),
     /// A watched key had changed.
     Changed,
     NotDone(String),
@@ -33,10 +33,10 @@ enum Went {
 }
 
 impl Went {
-    fn of(reply: std::io::Result<Reply>) -> Self {
+    fn of(reply: std::io::Result<TextReply>) -> Self {
         match reply {
-            Ok(Reply::Error(why)) if why.starts_with("UNKNOWN") => Went::Unknown(why),
-            Ok(Reply::Error(why)) => {
+            Ok(TextReply::Error(why)) if why.starts_with("UNKNOWN") => Went::Unknown(why),
+            Ok(TextReply::Error(why)) => {
                 let word = why.split(' ').next().unwrap_or_default();
                 assert!(NOT_DONE.contains(&word), "an error that nobody expects: {why}");
                 Went::NotDone(why)
@@ -47,7 +47,7 @@ impl Went {
     }
 
     /// The same, of what is no transaction until EXEC: what is lost before has not been done.
-    fn before_exec(reply: std::io::Result<Reply>) -> Result<Reply, Self> {
+    fn before_exec(reply: std::io::Result<TextReply>) -> Result<TextReply, Self> {
         match Self::of(reply) {
             Went::Done(reply) => Ok(reply),
             Went::Unknown(why) => Err(Went::NotDone(why)),
@@ -69,7 +69,7 @@ impl Went {
 #[derive(Default)]
 pub struct Seen {
     /// Of lists.
-    pub history: Vec<Done>,
+    pub history: Vec<ObservedTxn>,
     /// Whole reads of the accounts.
     pub sums: Vec<Vec<i64>>,
     /// How often what was asked for went how.
@@ -171,7 +171,7 @@ impl Client {
         self.shared.begun.elapsed().as_nanos() as u64
     }
 
-    fn ask(&mut self, words: &[&str]) -> std::io::Result<Reply> {
+    fn ask(&mut self, words: &[&str]) -> std::io::Result<TextReply> {
         let connection = self.connection.as_mut();
         let reply = connection.ok_or(std::io::ErrorKind::NotConnected)?.ask(words);
         if reply.is_err() {
@@ -189,10 +189,10 @@ impl Client {
                 why
             }
             Ok(()) => match Went::of(self.ask(&["EXEC"])) {
-                Went::Done(Reply::Nil) => Went::Changed,
-                Went::Done(Reply::Many(answers)) => {
+                Went::Done(TextReply::Nil) => Went::Changed,
+                Went::Done(TextReply::Many(answers)) => {
                     assert_eq!(answers.len(), commands.len(), "{commands:?}: {answers:?}");
-                    Went::Done(Reply::Many(answers))
+                    Went::Done(TextReply::Many(answers))
                 }
                 Went::Done(other) => panic!("EXEC of {commands:?} was answered {other:?}"),
                 other => other,
@@ -205,7 +205,7 @@ impl Client {
         for words in commands {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let answer = Went::before_exec(self.ask(&words))?;
-            assert_eq!(answer, Reply::Simple("QUEUED".into()), "{words:?}");
+            assert_eq!(answer, TextReply::Simple("QUEUED".into()), "{words:?}");
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Client {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let at = self.now();
         let went = match Went::of(self.ask(&words)) {
-            Went::Done(reply) => Went::Done(Reply::Many(vec![reply])),
+            Went::Done(reply) => Went::Done(TextReply::Many(vec![reply])),
             other => other,
         };
         self.record("alone", at, vec![op], went)
@@ -348,12 +348,12 @@ impl Client {
     fn record(&mut self, what: &'static str, at: u64, mut ops: Vec<Op>, went: Went) -> bool {
         self.count(what, at, &went);
         let outcome = match went {
-            Went::Done(Reply::Many(answers)) => {
+            Went::Done(TextReply::Many(answers)) => {
                 for (op, answer) in ops.iter_mut().zip(answers) {
                     match (op, answer) {
-                        (Op::Append { .. }, Reply::Int(_)) => {}
-                        (Op::Read { list, .. }, Reply::Nil) => *list = Some(Vec::new()),
-                        (Op::Read { list, .. }, Reply::Bulk(text)) => {
+                        (Op::Append { .. }, TextReply::Int(_)) => {}
+                        (Op::Read { list, .. }, TextReply::Nil) => *list = Some(Vec::new()),
+                        (Op::Read { list, .. }, TextReply::Bulk(text)) => {
                             let number = |word: &str| word.parse().expect("numbers are appended");
                             *list = Some(text.split_terminator(' ').map(number).collect());
                         }
@@ -368,7 +368,7 @@ impl Client {
             Went::Unknown(_) => Outcome::Unknown,
         };
         let is_committed = matches!(outcome, Outcome::Committed { .. });
-        self.seen.history.push(Done { client: self.number, invoked_at: at, outcome, ops });
+        self.seen.history.push(ObservedTxn { client: self.number, invoked_at: at, outcome, ops });
         is_committed
     }
 
@@ -386,7 +386,7 @@ impl Client {
                 );
                 is_written = self.is_connected()
                     && match number < ACCOUNTS {
-                        true => matches!(self.ask(&["INCRBY", &name, "0"]), Ok(Reply::Int(_))),
+                        true => matches!(self.ask(&["INCRBY", &name, "0"]), Ok(TextReply::Int(_))),
                         false => {
                             let element = self.shared.elements.fetch_add(1, Ordering::Relaxed);
                             self.alone(Op::Append { key: name.into_bytes(), element })
@@ -436,10 +436,10 @@ fn command(op: &Op) -> Vec<String> {
     }
 }
 
-fn balances(reply: &Reply) -> Vec<i64> {
-    let Reply::Many(all) = reply else { panic!("balances were asked for: {reply:?}") };
-    let balance = |one: &Reply| match one {
-        Reply::Bulk(text) => text.parse().expect("a balance"),
+fn balances(reply: &TextReply) -> Vec<i64> {
+    let TextReply::Many(all) = reply else { panic!("balances were asked for: {reply:?}") };
+    let balance = |one: &TextReply| match one {
+        TextReply::Bulk(text) => text.parse().expect("a balance"),
         other => panic!("a balance was asked for: {other:?} in {all:?}"),
     };
     all.iter().map(balance).collect()

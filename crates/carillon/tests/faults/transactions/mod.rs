@@ -30,8 +30,8 @@ use crate::cluster::node::HTTP;
 use crate::cluster::{Cluster, PATIENCE};
 use crate::service::{NODES, started};
 use client::{Client, Seen, account};
-use harness::net::{Site, root_or_skip};
-use harness::resp::{Connection, Reply};
+use harness::net::{Host, root_or_skip};
+use harness::resp::{Connection, TextReply};
 
 mod client;
 
@@ -59,7 +59,7 @@ const SLOWEST_SHOWN: usize = 12;
 const SEED: u64 = 1;
 
 struct Shared {
-    site: Site,
+    site: Host,
     nodes: Vec<std::net::SocketAddr>,
     begun: Instant,
     seed: u64,
@@ -197,7 +197,7 @@ fn transactions_are_whole_and_one_after_another() {
     let all = (0..ACCOUNTS).flat_map(|number| [account(number), BALANCE.to_string()]);
     let all: Vec<String> = ["MSET".to_owned()].into_iter().chain(all).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    assert_eq!(first.ask(&all).unwrap(), Reply::Simple("OK".into()));
+    assert_eq!(first.ask(&all).unwrap(), TextReply::Simple("OK".into()));
 
     let load = Load::start(&mut cluster, seed);
     break_all(&mut cluster, &load, seed);

@@ -25,7 +25,7 @@ pub(super) fn checked_name(name: &[u8]) -> Result<&str, CommandError> {
 }
 
 fn too_long(what: &str) -> CommandError {
-    CommandError::made(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes"))
+    CommandError::formatted(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes"))
 }
 
 fn printable(text: &[u8]) -> Option<&str> {
@@ -51,7 +51,7 @@ fn own_line(call: &Call<'_>) -> String {
 
 /// Which connections a command speaks of.
 #[derive(Default)]
-struct Filter<'a> {
+struct ClientFilter<'a> {
     /// In order.
     ids: Option<Vec<i64>>,
     addr: Option<&'a [u8]>,
@@ -60,13 +60,15 @@ struct Filter<'a> {
     none: bool,
 }
 
-impl<'a> Filter<'a> {
+impl<'a> ClientFilter<'a> {
     fn of_type(&mut self, kind: &'a [u8]) -> Result<(), CommandError> {
         let is = |word: &str| kind.eq_ignore_ascii_case(word.as_bytes());
         if ["master", "replica", "slave", "pubsub"].into_iter().any(is) {
             self.none = true;
         } else if !is("normal") {
-            return Err(CommandError::Made([b"ERR Unknown client type '", kind, b"'"].concat()));
+            return Err(CommandError::Formatted(
+                [b"ERR Unknown client type '", kind, b"'"].concat(),
+            ));
         }
         Ok(())
     }
@@ -87,7 +89,7 @@ impl<'a> Filter<'a> {
 
 /// `CLIENT LIST [TYPE type | ID id [id …]]`
 pub fn list<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let mut filter = Filter::default();
+    let mut filter = ClientFilter::default();
     if args.len() == 4 && args.is(2, "TYPE") {
         filter.of_type(args.at(3))?;
     } else if args.len() > 3 && args.is(2, "ID") {
@@ -115,7 +117,7 @@ pub fn list<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 /// `CLIENT KILL addr:port`, or
 /// `CLIENT KILL [ID id] [TYPE type] [ADDR a] [LADDR a] [USER u] [SKIPME yes | no] …`
 pub fn kill<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let mut filter = Filter::default();
+    let mut filter = ClientFilter::default();
     let mut skip_me = true;
     let old_form = args.len() == 3;
     if old_form {
@@ -137,7 +139,9 @@ pub fn kill<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             () if args.is(index, "LADDR") => filter.laddr = Some(value),
             () if args.is(index, "USER") => {
                 if value != Principal::USER.as_bytes() {
-                    return Err(CommandError::Made([b"ERR No such user '", value, b"'"].concat()));
+                    return Err(CommandError::Formatted(
+                        [b"ERR No such user '", value, b"'"].concat(),
+                    ));
                 }
             }
             () if args.is(index, "SKIPME") => skip_me = one_of(args, index + 1, "yes", "no")?,
@@ -186,7 +190,9 @@ pub fn setinfo<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         () if args.is(2, "LIB-NAME") => &mut session.lib_name,
         () if args.is(2, "LIB-VER") => &mut session.lib_version,
         () => {
-            return Err(CommandError::Made([b"ERR Unrecognized option '", option, b"'"].concat()));
+            return Err(CommandError::Formatted(
+                [b"ERR Unrecognized option '", option, b"'"].concat(),
+            ));
         }
     };
     if value.len() > NAME_BYTES_MAX {
@@ -196,7 +202,7 @@ pub fn setinfo<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         let mut text = b"ERR ".to_vec();
         text.extend(option.to_ascii_lowercase());
         text.extend(b" cannot contain spaces, newlines or special characters.");
-        return Err(CommandError::Made(text));
+        return Err(CommandError::Formatted(text));
     };
     value.clone_into(field);
     call.ok()
@@ -315,7 +321,7 @@ pub fn unblock<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
             text.extend_from_slice(args.at(1));
             text.extend_from_slice(b"'. Try CLIENT HELP.");
-            return Err(CommandError::Made(text));
+            return Err(CommandError::Formatted(text));
         }
     }
     integer(args.at(2))?;

@@ -136,7 +136,7 @@ pub fn nodes<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 /// that node leads, as its replica, though it may lead something else.
 pub fn replicas<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
-    let unknown = || CommandError::Made([b"ERR Unknown node ", args.at(2)].concat());
+    let unknown = || CommandError::Formatted([b"ERR Unknown node ", args.at(2)].concat());
     let master = parse_id(args.at(2)).and_then(|id| topology.by_id(id)).ok_or_else(unknown)?;
     if topology.master_of(master).is_some() {
         return Err(CommandError::Fixed("ERR The specified node is not a master"));
@@ -320,10 +320,10 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 }
 
 /// What a cluster does by itself, or with `carillon`: MEET, FORGET, ADDSLOTS, FAILOVER …
-pub fn arranged<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+pub fn refuse_managed<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     enabled(call)?;
     let name = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
-    Err(CommandError::made(format!(
+    Err(CommandError::formatted(format!(
         "ERR CLUSTER {name} is not supported: nodes join with --join, and shards elect who leads"
     )))
 }

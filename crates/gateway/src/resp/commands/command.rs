@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 1024;
 
 fn limited(names: Args<'_>) -> Result<Args<'_>, CommandError> {
     if names.len() > NAMES_MAX {
-        return Err(CommandError::made(format!("ERR more than {NAMES_MAX} names")));
+        return Err(CommandError::formatted(format!("ERR more than {NAMES_MAX} names")));
     }
     Ok(names)
 }

@@ -7,12 +7,12 @@ use super::{Call, Outcome};
 use crate::resp::args::Args;
 use crate::resp::context::Facts;
 use crate::resp::error::{CommandError, SYNTAX};
-use crate::resp::parser::Limits;
+use crate::resp::parser::RequestLimits;
 use crate::resp::topology::Mode;
 use ::command::glob;
 
 /// What there is to tell, in the order of names.
-fn settings(facts: &Facts<'_>, limits: &Limits, mode: Mode) -> Vec<(&'static str, String)> {
+fn settings(facts: &Facts<'_>, limits: &RequestLimits, mode: Mode) -> Vec<(&'static str, String)> {
     let (appendonly, appendfsync) = match facts.durability {
         "sync" => ("yes", "always"),
         "interval" => ("yes", "everysec"),
@@ -74,7 +74,7 @@ pub fn set<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     } else {
         [b"ERR Unknown option or number of arguments for CONFIG SET - '", name, b"'"]
     };
-    Err(CommandError::Made(text.concat()))
+    Err(CommandError::Formatted(text.concat()))
 }
 
 /// `CONFIG RESETSTAT`

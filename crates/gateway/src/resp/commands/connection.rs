@@ -70,7 +70,7 @@ pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         None if call.ctx.keyspace_exists(name) => {}
         None if name.first().is_some_and(u8::is_ascii_alphabetic) => {
             return Err(match call.ctx.knows_keyspaces() {
-                true => CommandError::Made([b"ERR no such keyspace '", name, b"'"].concat()),
+                true => CommandError::Formatted([b"ERR no such keyspace '", name, b"'"].concat()),
                 false => LOADING,
             });
         }
@@ -118,11 +118,11 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         } else {
             let option = args.at(index);
             let text = [b"ERR Syntax error in HELLO option '", option, b"'"].concat();
-            return Err(CommandError::Made(text));
+            return Err(CommandError::Formatted(text));
         }
     }
     if let Some(version) = version {
-        call.session.speak(version);
+        call.session.set_version(version);
     }
     if let Some(name) = name {
         name.clone_into(&mut call.session.name);

@@ -9,7 +9,7 @@ use crate::resp::request::Request;
 
 /// How a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct TimeForm {
     /// In seconds, else in milliseconds.
     pub seconds: bool,
     /// From now, else since 1970.
@@ -17,20 +17,24 @@ pub(super) struct Form {
 }
 
 /// The word of an expiry option.
-pub(super) fn form_of(args: Args<'_>, index: usize) -> Option<Form> {
+pub(super) fn form_of(args: Args<'_>, index: usize) -> Option<TimeForm> {
     let word = args.get(index)?;
     let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     match () {
-        () if is("EX") => Some(Form { seconds: true, relative: true }),
-        () if is("PX") => Some(Form { seconds: false, relative: true }),
-        () if is("EXAT") => Some(Form { seconds: true, relative: false }),
-        () if is("PXAT") => Some(Form { seconds: false, relative: false }),
+        () if is("EX") => Some(TimeForm { seconds: true, relative: true }),
+        () if is("PX") => Some(TimeForm { seconds: false, relative: true }),
+        () if is("EXAT") => Some(TimeForm { seconds: true, relative: false }),
+        () if is("PXAT") => Some(TimeForm { seconds: false, relative: false }),
         () => None,
     }
 }
 
 /// The absolute time of an option: above zero before and after.
-pub(super) fn deadline(call: &Call<'_>, text: &[u8], form: Form) -> Result<Expiry, CommandError> {
+pub(super) fn deadline(
+    call: &Call<'_>,
+    text: &[u8],
+    form: TimeForm,
+) -> Result<Expiry, CommandError> {
     let invalid = || error::expire_time(call.spec.name);
     let value = integer(text)?;
     if value <= 0 {
@@ -41,7 +45,7 @@ pub(super) fn deadline(call: &Call<'_>, text: &[u8], form: Form) -> Result<Expir
 }
 
 /// Milliseconds since 1970; nothing if they leave 64 bits.
-fn absolute(call: &Call<'_>, value: i64, form: Form) -> Option<i64> {
+fn absolute(call: &Call<'_>, value: i64, form: TimeForm) -> Option<i64> {
     let millis = if form.seconds { value.checked_mul(1000)? } else { value };
     if !form.relative {
         return Some(millis);
@@ -49,7 +53,7 @@ fn absolute(call: &Call<'_>, value: i64, form: Form) -> Option<i64> {
     millis.checked_add(i64::try_from(call.ctx.now_millis()).ok()?)
 }
 
-fn expire_as<'a>(call: &mut Call<'_>, args: Args<'a>, form: Form) -> Outcome<'a> {
+fn expire_as<'a>(call: &mut Call<'_>, args: Args<'a>, form: TimeForm) -> Outcome<'a> {
     let when = conditions(args.from(3))?;
     let value = integer(args.at(2))?;
     let at = absolute(call, value, form).ok_or_else(|| error::expire_time(call.spec.name))?;
@@ -64,7 +68,9 @@ fn conditions(options: Args<'_>) -> Result<ExpireIf, CommandError> {
             () if options.is(index, "XX") => when.xx = true,
             () if options.is(index, "GT") => when.gt = true,
             () if options.is(index, "LT") => when.lt = true,
-            () => return Err(CommandError::Made([b"ERR Unsupported option ", option].concat())),
+            () => {
+                return Err(CommandError::Formatted([b"ERR Unsupported option ", option].concat()));
+            }
         }
     }
     if when.nx && (when.xx || when.gt || when.lt) {
@@ -82,22 +88,22 @@ fn conditions(options: Args<'_>) -> Result<ExpireIf, CommandError> {
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
 pub fn expire<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    expire_as(call, args, Form { seconds: true, relative: true })
+    expire_as(call, args, TimeForm { seconds: true, relative: true })
 }
 
 /// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
 pub fn pexpire<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    expire_as(call, args, Form { seconds: false, relative: true })
+    expire_as(call, args, TimeForm { seconds: false, relative: true })
 }
 
 /// `EXPIREAT key seconds-since-1970 [NX | XX | GT | LT]`
 pub fn expireat<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    expire_as(call, args, Form { seconds: true, relative: false })
+    expire_as(call, args, TimeForm { seconds: true, relative: false })
 }
 
 /// `PEXPIREAT key milliseconds-since-1970 [NX | XX | GT | LT]`
 pub fn pexpireat<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    expire_as(call, args, Form { seconds: false, relative: false })
+    expire_as(call, args, TimeForm { seconds: false, relative: false })
 }
 
 /// `TTL key`
@@ -127,10 +133,10 @@ pub fn persist<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 
 /// A time option: it may come twice, and the last one counts, but not in two forms.
 pub(super) fn same_form<'a>(
-    before: Option<(Form, &'a [u8])>,
-    form: Form,
+    before: Option<(TimeForm, &'a [u8])>,
+    form: TimeForm,
     text: Option<&'a [u8]>,
-) -> Result<(Form, &'a [u8]), CommandError> {
+) -> Result<(TimeForm, &'a [u8]), CommandError> {
     if before.is_some_and(|(earlier, _)| earlier != form) {
         return Err(SYNTAX);
     }

@@ -124,7 +124,7 @@ pub fn wait<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let replicas = integer(args.at(1))?;
     let timeout_ms = timeout(args.at(2))?;
     // A transaction refuses it, on a node alone as elsewhere.
-    if !call.ctx.has_peers() && !call.session.is_begun() {
+    if !call.ctx.has_peers() && !call.session.has_transaction() {
         return call.answer(|writer| writer.int(0));
     }
     let replicas = u64::try_from(replicas).unwrap_or(0);

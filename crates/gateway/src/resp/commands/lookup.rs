@@ -15,7 +15,7 @@ use overlay::LookupChoice;
 /// the ways of the last command.
 pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if args.len() == 1 {
-        let (way, shows) = (call.session.way, call.session.shows_ways);
+        let (way, shows) = (call.session.way, call.session.shows_routes);
         return call.answer(|writer| {
             writer.map(4);
             writer.bulk(b"lookup");
@@ -29,11 +29,11 @@ pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         });
     }
     if args.len() == 2 && args.is(1, "last") {
-        return Ok(Request::LastWays);
+        return Ok(Request::LastRoutes);
     }
     if args.len() == 2 && args.is(1, "default") {
-        call.session.way = call.session.first_way;
-        call.session.shows_ways = false;
+        call.session.way = call.session.default_lookup;
+        call.session.shows_routes = false;
         return call.ok();
     }
     let mut shows = false;
@@ -42,13 +42,13 @@ pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         shows |= is_on;
         !is_on && !word.eq_ignore_ascii_case(b"noroute")
     });
-    let way = LookupChoice::of_words(words).map_err(CommandError::made)?;
+    let way = LookupChoice::of_words(words).map_err(CommandError::formatted)?;
     if shows && call.session.version == Version::V2 {
         return Err(CommandError::Fixed(
             "ERR replies carry routes in RESP3 only: HELLO 3 first, or ask with LOOKUP LAST",
         ));
     }
-    (call.session.way, call.session.shows_ways) = (way, shows);
+    (call.session.way, call.session.shows_routes) = (way, shows);
     call.ok()
 }
 
@@ -57,9 +57,9 @@ pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 pub fn explain_route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let key = args.at(2);
     let words: Vec<_> = args.from(3).iter().collect();
-    let ways = match words.is_empty() {
+    let lookups = match words.is_empty() {
         true => vec![call.session.way],
-        false => LookupChoice::all_of_words(&words).map_err(CommandError::made)?,
+        false => LookupChoice::all_of_words(&words).map_err(CommandError::formatted)?,
     };
-    Ok(Request::Explain(Explain { key, ways }))
+    Ok(Request::Explain(Explain { key, lookups }))
 }

@@ -2,7 +2,7 @@
 
 use command::{Expiry, Read, SetIf, SetReply, Write, float};
 
-use super::expiry::{Form, deadline, form_of, same_form};
+use super::expiry::{TimeForm, deadline, form_of, same_form};
 use super::{Call, Outcome, integer};
 use crate::resp::args::Args;
 use crate::resp::error::{CommandError, NOT_FLOAT, SYNTAX, TOO_LONG};
@@ -57,7 +57,7 @@ pub fn setnx<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 }
 
 fn set_for<'a>(call: &mut Call<'_>, args: Args<'a>, seconds: bool) -> Outcome<'a> {
-    let expiry = deadline(call, args.at(2), Form { seconds, relative: true })?;
+    let expiry = deadline(call, args.at(2), TimeForm { seconds, relative: true })?;
     let (when, reply) = (SetIf::Always, SetReply::Ok);
     Ok(Request::Write(Write::Set { key: args.at(1), value: args.at(3), when, expiry, reply }))
 }

@@ -11,7 +11,7 @@ pub fn multi<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     if call.session.queue.is_some() {
         return Err(CommandError::Fixed("ERR MULTI calls can not be nested"));
     }
-    if call.session.is_begun() {
+    if call.session.has_transaction() {
         return Err(CommandError::Fixed("ERR MULTI inside BEGIN is not allowed"));
     }
     call.session.queue = Some(Box::default());
@@ -45,7 +45,7 @@ pub fn watch<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if call.session.queue.is_some() {
         return Err(CommandError::Fixed("ERR WATCH inside MULTI is not allowed"));
     }
-    if call.session.is_begun() {
+    if call.session.has_transaction() {
         let text = "ERR WATCH inside BEGIN is not allowed; all that is read is watched";
         return Err(CommandError::Fixed(text));
     }
@@ -60,7 +60,7 @@ pub fn unwatch<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `BEGIN`
 pub fn begin<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    if call.session.is_begun() {
+    if call.session.has_transaction() {
         return Err(CommandError::Fixed("ERR BEGIN calls can not be nested"));
     }
     if !call.session.watched.is_empty() {
@@ -71,7 +71,7 @@ pub fn begin<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `COMMIT`
 pub fn commit<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    match call.session.is_begun() {
+    match call.session.has_transaction() {
         true => Ok(Request::Commit),
         false => Err(CommandError::Fixed("ERR COMMIT without BEGIN")),
     }
@@ -79,7 +79,7 @@ pub fn commit<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `ROLLBACK`
 pub fn rollback<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    if call.session.take_begun().is_none() {
+    if call.session.take_transaction().is_none() {
         return Err(CommandError::Fixed("ERR ROLLBACK without BEGIN"));
     }
     call.ok()

@@ -117,7 +117,7 @@ impl CommandSpec {
     }
 
     const fn flags(self, flags: &'static str, categories: &'static str) -> Self {
-        Self { flags, categories, access: Access::of_words(flags, categories), ..self }
+        Self { flags, categories, access: Access::parse_class(flags, categories), ..self }
     }
 
     const fn keys(self, first: i8, last: i8, step: i8, specs: &'static [KeySpec]) -> Self {

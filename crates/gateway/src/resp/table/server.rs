@@ -248,10 +248,10 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
                 .docs("cluster", "7.0.0", "O(N)", "Tells of the links to other nodes."),
-            CommandSpec::new("cluster|addslots", -3, cluster::arranged)
+            CommandSpec::new("cluster|addslots", -3, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|delslots", -3, cluster::arranged)
+            CommandSpec::new("cluster|delslots", -3, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
             CommandSpec::new("cluster|countkeysinslot", 3, cluster::countkeysinslot)
@@ -261,13 +261,13 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
                 .docs("cluster", "3.0.0", "O(N)", "Returns keys in a slot."),
-            CommandSpec::new("cluster|meet", -4, cluster::arranged)
+            CommandSpec::new("cluster|meet", -4, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|forget", 3, cluster::arranged)
+            CommandSpec::new("cluster|forget", 3, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|reset", -2, cluster::arranged)
+            CommandSpec::new("cluster|reset", -2, cluster::refuse_managed)
                 .flags("admin noscript stale", "admin slow dangerous")
                 .hidden(),
             CommandSpec::new("cluster|replicas", 3, cluster::replicas)
@@ -279,36 +279,36 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .tips(&["nondeterministic_output"])
                 .docs("cluster", "3.0.0", "O(N)", "Tells who holds what a node leads.")
                 .deprecated("5.0.0", "`CLUSTER REPLICAS`"),
-            CommandSpec::new("cluster|failover", -2, cluster::arranged)
+            CommandSpec::new("cluster|failover", -2, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|setslot", -4, cluster::arranged)
+            CommandSpec::new("cluster|setslot", -4, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|addslotsrange", -4, cluster::arranged)
+            CommandSpec::new("cluster|addslotsrange", -4, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|delslotsrange", -4, cluster::arranged)
+            CommandSpec::new("cluster|delslotsrange", -4, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|bumpepoch", 2, cluster::arranged)
+            CommandSpec::new("cluster|bumpepoch", 2, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .tips(&["nondeterministic_output"])
                 .hidden(),
-            CommandSpec::new("cluster|count-failure-reports", 3, cluster::arranged)
+            CommandSpec::new("cluster|count-failure-reports", 3, cluster::refuse_managed)
                 .flags("admin stale", "admin slow dangerous")
                 .tips(&["nondeterministic_output"])
                 .hidden(),
-            CommandSpec::new("cluster|flushslots", 2, cluster::arranged)
+            CommandSpec::new("cluster|flushslots", 2, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|replicate", 3, cluster::arranged)
+            CommandSpec::new("cluster|replicate", 3, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|saveconfig", 2, cluster::arranged)
+            CommandSpec::new("cluster|saveconfig", 2, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|set-config-epoch", 3, cluster::arranged)
+            CommandSpec::new("cluster|set-config-epoch", 3, cluster::refuse_managed)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
         ]),

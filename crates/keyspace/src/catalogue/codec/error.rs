@@ -1,6 +1,6 @@
 //! Errors of the catalogue as bytes.
 
-use super::super::{CatalogueError, FileRecord};
+use super::super::{CatalogueError, LinearHashRecord};
 use super::{put_standing, read_level, read_name, read_standing};
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::NodeId;
@@ -19,11 +19,11 @@ const NODE_REMOVED: u8 = 11;
 const NOT_DRAINING: u8 = 12;
 const TOO_FEW_NODES: u8 = 13;
 const LAST_NODE: u8 = 14;
-const TOO_MANY_STANDINGS: u8 = 15;
-const LEVEL_SKIPPED: u8 = 16;
-const LEVEL_TOO_LOW: u8 = 17;
-const NO_FILE: u8 = 18;
-const FILE_IS: u8 = 19;
+const TOO_MANY_ADMIN_STATES: u8 = 15;
+const VERSION_SKIPPED: u8 = 16;
+const VERSION_TOO_LOW: u8 = 17;
+const NOT_LINEAR_HASH: u8 = 18;
+const STALE_TABLE_EPOCH: u8 = 19;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -50,9 +50,9 @@ impl CatalogueError {
                 out.push(NODE_REMOVED);
                 out.extend_from_slice(&node.0.to_le_bytes());
             }
-            Self::NotDraining { node, standing } => {
+            Self::NotDraining { node, admin_state } => {
                 out.push(NOT_DRAINING);
-                put_standing(*node, *standing, out);
+                put_standing(*node, *admin_state, out);
             }
             Self::TooFewNodes { keyspace, replicas, left } => {
                 named(TOO_FEW_NODES, keyspace);
@@ -60,16 +60,16 @@ impl CatalogueError {
                 put_varint(*left, out);
             }
             Self::LastNode => out.push(LAST_NODE),
-            Self::TooManyStandings => out.push(TOO_MANY_STANDINGS),
-            Self::LevelSkipped { from, to } => {
-                out.extend([LEVEL_SKIPPED, from.number(), to.number()]);
+            Self::TooManyAdminStates => out.push(TOO_MANY_ADMIN_STATES),
+            Self::VersionSkipped { from, to } => {
+                out.extend([VERSION_SKIPPED, from.number(), to.number()]);
             }
-            Self::LevelTooLow { level, needs } => {
-                out.extend([LEVEL_TOO_LOW, level.number(), needs.number()]);
+            Self::VersionTooLow { level, needs } => {
+                out.extend([VERSION_TOO_LOW, level.number(), needs.number()]);
             }
-            Self::NoFile { name } => named(NO_FILE, name),
-            Self::FileIs { name, record } => {
-                named(FILE_IS, name);
+            Self::NotLinearHash { name } => named(NOT_LINEAR_HASH, name),
+            Self::StaleTableEpoch { name, record } => {
+                named(STALE_TABLE_EPOCH, name);
                 record.encode(out);
             }
         }
@@ -94,8 +94,8 @@ impl CatalogueError {
             FEWER_REPLICAS => Self::FewerReplicas { from: reader.u8()?, to: reader.u8()? },
             NODE_REMOVED => Self::NodeRemoved { node: NodeId(reader.u64()?) },
             NOT_DRAINING => {
-                let (node, standing) = read_standing(reader)?;
-                Self::NotDraining { node, standing }
+                let (node, admin_state) = read_standing(reader)?;
+                Self::NotDraining { node, admin_state }
             }
             TOO_FEW_NODES => Self::TooFewNodes {
                 keyspace: read_name(reader)?.into(),
@@ -103,17 +103,17 @@ impl CatalogueError {
                 left: reader.varint()?,
             },
             LAST_NODE => Self::LastNode,
-            TOO_MANY_STANDINGS => Self::TooManyStandings,
-            LEVEL_SKIPPED => {
-                Self::LevelSkipped { from: read_level(reader)?, to: read_level(reader)? }
+            TOO_MANY_ADMIN_STATES => Self::TooManyAdminStates,
+            VERSION_SKIPPED => {
+                Self::VersionSkipped { from: read_level(reader)?, to: read_level(reader)? }
             }
-            LEVEL_TOO_LOW => {
-                Self::LevelTooLow { level: read_level(reader)?, needs: read_level(reader)? }
+            VERSION_TOO_LOW => {
+                Self::VersionTooLow { level: read_level(reader)?, needs: read_level(reader)? }
             }
-            NO_FILE => Self::NoFile { name: read_name(reader)?.into() },
-            FILE_IS => {
+            NOT_LINEAR_HASH => Self::NotLinearHash { name: read_name(reader)?.into() },
+            STALE_TABLE_EPOCH => {
                 let name = read_name(reader)?.into();
-                Self::FileIs { name, record: FileRecord::decode(reader)? }
+                Self::StaleTableEpoch { name, record: LinearHashRecord::decode(reader)? }
             }
             found => return Err(DecodeError::Tag { what: "catalogue error", found }),
         })

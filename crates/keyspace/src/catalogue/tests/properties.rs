@@ -41,64 +41,65 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         1 => any::<u8>().prop_map(|replicas| CatalogueError::NeedsSync { replicas }),
         1 => any::<(u8, u8)>().prop_map(|(from, to)| CatalogueError::FewerReplicas { from, to }),
         1 => any::<u64>().prop_map(|node| CatalogueError::NodeRemoved { node: NodeId(node) }),
-        1 => (any::<u64>(), standing()).prop_map(|(node, standing)| {
-            CatalogueError::NotDraining { node: NodeId(node), standing }
+        1 => (any::<u64>(), admin_state()).prop_map(|(node, admin_state)| {
+            CatalogueError::NotDraining { node: NodeId(node), admin_state }
         }),
         1 => any::<(String, u8, u64)>().prop_map(|(keyspace, replicas, left)| {
             CatalogueError::TooFewNodes { keyspace: keyspace.into(), replicas, left }
         }),
         1 => Just(CatalogueError::LastNode),
-        1 => Just(CatalogueError::TooManyStandings),
-        1 => (level(), level()).prop_map(|(from, to)| CatalogueError::LevelSkipped { from, to }),
+        1 => Just(CatalogueError::TooManyAdminStates),
+        1 => (level(), level()).prop_map(|(from, to)| CatalogueError::VersionSkipped { from, to }),
         1 => (level(), level())
-            .prop_map(|(level, needs)| CatalogueError::LevelTooLow { level, needs }),
-        1 => any::<String>().prop_map(|name| CatalogueError::NoFile { name: name.into() }),
+            .prop_map(|(level, needs)| CatalogueError::VersionTooLow { level, needs }),
+        1 => any::<String>().prop_map(|name| CatalogueError::NotLinearHash { name: name.into() }),
         1 => (any::<String>(), record()).prop_map(|(name, record)| {
-            CatalogueError::FileIs { name: name.into(), record }
+            CatalogueError::StaleTableEpoch { name: name.into(), record }
         }),
     ]
 }
 
-fn record() -> impl Strategy<Value = FileRecord> {
-    let step = prop_oneof![Just(None), Just(Some(FileStep::Grow)), Just(Some(FileStep::Shrink))];
-    (2..file::BUCKETS_MAX, any::<u64>(), step).prop_map(|(buckets, turn, step)| FileRecord {
-        buckets,
-        turn,
-        step,
-    })
+fn record() -> impl Strategy<Value = LinearHashRecord> {
+    let step = prop_oneof![
+        Just(None),
+        Just(Some(LinearHashStep::Grow)),
+        Just(Some(LinearHashStep::Shrink))
+    ];
+    (2..linear_hash::BUCKETS_MAX, any::<u64>(), step)
+        .prop_map(|(buckets, turn, step)| LinearHashRecord { buckets, turn, step })
 }
 
-fn act() -> impl Strategy<Value = FileAct> {
+fn act() -> impl Strategy<Value = LinearHashOp> {
     prop_oneof![
-        Just(FileAct::Grow),
-        Just(FileAct::Shrink),
-        Just(FileAct::Begin),
-        Just(FileAct::Done)
+        Just(LinearHashOp::Grow),
+        Just(LinearHashOp::Shrink),
+        Just(LinearHashOp::Begin),
+        Just(LinearHashOp::Done)
     ]
 }
 
-fn level() -> impl Strategy<Value = Level> {
-    (1..=u8::MAX).prop_map(|number| Level::new(number).expect("not 0"))
+fn level() -> impl Strategy<Value = ClusterVersion> {
+    (1..=u8::MAX).prop_map(|number| ClusterVersion::new(number).expect("not 0"))
 }
 
-fn standing() -> impl Strategy<Value = Standing> {
+fn admin_state() -> impl Strategy<Value = AdminState> {
     prop_oneof![
-        Just(Standing::Member),
-        Just(Standing::Cordoned),
-        Just(Standing::Draining),
-        Just(Standing::Removed)
+        Just(AdminState::Member),
+        Just(AdminState::Cordoned),
+        Just(AdminState::Draining),
+        Just(AdminState::Removed)
     ]
 }
 
 #[derive(Clone, Debug)]
 enum Op {
     Create(String, KeyspaceOptions),
-    Alter(String, Alteration),
+    Alter(String, KeyspaceAlteration),
     Drop(String),
-    Node(u64, Standing, BTreeSet<u64>),
+    Node(u64, AdminState, BTreeSet<u64>),
     Shard(u32),
-    Level(Level),
-    File(u32, u64, FileAct),
+    Level(ClusterVersion),
+    File(u32, u64, LinearHashOp),
 }
 
 impl Op {
@@ -108,13 +109,13 @@ impl Op {
             Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
             Op::Drop(name) => CatalogueOp::Drop { name },
             Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
-            Op::Level(to) => CatalogueOp::Level { to: *to },
+            Op::Level(to) => CatalogueOp::RaiseVersion { to: *to },
             Op::File(keyspace, turn, act) => {
-                CatalogueOp::File { keyspace: KeyspaceId(*keyspace), turn: *turn, act: *act }
+                CatalogueOp::LinearHash { keyspace: KeyspaceId(*keyspace), turn: *turn, act: *act }
             }
-            Op::Node(node, standing, others) => CatalogueOp::Node {
+            Op::Node(node, admin_state, others) => CatalogueOp::Node {
                 node: NodeId(*node),
-                standing: *standing,
+                admin_state: *admin_state,
                 among: others.iter().copied().map(NodeId).collect(),
             },
         }
@@ -126,7 +127,7 @@ fn ops() -> impl Strategy<Value = Op> {
     let change = (durability(), 0..9u64, 0..11u8);
     let change =
         (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2))
-            .prop_map(|(durability, retention_ms, replicas)| Alteration {
+            .prop_map(|(durability, retention_ms, replicas)| KeyspaceAlteration {
                 durability,
                 retention_ms,
                 replicas,
@@ -136,11 +137,11 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
         1 => name().prop_map(Op::Drop),
         1 => (0..9u32).prop_map(Op::Shard),
-        1 => (1..4u8).prop_map(|to| Op::Level(Level::new(to).expect("not 0"))),
+        1 => (1..4u8).prop_map(|to| Op::Level(ClusterVersion::new(to).expect("not 0"))),
         2 => (0..4u32, 0..4u64, act())
             .prop_map(|(keyspace, turn, act)| Op::File(keyspace, turn, act)),
-        2 => (0..6u64, standing(), prop::collection::btree_set(0..6u64, 0..6))
-            .prop_map(|(node, standing, among)| Op::Node(node, standing, among)),
+        2 => (0..6u64, admin_state(), prop::collection::btree_set(0..6u64, 0..6))
+            .prop_map(|(node, admin_state, among)| Op::Node(node, admin_state, among)),
     ]
 }
 
@@ -149,7 +150,7 @@ proptest! {
     fn what_the_catalogue_said_comes_back_from_bytes(
         error in errors(),
         node: u64,
-        standing in standing(),
+        admin_state in admin_state(),
         level in level(),
         options in options(),
     ) {
@@ -157,8 +158,9 @@ proptest! {
         let made = catalogue.create("k", options).cloned();
         let made = made.map(Subject::Keyspace).map(Box::new);
         let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
-        let stands = Subject::Node(NodeId(node), standing);
-        let subjects = [stands, drawn, Subject::Level(level)].map(|subject| Ok(Box::new(subject)));
+        let stands = Subject::Node(NodeId(node), admin_state);
+        let subjects = [stands, drawn, Subject::ClusterVersion(level)];
+        let subjects = subjects.map(|subject| Ok(Box::new(subject)));
         for said in [made, Err(error)].into_iter().chain(subjects) {
             let mut bytes = Vec::new();
             Subject::encode_result(&said, &mut bytes);
@@ -188,11 +190,11 @@ proptest! {
                 Ok(Subject::Keyspace(keyspace)) if matches!(op, Op::Create(..)) => {
                     prop_assert!(keyspace.shards.iter().all(|shard| given.insert(*shard)));
                 }
-                Ok(Subject::Node(node, standing)) => {
-                    prop_assert_eq!(catalogue.standing(node), standing);
+                Ok(Subject::Node(node, admin_state)) => {
+                    prop_assert_eq!(catalogue.admin_state(node), admin_state);
                 }
                 Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
-                Ok(Subject::Level(level)) => prop_assert_eq!(catalogue.level(), level),
+                Ok(Subject::ClusterVersion(level)) => prop_assert_eq!(catalogue.level(), level),
                 Ok(Subject::Keyspace(keyspace)) => {
                     let is_one = keyspace.options.placement == Placement::LinearHash;
                     prop_assert_eq!(keyspace.file.is_some(), is_one);
@@ -200,9 +202,9 @@ proptest! {
             }
             let rise = catalogue.level().number() - before.level().number();
             prop_assert!(rise == 0 || rise == 1 && matches!(op, Op::Level(_)));
-            let stays = before.standings().removed();
+            let stays = before.admin_states().removed();
             for node in stays {
-                prop_assert_eq!(catalogue.standing(node), Standing::Removed);
+                prop_assert_eq!(catalogue.admin_state(node), AdminState::Removed);
             }
         }
         for keyspace in catalogue.iter() {

@@ -8,7 +8,7 @@ use storage::manifest::{CheckpointRef, Manifest};
 
 use crate::executor::ShardExecutor;
 use crate::recovery::checkpoint::Checkpoint;
-use crate::replica::Shard;
+use crate::replica::Replica;
 
 /// How a shard's file begins.
 pub enum FileStart {
@@ -43,13 +43,13 @@ pub struct Merged {
 /// Begins a shard's file, unless `last` is still good. `written_end` is the end of the log, read
 /// before the executor was held.
 pub fn begin_file(
-    lane: &ShardExecutor,
+    executor: &ShardExecutor,
     shard: ShardId,
     last: Option<CheckpointRef>,
     written_end: Lsn,
     block: PieceLimits,
 ) -> FileStart {
-    let Some(shard) = lane.shard(shard) else { return FileStart::NoReplica };
+    let Some(shard) = executor.shard(shard) else { return FileStart::NoReplica };
     match last.filter(|last| shard.is_covered_by(last.applied_index)) {
         Some(_) => FileStart::Unchanged(shard.log_needed_from(written_end)),
         None => FileStart::Begun(Box::new(Checkpoint::begin(shard, written_end, block))),
@@ -57,42 +57,42 @@ pub fn begin_file(
 }
 
 /// The shards that others have taken in.
-pub fn merged(lane: &ShardExecutor) -> impl Iterator<Item = Merged> {
-    lane.absorbed().map(|(right, by)| Merged { right, left: by.left, at: by.at })
+pub fn merged(executor: &ShardExecutor) -> impl Iterator<Item = Merged> {
+    executor.merged_shards().map(|(right, by)| Merged { right, left: by.left, at: by.at })
 }
 
 /// How far the replica of a shard is that has taken another one in.
-pub fn left_replica(lane: &ShardExecutor, shard: ShardId) -> Option<LeftReplica> {
-    lane.shard(shard).map(|shard| LeftReplica {
+pub fn left_replica(executor: &ShardExecutor, shard: ShardId) -> Option<LeftReplica> {
+    executor.shard(shard).map(|shard| LeftReplica {
         applied: shard.applied_index(),
-        awaits_right: shard.awaits_right(),
+        awaits_right: shard.awaits_merge_handover(),
     })
 }
 
 /// Whether some right half has begun, or is about to, that no file of this manifest holds: what it
 /// began with is only in what the log makes of the left half's file.
-pub fn has_bare_halves(lane: &ShardExecutor, published: &Manifest) -> bool {
+pub fn has_uncovered_halves(executor: &ShardExecutor, published: &Manifest) -> bool {
     let has_file = |id| published.checkpoints.iter().any(|file| file.shard == id);
-    let is_bare = |shard: &Shard| shard.began_as_half() && !has_file(shard.id());
-    lane.unborn().next().is_some() || lane.shards().any(is_bare)
+    let is_bare = |shard: &Replica| shard.began_as_half() && !has_file(shard.id());
+    executor.pending_halves().next().is_some() || executor.shards().any(is_bare)
 }
 
 /// Whether the shard's replica has use for a snapshot, and has voted for nobody since its file
 /// began: the file must not say less than the checkpoint that it replaces (decision 0014).
-pub fn fits(lane: &ShardExecutor, shard: ShardId, head: &Message, vote: Vote) -> bool {
-    lane.shard(shard).is_some_and(|here| here.wants(head) && vote_of(here) == vote)
+pub fn fits(executor: &ShardExecutor, shard: ShardId, head: &Message, vote: Vote) -> bool {
+    executor.shard(shard).is_some_and(|here| here.wants(head) && vote_of(here) == vote)
 }
 
 /// Whether the shard's replica has use for a snapshot, or has not come to install it yet.
-pub fn wants(lane: &ShardExecutor, shard: ShardId, head: &Message) -> bool {
-    lane.shard(shard).is_some_and(|here| here.wants(head))
+pub fn wants(executor: &ShardExecutor, shard: ShardId, head: &Message) -> bool {
+    executor.shard(shard).is_some_and(|here| here.wants(head))
 }
 
 /// A term and the vote in it.
 pub type Vote = (u64, u64);
 
 /// Term and vote of a replica.
-pub fn vote_of(here: &Shard) -> Vote {
+pub fn vote_of(here: &Replica) -> Vote {
     let hard_state = here.hard_state();
     (hard_state.term, hard_state.vote)
 }

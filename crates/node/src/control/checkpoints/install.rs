@@ -29,12 +29,12 @@ use std::mem;
 use storage::manifest::{CheckpointRef, Manifest};
 
 use super::Progress;
-use crate::event::GivenUp;
+use crate::event::SnapshotRejection;
 
 /// What an installation wants done next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Look whether some right half is in no file. [`Event::Bare`].
+    /// Look whether some right half is in no file. [`Event::UncoveredHalves`].
     InspectHalves,
     /// Run a round of checkpoints. [`Event::Done`], also if the disk is full.
     RunRound,
@@ -63,7 +63,7 @@ pub enum Event {
     /// It was not executed: the disk is full.
     DiskFull,
     /// Whether some right half is in no file.
-    Bare(bool),
+    UncoveredHalves(bool),
     /// Whether the replica has use for the snapshot.
     Fits(bool),
     /// Whether the state still waits.
@@ -94,7 +94,7 @@ pub struct SnapshotInstall {
     /// The files whose place it has taken.
     replaced: Vec<CheckpointRef>,
     phase: Phase,
-    given_up: Option<GivenUp>,
+    given_up: Option<SnapshotRejection>,
 }
 
 impl SnapshotInstall {
@@ -126,7 +126,7 @@ impl SnapshotInstall {
     }
 
     /// Why it was given up, if it was.
-    pub fn given_up(&self) -> Option<GivenUp> {
+    pub fn given_up(&self) -> Option<SnapshotRejection> {
         self.given_up
     }
 
@@ -136,14 +136,16 @@ impl SnapshotInstall {
     /// If the effect does not lead to such an event.
     pub fn take(&mut self, event: Event) -> Progress {
         self.given_up = self.given_up.or(match (self.phase, event) {
-            (Phase::Fitting, Event::Fits(false)) => Some(GivenUp::Unfit),
-            (Phase::InspectingAgain, Event::Bare(true)) => Some(GivenUp::BareHalves),
-            (_, Event::DiskFull) => Some(GivenUp::DiskFull),
+            (Phase::Fitting, Event::Fits(false)) => Some(SnapshotRejection::Unfit),
+            (Phase::InspectingAgain, Event::UncoveredHalves(true)) => {
+                Some(SnapshotRejection::UncoveredHalves)
+            }
+            (_, Event::DiskFull) => Some(SnapshotRejection::DiskFull),
             _ => None,
         });
         self.phase = match (mem::replace(&mut self.phase, Phase::Over), event) {
-            (Phase::Inspecting, Event::Bare(true)) => Phase::Covering,
-            (Phase::Inspecting, Event::Bare(false)) | (Phase::Covering, Event::Done) => {
+            (Phase::Inspecting, Event::UncoveredHalves(true)) => Phase::Covering,
+            (Phase::Inspecting, Event::UncoveredHalves(false)) | (Phase::Covering, Event::Done) => {
                 Phase::Fitting
             }
             (Phase::Fitting, Event::Fits(fits)) => {
@@ -154,7 +156,7 @@ impl SnapshotInstall {
                 }
             }
             (Phase::Finishing, Event::Done) => Phase::InspectingAgain,
-            (Phase::InspectingAgain, Event::Bare(false)) => Phase::Storing,
+            (Phase::InspectingAgain, Event::UncoveredHalves(false)) => Phase::Storing,
             (Phase::Storing, Event::Done) => Phase::Removing,
             (Phase::Removing, Event::Done) => Phase::Installing,
             (Phase::Installing, Event::Done) => Phase::Awaiting,
@@ -163,13 +165,13 @@ impl SnapshotInstall {
                 return Progress::Busy;
             }
             (Phase::Awaiting, Event::Waits(false)) => Phase::InspectingLast,
-            (Phase::InspectingLast, Event::Bare(true)) => Phase::CoveringLast,
-            (Phase::InspectingLast, Event::Bare(false)) | (Phase::CoveringLast, Event::Done) => {
+            (Phase::InspectingLast, Event::UncoveredHalves(true)) => Phase::CoveringLast,
+            (Phase::InspectingLast, Event::UncoveredHalves(false))
+            | (Phase::CoveringLast, Event::Done) => {
                 return Progress::Done;
             }
-            (Phase::InspectingAgain, Event::Bare(true)) | (Phase::Storing, Event::DiskFull) => {
-                Phase::GivingUp
-            }
+            (Phase::InspectingAgain, Event::UncoveredHalves(true))
+            | (Phase::Storing, Event::DiskFull) => Phase::GivingUp,
             (Phase::Finishing, Event::DiskFull)
             | (Phase::Declining | Phase::GivingUp, Event::Done) => return Progress::Refused,
             (_, event) => panic!("an effect has led to {event:?}"),

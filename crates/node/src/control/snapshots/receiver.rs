@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. What is installed are all blocks of one stream, in their order
-//!    ([`crate::rpc::stream::coming`]).
+//!    ([`crate::rpc::stream::incoming`]).
 //! 2. Of one shard there is one stream that comes in, the newest, or one state that is installed.
 //! 3. Each beginning and each end is answered, or the sender asks.
 //!
@@ -20,12 +20,12 @@ use bytes::Bytes;
 use keyspace::ShardId;
 use replication::{BootNanos, Message};
 
-use crate::rpc::stream::coming::{Coming, Ended, Name};
-use crate::rpc::stream::frame::{Said, Sent};
+use crate::rpc::stream::frame::{ReceiverFrame, SenderFrame};
+use crate::rpc::stream::incoming::{IncomingStreams, Name, StreamEnd};
 
 /// What a stream begins with.
 #[derive(Debug)]
-pub struct Beginning {
+pub struct StreamStart {
     /// The message that heads it.
     pub head: Box<Message>,
     /// The checkpoint's meta.
@@ -34,7 +34,7 @@ pub struct Beginning {
 
 /// What the receiver wants done.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Effect<T, B = Beginning> {
+pub enum Effect<T, B = StreamStart> {
     /// Look whether the replica wants the state: [`SnapshotReceiver::inspected`] or
     /// [`SnapshotReceiver::failed`].
     Inspect(Name, ShardId, B),
@@ -48,19 +48,19 @@ pub enum Effect<T, B = Beginning> {
     /// Remove what there is of a stream.
     Abandon(T),
     /// Answer the sender.
-    Answer(Name, Said),
+    Answer(Name, ReceiverFrame),
 }
 
 /// See the front page.
-pub struct SnapshotReceiver<T, B = Beginning> {
-    coming: Coming<Half<T>>,
+pub struct SnapshotReceiver<T, B = StreamStart> {
+    coming: IncomingStreams<ReceivedPart<T>>,
     /// All blocks are here, and they wait to be installed.
-    complete: VecDeque<(Name, Half<T>)>,
+    complete: VecDeque<(Name, ReceivedPart<T>)>,
     installing: Option<(Name, ShardId)>,
     effects: VecDeque<Effect<T, B>>,
 }
 
-struct Half<T> {
+struct ReceivedPart<T> {
     shard: ShardId,
     into: T,
 }
@@ -74,12 +74,14 @@ impl<T, B> Default for SnapshotReceiver<T, B> {
 
 impl<T> SnapshotReceiver<T> {
     /// What the sender of a stream says.
-    pub fn frame(&mut self, name: Name, sent: Sent, now: BootNanos) {
+    pub fn frame(&mut self, name: Name, sent: SenderFrame, now: BootNanos) {
         match sent {
-            Sent::Begin { shard, head, meta } => self.begins(name, shard, Beginning { head, meta }),
-            Sent::Block { number, block } => self.block(name, number, block, now),
-            Sent::End { blocks } => self.end(name, blocks),
-            Sent::Ask { ask } => self.asked(name, ask, now),
+            SenderFrame::Begin { shard, head, meta } => {
+                self.begins(name, shard, StreamStart { head, meta })
+            }
+            SenderFrame::Block { number, block } => self.block(name, number, block, now),
+            SenderFrame::End { blocks } => self.end(name, blocks),
+            SenderFrame::Ask { ask } => self.asked(name, ask, now),
         }
     }
 }
@@ -94,7 +96,7 @@ impl<T, B> SnapshotReceiver<T, B> {
     pub fn begins(&mut self, name: Name, shard: ShardId, beginning: B) {
         // A state that waits to be installed may have a file of the same name.
         self.effects.push_back(match self.installs(shard) {
-            true => Effect::Answer(name, Said::Gone),
+            true => Effect::Answer(name, ReceiverFrame::NotFound),
             false => Effect::Inspect(name, shard, beginning),
         });
     }
@@ -109,7 +111,7 @@ impl<T, B> SnapshotReceiver<T, B> {
     pub fn inspected(&mut self, name: Name, shard: ShardId, beginning: B, is_wanted: bool) {
         if !is_wanted {
             self.effects.push_back(Effect::Decline(shard, beginning));
-            return self.effects.push_back(Effect::Answer(name, Said::Gone));
+            return self.effects.push_back(Effect::Answer(name, ReceiverFrame::NotFound));
         }
         // Before there is a file of, perhaps, the same name.
         let older = self.coming.make_way(shard).into_iter();
@@ -119,14 +121,14 @@ impl<T, B> SnapshotReceiver<T, B> {
 
     /// There is a file for what begins.
     pub fn created(&mut self, name: Name, shard: ShardId, into: T, now: BootNanos) {
-        self.coming.begin(name, shard, Half { shard, into }, now);
+        self.coming.begin(name, shard, ReceivedPart { shard, into }, now);
     }
 
     /// A stream cannot be taken.
     pub fn failed(&mut self, name: Name) {
         let half = self.coming.give_up(name);
         self.effects.extend(half.map(|half| Effect::Abandon(half.into)));
-        self.effects.push_back(Effect::Answer(name, Said::Gone));
+        self.effects.push_back(Effect::Answer(name, ReceiverFrame::NotFound));
     }
 
     /// A block has come.
@@ -160,7 +162,7 @@ impl<T, B> SnapshotReceiver<T, B> {
 
     /// A stream has ended, behind so many blocks.
     pub fn end(&mut self, name: Name, blocks: u32) {
-        if let Ended::Whole(half) = self.coming.end(name, blocks) {
+        if let StreamEnd::Complete(half) = self.coming.end(name, blocks) {
             self.complete.push_back((name, half));
         }
     }
@@ -171,7 +173,7 @@ impl<T, B> SnapshotReceiver<T, B> {
         if self.installing.is_some() {
             return None;
         }
-        let (name, Half { shard, into }) = self.complete.pop_front()?;
+        let (name, ReceivedPart { shard, into }) = self.complete.pop_front()?;
         self.installing = Some((name, shard));
         Some(into)
     }
@@ -185,7 +187,7 @@ impl<T, B> SnapshotReceiver<T, B> {
         if is_installed {
             self.coming.done(name);
         }
-        let said = if is_installed { Said::Done } else { Said::Gone };
+        let said = if is_installed { ReceiverFrame::Done } else { ReceiverFrame::NotFound };
         self.effects.push_back(Effect::Answer(name, said));
     }
 

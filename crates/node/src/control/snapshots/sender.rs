@@ -36,16 +36,16 @@ use keyspace::{NodeId, ReplicaId, ShardId};
 use replication::{BootNanos, Message};
 
 use super::Destination;
-use super::source::{Blocks, Facts};
+use super::source::{Blocks, DestinationFacts};
 use crate::executor::Envelope;
 use crate::recovery::checkpoint::Checkpoint;
-use crate::rpc::stream::frame::{Said, tag};
-use crate::rpc::stream::outgoing::{Due, Nonsense, Outgoing};
+use crate::rpc::stream::frame::{ReceiverFrame, tag};
+use crate::rpc::stream::outgoing::{InvalidProgress, OutgoingStream, SendAction};
 use crate::rpc::stream::pace::Pace;
 
 /// Bounds of a sender.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SenderLimits {
     /// Bytes of a stream that are kept until they are confirmed.
     pub kept_bytes_max: usize,
     /// Streams to one node.
@@ -62,7 +62,7 @@ pub struct Limits {
 
 /// A state that a leader wants sent.
 #[derive(Clone, Debug)]
-pub struct Request<H = Message> {
+pub struct SnapshotRequest<H = Message> {
     /// Where it goes.
     pub to: Destination,
     /// On this node.
@@ -73,7 +73,7 @@ pub struct Request<H = Message> {
     pub head: H,
 }
 
-impl Request {
+impl SnapshotRequest {
     /// What the head of a snapshot asks for.
     pub fn of(envelope: Envelope) -> Self {
         let Envelope { shard, node, message, .. } = envelope;
@@ -84,31 +84,31 @@ impl Request {
 
 /// How a stream ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum StreamEnding {
     /// It is installed.
     Installed,
     /// The receiver takes nothing.
     Declined,
     /// The receiver says what cannot be.
-    Contradicted(Nonsense),
+    InvalidProgress(InvalidProgress),
     /// For this reason.
     Broken(String),
 }
 
 /// A stream that has ended, or did not begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedStream {
     /// Where it went.
     pub to: Destination,
     /// How.
-    pub ending: Ending,
+    pub ending: StreamEnding,
     /// The node, bytes of blocks that were sent, and when it began; unless it did not.
     pub sent: Option<(NodeId, u64, BootNanos)>,
 }
 
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct StreamProgress {
     /// Where it goes.
     pub to: Destination,
     /// Bytes of blocks sent; those sent again count again.
@@ -117,7 +117,7 @@ pub struct Progress {
     pub about_bytes: u64,
 }
 
-impl Progress {
+impl StreamProgress {
     /// Whether it is of this shard, to this replica.
     pub fn goes_to(&self, shard: ShardId, replica: ReplicaId) -> bool {
         self.to == Destination { shard, replica }
@@ -131,7 +131,7 @@ impl Progress {
 
 /// What a stream sends next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<'a> {
+pub enum NextFrame<'a> {
     /// Nothing at present.
     Nothing,
     /// Nothing before this time: a block is ready, and the rate holds it.
@@ -169,16 +169,16 @@ struct Stream<B> {
     begun: BootNanos,
     sent_bytes: u64,
     about_bytes: u64,
-    out: Outgoing,
+    out: OutgoingStream,
     /// The frame that is to leave.
-    due: Due,
+    due: SendAction,
 }
 
 /// See the front page.
 pub struct SnapshotSender<H = Message, B = Checkpoint> {
-    limits: Limits,
+    limits: SenderLimits,
     pace: Pace,
-    requests: VecDeque<Request<H>>,
+    requests: VecDeque<SnapshotRequest<H>>,
     /// In the order in which they may send their next blocks.
     streams: Vec<Stream<B>>,
     next_number: u64,
@@ -187,14 +187,14 @@ pub struct SnapshotSender<H = Message, B = Checkpoint> {
     learned_at: Option<BootNanos>,
     /// Leaders hear at these times that their snapshots are lost.
     lost: Vec<(Destination, BootNanos)>,
-    ended: Vec<Ended>,
+    ended: Vec<EndedStream>,
     /// Planted: members are not looked at.
     ignores_members: bool,
 }
 
 impl<H, B: Blocks> SnapshotSender<H, B> {
     /// A sender without streams, whose first one has this number.
-    pub fn new(limits: Limits, pace: Pace, first_number: u64) -> Self {
+    pub fn new(limits: SenderLimits, pace: Pace, first_number: u64) -> Self {
         Self {
             limits,
             pace,
@@ -215,7 +215,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     }
 
     /// A leader wants a state sent.
-    pub fn ask(&mut self, request: Request<H>) {
+    pub fn ask(&mut self, request: SnapshotRequest<H>) {
         self.requests.retain(|other| other.to != request.to);
         self.requests.push_back(request);
     }
@@ -238,14 +238,18 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     }
 
     /// What is known of destinations now. Those that have become urgent.
-    pub fn learn(&mut self, facts: &[(Destination, Facts)], now: BootNanos) -> Vec<Destination> {
+    pub fn learn(
+        &mut self,
+        facts: &[(Destination, DestinationFacts)],
+        now: BootNanos,
+    ) -> Vec<Destination> {
         self.learned_at = Some(now);
         for (to, facts) in facts {
             let Some(place) = self.streams.iter().position(|stream| stream.to == *to) else {
                 continue;
             };
             if let Err(why) = self.check(self.streams[place].term, facts) {
-                self.end(place, Ending::Broken(why.to_owned()), now);
+                self.end(place, StreamEnding::Broken(why.to_owned()), now);
             }
         }
         let urgent = facts.iter().filter(|(_, facts)| facts.is_urgent).map(|(to, _)| *to);
@@ -259,7 +263,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     ///
     /// # Errors
     /// The reason.
-    pub fn check(&self, term: u64, facts: &Facts) -> Result<(), &'static str> {
+    pub fn check(&self, term: u64, facts: &DestinationFacts) -> Result<(), &'static str> {
         if facts.leads_term != Some(term) {
             return Err("this node does not lead it any more");
         }
@@ -272,8 +276,8 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     /// The request whose stream begins now, if there is a place for one: an urgent one, if there is
     /// any. It ends an older stream to the same destination. Say [`Self::begin`] or
     /// [`Self::refuse`].
-    pub fn take_request(&mut self) -> Option<Request<H>> {
-        let is_urgent = |request: &Request<H>| self.urgent.contains(&request.to);
+    pub fn take_request(&mut self) -> Option<SnapshotRequest<H>> {
+        let is_urgent = |request: &SnapshotRequest<H>| self.urgent.contains(&request.to);
         let mut waiting = self.requests.iter();
         let first = waiting.position(|asked| is_urgent(asked) && self.has_place(asked, true));
         let first = first.or_else(|| {
@@ -287,7 +291,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     }
 
     /// Whether a stream may begin beside the others; or beside urgent ones only.
-    fn has_place(&self, request: &Request<H>, only_urgent: bool) -> bool {
+    fn has_place(&self, request: &SnapshotRequest<H>, only_urgent: bool) -> bool {
         let (mut to_node, mut linked) = (0, 0);
         let others = self.streams.iter().filter(|stream| stream.to != request.to);
         for other in others.filter(|other| !only_urgent || self.urgent.contains(&other.to)) {
@@ -300,15 +304,15 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     /// A stream begins; its number.
     pub fn begin<G>(
         &mut self,
-        request: &Request<G>,
+        request: &SnapshotRequest<G>,
         blocks: B,
         about_bytes: u64,
         now: BootNanos,
     ) -> u64 {
-        let Request { to, node, term, .. } = *request;
+        let SnapshotRequest { to, node, term, .. } = *request;
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        let out = Outgoing::new(self.limits.kept_bytes_max, now);
+        let out = OutgoingStream::new(self.limits.kept_bytes_max, now);
         self.streams.push(Stream {
             number,
             to,
@@ -319,7 +323,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
             sent_bytes: 0,
             about_bytes,
             out,
-            due: Due::Nothing,
+            due: SendAction::Nothing,
         });
         number
     }
@@ -327,8 +331,10 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     /// A stream does not begin, or its beginning could not be sent.
     pub fn refuse(&mut self, to: Destination, why: String, now: BootNanos) {
         match self.streams.iter().position(|stream| stream.to == to) {
-            Some(place) => self.end(place, Ending::Broken(why), now),
-            None => self.over(Ended { to, ending: Ending::Broken(why), sent: None }, now),
+            Some(place) => self.end(place, StreamEnding::Broken(why), now),
+            None => {
+                self.over(EndedStream { to, ending: StreamEnding::Broken(why), sent: None }, now)
+            }
         }
     }
 
@@ -338,36 +344,36 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     }
 
     /// What the stream at a place sends next.
-    pub fn next_frame(&mut self, place: usize, now: BootNanos) -> Next<'_> {
+    pub fn next_frame(&mut self, place: usize, now: BootNanos) -> NextFrame<'_> {
         let is_urgent = self.urgent.contains(&self.streams[place].to);
         let held_until = self.pace.held_until(now).filter(|_| !is_urgent);
         let stream = &mut self.streams[place];
         let mut due = stream.out.due(held_until.is_some(), now);
-        if due == Due::Make {
+        if due == SendAction::Make {
             if !stream.make() {
                 let why = "another snapshot has taken its place".to_owned();
-                self.end(place, Ending::Broken(why), now);
-                return Next::Ended;
+                self.end(place, StreamEnding::Broken(why), now);
+                return NextFrame::Ended;
             }
             due = stream.out.due(held_until.is_some(), now);
         }
         let (tag, number) = match due {
-            Due::Nothing | Due::Make => return Next::Nothing,
-            Due::Held => return held_until.map_or(Next::Nothing, Next::Held),
-            Due::GiveUp => {
+            SendAction::Nothing | SendAction::Make => return NextFrame::Nothing,
+            SendAction::Held => return held_until.map_or(NextFrame::Nothing, NextFrame::Held),
+            SendAction::GiveUp => {
                 let why = "the receiver has confirmed nothing for long".to_owned();
-                self.end(place, Ending::Broken(why), now);
-                return Next::Ended;
+                self.end(place, StreamEnding::Broken(why), now);
+                return NextFrame::Ended;
             }
-            Due::Block(number) => (tag::BLOCK, number),
-            Due::End(blocks) => (tag::END, blocks),
-            Due::Ask(ask) => (tag::ASK, ask),
+            SendAction::Block(number) => (tag::BLOCK, number),
+            SendAction::End(blocks) => (tag::END, blocks),
+            SendAction::Ask(ask) => (tag::ASK, ask),
         };
         let stream = &mut self.streams[place];
         stream.due = due;
         let block = if tag == tag::BLOCK { stream.out.block(number) } else { &[] };
         let (node, stream) = (stream.node, stream.number);
-        Next::Frame(Frame { node, tag, stream, number, block, is_urgent })
+        NextFrame::Frame(Frame { node, tag, stream, number, block, is_urgent })
     }
 
     /// The next frame of the stream at a place has left. If it was a block, all others may send one
@@ -375,7 +381,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     pub fn sent(&mut self, place: usize, now: BootNanos) {
         let stream = &mut self.streams[place];
         stream.out.sent(&stream.due, now);
-        let Due::Block(number) = stream.due else { return };
+        let SendAction::Block(number) = stream.due else { return };
         let bytes = stream.out.block(number).len();
         stream.sent_bytes += bytes as u64;
         if !self.urgent.contains(&stream.to) {
@@ -391,37 +397,39 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
 
     /// The next frame of the stream at a place cannot be sent, for good.
     pub fn unsendable(&mut self, place: usize, why: String, now: BootNanos) {
-        self.end(place, Ending::Broken(why), now);
+        self.end(place, StreamEnding::Broken(why), now);
     }
 
     /// What a receiver says of a stream. Whether that goes on after a loss.
-    pub fn hear(&mut self, node: NodeId, number: u64, said: Said, now: BootNanos) -> bool {
+    pub fn hear(&mut self, node: NodeId, number: u64, said: ReceiverFrame, now: BootNanos) -> bool {
         let is_it = |stream: &Stream<B>| (stream.node, stream.number) == (node, number);
         // Of streams that are over, answers may still come.
         let Some(place) = self.streams.iter().position(is_it) else { return false };
         let ending = match said {
-            Said::Done => Ending::Installed,
-            Said::Gone => Ending::Declined,
-            Said::Has { ask, blocks } => match self.streams[place].out.has(ask, blocks, now) {
-                Ok(has_lost) => return has_lost,
-                Err(nonsense) => Ending::Contradicted(nonsense),
-            },
+            ReceiverFrame::Done => StreamEnding::Installed,
+            ReceiverFrame::NotFound => StreamEnding::Declined,
+            ReceiverFrame::Has { ask, blocks } => {
+                match self.streams[place].out.has(ask, blocks, now) {
+                    Ok(has_lost) => return has_lost,
+                    Err(nonsense) => StreamEnding::InvalidProgress(nonsense),
+                }
+            }
         };
         self.end(place, ending, now);
         false
     }
 
-    fn end(&mut self, place: usize, ending: Ending, now: BootNanos) {
+    fn end(&mut self, place: usize, ending: StreamEnding, now: BootNanos) {
         // The others stay in their order.
         let Stream { to, node, sent_bytes, begun, .. } = self.streams.remove(place);
-        self.over(Ended { to, ending, sent: Some((node, sent_bytes, begun)) }, now);
+        self.over(EndedStream { to, ending, sent: Some((node, sent_bytes, begun)) }, now);
     }
 
-    fn over(&mut self, ended: Ended, now: BootNanos) {
+    fn over(&mut self, ended: EndedStream, now: BootNanos) {
         let pause = match ended.ending {
-            Ending::Installed => self.limits.install_nanos,
-            Ending::Declined => self.limits.retry_nanos,
-            Ending::Contradicted(_) | Ending::Broken(_) => 0,
+            StreamEnding::Installed => self.limits.install_nanos,
+            StreamEnding::Declined => self.limits.retry_nanos,
+            StreamEnding::InvalidProgress(_) | StreamEnding::Broken(_) => 0,
         };
         self.lost.push((ended.to, now + pause));
         self.ended.push(ended);
@@ -439,15 +447,15 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     }
 
     /// Streams that have ended since this was called last.
-    pub fn take_ended(&mut self) -> Vec<Ended> {
+    pub fn take_ended(&mut self) -> Vec<EndedStream> {
         std::mem::take(&mut self.ended)
     }
 
     /// How far the streams are.
-    pub fn progress(&self) -> impl Iterator<Item = Progress> {
+    pub fn progress(&self) -> impl Iterator<Item = StreamProgress> {
         self.streams.iter().map(|stream| {
             let Stream { to, sent_bytes, about_bytes, .. } = *stream;
-            Progress { to, sent_bytes, about_bytes }
+            StreamProgress { to, sent_bytes, about_bytes }
         })
     }
 
@@ -467,7 +475,7 @@ impl<B: Blocks> Stream<B> {
             return true;
         }
         let is_void = blocks.is_void();
-        self.out.no_more();
+        self.out.finish_blocks();
         self.blocks = None;
         !is_void
     }

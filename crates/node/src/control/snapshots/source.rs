@@ -7,11 +7,11 @@ use storage::log::Lsn;
 use super::Destination;
 use crate::executor::ShardExecutor;
 use crate::recovery::checkpoint::Checkpoint;
-use crate::replica::Shard;
+use crate::replica::Replica;
 
 /// What the sender has to know of a destination's shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct DestinationFacts {
     /// The term in which this node leads it, if it does.
     pub leads_term: Option<u64>,
     /// Whether the destination is a member of it.
@@ -22,19 +22,19 @@ pub struct Facts {
 
 /// Looks at an executor for
 /// [`SnapshotSender::learn`](super::sender::SnapshotSender::learn).
-pub fn facts(lane: &ShardExecutor, to: Destination, now: BootNanos) -> Facts {
-    let Some(shard) = lane.shard(to.shard) else {
-        return Facts { leads_term: None, is_member: false, is_urgent: false };
+pub fn facts(executor: &ShardExecutor, to: Destination, now: BootNanos) -> DestinationFacts {
+    let Some(shard) = executor.shard(to.shard) else {
+        return DestinationFacts { leads_term: None, is_member: false, is_urgent: false };
     };
-    Facts {
+    DestinationFacts {
         leads_term: shard.is_elected().then(|| shard.term_and_commit().0),
         is_member: shard.has_member(to.replica),
-        is_urgent: shard.hinges_on(to.replica, now),
+        is_urgent: shard.is_blocked_by(to.replica, now),
     }
 }
 
 /// What a stream begins with.
-pub struct Source {
+pub struct SnapshotSource {
     /// Makes its blocks.
     pub checkpoint: Checkpoint,
     /// The message that heads it.
@@ -44,14 +44,19 @@ pub struct Source {
 }
 
 /// Begins the checkpoint that is to be sent, between two turns of the executor.
-pub fn source(shard: &Shard, head: Message, written_end: Lsn, block: PieceLimits) -> Source {
+pub fn source(
+    shard: &Replica,
+    head: Message,
+    written_end: Lsn,
+    block: PieceLimits,
+) -> SnapshotSource {
     let checkpoint = Checkpoint::begin(shard, written_end, block);
     let view = shard.view();
     let state = view.read();
     let at = (state.applied_index, state.applied_term);
     let usage = state.keys().map(|engine| engine.usage());
     let about_bytes = usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);
-    Source { checkpoint, head: head.with_snapshot(at, &state.members), about_bytes }
+    SnapshotSource { checkpoint, head: head.with_snapshot(at, &state.members), about_bytes }
 }
 
 /// Where a stream's blocks come from.

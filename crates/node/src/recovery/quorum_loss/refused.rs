@@ -5,7 +5,7 @@ use storage::log::Lsn;
 
 /// Why there is no plan, or it is not carried out. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum RecoveryRefused {
     /// Nobody is left.
     #[error("no node was looked at: run `carillon recover inspect` on each that is left")]
     Nobody,

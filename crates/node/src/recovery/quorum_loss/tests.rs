@@ -15,8 +15,8 @@ fn ids(list: &[u64]) -> Vec<ReplicaId> {
 }
 
 /// A replica, on the node of ten times its number, whose log ends at this term and index.
-fn remains(replica: u64, voters: &[u64], last: (u64, u64)) -> Remains {
-    Remains {
+fn remains(replica: u64, voters: &[u64], last: (u64, u64)) -> SurvivingReplica {
+    SurvivingReplica {
         replica: ReplicaId(replica),
         keyspace: KeyspaceId(1),
         slots: Some((0, 2048)),
@@ -35,14 +35,15 @@ fn remains(replica: u64, voters: &[u64], last: (u64, u64)) -> Remains {
 }
 
 /// A node with these replicas, and one of the catalogue, which has lost nothing.
-fn survivor(replica: u64, shards: Vec<(ShardId, Remains)>) -> Survivor {
+fn survivor(replica: u64, shards: Vec<(ShardId, SurvivingReplica)>) -> Survivor {
     let named = Named {
         id: KeyspaceId(1),
         name: "orders".into(),
         shards: vec![(SHARD, Some((0, 2048))), (ShardId(4), Some((2048, 16384)))],
     };
     let next_ids = (KeyspaceId(2), ShardId(5));
-    let system = Remains { keyspace: KeyspaceId(0), ..remains(replica, &[replica], (1, 2)) };
+    let system =
+        SurvivingReplica { keyspace: KeyspaceId(0), ..remains(replica, &[replica], (1, 2)) };
     let whole = remains(replica, &[replica], (1, 2));
     let rest = [(SYSTEM, system), (ShardId(4), whole)];
     Survivor {
@@ -60,7 +61,7 @@ fn with(replica: u64, voters: &[u64], last: (u64, u64)) -> Survivor {
 }
 
 /// The plan's only shard.
-fn only(survivors: &[Survivor]) -> Rescue {
+fn only(survivors: &[Survivor]) -> ShardRecovery {
     let plan = plan(survivors).expect("there is something to do");
     let [rescue] = &plan.shards[..] else { panic!("{plan:?}") };
     assert_eq!(rescue.shard.shard, SHARD);
@@ -85,7 +86,7 @@ fn the_newest_term_counts_before_the_longest_log() {
 #[test]
 fn a_shard_with_a_majority_is_left_alone() {
     let two = [with(1, &[1, 2, 3], (4, 90)), with(2, &[1, 2, 3], (4, 90))];
-    assert_eq!(plan(&two), Err(Refused::Sound { shards: 3 }));
+    assert_eq!(plan(&two), Err(RecoveryRefused::Sound { shards: 3 }));
     // Whoever is said to be lost is named.
     let one = plan(&two[..1]).expect("one of three");
     assert_eq!(one.lost, BTreeSet::from([NodeId(20), NodeId(30)]));
@@ -108,34 +109,34 @@ fn changes_of_members_at_the_end_of_the_log_count() {
     let (promote, remove) = (ids(&[2, 3]), Vec::new());
     let changes = [
         Change::AddLearners(ids(&[2, 3])),
-        Change::Leave,
-        Change::Enter { promote, remove },
-        Change::Leave,
+        Change::LeaveJoint,
+        Change::EnterJoint { promote, remove },
+        Change::LeaveJoint,
     ];
     for (change, index) in changes.iter().zip(5..) {
         members = members.after(change);
         grown.changes.push((index, members.clone()));
     }
     (grown.applied, grown.commit) = (4, 4);
-    let alone = |remains: &Remains| survivor(1, vec![(SHARD, remains.clone())]);
+    let alone = |remains: &SurvivingReplica| survivor(1, vec![(SHARD, remains.clone())]);
     let rescue = only(&[alone(&grown)]);
     assert_eq!((rescue.voters, rescue.may_miss), ((1, 3), true));
     assert_eq!((rescue.committed, rescue.record.index), (4, 20));
     // It became alone again, and knows that this is in force, or does not.
     let remove = ids(&[2, 3]);
     for (change, index) in
-        [Change::Enter { promote: Vec::new(), remove }, Change::Leave].iter().zip(9..)
+        [Change::EnterJoint { promote: Vec::new(), remove }, Change::LeaveJoint].iter().zip(9..)
     {
         members = members.after(change);
         grown.changes.push((index, members.clone()));
     }
     assert_eq!(only(&[alone(&grown)]).voters, (1, 1));
     grown.commit = 10;
-    assert_eq!(plan(&[alone(&grown)]), Err(Refused::Sound { shards: 3 }));
+    assert_eq!(plan(&[alone(&grown)]), Err(RecoveryRefused::Sound { shards: 3 }));
 }
 
 #[test]
-fn who_waits_for_its_first_state_is_nothing_to_go_on_from() {
+fn replica_awaiting_snapshot_cannot_be_recovered_from() {
     let mut empty = remains(4, &[], (1, 1));
     (empty.applied, empty.commit, empty.last) = (0, 0, (0, 0));
     let waits = survivor(4, vec![(SHARD, empty)]);
@@ -150,22 +151,25 @@ fn who_waits_for_its_first_state_is_nothing_to_go_on_from() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let one = with(1, &[1, 2, 3], (4, 90));
-    assert_eq!(plan(&[]), Err(Refused::Nobody));
-    assert_eq!(plan(&[one.clone(), one.clone()]), Err(Refused::Twice { node: NodeId(10) }));
+    assert_eq!(plan(&[]), Err(RecoveryRefused::Nobody));
+    assert_eq!(plan(&[one.clone(), one.clone()]), Err(RecoveryRefused::Twice { node: NodeId(10) }));
     let other = Survivor { cluster: 8, ..with(2, &[1, 2, 3], (4, 90)) };
     let refused = plan(&[one.clone(), other]);
-    assert_eq!(refused, Err(Refused::Clusters { node: NodeId(20), cluster: 8, other: CLUSTER }));
+    assert_eq!(
+        refused,
+        Err(RecoveryRefused::Clusters { node: NodeId(20), cluster: 8, other: CLUSTER })
+    );
     let mut without = one;
     without.replicas.remove(&SYSTEM);
     without.catalogue = None;
-    assert_eq!(plan(&[without]), Err(Refused::NoCatalogue));
+    assert_eq!(plan(&[without]), Err(RecoveryRefused::NoCatalogue));
 }
 
 /// The catalogue has forgotten the newest keyspace: its ids are not given out again.
 #[test]
 fn ids_of_a_forgotten_keyspace_are_passed_over() {
-    let late = Remains { keyspace: KeyspaceId(6), ..remains(1, &[1, 2, 3], (4, 90)) };
-    let dropped = Remains { keyspace: KeyspaceId(1), ..remains(1, &[1, 2, 3], (4, 90)) };
+    let late = SurvivingReplica { keyspace: KeyspaceId(6), ..remains(1, &[1, 2, 3], (4, 90)) };
+    let dropped = SurvivingReplica { keyspace: KeyspaceId(1), ..remains(1, &[1, 2, 3], (4, 90)) };
     let mut one = survivor(1, vec![(SHARD, dropped), (ShardId(44), late)]);
     let system = one.replicas.get_mut(&SYSTEM).expect("it is there");
     system.members = Members::of_voters(&ids(&[1, 2, 3]));
@@ -173,7 +177,7 @@ fn ids_of_a_forgotten_keyspace_are_passed_over() {
     let found = plan(&[one]).expect("the catalogue has lost its majority");
     assert_eq!(found.nameless, [ShardId(44)]);
     let [rescue] = &found.shards[..] else { panic!("{found:?}") };
-    assert_eq!(rescue.shard, Gone { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
+    assert_eq!(rescue.shard, LostShard { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
     assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45)));
 }
 

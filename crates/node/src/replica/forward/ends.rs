@@ -3,7 +3,7 @@
 
 use super::*;
 
-impl Forward {
+impl ForwardedWrites {
     /// The replica here has gone: readers have what they look at fetched, and all else is asked
     /// again, of whoever is found to lead.
     pub fn leave(&mut self, effects: &mut Effects) {
@@ -15,11 +15,11 @@ impl Forward {
 
     /// Tells those who have waited too long.
     #[inline(never)]
-    pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
-        self.expire_heirs(now, patience, effects);
-        let late = |since: BootNanos| since.saturating_add(patience) <= now;
+    pub fn expire(&mut self, now: BootNanos, request_timeout: u64, effects: &mut Effects) {
+        self.expire_inherited(now, request_timeout, effects);
+        let late = |since: BootNanos| since.saturating_add(request_timeout) <= now;
         while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
-            let Held { origin, waiters, bytes, .. } = held;
+            let HeldBatch { origin, waiters, bytes, .. } = held;
             self.held_bytes -= bytes.len();
             let why = NotDone::NotLeader;
             effects.answers.push(Answer::NotDone { origin, waiters, why });
@@ -27,14 +27,14 @@ impl Forward {
         for sent in self.sent.iter_mut().filter(|sent| !sent.told && late(sent.held.since)) {
             sent.told = true;
             let (origin, waiters) = (sent.held.origin, sent.held.waiters.clone());
-            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Unknown });
+            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::OutcomeUnknown });
         }
         let why = NotDone::NotLeader;
         for reader in self.readers.extract_if(.., |reader| late(reader.since)) {
             refuse_one(reader.origin, reader.waiter, why, effects);
         }
         for op in self.operations.extract_if(.., |op| late(op.since)) {
-            let why = if op.sent_to.is_some() { NotDone::Unknown } else { why };
+            let why = if op.sent_to.is_some() { NotDone::OutcomeUnknown } else { why };
             refuse_one(op.origin, op.waiter, why, effects);
         }
     }
@@ -42,20 +42,20 @@ impl Forward {
     /// The shard is gone. Whose writes were sent is told the second reason: one that does not say
     /// that nothing was done.
     pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
-        for Held { origin, waiters, bytes, .. } in self.waiting.drain(..) {
+        for HeldBatch { origin, waiters, bytes, .. } in self.waiting.drain(..) {
             self.held_bytes -= bytes.len();
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        for Sent { held, told, .. } in self.sent.drain(..) {
-            let Held { origin, waiters, bytes, .. } = held;
+        for SentBatch { held, told, .. } in self.sent.drain(..) {
+            let HeldBatch { origin, waiters, bytes, .. } = held;
             self.held_bytes -= bytes.len();
             if !told {
                 effects.answers.push(Answer::NotDone { origin, waiters, why: why_sent });
             }
         }
         self.session = 0;
-        for mut heir in std::mem::take(&mut self.heirs) {
-            heir.abandon(why, why_sent, effects);
+        for mut inherited in std::mem::take(&mut self.inherited_sessions) {
+            inherited.abandon(why, why_sent, effects);
         }
         for reader in self.readers.drain(..) {
             refuse_one(reader.origin, reader.waiter, why, effects);
@@ -68,7 +68,7 @@ impl Forward {
 
     /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
     /// [`Self::written`] what became of it; the rest is as new.
-    pub fn lead(&mut self) -> (Vec<Own>, Vec<(Origin, Batch)>) {
+    pub fn lead(&mut self) -> (Vec<OwnBatch>, Vec<(Origin, Batch)>) {
         let sent = self.own();
         let waiting = self.waiting.drain(..).map(|held| {
             self.held_bytes -= held.bytes.len();
@@ -94,6 +94,8 @@ impl Forward {
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
         let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter));
         let own = sent.map(|sent| (self.session, sent.sequence));
-        own.or_else(|| self.heirs.iter().find_map(|heir| heir.batch_of(waiter)))
+        own.or_else(|| {
+            self.inherited_sessions.iter().find_map(|inherited| inherited.batch_of(waiter))
+        })
     }
 }

@@ -2,39 +2,41 @@
 
 use super::*;
 
-impl Forward {
+impl ForwardedWrites {
     /// What became of a batch.
     pub fn written(
         &mut self,
         shard: ShardId,
         session: u64,
         sequence: u64,
-        verdict: Verdict,
+        verdict: BatchVerdict,
         effects: &mut Effects,
     ) {
         if session != self.session {
-            for heir in self.heirs.iter_mut().filter(|heir| heir.session == session) {
-                heir.written(shard, session, sequence, verdict.clone(), effects);
+            for inherited in
+                self.inherited_sessions.iter_mut().filter(|inherited| inherited.session == session)
+            {
+                inherited.written(shard, session, sequence, verdict.clone(), effects);
             }
-            return self.heirs.retain(|heir| !heir.sent.is_empty());
+            return self.inherited_sessions.retain(|inherited| !inherited.sent.is_empty());
         }
         let place = self.sent.iter().position(|sent| sent.sequence == sequence);
         let Some(place) = place else { return };
         self.confirmed = true;
         match verdict {
-            Verdict::Done(replies) => self.done(shard, place, replies.as_deref(), effects),
-            Verdict::Known => self.done(shard, place, None, effects),
+            BatchVerdict::Done(replies) => self.done(shard, place, replies.as_deref(), effects),
+            BatchVerdict::Known => self.done(shard, place, None, effects),
             // The shard has forgotten the session.
-            Verdict::Gap { next } if self.sent.front().is_some_and(|s| s.sequence > next) => {
-                self.close_session(NotDone::Unknown, 0, effects);
+            BatchVerdict::Gap { next } if self.sent.front().is_some_and(|s| s.sequence > next) => {
+                self.close_session(NotDone::OutcomeUnknown, 0, effects);
             }
-            Verdict::Gap { next } => {
+            BatchVerdict::Gap { next } => {
                 self.sent.iter_mut().filter(|s| s.sequence >= next).for_each(|s| s.due = true);
             }
             // Copies of it may be applied later. What was taken for the leader's time is not.
-            Verdict::TooOld | Verdict::Ahead => {
+            BatchVerdict::TooOld | BatchVerdict::Ahead => {
                 self.leader_ms = None;
-                self.close_session(NotDone::Unknown, 0, effects);
+                self.close_session(NotDone::OutcomeUnknown, 0, effects);
             }
         }
     }
@@ -60,7 +62,7 @@ impl Forward {
                     answer_applied(shard, origin, Spent { bytes, waiters }, replies, effects);
                 }
                 None => {
-                    let why = NotDone::Unknown;
+                    let why = NotDone::OutcomeUnknown;
                     effects.answers.push(Answer::NotDone { origin, waiters, why });
                 }
             }
@@ -71,7 +73,7 @@ impl Forward {
     }
 
     /// Whoever leads has turned `sequence` away. If that had left once only, it is in no log, for
-    /// links bring a letter once, if at all (a lost link has it sent again); and as none is applied
+    /// links bring an RPC once, if at all (a lost link has it sent again); and as none is applied
     /// behind a gap, nothing behind it will ever be done. If it had left before, for another who
     /// led then, it may be in a log with all that stood behind it.
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
@@ -79,8 +81,8 @@ impl Forward {
         let is_nowhere = refused.is_some_and(|refused| refused.times == 1);
         for sent in self.sent.drain(..) {
             let is_sure = is_nowhere && sent.sequence >= sequence;
-            let why = if is_sure { why } else { NotDone::Unknown };
-            let Held { origin, waiters, bytes, .. } = sent.held;
+            let why = if is_sure { why } else { NotDone::OutcomeUnknown };
+            let HeldBatch { origin, waiters, bytes, .. } = sent.held;
             self.held_bytes -= bytes.len();
             if !sent.told {
                 effects.answers.push(Answer::NotDone { origin, waiters, why });
@@ -90,22 +92,32 @@ impl Forward {
     }
 
     /// Who was asked (`None`: the replica here) does not lead. Nothing is sent before this clock.
-    pub fn misled(&mut self, by: Option<NodeId>, what: Asked, pause_until: BootNanos) {
+    pub fn handle_not_leader(
+        &mut self,
+        by: Option<NodeId>,
+        what: RpcRequestId,
+        pause_until: BootNanos,
+    ) {
         // From another all is asked already.
         let is_late = by.is_some_and(|by| self.sent_to != Some(by));
         match what {
-            Asked::Write { .. } | Asked::Read { .. } if is_late => return,
-            Asked::Write { session, sequence } if session == self.session => {
+            RpcRequestId::Write { .. } | RpcRequestId::Read { .. } if is_late => return,
+            RpcRequestId::Write { session, sequence } if session == self.session => {
                 self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
                 self.confirmed = false;
             }
-            Asked::Write { .. } => {
-                return self.heirs.iter_mut().for_each(|heir| heir.misled(by, what, pause_until));
+            RpcRequestId::Write { .. } => {
+                return self
+                    .inherited_sessions
+                    .iter_mut()
+                    .for_each(|inherited| inherited.handle_not_leader(by, what, pause_until));
             }
-            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            RpcRequestId::Read { number } => self.asks.retain(|ask| ask.number != number),
             // Not its own.
-            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => return,
-            Asked::Catalogue { number } => {
+            RpcRequestId::Fetch { .. } | RpcRequestId::Count { .. } | RpcRequestId::Step { .. } => {
+                return;
+            }
+            RpcRequestId::Catalogue { number } => {
                 let asked = self.operations.iter_mut().filter(|op| op.number == number);
                 asked.for_each(|op| op.sent_to = None);
             }
@@ -114,28 +126,31 @@ impl Forward {
     }
 
     /// Who was asked has no room for it. No question of readers is sent before this clock.
-    pub fn unable(
+    pub fn handle_no_room(
         &mut self,
         by: NodeId,
-        what: Asked,
+        what: RpcRequestId,
         pause_until: BootNanos,
         effects: &mut Effects,
     ) {
         match what {
             // From another, or when the replica here has come to lead: it is asked elsewhere too.
-            Asked::Write { .. } if self.sent_to != Some(by) => {}
-            Asked::Write { session, sequence } if session == self.session => {
+            RpcRequestId::Write { .. } if self.sent_to != Some(by) => {}
+            RpcRequestId::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
-            Asked::Write { .. } => {
-                self.heirs.iter_mut().for_each(|heir| heir.unable(by, what, pause_until, effects));
+            RpcRequestId::Write { .. } => {
+                self.inherited_sessions
+                    .iter_mut()
+                    .for_each(|inherited| inherited.handle_no_room(by, what, pause_until, effects));
             }
-            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => {}
-            Asked::Read { number } => {
+            RpcRequestId::Fetch { .. } | RpcRequestId::Count { .. } | RpcRequestId::Step { .. } => {
+            }
+            RpcRequestId::Read { number } => {
                 self.asks.retain(|ask| ask.number != number);
                 self.pause_until = pause_until;
             }
-            Asked::Catalogue { number } => {
+            RpcRequestId::Catalogue { number } => {
                 let place = self.operations.iter().position(|op| op.number == number);
                 if let Some(place) = place {
                     let op = self.operations.swap_remove(place);

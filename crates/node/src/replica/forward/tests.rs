@@ -9,7 +9,7 @@ use command::{Reply, Write, reply};
 const LEADER: NodeId = NodeId(1);
 const ME: Origin = Origin(3);
 
-/// One [`Forward`], and a leader that is told what to say.
+/// One [`ForwardedWrites`], and a leader that is told what to say.
 struct One {
     /// Who answers questions.
     leads: NodeId,
@@ -17,7 +17,7 @@ struct One {
     told_ms: u64,
     /// Times of the batches that were sent.
     sent_ms: Vec<u64>,
-    forward: Forward,
+    forward: ForwardedWrites,
     clock: Clock,
     now: BootNanos,
     effects: Effects,
@@ -43,17 +43,17 @@ impl One {
         let mut sent = Vec::new();
         loop {
             let Self { forward, clock, now, effects, .. } = self;
-            let post = Post { shard, leader: Some(leader), now: *now, clock, seed };
+            let post = SendContext { shard, leader: Some(leader), now: *now, clock, seed };
             forward.send(&post, effects);
             let mut asked = false;
-            for (_, letter) in self.effects.letters.drain(..) {
-                match letter {
-                    Letter::Write { id, .. } => {
+            for (_, rpc) in self.effects.rpcs.drain(..) {
+                match rpc {
+                    RpcMessage::Write { id, .. } => {
                         sent.push((id.session, id.sequence));
                         self.sent_ms.push(id.sent_ms);
                     }
-                    Letter::Read { .. } if leader != self.leads => {}
-                    Letter::Read { number, .. } => {
+                    RpcMessage::ReadIndex { .. } if leader != self.leads => {}
+                    RpcMessage::ReadIndex { number, .. } => {
                         asked = true;
                         let told = (self.told_ms, Timestamp::from_millis(self.told_ms));
                         self.forward.read_at(number, 1, told, self.now);
@@ -75,7 +75,7 @@ impl One {
     fn done(&mut self, (session, sequence): (u64, u64)) {
         let mut replies = Vec::new();
         reply::encode_all(&[Reply::Int(1)], &mut replies);
-        let verdict = Verdict::Done(Some(replies.into()));
+        let verdict = BatchVerdict::Done(Some(replies.into()));
         self.forward.written(ShardId(1), session, sequence, verdict, &mut self.effects);
     }
 }
@@ -108,14 +108,14 @@ fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
     let mut asked = Vec::new();
     for leader_ms in [1_000, 2_000, 3_600_000] {
         let (shard, leader, seed) = (ShardId(1), Some(LEADER), 1);
-        let post = Post { shard, leader, now: one.now, clock: &one.clock, seed };
+        let post = SendContext { shard, leader, now: one.now, clock: &one.clock, seed };
         one.forward.send(&post, &mut one.effects);
         // Not before some time has passed.
         one.forward.send(&post, &mut one.effects);
-        let Some((_, Letter::Read { number, at, .. })) = one.effects.letters.pop() else {
+        let Some((_, RpcMessage::ReadIndex { number, at, .. })) = one.effects.rpcs.pop() else {
             panic!("no question at {leader_ms}")
         };
-        assert!(one.effects.letters.is_empty() && at == hour);
+        assert!(one.effects.rpcs.is_empty() && at == hour);
         asked.push(number);
         let told = (leader_ms, Timestamp::from_millis(leader_ms));
         one.forward.read_at(number, 1, told, one.now);
@@ -123,9 +123,9 @@ fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
         assert_eq!(fit.at, Timestamp::from_millis(leader_ms));
         let waiting = if leader_ms == 3_600_000 { 0 } else { 1 };
         assert_eq!(one.effects.answers.len(), 2 - waiting);
-        one.forward.send(&Post { now: one.now, ..post }, &mut one.effects);
-        assert!(one.effects.letters.is_empty(), "asked again at once");
-        one.now += MISLED_NANOS;
+        one.forward.send(&SendContext { now: one.now, ..post }, &mut one.effects);
+        assert!(one.effects.rpcs.is_empty(), "asked again at once");
+        one.now += NOT_LEADER_PAUSE_NANOS;
     }
     assert!(one.forward.is_idle());
 }
@@ -135,7 +135,7 @@ const SECOND: BootNanos = 1_000_000_000;
 /// A new leader's clock is above all that was promised before it led, and stands until time has
 /// come so far.
 #[test]
-fn no_batch_is_ahead_of_a_leader_whose_clock_stands() {
+fn stopped_leader_clock_accepts_no_later_batch() {
     let mut one = One::new();
     for waiter in 0..100 {
         one.write(waiter, b"x");
@@ -154,8 +154,8 @@ fn no_batch_is_ahead_of_a_leader_whose_clock_stands() {
 
 /// … whatever was told before, and by whom.
 #[test]
-fn a_time_that_is_turned_away_is_asked_for_again() {
-    for verdict in [Verdict::Ahead, Verdict::TooOld] {
+fn refused_read_timestamp_is_requested_again() {
+    for verdict in [BatchVerdict::Ahead, BatchVerdict::TooOld] {
         let mut one = One::new();
         one.write(0, b"x");
         let [(session, sequence)] = one.send()[..] else { panic!("one batch") };
@@ -177,12 +177,12 @@ fn answers_to_readers_that_wait_do_not_stand_in_the_way_of_the_time() {
         one.forward.read(Timestamp::ZERO, ME, Waiter(at), one.now);
         one.write(100 + at, b"x");
         for _ in 0..2 {
-            let post = Post { shard, leader, now: one.now, clock: &one.clock, seed };
+            let post = SendContext { shard, leader, now: one.now, clock: &one.clock, seed };
             one.forward.send(&post, &mut one.effects);
-            for (_, letter) in std::mem::take(&mut one.effects.letters) {
-                match letter {
-                    Letter::Write { id, .. } => one.done((id.session, id.sequence)),
-                    Letter::Read { number, .. } => {
+            for (_, rpc) in std::mem::take(&mut one.effects.rpcs) {
+                match rpc {
+                    RpcMessage::Write { id, .. } => one.done((id.session, id.sequence)),
+                    RpcMessage::ReadIndex { number, .. } => {
                         let told = (one.now / 1_000_000, Timestamp::ZERO);
                         one.forward.read_at(number, 7, told, one.now);
                     }
@@ -204,25 +204,29 @@ fn until_a_leader_has_answered_only_the_first_is_sent_again() {
     }
     let sent = one.send();
     assert_eq!(sent.len(), 10);
-    let not_led = |one: &mut One, by, (session, sequence)| {
-        let pause_until = one.now + MISLED_NANOS;
-        one.forward.misled(Some(by), Asked::Write { session, sequence }, pause_until);
+    let reply_not_leader = |one: &mut One, by, (session, sequence)| {
+        let pause_until = one.now + NOT_LEADER_PAUSE_NANOS;
+        one.forward.handle_not_leader(
+            Some(by),
+            RpcRequestId::Write { session, sequence },
+            pause_until,
+        );
     };
-    sent.iter().for_each(|sent| not_led(&mut one, LEADER, *sent));
+    sent.iter().for_each(|sent| reply_not_leader(&mut one, LEADER, *sent));
     assert!(one.send().is_empty(), "it waits a little");
     one.leads = NodeId(3);
     // More comes, and somebody else is asked, who does not lead either.
     one.write(10, b"x");
     for leader in [NodeId(2), LEADER, NodeId(2)] {
-        one.now += MISLED_NANOS;
+        one.now += NOT_LEADER_PAUSE_NANOS;
         assert_eq!(one.send_to(leader), sent[..1]);
-        not_led(&mut one, leader, sent[0]);
+        reply_not_leader(&mut one, leader, sent[0]);
     }
-    one.now += MISLED_NANOS;
+    one.now += NOT_LEADER_PAUSE_NANOS;
     assert_eq!(one.send_to(NodeId(2)), sent[..1]);
     // What the others said before counts no more.
-    not_led(&mut one, LEADER, sent[0]);
-    one.now += MISLED_NANOS;
+    reply_not_leader(&mut one, LEADER, sent[0]);
+    one.now += NOT_LEADER_PAUSE_NANOS;
     assert!(one.send_to(NodeId(2)).is_empty());
     one.done(sent[0]);
     assert_eq!(one.send_to(NodeId(2)), sent[1..]);
@@ -250,7 +254,7 @@ fn a_long_write_is_not_sent_again_while_it_may_be_on_its_way() {
 }
 
 #[test]
-fn who_waits_for_a_shard_that_is_dropped_is_told_so() {
+fn waiter_of_dropped_shard_gets_an_error() {
     let mut one = One::new();
     one.write(1, b"x");
     assert_eq!(one.send().len(), 1);

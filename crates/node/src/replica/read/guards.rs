@@ -6,14 +6,14 @@ use keyspace::Timestamp;
 use parking_lot::RwLockReadGuard;
 use storage::engine::Version;
 
-use super::{Blocked, Now, Unsure, judged_at, newest, nothing_since};
+use super::{Blocked, ReadTime, UnknownValue, judged_at, newest, nothing_since};
 use crate::replica::state::ShardState;
-use crate::routing::fetch::Fetched;
+use crate::routing::fetch::FetchedData;
 use crate::routing::route::Route;
 use command::Read;
 
 /// The read guard of a shard that may be read.
-pub(super) struct Held<'a> {
+pub(super) struct HeldGuard<'a> {
     pub place: usize,
     pub state: RwLockReadGuard<'a, ShardState>,
     /// How old what is there may be, in nanoseconds.
@@ -22,8 +22,13 @@ pub(super) struct Held<'a> {
     pub time: Timestamp,
 }
 
-impl<'a> Held<'a> {
-    pub fn take(route: &'a Route, place: usize, now: Now, age_max: u64) -> Result<Self, Blocked> {
+impl<'a> HeldGuard<'a> {
+    pub fn take(
+        route: &'a Route,
+        place: usize,
+        now: ReadTime,
+        age_max: u64,
+    ) -> Result<Self, Blocked> {
         let state = route.views[place].read();
         let time = judged_at(&state, now);
         if state.serving.at(now.boot) {
@@ -38,9 +43,9 @@ impl<'a> Held<'a> {
 /// The read guards of the shards that a request touches, in ring order.
 pub(super) struct Guards<'a> {
     pub route: &'a Route,
-    pub fetched: &'a Fetched,
-    pub held: Vec<Held<'a>>,
-    pub blocked: Cell<Option<(usize, Unsure)>>,
+    pub fetched: &'a FetchedData,
+    pub held: Vec<HeldGuard<'a>>,
+    pub blocked: Cell<Option<(usize, UnknownValue)>>,
 }
 
 impl<'a> Guards<'a> {
@@ -48,9 +53,9 @@ impl<'a> Guards<'a> {
     pub fn take(
         route: &'a Route,
         request: &Read<'_>,
-        now: Now,
+        now: ReadTime,
         age_max: u64,
-        fetched: &'a Fetched,
+        fetched: &'a FetchedData,
     ) -> Result<Self, Blocked> {
         let is_fetched = |place, key: &[u8]| fetched.version(route.shard(place), key).is_some();
         let keys = request.keys().iter();
@@ -61,7 +66,7 @@ impl<'a> Guards<'a> {
             .collect();
         places.sort_unstable();
         places.dedup();
-        let guards = places.into_iter().map(|place| Held::take(route, place, now, age_max));
+        let guards = places.into_iter().map(|place| HeldGuard::take(route, place, now, age_max));
         let held = guards.collect::<Result<_, _>>()?;
         Ok(Self { route, fetched, held, blocked: Cell::new(None) })
     }
@@ -79,7 +84,7 @@ impl<'a> Guards<'a> {
         engine.map_or(Timestamp::ZERO, |engine| nothing_since(engine, &key))
     }
 
-    pub fn guard(&self, place: usize) -> &Held<'a> {
+    pub fn guard(&self, place: usize) -> &HeldGuard<'a> {
         let at = self.held.binary_search_by_key(&place, |held| held.place);
         &self.held[at.expect("the guards of all keys of the request are held")]
     }

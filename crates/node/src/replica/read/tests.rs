@@ -31,7 +31,7 @@ fn where_others_lead_their_clock_counts() {
     state.serving.follows(false);
     assert!(newest(&state, &key, hour).is_err());
     state.horizon = hour;
-    hlc::Promise::new(state.unsettled.clone()).lead();
+    hlc::ReadPromise::new(state.unsettled.clone()).lead();
     assert!(newest(&state, &key, hour).expect("it is settled").is_none());
 }
 
@@ -71,15 +71,15 @@ fn a_watched_key_that_has_changed_is_known_wherever_there_is_a_newer_version() {
     engine.put(&hasher.key(b"gone"), &[b"v"], 0, at(40));
     engine.delete(&hasher.key(b"gone"), at(50));
     let route = Route::begun(keyspace, hasher, vec![std::sync::Arc::new(RwLock::new(state))]);
-    let set = |seen| outdated(&route, &[(b"none", Seen::Nothing(at(1))), (b"set", seen)]);
-    assert_eq!(set(Seen::Version(at(39))), Some(&b"set"[..]));
-    assert_eq!(set(Seen::Nothing(at(39))), Some(&b"set"[..]));
+    let set = |seen| outdated(&route, &[(b"none", ObservedVersion::Absent(at(1))), (b"set", seen)]);
+    assert_eq!(set(ObservedVersion::Version(at(39))), Some(&b"set"[..]));
+    assert_eq!(set(ObservedVersion::Absent(at(39))), Some(&b"set"[..]));
     // As here, or newer than what is here.
-    assert_eq!(set(Seen::Version(at(40))), None);
-    assert_eq!(set(Seen::Version(at(41))), None);
+    assert_eq!(set(ObservedVersion::Version(at(40))), None);
+    assert_eq!(set(ObservedVersion::Version(at(41))), None);
     let gone = |seen| outdated(&route, &[(b"gone", seen)]);
-    assert_eq!(gone(Seen::Version(at(40))), Some(&b"gone"[..]));
-    assert_eq!(gone(Seen::Nothing(at(50))), None);
+    assert_eq!(gone(ObservedVersion::Version(at(40))), Some(&b"gone"[..]));
+    assert_eq!(gone(ObservedVersion::Absent(at(50))), None);
 }
 
 /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was
@@ -100,7 +100,7 @@ fn a_stale_read_sees_no_value_beside_what_was_written_after_its_end() {
     state.last = at(150);
     state.serving.fresh(10, at(50));
     let route = Route::begun(keyspace, hasher, vec![std::sync::Arc::new(RwLock::new(state))]);
-    let now = Now { time: at(60), boot: 20 };
+    let now = ReadTime { time: at(60), boot: 20 };
     let value = |key: &[u8]| {
         let found = value_stale(&route, key, now, 1_000, |version| version.map(|v| v.timestamp));
         found.expect("it is fresh enough")

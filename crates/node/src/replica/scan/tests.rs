@@ -1,17 +1,17 @@
 //! Tests of the module above.
 
-use hlc::Promise;
-use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, Level, NodeId};
+use hlc::ReadPromise;
+use keyspace::{CatalogueOp, ClusterVersion, KeyHasher, KeyspaceOptions, NodeId};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
 use crate::replica::catalogue::{Change, System};
-use crate::replica::read::{NotThen, read_at};
+use crate::replica::read::{PastReadError, read_at};
 use crate::replica::state::Content;
 use crate::reshape::bootstrap;
 use command::{Step as Command, Transaction, Write};
 use txn::locks::apply::{Owns, apply};
-use txn::locks::{Deadline, Keys, Places, Prepare, Role, Said, Step, TxnId};
+use txn::locks::{Deadline, Keys, Places, Prepare, Role, Step, StepReply, TxnId};
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn route(placement: Placement) -> Route {
     let options = KeyspaceOptions { placement, ..Default::default() };
     CatalogueOp::Create { name: "k", options }.encode(&mut op);
     let mut system = System::default();
-    system.catalogue.raise_level(Level::NEWEST).expect("it is the next one");
+    system.catalogue.raise_version(ClusterVersion::NEWEST).expect("it is the next one");
     let created = system.apply(&op, &[NodeId(1)]);
     let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
     let hasher = KeyHasher::new([1; 16]);
@@ -43,19 +43,19 @@ fn route(placement: Placement) -> Route {
     Route::begun(keyspace, hasher, views)
 }
 
-const SLOW: Now = Now { time: Timestamp::from_millis(50), boot: 1 };
+const SLOW: ReadTime = ReadTime { time: Timestamp::from_millis(50), boot: 1 };
 
 /// Its leader has said that its clock stands at 200 ms, and that all below is settled.
 fn told(route: &Route) {
     for view in &route.views {
         let mut state = view.write();
         state.horizon = Timestamp::from_millis(1_000);
-        Promise::new(state.unsettled.clone()).settled(Timestamp::from_millis(200));
+        ReadPromise::new(state.unsettled.clone()).settled(Timestamp::from_millis(200));
         state.serving.raise_floor(Timestamp::from_millis(200));
     }
 }
 
-fn keys(route: &Route, asked: &Asked) -> Vec<Vec<u8>> {
+fn keys(route: &Route, asked: &ScanScope) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     each_key(route, asked, 1, &mut |key| keys.push(key.to_vec()));
     keys.sort();
@@ -139,7 +139,7 @@ fn what_was_locked_in_the_same_millisecond_is_waited_for() {
     let owns = Owns { key: &|_| true, up_to: &|_| true };
     let step = Step::Prepare(prepare);
     let said = apply(locks, engine, &step, at, &owns);
-    assert!(matches!(said, Said::Voted(..)));
+    assert!(matches!(said, StepReply::Voted(..)));
     state.last = at;
     drop(state);
     let blocked = admit(&route, &everywhere, SLOW).unwrap_err();
@@ -164,20 +164,20 @@ fn what_is_collected_meanwhile_hides_no_key() {
     }
 }
 
-/// Its left neighbour's replica here may apply that some time later, in another lane.
+/// Its left neighbour's replica here may apply that some time later, in another executor.
 #[test]
 fn what_has_been_taken_over_meanwhile_is_missed() {
     for placement in PLACEMENTS {
         let route = route(placement);
         let asked = admit(&route, &everywhere, SLOW).expect("it serves");
-        assert!(stood(&route, &asked));
+        assert!(is_unchanged(&route, &asked));
         let key = route.key(b"last");
         let place = route.place(&key);
         let taken = route.views[place].write().take();
-        assert!(!stood(&route, &asked), "the answer is void");
+        assert!(!is_unchanged(&route, &asked), "the answer is void");
         assert!(taken.keys().is_some_and(|engine| !engine.is_empty(SLOW.time)));
         let found = read_at(&route, b"last", SLOW.time, |_| ());
-        assert_eq!(found, Err(NotThen::Moved));
+        assert_eq!(found, Err(PastReadError::Moved));
     }
 }
 

@@ -3,14 +3,14 @@
 use std::ops::Bound;
 
 use keyspace::codec::put_varint;
-use keyspace::{Arc, Cut, KeyHasher, KeyspaceId, Level, Position, ReplicaId, SLOTS, Slot};
+use keyspace::{Arc, ClusterVersion, Cut, KeyHasher, KeyspaceId, Position, ReplicaId, SLOTS, Slot};
 use replication::Entry;
 use storage::engine::{Layout, MemoryEngine, Range};
 
 use super::*;
 use crate::replica::entry::{once, operation};
 use crate::replica::state::Outcome;
-use crate::routing::session::{BatchId, Verdict};
+use crate::routing::session::{BatchId, BatchVerdict};
 use command::{Reply, Write, codec};
 
 const HASHER: KeyHasher = KeyHasher::new([1; 16]);
@@ -54,7 +54,7 @@ fn entry(state: &ShardState, kind: Kind, at: u64, mut bytes: Vec<u8>) -> Entry {
     Entry::new(state.applied_index + 1, 2, bytes.into(), false)
 }
 
-fn step(state: &mut ShardState, at: u64, step: Step) {
+fn step(state: &mut ShardState, at: u64, step: MergeStep) {
     let entry = entry(state, Kind::Merge, at, operation(&step.encode()));
     assert_eq!(state.apply(&entry, &mut Vec::new()), Outcome::Merge);
 }
@@ -71,7 +71,7 @@ fn put(state: &mut ShardState, at: u64, key: &[u8]) -> Reply {
 /// A piece of a flush, as an entry of its own.
 fn flush(state: &mut ShardState, at: u64, tile: &Arc) -> Reply {
     let mut bytes = operation(&[]);
-    codec::encode(&Write::flush_of(tile, Level::NEWEST), &mut bytes);
+    codec::encode(&Write::flush_of(tile, ClusterVersion::NEWEST), &mut bytes);
     let entry = entry(state, Kind::Commands, at, bytes);
     let mut replies = Vec::new();
     state.apply(&entry, &mut replies);
@@ -95,13 +95,14 @@ fn batch(sequence: u64) -> Vec<u8> {
     once(id, &commands)
 }
 
-const INTEND: Step =
-    Step::Intend { right: ShardId(300), theirs: Generation(6), ours: Generation(4) };
-const FREEZE: Step = Step::Freeze { by: ShardId(9), theirs: Generation(4), ours: Generation(6) };
+const INTEND: MergeStep =
+    MergeStep::Intend { right: ShardId(300), theirs: Generation(6), ours: Generation(4) };
+const FREEZE: MergeStep =
+    MergeStep::Freeze { by: ShardId(9), theirs: Generation(4), ours: Generation(6) };
 
-fn absorb_of(right: &ShardState) -> Step {
-    let Merging::Frozen { index, term, .. } = right.merging else { panic!("it is not frozen") };
-    Step::Absorb { right: ShardId(300), index, term, ours: Generation(4) }
+fn absorb_of(right: &ShardState) -> MergeStep {
+    let MergeStatus::Frozen { index, term, .. } = right.merging else { panic!("it is not frozen") };
+    MergeStep::Absorb { right: ShardId(300), index, term, ours: Generation(4) }
 }
 
 #[test]
@@ -109,55 +110,55 @@ fn all_survive_their_bytes_and_nothing_else_is_one() {
     let steps = [
         INTEND,
         FREEZE,
-        Step::Absorb { right: ShardId(1), index: 300, term: 2, ours: Generation(3) },
-        Step::Cancel { ours: Generation(9) },
-        Step::Free { ours: Generation(9) },
-        Step::Freed { right: ShardId(4) },
+        MergeStep::Absorb { right: ShardId(1), index: 300, term: 2, ours: Generation(3) },
+        MergeStep::Cancel { ours: Generation(9) },
+        MergeStep::Unfreeze { ours: Generation(9) },
+        MergeStep::UnfreezeDone { right: ShardId(4) },
     ];
     for step in steps {
         let bytes = step.encode();
-        assert_eq!(Step::decode(&bytes), Ok(step));
-        assert!(Step::decode(&bytes[..bytes.len() - 1]).is_err());
-        assert!(Step::decode(&[&bytes[..], &[0]].concat()).is_err());
+        assert_eq!(MergeStep::decode(&bytes), Ok(step));
+        assert!(MergeStep::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert!(MergeStep::decode(&[&bytes[..], &[0]].concat()).is_err());
     }
-    assert!(Step::decode(&[6, 1]).is_err());
+    assert!(MergeStep::decode(&[6, 1]).is_err());
     let (right, generation) = (ShardId(300), Generation(7));
     let (last, horizon) = (Timestamp(u64::MAX), Timestamp(5));
-    let frozen = Merging::Frozen { by: right, generation, index: 4, term: 2, last, horizon };
+    let frozen = MergeStatus::Frozen { by: right, generation, index: 4, term: 2, last, horizon };
     let states = [
-        Merging::Not,
-        Merging::Intends { right, generation },
-        Merging::Cancelled { right, generation },
+        MergeStatus::None,
+        MergeStatus::TakingRight { right, generation },
+        MergeStatus::Cancelled { right, generation },
         frozen,
     ];
     for state in states {
         let mut bytes = Vec::new();
         state.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);
-        assert_eq!(Merging::decode(&mut reader), Ok(state));
+        assert_eq!(MergeStatus::decode(&mut reader), Ok(state));
         assert!(reader.end().is_ok());
     }
     let nodes = vec![NodeId(1), NodeId(u64::MAX)];
     let (left, ours, yours) = (ShardId(9), Generation(4), Generation(6));
     let (keyspace, end) = (KeyspaceId(3), vec![1, 2]);
     let words = [
-        Word::Freeze { left, ours, yours, keyspace, end, nodes },
-        Word::Frozen { right, yours, index: 300, term: 2, last },
-        Word::Unfit { right, yours },
-        Word::Free { left, yours },
-        Word::Freed { right, ours },
+        MergeMessage::Freeze { left, ours, yours, keyspace, end, nodes },
+        MergeMessage::Frozen { right, yours, index: 300, term: 2, last },
+        MergeMessage::CannotFreeze { right, yours },
+        MergeMessage::Unfreeze { left, yours },
+        MergeMessage::UnfreezeDone { right, ours },
     ];
     for word in words {
         let mut bytes = Vec::new();
         word.encode(&mut bytes);
         let mut reader = Reader::new(&bytes);
-        assert_eq!(Word::decode(&mut reader), Ok(word));
+        assert_eq!(MergeMessage::decode(&mut reader), Ok(word));
         assert!(reader.end().is_ok());
     }
     let mut bytes = vec![5];
     put_varint(1, &mut bytes);
     put_varint(1, &mut bytes);
-    assert!(Word::decode(&mut Reader::new(&bytes)).is_err());
+    assert!(MergeMessage::decode(&mut Reader::new(&bytes)).is_err());
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn the_left_one_has_all_of_both() {
     let again = entry(&right, Kind::Once, 205, batch(1));
     assert_eq!(right.apply(&again, &mut Vec::new()), done);
     let next = entry(&right, Kind::Once, 206, batch(2));
-    let gap = Outcome::Once(Verdict::Gap { next: 2 });
+    let gap = Outcome::Once(BatchVerdict::Gap { next: 2 });
     assert_eq!(right.apply(&next, &mut Vec::new()), gap);
     let later = entry(&right, Kind::Horizon, 207, operation(&999u64.to_le_bytes()));
     right.apply(&later, &mut Vec::new());
@@ -282,20 +283,23 @@ fn after_a_cancel_late_steps_do_nothing() {
     step(&mut left, 100, INTEND);
     step(&mut right, 100, FREEZE);
     let absorb = absorb_of(&right);
-    step(&mut left, 101, Step::Cancel { ours: Generation(4) });
-    let cancelled = Merging::Cancelled { right: ShardId(300), generation: Generation(6) };
+    step(&mut left, 101, MergeStep::Cancel { ours: Generation(4) });
+    let cancelled = MergeStatus::Cancelled { right: ShardId(300), generation: Generation(6) };
     assert_eq!((left.merging, left.descriptor.generation), (cancelled, Generation(5)));
     let late = entry(&left, Kind::Merge, 102, operation(&absorb.encode()));
     assert!(left.absorbs(&late).is_none());
     left.apply(&late, &mut Vec::new());
     assert_eq!(left.merging, cancelled);
-    step(&mut right, 101, Step::Free { ours: Generation(6) });
-    assert_eq!((right.merging, right.descriptor.generation), (Merging::Not, Generation(7)));
-    for late in [FREEZE, Step::Free { ours: Generation(6) }] {
+    step(&mut right, 101, MergeStep::Unfreeze { ours: Generation(6) });
+    assert_eq!((right.merging, right.descriptor.generation), (MergeStatus::None, Generation(7)));
+    for late in [FREEZE, MergeStep::Unfreeze { ours: Generation(6) }] {
         step(&mut right, 102 + late.encode()[0] as u64, late);
-        assert_eq!((right.merging, right.descriptor.generation), (Merging::Not, Generation(7)));
+        assert_eq!(
+            (right.merging, right.descriptor.generation),
+            (MergeStatus::None, Generation(7))
+        );
     }
-    step(&mut left, 103, Step::Freed { right: ShardId(300) });
+    step(&mut left, 103, MergeStep::UnfreezeDone { right: ShardId(300) });
     assert!(left.is_at_rest());
     // The same again, of what is known by now.
     step(&mut left, 104, INTEND);
@@ -305,13 +309,13 @@ fn after_a_cancel_late_steps_do_nothing() {
 #[test]
 fn what_was_never_frozen_will_not_be_after_it_was_told() {
     let mut right = right();
-    step(&mut right, 100, Step::Free { ours: Generation(6) });
+    step(&mut right, 100, MergeStep::Unfreeze { ours: Generation(6) });
     step(&mut right, 101, FREEZE);
     assert!(right.is_at_rest());
 }
 
 #[test]
-fn who_is_in_one_merge_enters_no_other_nor_is_it_cut() {
+fn merging_shard_enters_no_other_merge_or_split() {
     let (mut left, mut right) = (left(), right());
     step(&mut left, 100, INTEND);
     step(&mut right, 100, FREEZE);
@@ -322,8 +326,8 @@ fn who_is_in_one_merge_enters_no_other_nor_is_it_cut() {
         let before = state.merging;
         let ours = state.descriptor.generation;
         let (by, theirs) = (ShardId(8), Generation(1));
-        step(state, 101, Step::Freeze { by, theirs, ours });
-        step(state, 102, Step::Intend { right: ShardId(301), theirs, ours });
+        step(state, 101, MergeStep::Freeze { by, theirs, ours });
+        step(state, 102, MergeStep::Intend { right: ShardId(301), theirs, ours });
         assert_eq!(state.merging, before);
     }
 }
@@ -331,7 +335,7 @@ fn who_is_in_one_merge_enters_no_other_nor_is_it_cut() {
 /// The shard that has taken another in is here, too, and has not come so far: it takes over what
 /// that one's replica holds here, whatever was cut off between them meanwhile.
 #[test]
-fn who_is_to_take_it_over_keeps_what_is_left_over() {
+fn merging_shard_keeps_leftover_replicas() {
     let described = |shard, slots, generation| state(shard, slots, generation).descriptor;
     let left_over = described(300, (8000, 9000), 6);
     let owner = described(9, (0, SLOTS), 12);

@@ -9,18 +9,18 @@ use std::ops::Bound;
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot, Timestamp};
 
-use super::{Ends, Found, Held, KEYS_MAX, Then, Want};
+use super::{Ends, FetchRequest, FetchResult, HeldVersion, KEYS_MAX, PastValue};
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
-impl Want {
+impl FetchRequest {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Want::Keys { keys, reserving } => {
+            FetchRequest::Keys { keys, reserving } => {
                 out.push(match reserving.map(|read| read.from) {
                     None => 0,
                     Some(ReserveFrom::Nobody) => 10,
-                    Some(ReserveFrom::Contenders) => 11,
+                    Some(ReserveFrom::OtherReaders) => 11,
                     Some(ReserveFrom::Everyone) => 12,
                 });
                 put_all(keys, out, |key, out| put_bytes(key, out));
@@ -28,35 +28,35 @@ impl Want {
                     out.extend_from_slice(&name.0.to_le_bytes());
                 }
             }
-            Want::At { key, at } => {
+            FetchRequest::At { key, at } => {
                 out.push(1);
                 put_bytes(key, out);
                 out.extend_from_slice(&at.0.to_le_bytes());
             }
-            Want::Catalogue { known } => {
+            FetchRequest::Catalogue { known } => {
                 out.push(6);
                 put_varint(*known, out);
             }
-            Want::Size { ends } => {
+            FetchRequest::Size { ends } => {
                 out.push(7);
                 put_ends(ends, out);
             }
-            Want::Random { ends, number } => {
+            FetchRequest::Random { ends, number } => {
                 out.push(8);
                 put_ends(ends, out);
                 put_varint(*number, out);
             }
-            Want::Scan { cursor, end, keys_max } => {
+            FetchRequest::Scan { cursor, end, keys_max } => {
                 out.push(4);
                 put_varint(*cursor, out);
                 put_varint(u64::from(*end), out);
                 put_varint(*keys_max, out);
             }
-            Want::Numbers { from, end, keys_max } => {
+            FetchRequest::Numbers { from, end, keys_max } => {
                 out.push(9);
                 [from, end, keys_max].into_iter().for_each(|number| put_varint(*number, out));
             }
-            Want::Range { low, high, reverse, keys_max, with_values } => {
+            FetchRequest::Range { low, high, reverse, keys_max, with_values } => {
                 out.push(5);
                 put_bound(low, out);
                 put_bound(high, out);
@@ -81,7 +81,7 @@ impl Want {
                 }
                 let from = match tag {
                     10 => Some(ReserveFrom::Nobody),
-                    11 => Some(ReserveFrom::Contenders),
+                    11 => Some(ReserveFrom::OtherReaders),
                     12 => Some(ReserveFrom::Everyone),
                     _ => None,
                 };
@@ -89,29 +89,29 @@ impl Want {
                     None => None,
                     Some(from) => Some(ReservingRead { name: Timestamp(reader.u64()?), from }),
                 };
-                Want::Keys { keys, reserving }
+                FetchRequest::Keys { keys, reserving }
             }
-            1 => Want::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
-            4 => Want::Scan {
+            1 => FetchRequest::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
+            4 => FetchRequest::Scan {
                 cursor: reader.varint()?,
                 end: reader.varint_max(SLOTS.into(), "slot")? as Slot,
                 keys_max: reader.varint()?,
             },
-            5 => Want::Range {
+            5 => FetchRequest::Range {
                 low: read_bound(reader)?,
                 high: read_bound(reader)?,
                 reverse: read_flag(reader)?,
                 keys_max: reader.varint()?,
                 with_values: read_flag(reader)?,
             },
-            6 => Want::Catalogue { known: reader.varint()? },
-            7 => Want::Size { ends: read_ends(reader)? },
-            9 => Want::Numbers {
+            6 => FetchRequest::Catalogue { known: reader.varint()? },
+            7 => FetchRequest::Size { ends: read_ends(reader)? },
+            9 => FetchRequest::Numbers {
                 from: reader.varint()?,
                 end: reader.varint()?,
                 keys_max: reader.varint()?,
             },
-            8 => Want::Random { ends: read_ends(reader)?, number: reader.varint()? },
+            8 => FetchRequest::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
     }
@@ -126,11 +126,11 @@ fn read_ends(reader: &mut Reader<'_>) -> Result<Ends, DecodeError> {
     Ok((Cut::decode(reader)?, Cut::decode(reader)?))
 }
 
-impl Found {
+impl FetchResult {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Found::Versions(versions) => {
+            FetchResult::Versions(versions) => {
                 out.push(0);
                 put_all(versions, out, |version, out| {
                     put_maybe(version.as_ref().ok(), out, put_held);
@@ -139,41 +139,41 @@ impl Found {
                     }
                 });
             }
-            Found::Then(then) => {
+            FetchResult::Then(then) => {
                 out.push(1);
                 match then {
-                    Then::Value(held) => {
+                    PastValue::Value(held) => {
                         out.push(0);
                         put_held(held, out);
                     }
-                    Then::Nil => out.push(1),
-                    Then::NilYet => out.push(2),
-                    Then::BelowSafePoint(safe_point) => {
+                    PastValue::Nil => out.push(1),
+                    PastValue::NilYet => out.push(2),
+                    PastValue::BelowSafePoint(safe_point) => {
                         out.push(3);
                         out.extend_from_slice(&safe_point.0.to_le_bytes());
                     }
                 }
             }
-            Found::Catalogue { index, bytes } => {
+            FetchResult::Catalogue { index, bytes } => {
                 out.push(6);
                 put_varint(*index, out);
                 put_maybe(bytes.as_ref(), out, |bytes, out| put_bytes(bytes, out));
             }
-            Found::Size(size) => {
+            FetchResult::Size(size) => {
                 out.push(2);
                 put_varint(*size, out);
             }
-            Found::Random { size, key } => {
+            FetchResult::Random { size, key } => {
                 out.push(3);
                 put_varint(*size, out);
                 put_maybe(key.as_ref(), out, |key, out| put_bytes(key, out));
             }
-            Found::Keys { keys, next } => {
+            FetchResult::Keys { keys, next } => {
                 out.push(4);
                 put_all(keys, out, |key, out| put_bytes(key, out));
                 put_maybe(next.as_ref(), out, |next, out| put_varint(*next, out));
             }
-            Found::Pairs { pairs, reached } => {
+            FetchResult::Pairs { pairs, reached } => {
                 out.push(5);
                 put_all(pairs, out, |(key, value), out| {
                     put_bytes(key, out);
@@ -191,45 +191,50 @@ impl Found {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let bytes = |reader: &mut Reader<'_>| Ok(Box::<[u8]>::from(reader.bytes()?));
         Ok(match reader.u8()? {
-            0 => Found::Versions(read_all(reader, KEYS_MAX, |reader| {
+            0 => FetchResult::Versions(read_all(reader, KEYS_MAX, |reader| {
                 Ok(match read_maybe(reader, read_held)? {
                     Some(held) => Ok(held),
                     None => Err(Timestamp(reader.u64()?)),
                 })
             })?),
-            1 => Found::Then(match reader.u8()? {
-                0 => Then::Value(read_held(reader)?),
-                1 => Then::Nil,
-                2 => Then::NilYet,
-                3 => Then::BelowSafePoint(Timestamp(reader.u64()?)),
+            1 => FetchResult::Then(match reader.u8()? {
+                0 => PastValue::Value(read_held(reader)?),
+                1 => PastValue::Nil,
+                2 => PastValue::NilYet,
+                3 => PastValue::BelowSafePoint(Timestamp(reader.u64()?)),
                 found => return Err(DecodeError::Tag { what: "what was there then", found }),
             }),
-            2 => Found::Size(reader.varint()?),
-            3 => Found::Random { size: reader.varint()?, key: read_maybe(reader, bytes)? },
-            4 => Found::Keys {
+            2 => FetchResult::Size(reader.varint()?),
+            3 => FetchResult::Random { size: reader.varint()?, key: read_maybe(reader, bytes)? },
+            4 => FetchResult::Keys {
                 keys: read_all(reader, usize::MAX, bytes)?,
                 next: read_maybe(reader, |reader| reader.varint())?,
             },
-            5 => Found::Pairs {
+            5 => FetchResult::Pairs {
                 pairs: read_all(reader, usize::MAX, |r| Ok((bytes(r)?, bytes(r)?)))?,
                 reached: read_maybe(reader, bytes)?,
             },
-            6 => Found::Catalogue { index: reader.varint()?, bytes: read_maybe(reader, bytes)? },
+            6 => FetchResult::Catalogue {
+                index: reader.varint()?,
+                bytes: read_maybe(reader, bytes)?,
+            },
             found => return Err(DecodeError::Tag { what: "what was found", found }),
         })
     }
 
     /// About how many bytes it takes.
     pub fn bytes_about(&self) -> usize {
-        let held = |held: &Held| held.value.len() + 16;
+        let held = |held: &HeldVersion| held.value.len() + 16;
         16 + match self {
-            Found::Versions(all) => all.iter().map(|v| v.as_ref().map_or(9, held)).sum(),
-            Found::Then(Then::Value(value)) => held(value),
-            Found::Then(_) | Found::Size(_) => 0,
-            Found::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
-            Found::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),
-            Found::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
-            Found::Pairs { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len() + 8).sum(),
+            FetchResult::Versions(all) => all.iter().map(|v| v.as_ref().map_or(9, held)).sum(),
+            FetchResult::Then(PastValue::Value(value)) => held(value),
+            FetchResult::Then(_) | FetchResult::Size(_) => 0,
+            FetchResult::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
+            FetchResult::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),
+            FetchResult::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
+            FetchResult::Pairs { pairs, .. } => {
+                pairs.iter().map(|(k, v)| k.len() + v.len() + 8).sum()
+            }
         }
     }
 }
@@ -272,15 +277,15 @@ fn read_flag(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
     }
 }
 
-fn put_held(held: &Held, out: &mut Vec<u8>) {
+fn put_held(held: &HeldVersion, out: &mut Vec<u8>) {
     put_bytes(&held.value, out);
     put_varint(held.expiry_ms, out);
     out.extend_from_slice(&held.timestamp.0.to_le_bytes());
 }
 
-fn read_held(reader: &mut Reader<'_>) -> Result<Held, DecodeError> {
+fn read_held(reader: &mut Reader<'_>) -> Result<HeldVersion, DecodeError> {
     let (value, expiry_ms) = (reader.bytes()?.into(), reader.varint()?);
-    Ok(Held { value, expiry_ms, timestamp: Timestamp(reader.u64()?) })
+    Ok(HeldVersion { value, expiry_ms, timestamp: Timestamp(reader.u64()?) })
 }
 
 fn put_bound(bound: &Bound<Box<[u8]>>, out: &mut Vec<u8>) {

@@ -3,21 +3,21 @@
 use keyspace::{ShardId, Timestamp};
 use storage::engine::Version;
 
-use super::{ANSWER_BYTES_MAX, Found, Held, KEYS_MAX, Want};
+use super::{ANSWER_BYTES_MAX, FetchRequest, FetchResult, HeldVersion, KEYS_MAX};
 
 /// What was fetched for one command, or for several that had come together.
 #[derive(Debug, Default)]
-pub struct Fetched(Vec<Piece>);
+pub struct FetchedData(Vec<Piece>);
 
 #[derive(Debug)]
 struct Piece {
     shard: ShardId,
     at: Timestamp,
-    want: Want,
-    found: Found,
+    want: FetchRequest,
+    found: FetchResult,
 }
 
-impl Fetched {
+impl FetchedData {
     /// None.
     pub const NONE: &'static Self = &Self(Vec::new());
 
@@ -27,7 +27,7 @@ impl Fetched {
     }
 
     /// Puts an answer in. Of one shard, the newest counts.
-    pub fn add(&mut self, shard: ShardId, at: Timestamp, want: Want, found: Found) {
+    pub fn add(&mut self, shard: ShardId, at: Timestamp, want: FetchRequest, found: FetchResult) {
         self.0.retain(|piece| piece.shard != shard);
         self.0.push(Piece { shard, at, want, found });
     }
@@ -35,7 +35,7 @@ impl Fetched {
     /// What a key has, if it was fetched, and the time at which.
     pub fn version(&self, shard: ShardId, key: &[u8]) -> Option<(Option<Version<'_>>, Timestamp)> {
         let (found, at) = self.found(shard, key)?;
-        Some((found.as_ref().ok().map(Held::version), at))
+        Some((found.as_ref().ok().map(HeldVersion::version), at))
     }
 
     /// The same, or what stands for nothing.
@@ -43,9 +43,10 @@ impl Fetched {
         &self,
         shard: ShardId,
         key: &[u8],
-    ) -> Option<(&Result<Held, Timestamp>, Timestamp)> {
+    ) -> Option<(&Result<HeldVersion, Timestamp>, Timestamp)> {
         let piece = self.0.iter().find(|piece| piece.shard == shard)?;
-        let (Want::Keys { keys, .. }, Found::Versions(versions)) = (&piece.want, &piece.found)
+        let (FetchRequest::Keys { keys, .. }, FetchResult::Versions(versions)) =
+            (&piece.want, &piece.found)
         else {
             return None;
         };
@@ -57,7 +58,8 @@ impl Fetched {
     /// answer.
     pub fn is_of_one_moment(&self) -> bool {
         let is_one = |piece: &Piece| {
-            let (Want::Keys { keys, .. }, Found::Versions(versions)) = (&piece.want, &piece.found)
+            let (FetchRequest::Keys { keys, .. }, FetchResult::Versions(versions)) =
+                (&piece.want, &piece.found)
             else {
                 return true;
             };
@@ -69,7 +71,7 @@ impl Fetched {
     }
 
     /// What was found in a shard, if this is what was wanted.
-    pub fn of(&self, shard: ShardId, want: &Want) -> Option<&Found> {
+    pub fn of(&self, shard: ShardId, want: &FetchRequest) -> Option<&FetchResult> {
         let piece = self.0.iter().find(|piece| piece.shard == shard)?;
         piece.want.is_like(want).then_some(&piece.found)
     }

@@ -3,11 +3,11 @@
 use super::*;
 
 /// Whether all that is wanted is this shard's.
-pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
+pub(crate) fn is_owned(state: &ShardState, want: &FetchRequest) -> bool {
     match (state.keys(), want) {
-        (None, want) => matches!(want, Want::Catalogue { .. }),
-        (Some(_), Want::Catalogue { .. }) => false,
-        (Some(_), Want::Keys { keys, .. }) if keys.len() > KEYS_MAX => false,
+        (None, want) => matches!(want, FetchRequest::Catalogue { .. }),
+        (Some(_), FetchRequest::Catalogue { .. }) => false,
+        (Some(_), FetchRequest::Keys { keys, .. }) if keys.len() > KEYS_MAX => false,
         (Some(_), want) => want.is_of(&state.descriptor.arc),
     }
 }
@@ -19,41 +19,43 @@ pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
 /// Of what is locked it tells what is to be written, if `committed` knows when that was committed.
 pub(crate) fn find(
     state: &ShardState,
-    want: &Want,
+    want: &FetchRequest,
     now: Timestamp,
     committed: impl Fn(TxnId) -> Option<Timestamp>,
-) -> Option<Found> {
-    if let (Want::Catalogue { known }, Content::System(system)) = (want, &state.content) {
+) -> Option<FetchResult> {
+    if let (FetchRequest::Catalogue { known }, Content::System(system)) = (want, &state.content) {
         let index = state.applied_index;
         let encoded = || {
             let mut bytes = Vec::new();
             system.catalogue.encode(&mut bytes);
             bytes.into_boxed_slice()
         };
-        return Some(Found::Catalogue { index, bytes: (index != *known).then(encoded) });
+        return Some(FetchResult::Catalogue { index, bytes: (index != *known).then(encoded) });
     }
     let engine = state.keys()?;
     match want {
-        Want::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
-        Want::At { key, at } if state.locks.hides_at(key, *at) => return None,
-        Want::At { key, at } => return Some(Found::Then(then(engine, key, *at))),
+        FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
+        FetchRequest::At { key, at } if state.locks.hides_at(key, *at) => return None,
+        FetchRequest::At { key, at } => return Some(FetchResult::Then(then(engine, key, *at))),
         _ if !crate::replica::scan::is_settled(state, now) || state.locks.writes_by(now) => {
             return None;
         }
         _ => {}
     }
     Some(match want {
-        Want::Keys { .. } | Want::At { .. } | Want::Catalogue { .. } => {
+        FetchRequest::Keys { .. } | FetchRequest::At { .. } | FetchRequest::Catalogue { .. } => {
             unreachable!("answered above")
         }
-        Want::Size { .. } => Found::Size(engine.len(now)),
-        Want::Random { number, .. } => {
+        FetchRequest::Size { .. } => FetchResult::Size(engine.len(now)),
+        FetchRequest::Random { number, .. } => {
             let key = engine.random_key(number.rotate_left(32), now).map(Box::from);
-            Found::Random { size: engine.len(now), key }
+            FetchResult::Random { size: engine.len(now), key }
         }
-        Want::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
-        Want::Numbers { from, end, keys_max } => numbers(engine, *from, *end, *keys_max, now),
-        Want::Range { low, high, reverse, keys_max, with_values } => {
+        FetchRequest::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
+        FetchRequest::Numbers { from, end, keys_max } => {
+            numbers(engine, *from, *end, *keys_max, now)
+        }
+        FetchRequest::Range { low, high, reverse, keys_max, with_values } => {
             let range = Range {
                 start: low.as_ref().map(|key| &**key),
                 end: high.as_ref().map(|key| &**key),
@@ -72,24 +74,26 @@ fn versions(
     keys: &[Box<[u8]>],
     now: Timestamp,
     committed: impl Fn(TxnId) -> Option<Timestamp>,
-) -> Option<Found> {
+) -> Option<FetchResult> {
     let mut found = Vec::with_capacity(keys.len().min(PIECE_KEYS));
     let mut bytes = 0;
     for key in keys {
         let key = engine.hasher().key(key);
         let version = match crate::replica::read::newest(state, &key, now) {
             Ok(version) => version,
-            Err(Unsure::Locked) => Some(to_be_written(state.locks.get(key.bytes)?, &committed)?),
+            Err(UnknownValue::Locked) => {
+                Some(to_be_written(state.locks.get(key.bytes)?, &committed)?)
+            }
             Err(_) => return None,
         };
         bytes += key.bytes.len() + version.map_or(0, |version| version.value.len());
         if bytes > ANSWER_BYTES_MAX && !found.is_empty() {
             break;
         }
-        let held = version.as_ref().map(Held::of);
+        let held = version.as_ref().map(HeldVersion::of);
         found.push(held.ok_or_else(|| crate::replica::read::nothing_since(engine, &key)));
     }
-    Some(Found::Versions(found))
+    Some(FetchResult::Versions(found))
 }
 
 /// What a lock writes, if that is sure and has no end.
@@ -102,19 +106,25 @@ fn to_be_written(
     Some(Version { value, expiry_ms: 0, timestamp })
 }
 
-fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> Then {
+fn then(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> PastValue {
     let safe_point = engine.safe_point();
     if at < safe_point {
-        return Then::BelowSafePoint(safe_point);
+        return PastValue::BelowSafePoint(safe_point);
     }
     match engine.at(&engine.hasher().key(key), at) {
-        At::Value(version) => Then::Value(Held::of(&version)),
-        At::Nil => Then::Nil,
-        At::NilYet => Then::NilYet,
+        ReadResult::Value(version) => PastValue::Value(HeldVersion::of(&version)),
+        ReadResult::Nil => PastValue::Nil,
+        ReadResult::NilYet => PastValue::NilYet,
     }
 }
 
-fn scan(engine: &MemoryEngine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) -> Found {
+fn scan(
+    engine: &MemoryEngine,
+    cursor: u64,
+    end: Slot,
+    keys_max: u64,
+    now: Timestamp,
+) -> FetchResult {
     let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
     let mut next = Some(place_of_cursor(cursor));
@@ -130,11 +140,17 @@ fn scan(engine: &MemoryEngine, cursor: u64, end: Slot, keys_max: u64, now: Times
         // Whoever asks for it in an ordered keyspace is told that there is nothing.
         next = scanned.unwrap_or(None).filter(|next| next.slot < end);
     }
-    Found::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
+    FetchResult::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
 }
 
 /// As [`scan`], of linear hashing.
-fn numbers(engine: &MemoryEngine, from: u64, end: u64, keys_max: u64, now: Timestamp) -> Found {
+fn numbers(
+    engine: &MemoryEngine,
+    from: u64,
+    end: u64,
+    keys_max: u64,
+    now: Timestamp,
+) -> FetchResult {
     let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
     let is_before_end = |number: u64| end == 0 || number < end;
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
@@ -143,7 +159,7 @@ fn numbers(engine: &MemoryEngine, from: u64, end: u64, keys_max: u64, now: Times
         let step = SCAN_STEP.min(keys_max - seen);
         seen += step;
         let scanned = engine.scan_numbers(from, step, now, &mut |key: &[u8], _| {
-            if end == 0 || is_before_end(turned(key)) {
+            if end == 0 || is_before_end(bit_reversed_hash(key)) {
                 bytes += key.len();
                 keys.push(Box::from(key));
             }
@@ -151,10 +167,15 @@ fn numbers(engine: &MemoryEngine, from: u64, end: u64, keys_max: u64, now: Times
         // Whoever asks for it in another keyspace is told that there is nothing.
         next = scanned.unwrap_or(None).filter(|next| is_before_end(*next));
     }
-    Found::Keys { keys, next }
+    FetchResult::Keys { keys, next }
 }
 
-fn pairs(engine: &MemoryEngine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {
+fn pairs(
+    engine: &MemoryEngine,
+    range: &Range<'_>,
+    with_values: bool,
+    now: Timestamp,
+) -> FetchResult {
     let mut pairs: Vec<Pair> = Vec::new();
     let mut bytes = 0;
     let mut is_cut = false;
@@ -170,5 +191,5 @@ fn pairs(engine: &MemoryEngine, range: &Range<'_>, with_values: bool, now: Times
     });
     let walked = walked.unwrap_or(None).map(Box::from);
     let reached = if is_cut { pairs.last().map(|(key, _)| key.clone()) } else { walked };
-    Found::Pairs { pairs, reached }
+    FetchResult::Pairs { pairs, reached }
 }

@@ -28,16 +28,16 @@
 use bytes::Bytes;
 use command::NotDone;
 use keyspace::{NodeId, ShardId};
-use overlay::Known;
+use overlay::KnownShard;
 use replication::BootNanos;
 
-use crate::executor::{Caller, Effects, Origin, Turn};
+use crate::executor::{Caller, Effects, Origin, RoundContext};
 use crate::replica::Outgoing;
 use crate::replica::entry::{Batch, Waiter};
-use crate::replica::forward::{MISLED_NANOS, Post};
-use crate::replica::{Heir, Legacy, Raise, counted};
-use crate::routing::fetch::Want;
-use crate::rpc::request::{Asked, Letter};
+use crate::replica::forward::{NOT_LEADER_PAUSE_NANOS, SendContext};
+use crate::replica::{InheritedSession, RequestHandover, SafePointRequest, counted};
+use crate::routing::fetch::FetchRequest;
+use crate::rpc::message::{RpcMessage, RpcRequestId};
 
 /// Who was asked and has said nothing for so long is not asked any more, as long as there is
 /// another.
@@ -50,7 +50,7 @@ const AVOID_NANOS: u64 = 300_000_000;
 pub(crate) struct Proxy {
     shard: ShardId,
     /// The newest that was heard of the shard.
-    known: Option<Known>,
+    known: Option<KnownShard>,
     /// Where replicas are, as far as is known.
     nodes: Vec<NodeId>,
     /// Who is asked.
@@ -58,13 +58,13 @@ pub(crate) struct Proxy {
     /// When that was last heard of, or began to be asked.
     heard_at: BootNanos,
     /// Who was asked last and did not lead.
-    misled_by: Option<NodeId>,
+    not_leader_was: Option<NodeId>,
     /// Not to be believed in before.
     avoided: Option<(NodeId, BootNanos)>,
     outgoing: Outgoing,
     /// Changes of the catalogue up to this index can be used here; of other shards, all.
-    image_index: u64,
-    /// Whether the lane has it on its list of those with something to do.
+    catalogue_cache_index: u64,
+    /// Whether the executor has it on its list of those with something to do.
     pub active: bool,
 }
 
@@ -73,18 +73,18 @@ impl Proxy {
     pub fn new(shard: ShardId, nodes: Vec<NodeId>) -> Self {
         let asked = nodes.first().copied();
         let known = Default::default();
-        let (heard_at, misled_by, avoided, active) = (0, None, None, false);
-        let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
+        let (heard_at, not_leader_was, avoided, active) = (0, None, None, false);
+        let catalogue_cache_index = if shard == ShardId(0) { 0 } else { u64::MAX };
         Self {
             shard,
             known,
             nodes,
             asked,
             heard_at,
-            misled_by,
+            not_leader_was,
             avoided,
             outgoing: Outgoing::default(),
-            image_index,
+            catalogue_cache_index,
             active,
         }
     }
@@ -100,12 +100,12 @@ impl Proxy {
     }
 
     /// The newest that was heard of the shard, if anything was.
-    pub fn known(&self) -> Option<&Known> {
+    pub fn known(&self) -> Option<&KnownShard> {
         self.known.as_ref()
     }
 
     /// The node's lookup has learnt something of the shard.
-    pub fn told(&mut self, known: &Known, now: BootNanos) {
+    pub fn told(&mut self, known: &KnownShard, now: BootNanos) {
         if self.learn(known)
             && let Some(leader) = self.led_by()
             && !self.is_avoided(leader, now)
@@ -115,8 +115,8 @@ impl Proxy {
     }
 
     /// Takes what is newer than what was known; whether the leader is.
-    fn learn(&mut self, known: &Known) -> bool {
-        let before = self.known.as_ref().and_then(Known::hint);
+    fn learn(&mut self, known: &KnownShard) -> bool {
+        let before = self.known.as_ref().and_then(KnownShard::hint);
         match &mut self.known {
             Some(mine) if known.generation() <= mine.generation() => {
                 known.hint().map(|hint| mine.take_hint(hint));
@@ -129,7 +129,7 @@ impl Proxy {
                 self.is_on(nodes);
             }
         }
-        self.known.as_ref().and_then(Known::hint) != before
+        self.known.as_ref().and_then(KnownShard::hint) != before
     }
 
     /// The node that leads, as far as is known.
@@ -160,21 +160,21 @@ impl Proxy {
     }
 
     /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
-    pub fn raise(&self, raise: Raise, effects: &mut Effects) {
+    pub fn raise(&self, raise: SafePointRequest, effects: &mut Effects) {
         // Whoever does not lead says nothing to that: who was last asked may be anyone.
         let leader = self.led_by().or(self.asked);
-        effects.letters.extend(leader.map(|leader| (leader, Letter::Raise(raise))));
+        effects.rpcs.extend(leader.map(|leader| (leader, RpcMessage::RaiseSafePoint(raise))));
     }
 
     /// The catalogue here is as of this index.
-    pub fn has_image(&mut self, index: u64) {
-        self.image_index = self.image_index.max(index);
+    pub fn catalogue_cached(&mut self, index: u64) {
+        self.catalogue_cache_index = self.catalogue_cache_index.max(index);
     }
 
     /// Takes a question that has come by now.
     pub fn fetch(
         &mut self,
-        want: Want,
+        want: FetchRequest,
         bytes_max: usize,
         asker: Caller,
         now: BootNanos,
@@ -185,9 +185,15 @@ impl Proxy {
     }
 
     /// Takes a step of a transaction.
-    pub fn errand(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
+    pub fn forward_step(
+        &mut self,
+        step: Bytes,
+        asker: Caller,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
         self.wake(now);
-        self.outgoing.errands.ask(step, asker, now, effects);
+        self.outgoing.forwarded_steps.ask(step, asker, now, effects);
     }
 
     /// Silence counts from when there is something to be heard.
@@ -200,7 +206,7 @@ impl Proxy {
     pub fn is_idle(&self) -> bool {
         self.outgoing.forward.is_idle()
             && self.outgoing.fetches.is_idle()
-            && self.outgoing.errands.is_idle()
+            && self.outgoing.forwarded_steps.is_idle()
     }
 
     /// Bytes of batches that a replica would propose if one came here to lead, and how many these
@@ -214,64 +220,85 @@ impl Proxy {
         self.outgoing.forward.batch_of(waiter)
     }
 
-    /// A letter from another node.
-    pub fn letter(&mut self, from: NodeId, letter: Letter, now: BootNanos, effects: &mut Effects) {
+    /// An RPC from another node.
+    pub fn handle_rpc(
+        &mut self,
+        from: NodeId,
+        rpc: RpcMessage,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
         if self.asked == Some(from) {
             self.heard_at = now;
         }
-        match letter {
-            Letter::Written { session, sequence, verdict, .. } => {
+        match rpc {
+            RpcMessage::WriteReply { session, sequence, verdict, .. } => {
                 self.outgoing.forward.written(self.shard, session, sequence, verdict, effects);
             }
-            Letter::ReadAt { number, index, now_ms, settled, .. } => {
+            RpcMessage::ReadIndexReply { number, index, now_ms, settled, .. } => {
                 self.outgoing.forward.read_at(number, index, (now_ms, settled), now);
             }
-            Letter::Fetched { number, at, found, .. } => {
+            RpcMessage::FetchReply { number, at, found, .. } => {
                 self.outgoing.fetches.fetched(self.shard, number, (at, found), now, effects);
             }
-            Letter::Stepped { number, said, .. } => {
-                self.outgoing.errands.said(number, said, effects)
+            RpcMessage::StepReply { number, said, .. } => {
+                self.outgoing.forwarded_steps.said(number, said, effects)
             }
-            Letter::CatalogueDone { number, index, result } => {
+            RpcMessage::CatalogueReply { number, index, result } => {
                 self.outgoing.forward.catalogue_done(number, index, result);
             }
-            Letter::NotLed { what, known, .. } => {
+            RpcMessage::NotLeader { what, known, .. } => {
                 // Whom a hint names is asked at once; else things may change meanwhile.
-                let pause = if self.adjust(from, known.as_deref(), now) { 0 } else { MISLED_NANOS };
+                let pause = if self.adjust(from, known.as_deref(), now) {
+                    0
+                } else {
+                    NOT_LEADER_PAUSE_NANOS
+                };
                 match what {
-                    Asked::Fetch { number } => {
-                        self.outgoing.fetches.misled(number, known.as_deref(), now + pause);
+                    RpcRequestId::Fetch { number } => {
+                        self.outgoing.fetches.handle_not_leader(
+                            number,
+                            known.as_deref(),
+                            now + pause,
+                        );
                     }
-                    Asked::Step { number } => self.outgoing.errands.misled(number, now + pause),
-                    what => self.outgoing.forward.misled(Some(from), what, now + pause),
+                    RpcRequestId::Step { number } => {
+                        self.outgoing.forwarded_steps.handle_not_leader(number, now + pause)
+                    }
+                    what => self.outgoing.forward.handle_not_leader(Some(from), what, now + pause),
                 }
             }
-            Letter::Unable { what: Asked::Fetch { number }, .. } => {
-                self.outgoing.fetches.unable(number, effects);
+            RpcMessage::NoRoom { what: RpcRequestId::Fetch { number }, .. } => {
+                self.outgoing.fetches.handle_no_room(number, effects);
             }
-            Letter::Unable { what, .. } => {
-                self.outgoing.forward.unable(from, what, now + MISLED_NANOS, effects);
+            RpcMessage::NoRoom { what, .. } => {
+                self.outgoing.forward.handle_no_room(
+                    from,
+                    what,
+                    now + NOT_LEADER_PAUSE_NANOS,
+                    effects,
+                );
             }
-            Letter::Counted { number, origin, count, .. } => {
+            RpcMessage::CountReply { number, origin, count, .. } => {
                 effects.answers.push(counted(number, origin, count));
             }
-            Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
-            // Questions are not for a node without a replica; the lane answers them.
+            RpcMessage::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            // Questions are not for a node without a replica; the executor answers them.
             _ => {}
         }
     }
 
     /// Somebody who does not lead says who might; whether that is news.
-    fn adjust(&mut self, from: NodeId, known: Option<&Known>, now: BootNanos) -> bool {
+    fn adjust(&mut self, from: NodeId, known: Option<&KnownShard>, now: BootNanos) -> bool {
         known.map(|known| self.learn(known));
         // Whom it names, unless a newer leader is known.
-        let mine = self.known.as_ref().map_or(0, Known::term);
+        let mine = self.known.as_ref().map_or(0, KnownShard::term);
         let names = known.is_some_and(|known| known.term() > 0 && known.term() >= mine);
         let leader = if names { self.led_by() } else { None };
         let leader = leader.filter(|leader| *leader != from && !self.is_avoided(*leader, now));
         // Two who each name the other are asked in turns, but not without a pause.
-        let is_news = leader.is_some() && leader != self.misled_by;
-        self.misled_by = Some(from);
+        let is_news = leader.is_some() && leader != self.not_leader_was;
+        self.not_leader_was = Some(from);
         match leader {
             Some(_) => self.ask(leader, now),
             None if self.asked == Some(from) => self.ask_next(now),
@@ -308,15 +335,15 @@ impl Proxy {
     pub fn ask_again(&mut self, node: NodeId) {
         self.outgoing.forward.link_lost(node);
         self.outgoing.fetches.link_lost(node);
-        self.outgoing.errands.link_lost(node);
+        self.outgoing.forwarded_steps.link_lost(node);
     }
 
     /// Sends what is due, and tells who has waited too long.
-    pub fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let Turn { now, clock, seed, patience, .. } = *turn;
-        self.outgoing.forward.expire(now, patience, effects);
-        self.outgoing.fetches.expire(now, patience, effects);
-        self.outgoing.errands.expire(now, patience, effects);
+    pub fn turn(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
+        let RoundContext { now, clock, seed, request_timeout, .. } = *turn;
+        self.outgoing.forward.expire(now, request_timeout, effects);
+        self.outgoing.fetches.expire(now, request_timeout, effects);
+        self.outgoing.forwarded_steps.expire(now, request_timeout, effects);
         if self.is_idle() {
             return;
         }
@@ -325,10 +352,10 @@ impl Proxy {
             self.ask_next(now);
         }
         let (shard, leader) = (self.shard, self.asked);
-        self.outgoing.forward.send(&Post { shard, leader, now, clock, seed }, effects);
+        self.outgoing.forward.send(&SendContext { shard, leader, now, clock, seed }, effects);
         self.outgoing.fetches.send(shard, leader, now, effects);
-        self.outgoing.errands.send(shard, leader, now, effects);
-        self.outgoing.forward.applied(self.image_index, effects);
+        self.outgoing.forwarded_steps.send(shard, leader, now, effects);
+        self.outgoing.forward.applied(self.catalogue_cache_index, effects);
     }
 
     /// There is no replica here any more: what it was to ask of others is asked from here, with
@@ -344,22 +371,22 @@ impl Proxy {
     }
 
     /// Another has taken the shard in. Readers look again.
-    pub fn bequeath(&mut self, effects: &mut Effects) -> Legacy {
+    pub fn hand_over_requests(&mut self, effects: &mut Effects) -> RequestHandover {
         self.outgoing.fetches.let_go(effects);
-        self.outgoing.errands.let_go(effects);
-        self.outgoing.forward.bequeath()
+        self.outgoing.forwarded_steps.let_go(effects);
+        self.outgoing.forward.hand_over_requests()
     }
 
     /// Goes on with what was sent to a neighbour that the shard has taken in.
-    pub fn inherit(&mut self, heir: Heir) {
-        self.outgoing.forward.inherit(heir);
+    pub fn take_over_requests(&mut self, inherited: InheritedSession) {
+        self.outgoing.forward.take_over_requests(inherited);
     }
 
     /// The shard is gone.
     pub fn abandon(&mut self, effects: &mut Effects) {
         self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.outgoing.fetches.abandon(effects);
-        self.outgoing.errands.let_go(effects);
+        self.outgoing.forwarded_steps.let_go(effects);
     }
 }
 

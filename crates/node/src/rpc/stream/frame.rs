@@ -39,7 +39,7 @@ pub mod tag {
 
 /// What the sender of a stream says.
 #[derive(Debug)]
-pub enum Sent {
+pub enum SenderFrame {
     /// It begins.
     Begin {
         /// Of this shard.
@@ -70,7 +70,7 @@ pub enum Sent {
 
 /// What the receiver of a stream says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ReceiverFrame {
     /// It has the blocks below a number.
     Has {
         /// The question that this answers, or 0.
@@ -81,11 +81,11 @@ pub enum Said {
     /// It has all of it, and holds it in place of what it had.
     Done,
     /// It has nothing of it, and takes nothing.
-    Gone,
+    NotFound,
 }
 
 /// Whether a frame is of a stream's receiver.
-pub fn is_said(body: &Bytes) -> bool {
+pub fn is_receiver_frame(body: &Bytes) -> bool {
     body.first().is_some_and(|first| *first > tag::ASK)
 }
 
@@ -93,13 +93,13 @@ pub fn is_said(body: &Bytes) -> bool {
 ///
 /// # Errors
 /// What is wrong with it; the stream, if that could be read.
-pub fn take_sent(mut body: Bytes) -> Result<(u64, Sent), (Option<u64>, String)> {
+pub fn decode_sender_frame(mut body: Bytes) -> Result<(u64, SenderFrame), (Option<u64>, String)> {
     let (tag, stream) = head(&mut body).map_err(|why| (None, why))?;
     let sent = match tag {
         tag::BEGIN => begin(body),
-        tag::BLOCK => number(&mut body).map(|number| Sent::Block { number, block: body }),
-        tag::END => number(&mut body).map(|blocks| Sent::End { blocks }),
-        tag::ASK => number(&mut body).map(|ask| Sent::Ask { ask }),
+        tag::BLOCK => number(&mut body).map(|number| SenderFrame::Block { number, block: body }),
+        tag::END => number(&mut body).map(|blocks| SenderFrame::End { blocks }),
+        tag::ASK => number(&mut body).map(|ask| SenderFrame::Ask { ask }),
         other => Err(format!("a frame of kind {other}")),
     };
     sent.map(|sent| (stream, sent)).map_err(|why| (Some(stream), why))
@@ -109,15 +109,15 @@ pub fn take_sent(mut body: Bytes) -> Result<(u64, Sent), (Option<u64>, String)> 
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn take_said(mut body: Bytes) -> Result<(u64, Said), String> {
+pub fn decode_receiver_frame(mut body: Bytes) -> Result<(u64, ReceiverFrame), String> {
     let (tag, stream) = head(&mut body)?;
     let said = match tag {
         tag::HAS => {
             let ask = number(&mut body)?;
-            Said::Has { ask, blocks: number(&mut body)? }
+            ReceiverFrame::Has { ask, blocks: number(&mut body)? }
         }
-        tag::DONE => Said::Done,
-        tag::GONE => Said::Gone,
+        tag::DONE => ReceiverFrame::Done,
+        tag::GONE => ReceiverFrame::NotFound,
         other => return Err(format!("a frame of kind {other}")),
     };
     Ok((stream, said))
@@ -139,25 +139,25 @@ pub fn begin_of(shard: ShardId, head: &Message) -> Vec<u8> {
 }
 
 /// A whole frame of a receiver.
-pub fn said_of(stream: u64, said: Said) -> Vec<u8> {
+pub fn receiver_frame(stream: u64, said: ReceiverFrame) -> Vec<u8> {
     match said {
-        Said::Has { ask, blocks } => {
+        ReceiverFrame::Has { ask, blocks } => {
             let head = head_of(tag::HAS, stream);
             [&head[..], &ask.to_le_bytes(), &blocks.to_le_bytes()].concat()
         }
-        Said::Done => head_of(tag::DONE, stream).to_vec(),
-        Said::Gone => head_of(tag::GONE, stream).to_vec(),
+        ReceiverFrame::Done => head_of(tag::DONE, stream).to_vec(),
+        ReceiverFrame::NotFound => head_of(tag::GONE, stream).to_vec(),
     }
 }
 
-fn begin(mut body: Bytes) -> Result<Sent, String> {
+fn begin(mut body: Bytes) -> Result<SenderFrame, String> {
     let shard = ShardId(body.try_get_u64_le().map_err(short)?);
     let length = number(&mut body)? as usize;
     if body.len() < length {
         return Err("a frame ends too early".into());
     }
     let head = Message::decode(body.split_to(length)).map_err(|error| error.to_string())?;
-    Ok(Sent::Begin { shard, head: Box::new(head), meta: body })
+    Ok(SenderFrame::Begin { shard, head: Box::new(head), meta: body })
 }
 
 fn head(body: &mut Bytes) -> Result<(u8, u64), String> {
@@ -179,30 +179,39 @@ mod tests {
 
     #[test]
     fn what_a_receiver_says_comes_as_it_was_said_or_not_at_all() {
-        for said in [Said::Has { ask: 7, blocks: u32::MAX }, Said::Done, Said::Gone] {
-            let bytes = Bytes::from(said_of(u64::MAX - 1, said));
-            assert!(is_said(&bytes));
-            assert_eq!(take_said(bytes.clone()), Ok((u64::MAX - 1, said)));
+        for said in [
+            ReceiverFrame::Has { ask: 7, blocks: u32::MAX },
+            ReceiverFrame::Done,
+            ReceiverFrame::NotFound,
+        ] {
+            let bytes = Bytes::from(receiver_frame(u64::MAX - 1, said));
+            assert!(is_receiver_frame(&bytes));
+            assert_eq!(decode_receiver_frame(bytes.clone()), Ok((u64::MAX - 1, said)));
             for length in 0..bytes.len() {
-                assert!(take_said(bytes.slice(..length)).is_err(), "{length} bytes of {said:?}");
+                assert!(
+                    decode_receiver_frame(bytes.slice(..length)).is_err(),
+                    "{length} bytes of {said:?}"
+                );
             }
         }
-        assert!(take_said(Bytes::from(head_of(8, 1).to_vec())).is_err());
+        assert!(decode_receiver_frame(Bytes::from(head_of(8, 1).to_vec())).is_err());
     }
 
     #[test]
     fn what_a_sender_says_is_taken_apart_and_what_is_short_is_refused() {
         let block = [&head_of(tag::BLOCK, 3)[..], &5u32.to_le_bytes(), b"block"].concat();
         let block = Bytes::from(block);
-        assert!(!is_said(&block));
-        let Ok((3, Sent::Block { number: 5, block: found })) = take_sent(block.clone()) else {
+        assert!(!is_receiver_frame(&block));
+        let Ok((3, SenderFrame::Block { number: 5, block: found })) =
+            decode_sender_frame(block.clone())
+        else {
             panic!("not taken as it was sent");
         };
         assert_eq!(found, b"block"[..]);
-        let (stream, _) = take_sent(block.slice(..12)).unwrap_err();
+        let (stream, _) = decode_sender_frame(block.slice(..12)).unwrap_err();
         assert_eq!(stream, Some(3));
-        assert!(matches!(take_sent(block.slice(..8)), Err((None, _))));
+        assert!(matches!(decode_sender_frame(block.slice(..8)), Err((None, _))));
         let long = [&head_of(tag::BEGIN, 3)[..], &[0; 8], &[255; 4], b"no message"].concat();
-        assert!(take_sent(Bytes::from(long)).is_err());
+        assert!(decode_sender_frame(Bytes::from(long)).is_err());
     }
 }

@@ -15,8 +15,8 @@
 //! Invariants: those of [`outgoing`] and [`coming`]; what comes out at the end are all blocks of
 //! one checkpoint, each once, in their order.
 
-pub mod coming;
 pub mod frame;
+pub mod incoming;
 pub mod outgoing;
 pub mod pace;
 #[cfg(test)]

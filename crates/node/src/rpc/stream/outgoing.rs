@@ -15,8 +15,8 @@
 //! [`ASK_AFTER`].
 //!
 //! A stream may be *held*: its blocks wait for the [`pace`](super::pace) of the node, and that may
-//! take longer than anybody's patience. Then it asks now and then, for the receiver's sake, who
-//! gives up what it hears nothing of; and its own patience begins when it may send again.
+//! take longer than any request's timeout. Then it asks now and then, for the receiver's sake, who
+//! gives up what it hears nothing of; and its own timeout begins when it may send again.
 //!
 //! Invariants:
 //! 1. Blocks below `confirmed` are with the receiver, and are never sent again.
@@ -39,10 +39,10 @@ pub const ASK_AFTER: u64 = 1_000_000_000;
 
 /// What is to be done for a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Due {
-    /// Another block is to be made: [`Outgoing::made`], or [`Outgoing::no_more`].
+pub enum SendAction {
+    /// Another block is to be made: [`OutgoingStream::made`], or [`OutgoingStream::finish_blocks`].
     Make,
-    /// A block is to be sent: [`Outgoing::block`].
+    /// A block is to be sent: [`OutgoingStream::block`].
     Block(u32),
     /// The end is to be sent, behind so many blocks.
     End(u32),
@@ -58,7 +58,7 @@ pub enum Due {
 
 /// The receiver says what cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Nonsense {
+pub enum InvalidProgress {
     /// More than there is.
     #[error("the receiver has {has} blocks of the {made} that there are")]
     TooMany {
@@ -78,7 +78,7 @@ pub enum Nonsense {
 }
 
 #[derive(Debug)]
-enum Way {
+enum LinkState {
     Open,
     /// Behind a question that was asked at this time, or is still to be.
     Asking {
@@ -91,7 +91,7 @@ enum Way {
 
 /// The sender's side of a stream.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct OutgoingStream {
     /// Blocks from `confirmed` on.
     kept: VecDeque<Vec<u8>>,
     kept_bytes: usize,
@@ -101,17 +101,17 @@ pub struct Outgoing {
     /// There will be no more blocks.
     is_whole: bool,
     end_sent: bool,
-    way: Way,
+    way: LinkState,
     /// Number of the last question.
     ask: u32,
     confirmed_at: BootNanos,
     /// When something was sent or heard.
-    stirred: BootNanos,
+    active_at: BootNanos,
     /// The buffer of a block that is confirmed, for the next.
     spare: Vec<u8>,
 }
 
-impl Outgoing {
+impl OutgoingStream {
     /// A stream whose beginning has been sent.
     pub fn new(kept_bytes_max: usize, now: BootNanos) -> Self {
         Self {
@@ -122,44 +122,48 @@ impl Outgoing {
             next: 0,
             is_whole: false,
             end_sent: false,
-            way: Way::Open,
+            way: LinkState::Open,
             ask: 0,
             confirmed_at: now,
-            stirred: now,
+            active_at: now,
             spare: Vec::new(),
         }
     }
 
     /// What is to be done; no block is sent if it `is_held`. When it is done, say [`Self::sent`].
-    pub fn due(&mut self, is_held: bool, now: BootNanos) -> Due {
+    pub fn due(&mut self, is_held: bool, now: BootNanos) -> SendAction {
         if now >= self.confirmed_at + RESUME_FOR {
-            return Due::GiveUp;
+            return SendAction::GiveUp;
         }
-        let is_quiet = now >= self.stirred + ASK_AFTER;
+        let is_quiet = now >= self.active_at + ASK_AFTER;
         match self.way {
-            Way::Closed => Due::Nothing,
-            Way::Asking { asked: None, .. } => Due::Ask(self.ask),
-            Way::Asking { .. } if is_quiet => Due::Ask(self.ask),
-            Way::Asking { .. } => Due::Nothing,
-            Way::Open if is_held && self.next < self.made_blocks() => {
+            LinkState::Closed => SendAction::Nothing,
+            LinkState::Asking { asked: None, .. } => SendAction::Ask(self.ask),
+            LinkState::Asking { .. } if is_quiet => SendAction::Ask(self.ask),
+            LinkState::Asking { .. } => SendAction::Nothing,
+            LinkState::Open if is_held && self.next < self.made_blocks() => {
                 if self.next == self.confirmed {
                     // The receiver has done all that was asked of it.
                     self.confirmed_at = now;
                 }
-                if is_quiet { self.ask_again() } else { Due::Held }
+                if is_quiet { self.ask_again() } else { SendAction::Held }
             }
-            Way::Open if self.next < self.made_blocks() => Due::Block(self.next),
-            Way::Open if !self.is_whole && self.kept_bytes < self.kept_bytes_max => Due::Make,
-            Way::Open if self.is_whole && !self.end_sent => Due::End(self.made_blocks()),
-            Way::Open if is_quiet => self.ask_again(),
-            Way::Open => Due::Nothing,
+            LinkState::Open if self.next < self.made_blocks() => SendAction::Block(self.next),
+            LinkState::Open if !self.is_whole && self.kept_bytes < self.kept_bytes_max => {
+                SendAction::Make
+            }
+            LinkState::Open if self.is_whole && !self.end_sent => {
+                SendAction::End(self.made_blocks())
+            }
+            LinkState::Open if is_quiet => self.ask_again(),
+            LinkState::Open => SendAction::Nothing,
         }
     }
 
     /// The link is there, and who was to be heard over it was not.
-    fn ask_again(&mut self) -> Due {
+    fn ask_again(&mut self) -> SendAction {
         self.fence(false);
-        Due::Ask(self.ask)
+        SendAction::Ask(self.ask)
     }
 
     /// A block that is kept.
@@ -180,43 +184,43 @@ impl Outgoing {
     }
 
     /// All blocks are made.
-    pub fn no_more(&mut self) {
+    pub fn finish_blocks(&mut self) {
         self.is_whole = true;
     }
 
     /// What was [due](Self::due) has left.
-    pub fn sent(&mut self, due: &Due, now: BootNanos) {
+    pub fn sent(&mut self, due: &SendAction, now: BootNanos) {
         match (due, &mut self.way) {
-            (Due::Block(number), Way::Open) => self.next = number + 1,
-            (Due::End(_), Way::Open) => self.end_sent = true,
-            (Due::Ask(_), Way::Asking { asked, .. }) => *asked = Some(now),
+            (SendAction::Block(number), LinkState::Open) => self.next = number + 1,
+            (SendAction::End(_), LinkState::Open) => self.end_sent = true,
+            (SendAction::Ask(_), LinkState::Asking { asked, .. }) => *asked = Some(now),
             _ => unreachable!("{due:?} was not due"),
         }
-        self.stirred = now;
+        self.active_at = now;
     }
 
     /// The link has come or gone. What was sent over the one before may be lost.
     pub fn linked(&mut self, is_up: bool) {
         match is_up {
             true => self.fence(true),
-            false => self.way = Way::Closed,
+            false => self.way = LinkState::Closed,
         }
     }
 
     /// Whether there is a link, as far as it was told.
     pub fn is_linked(&self) -> bool {
-        !matches!(self.way, Way::Closed)
+        !matches!(self.way, LinkState::Closed)
     }
 
     /// The receiver has the blocks below `blocks`; it says so in answer to a question, or of
     /// itself (0). Whether the stream goes on after a loss.
     ///
     /// # Errors
-    /// [`Nonsense`]; the stream is to be given up.
-    pub fn has(&mut self, ask: u32, blocks: u32, now: BootNanos) -> Result<bool, Nonsense> {
+    /// [`InvalidProgress`]; the stream is to be given up.
+    pub fn has(&mut self, ask: u32, blocks: u32, now: BootNanos) -> Result<bool, InvalidProgress> {
         let made = self.made_blocks();
         if blocks > made {
-            return Err(Nonsense::TooMany { has: blocks, made });
+            return Err(InvalidProgress::TooMany { has: blocks, made });
         }
         let had = self.confirmed;
         while self.confirmed < blocks {
@@ -227,25 +231,25 @@ impl Outgoing {
             self.confirmed_at = now;
         }
         self.next = self.next.max(self.confirmed);
-        self.stirred = now;
-        let Way::Asking { link_lost, .. } = self.way else { return Ok(false) };
+        self.active_at = now;
+        let LinkState::Asking { link_lost, .. } = self.way else { return Ok(false) };
         if ask != self.ask {
             return Ok(false);
         }
         if blocks < had {
-            return Err(Nonsense::TooFew { has: blocks, had });
+            return Err(InvalidProgress::TooFew { has: blocks, had });
         }
         let has_lost = link_lost || blocks < self.next;
         self.next = blocks;
         self.end_sent = false;
-        self.way = Way::Open;
+        self.way = LinkState::Open;
         Ok(has_lost)
     }
 
     /// From here on nothing is sent until a new question is answered.
     fn fence(&mut self, link_lost: bool) {
         self.ask += 1;
-        self.way = Way::Asking { link_lost, asked: None };
+        self.way = LinkState::Asking { link_lost, asked: None };
     }
 
     fn made_blocks(&self) -> u32 {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_idle_has_little_to_spare() {
+    fn idle_sender_saves_little_rate() {
         let rate = 8 << 20;
         let mut pace = pace(rate);
         pace.sent(1, START);
@@ -173,7 +173,7 @@ mod tests {
 
         /// Invariant 2.
         #[test]
-        fn who_is_not_too_late_reaches_the_rate(
+        fn slightly_late_sender_reaches_its_rate(
             rate in 1u64..2 << 30,
             pieces in prop::collection::vec((0usize..1 << 20, 0u64..=SLACK_NANOS), 1..80),
         ) {

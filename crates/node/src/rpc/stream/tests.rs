@@ -11,9 +11,9 @@ use keyspace::{NodeId, ShardId};
 use proptest::prelude::*;
 use replication::BootNanos;
 
-use super::coming::{Coming, DONE_MAX, Ended, Name};
-use super::frame::Said;
-use super::outgoing::{ASK_AFTER, Due, Nonsense, Outgoing, RESUME_FOR};
+use super::frame::ReceiverFrame;
+use super::incoming::{DONE_MAX, IncomingStreams, Name, StreamEnd};
+use super::outgoing::{ASK_AFTER, InvalidProgress, OutgoingStream, RESUME_FOR, SendAction};
 use super::pace::Pace;
 
 const TICK: u64 = 10_000_000;
@@ -29,10 +29,10 @@ struct World {
     blocks: u32,
     now: BootNanos,
     pace: Pace,
-    out: Outgoing,
-    coming: Coming<Vec<Vec<u8>>>,
-    there: VecDeque<(Due, Vec<u8>)>,
-    back: VecDeque<Said>,
+    out: OutgoingStream,
+    coming: IncomingStreams<Vec<Vec<u8>>>,
+    there: VecDeque<(SendAction, Vec<u8>)>,
+    back: VecDeque<ReceiverFrame>,
     is_linked: bool,
     made: u32,
     blocks_sent: u32,
@@ -51,9 +51,9 @@ fn block(number: u32) -> Vec<u8> {
 impl World {
     fn new(blocks: u32) -> Self {
         let now = 1_000_000_000;
-        let mut coming = Coming::default();
+        let mut coming = IncomingStreams::default();
         coming.begin(NAME, SHARD, Vec::new(), now);
-        let out = Outgoing::new(KEPT * BYTES, now);
+        let out = OutgoingStream::new(KEPT * BYTES, now);
         let (there, back, installed) = Default::default();
         let (made, blocks_sent, handled, resumes) = Default::default();
         let (is_linked, end, pace) = (true, None, Pace::new(None));
@@ -96,24 +96,24 @@ impl World {
     /// The receiver's process starts again.
     fn forget(&mut self) {
         self.cut();
-        self.coming = Coming::default();
+        self.coming = IncomingStreams::default();
     }
 
     fn receive(&mut self) {
         let Some((frame, bytes)) = self.there.pop_front() else { return };
         self.handled += 1;
         let said = match frame {
-            Due::Block(number) => {
+            SendAction::Block(number) => {
                 let Some(into) = self.coming.block(NAME, number, self.now) else { return };
                 into.push(bytes);
                 self.coming.answer(NAME, 0, self.now)
             }
-            Due::Ask(ask) => self.coming.answer(NAME, ask, self.now),
-            Due::End(blocks) => {
-                let Ended::Whole(all) = self.coming.end(NAME, blocks) else { return };
+            SendAction::Ask(ask) => self.coming.answer(NAME, ask, self.now),
+            SendAction::End(blocks) => {
+                let StreamEnd::Complete(all) = self.coming.end(NAME, blocks) else { return };
                 self.installed.push(all);
                 self.coming.done(NAME);
-                Said::Done
+                ReceiverFrame::Done
             }
             other => unreachable!("{other:?} is not sent"),
         };
@@ -125,34 +125,34 @@ impl World {
     fn hear(&mut self) {
         match self.back.pop_front() {
             None => {}
-            Some(Said::Has { ask, blocks }) => {
+            Some(ReceiverFrame::Has { ask, blocks }) => {
                 let has_lost = self.out.has(ask, blocks, self.now).expect("the receiver is sane");
                 self.resumes += u32::from(has_lost);
             }
-            Some(Said::Done) => self.end = Some("done"),
-            Some(Said::Gone) => self.end = Some("gone"),
+            Some(ReceiverFrame::Done) => self.end = Some("done"),
+            Some(ReceiverFrame::NotFound) => self.end = Some("gone"),
         }
     }
 
     fn send(&mut self) {
         let is_held = self.pace.held_until(self.now).is_some();
         let mut due = self.out.due(is_held, self.now);
-        if due == Due::Make {
+        if due == SendAction::Make {
             if self.made < self.blocks {
                 self.out.made(block(self.made));
                 self.made += 1;
             } else {
-                self.out.no_more();
+                self.out.finish_blocks();
             }
             due = self.out.due(is_held, self.now);
         }
         let bytes = match due {
-            Due::Nothing | Due::Held => return,
-            Due::GiveUp => {
+            SendAction::Nothing | SendAction::Held => return,
+            SendAction::GiveUp => {
                 self.end = Some("given up");
                 return;
             }
-            Due::Block(number) => self.out.block(number).to_vec(),
+            SendAction::Block(number) => self.out.block(number).to_vec(),
             _ => Vec::new(),
         };
         assert!(self.is_linked, "{due:?} without a link");
@@ -241,7 +241,7 @@ fn a_stream_without_a_link_is_given_up_on_both_sides() {
     while world.now - begun <= RESUME_FOR {
         world.step();
     }
-    assert_eq!(world.coming.answer(NAME, 1, world.now), Said::Gone);
+    assert_eq!(world.coming.answer(NAME, 1, world.now), ReceiverFrame::NotFound);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn frames_lost_without_the_link_are_missed_and_sent_again() {
     while world.end.is_none() {
         world.step();
         // Only answers to questions come.
-        world.back.retain(|said| !matches!(said, Said::Has { ask: 0, .. }));
+        world.back.retain(|said| !matches!(said, ReceiverFrame::Has { ask: 0, .. }));
     }
     assert_eq!(world.end, Some("done"));
     world.assert_installed();
@@ -286,18 +286,18 @@ fn frames_lost_without_the_link_are_missed_and_sent_again() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
+fn unconfirmed_blocks_are_bounded_and_silent_receiver_is_probed() {
     let mut now: BootNanos = 1_000_000_000;
-    let mut out = Outgoing::new(KEPT * BYTES, now);
+    let mut out = OutgoingStream::new(KEPT * BYTES, now);
     let mut blocks = 0;
     loop {
         match out.due(false, now) {
-            Due::Make => out.made(block(0)),
-            due @ Due::Block(_) => {
+            SendAction::Make => out.made(block(0)),
+            due @ SendAction::Block(_) => {
                 blocks += 1;
                 out.sent(&due, now);
             }
-            due => break assert_eq!(due, Due::Nothing),
+            due => break assert_eq!(due, SendAction::Nothing),
         }
     }
     assert_eq!(blocks, KEPT);
@@ -306,11 +306,11 @@ fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
         now += ASK_AFTER;
         match out.due(false, now) {
             // The same question: nothing was sent since it was asked first.
-            due @ Due::Ask(1) => {
+            due @ SendAction::Ask(1) => {
                 asked += 1;
                 out.sent(&due, now);
             }
-            due => break assert_eq!(due, Due::GiveUp),
+            due => break assert_eq!(due, SendAction::GiveUp),
         }
     }
     assert_eq!(asked, RESUME_FOR / 1_000_000_000 - 1);
@@ -360,7 +360,7 @@ fn a_receiver_that_starts_again_while_a_stream_is_held_is_found_out_soon() {
     while world.handled < 20 {
         world.step();
     }
-    world.coming = Coming::default();
+    world.coming = IncomingStreams::default();
     let begun = world.now;
     assert_eq!(world.run(), "gone");
     assert!(world.now - begun <= ASK_AFTER + 5 * TICK);
@@ -369,46 +369,46 @@ fn a_receiver_that_starts_again_while_a_stream_is_held_is_found_out_soon() {
 #[test]
 fn an_answer_to_an_older_question_does_not_open_the_way() {
     let now = 1_000_000_000;
-    let mut out = Outgoing::new(KEPT * BYTES, now);
+    let mut out = OutgoingStream::new(KEPT * BYTES, now);
     for number in 0..3 {
-        assert_eq!(out.due(false, now), Due::Make);
+        assert_eq!(out.due(false, now), SendAction::Make);
         out.made(block(number));
-        out.sent(&Due::Block(number), now);
+        out.sent(&SendAction::Block(number), now);
     }
     for question in 1..=2 {
         out.linked(false);
         out.linked(true);
-        assert_eq!(out.due(false, now), Due::Ask(question));
-        out.sent(&Due::Ask(question), now);
+        assert_eq!(out.due(false, now), SendAction::Ask(question));
+        out.sent(&SendAction::Ask(question), now);
     }
     assert_eq!(out.has(1, 1, now), Ok(false));
-    assert_eq!(out.due(false, now), Due::Nothing);
+    assert_eq!(out.due(false, now), SendAction::Nothing);
     assert_eq!(out.has(2, 2, now), Ok(true));
-    assert_eq!(out.due(false, now), Due::Block(2));
-    assert_eq!(out.has(0, 4, now), Err(Nonsense::TooMany { has: 4, made: 3 }));
+    assert_eq!(out.due(false, now), SendAction::Block(2));
+    assert_eq!(out.has(0, 4, now), Err(InvalidProgress::TooMany { has: 4, made: 3 }));
     out.linked(true);
-    assert_eq!(out.due(false, now), Due::Ask(3));
-    assert_eq!(out.has(3, 1, now), Err(Nonsense::TooFew { has: 1, had: 2 }));
+    assert_eq!(out.due(false, now), SendAction::Ask(3));
+    assert_eq!(out.has(3, 1, now), Err(InvalidProgress::TooFew { has: 1, had: 2 }));
 }
 
 #[test]
 fn of_one_shard_there_is_one_stream_and_of_the_done_a_few_are_remembered() {
     let now = 1_000_000_000;
-    let mut coming = Coming::default();
+    let mut coming = IncomingStreams::default();
     let name = |number: u64| (NodeId(2), number);
     coming.begin(name(0), SHARD, "first", now);
     coming.begin(name(1), ShardId(4), "other", now);
     assert_eq!(coming.make_way(SHARD), ["first"]);
     coming.begin(name(2), SHARD, "second", now);
-    assert_eq!(coming.answer(name(0), 1, now), Said::Gone);
-    assert_eq!(coming.answer(name(2), 1, now), Said::Has { ask: 1, blocks: 0 });
-    assert_eq!(coming.end(name(2), 1), Ended::Not);
-    assert_eq!(coming.end(name(2), 0), Ended::Whole("second"));
+    assert_eq!(coming.answer(name(0), 1, now), ReceiverFrame::NotFound);
+    assert_eq!(coming.answer(name(2), 1, now), ReceiverFrame::Has { ask: 1, blocks: 0 });
+    assert_eq!(coming.end(name(2), 1), StreamEnd::Incomplete);
+    assert_eq!(coming.end(name(2), 0), StreamEnd::Complete("second"));
     for number in 2..3 + DONE_MAX as u64 {
         coming.done(name(number));
     }
-    assert_eq!(coming.answer(name(2), 1, now), Said::Gone);
-    assert_eq!(coming.answer(name(3), 1, now), Said::Done);
+    assert_eq!(coming.answer(name(2), 1, now), ReceiverFrame::NotFound);
+    assert_eq!(coming.answer(name(3), 1, now), ReceiverFrame::Done);
     assert_eq!(coming.give_up(name(1)), Some("other"));
 }
 

@@ -2,10 +2,10 @@
 
 use keyspace::{NodeId, ShardId};
 use node::executor::{Effects, Input};
-use node::replica::Legacy;
+use node::replica::RequestHandover;
 use node::replica::entry::Waiter;
-use node::reshape::merge::{self, Word};
-use node::rpc::request::Letter;
+use node::reshape::merge::{self, MergeMessage};
+use node::rpc::message::RpcMessage;
 
 use super::world::{Packet, World, of_arc};
 use crate::words;
@@ -47,10 +47,10 @@ impl World {
         for (shard, word) in effects.words.drain(..) {
             self.send_word(id, shard, word);
         }
-        for waits in effects.absorbing.drain(..) {
-            let node::executor::Absorbing { left, at, right, index, term } = waits;
+        for waits in effects.handover_requests.drain(..) {
+            let node::executor::HandoverRequest { left, at, right, index, term } = waits;
             let absorb = merge::Absorb { right, index, term };
-            self.node(id).executor.accept(Input::Surrender { left, at, absorb });
+            self.node(id).executor.accept(Input::RequestHandover { left, at, absorb });
         }
         for given in effects.given.drain(..) {
             let (left, right) = (given.left, given.right);
@@ -61,14 +61,14 @@ impl World {
             ));
             self.node(id).executor.accept(Input::Absorb { left, state: given.state });
         }
-        for bequeathed in effects.bequeathed.drain(..) {
-            self.hand_over(id, bequeathed.left, bequeathed.legacy);
+        for pending_requests in effects.pending_requests.drain(..) {
+            self.hand_over(id, pending_requests.left, pending_requests.legacy);
         }
     }
 
     /// What was asked of a shard that was merged goes on at the other one.
-    fn hand_over(&mut self, id: NodeId, left: ShardId, legacy: Legacy) {
-        let Legacy { batches, readers, sent } = legacy;
+    fn hand_over(&mut self, id: NodeId, left: ShardId, legacy: RequestHandover) {
+        let RequestHandover { batches, readers, sent } = legacy;
         let mut clients: Vec<Waiter> =
             batches.iter().flat_map(|(_, batch)| batch.waiters().to_vec()).collect();
         clients.extend(readers.iter().map(|(_, _, waiter)| *waiter));
@@ -82,32 +82,32 @@ impl World {
             executor.accept(Input::Propose { shard: left, origin, batch });
         }
         for (at, origin, waiter) in readers {
-            executor.accept(Input::Await { shard: left, at, lock: None, origin, waiter });
+            executor.accept(Input::AwaitRead { shard: left, at, lock: None, origin, waiter });
         }
-        executor.accept(Input::Inherit { shard: left, heir: sent });
+        executor.accept(Input::TakeOverRequests { shard: left, inherited: sent });
     }
 
-    fn send_word(&mut self, id: NodeId, shard: ShardId, word: Word) {
+    fn send_word(&mut self, id: NodeId, shard: ShardId, word: MergeMessage) {
         let text = match &word {
-            Word::Freeze { .. } => "freeze".to_owned(),
-            Word::Frozen { index, .. } => format!("frozen as of entry {index}"),
-            Word::Unfit { .. } => "cannot be frozen now".to_owned(),
-            Word::Free { .. } => "the merge is cancelled: go on".to_owned(),
-            Word::Freed { .. } => "it goes on".to_owned(),
+            MergeMessage::Freeze { .. } => "freeze".to_owned(),
+            MergeMessage::Frozen { index, .. } => format!("frozen as of entry {index}"),
+            MergeMessage::CannotFreeze { .. } => "cannot be frozen now".to_owned(),
+            MergeMessage::Unfreeze { .. } => "the merge is cancelled: go on".to_owned(),
+            MergeMessage::UnfreezeDone { .. } => "it goes on".to_owned(),
         };
         let from = match &word {
-            Word::Freeze { left, .. } | Word::Free { left, .. } => *left,
-            Word::Frozen { right, .. } | Word::Unfit { right, .. } | Word::Freed { right, .. } => {
-                *right
-            }
+            MergeMessage::Freeze { left, .. } | MergeMessage::Unfreeze { left, .. } => *left,
+            MergeMessage::Frozen { right, .. }
+            | MergeMessage::CannotFreeze { right, .. }
+            | MergeMessage::UnfreezeDone { right, .. } => *right,
         };
         self.say_once(format!("shard {} to shard {}: {text}", from.0, shard.0));
-        let letter = Letter::Merge { shard, word };
+        let rpc = RpcMessage::Merge { shard, word };
         match self.leader(shard) {
             Some(to) if to == id => {
-                self.node(id).executor.accept(Input::Letter { from: id, letter });
+                self.node(id).executor.accept(Input::Rpc { from: id, rpc });
             }
-            Some(to) => self.flying.push((id, to, Packet::Rpc(letter))),
+            Some(to) => self.flying.push((id, to, Packet::Rpc(rpc))),
             None => {}
         }
     }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use command::{NotDone, Step as Command, Transaction};
 use keyspace::{NodeId, ShardId, Timestamp};
 use node::executor::Input;
-use node::routing::fetch::{Found, Want};
-use node::rpc::request::Letter;
-use txn::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
+use node::routing::fetch::{FetchRequest, FetchResult};
+use node::rpc::message::RpcMessage;
+use txn::locks::{Deadline, Keys, Outcome, Prepare, Role, Step, StepReply, TxnId};
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::world::World;
@@ -74,50 +74,50 @@ impl World {
         let mut bytes = Vec::new();
         step.encode(&mut bytes);
         let step = Bytes::from(bytes);
-        self.ask(key, text, |shard, number| Letter::Step { shard, number, step })
+        self.ask(key, text, |shard, number| RpcMessage::Step { shard, number, step })
     }
 
     /// Reads a key and reserves it, by the name of a transaction whose validation has failed.
     pub fn reserve(&mut self, millis: u64, key: &[u8]) {
         let read =
             ReservingRead { name: Timestamp::from_millis(millis), from: ReserveFrom::Everyone };
-        let want = Want::keys([key]).by(read);
+        let want = FetchRequest::keys([key]).by(read);
         let text = format!("reserving read of {} as {millis}", words::text(key));
-        self.ask(key, text, |shard, number| Letter::Fetch { shard, number, want });
+        self.ask(key, text, |shard, number| RpcMessage::Fetch { shard, number, want });
     }
 
     fn ask(
         &mut self,
         key: &[u8],
         text: String,
-        letter: impl FnOnce(ShardId, u64) -> Letter,
+        rpc: impl FnOnce(ShardId, u64) -> RpcMessage,
     ) -> u64 {
         let shard = self.shard_of(key);
         let leader = self.leader(shard).expect("somebody leads it");
         let number = FIRST_NUMBER + self.asked.names.len() as u64;
         self.asked.names.insert(number, text);
-        let letter = letter(shard, number);
-        self.node(leader).executor.accept(Input::Letter { from: ASKER, letter });
+        let rpc = rpc(shard, number);
+        self.node(leader).executor.accept(Input::Rpc { from: ASKER, rpc });
         number
     }
 
     /// Prints what was answered, if this is one of these answers.
-    pub(super) fn takes_answer(&mut self, letter: &Letter) -> bool {
-        let (number, text) = match letter {
-            Letter::Stepped { number, said, .. } => {
-                if let (Said::Voted(vote), Some(id)) = (said, self.asked.by_number.get(number))
+    pub(super) fn takes_answer(&mut self, rpc: &RpcMessage) -> bool {
+        let (number, text) = match rpc {
+            RpcMessage::StepReply { number, said, .. } => {
+                if let (StepReply::Voted(vote), Some(id)) = (said, self.asked.by_number.get(number))
                     && let Some((_, locked)) = self.asked.locked.get_mut(id)
                 {
                     *locked = Some(vote.at);
                 }
                 let text = match said {
                     // Times of the virtual clock say nothing here.
-                    Said::Voted(..) => "prepared".to_owned(),
+                    StepReply::Voted(..) => "prepared".to_owned(),
                     said => words::said(said),
                 };
                 (number, text)
             }
-            Letter::Fetched { number, found: Found::Versions(all), .. } => {
+            RpcMessage::FetchReply { number, found: FetchResult::Versions(all), .. } => {
                 let held = all[0].as_ref().map(|held| format!("\"{}\"", words::text(&held.value)));
                 (number, held.unwrap_or_else(|_| "nil".to_owned()))
             }
@@ -135,7 +135,7 @@ pub(super) fn not_done(why: NotDone) -> String {
     let why = match why {
         NotDone::CrossShard => "its keys lie in several shards",
         NotDone::NotLeader => "nobody leads the shard",
-        NotDone::Unknown => return "unknown".to_owned(),
+        NotDone::OutcomeUnknown => return "unknown".to_owned(),
         other => panic!("not in scripts: {other:?}"),
     };
     format!("not done, {why}")

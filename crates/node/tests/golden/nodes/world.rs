@@ -7,19 +7,19 @@ use std::sync::Arc;
 use command::Step as Command;
 use hlc::Clock;
 use keyspace::{
-    Catalogue, Cut, Descriptor, Durability, Generation, Keyspace, KeyspaceOptions, Level, NodeId,
-    Placement, ReplicaId, ShardId, Timestamp,
+    Catalogue, ClusterVersion, Cut, Descriptor, Durability, Generation, Keyspace, KeyspaceOptions,
+    NodeId, Placement, ReplicaId, ShardId, Timestamp,
 };
 use node::executor::{Answer, Effects, Envelope, Input, Origin, ShardExecutor};
-use node::replica::ShardStart;
+use node::replica::ReplicaStart;
 use node::replica::entry::{Batch, Waiter};
 use node::reshape::bootstrap;
-use node::reshape::merge::{self, Merging};
-use node::reshape::reroute::{Postponed, SentOn};
+use node::reshape::merge::{self, MergeStatus};
+use node::reshape::reroute::{PendingReroutes, ReroutedBatch};
 use node::reshape::split::Split;
-use node::routing::route::{Claim, Route, tiles};
-use node::rpc::request::Letter;
-use overlay::Known;
+use node::routing::route::{ArcClaim, Route, tiles};
+use node::rpc::message::RpcMessage;
+use overlay::KnownShard;
 use parking_lot::RwLock;
 use replication::MessageKind;
 use storage::log::Lsn;
@@ -36,9 +36,9 @@ const TIMEOUT_NANOS: u64 = 2_000_000_000;
 pub(super) struct Node {
     id: NodeId,
     pub(super) executor: ShardExecutor,
-    pub(super) postponed: Postponed,
+    pub(super) postponed: PendingReroutes,
     /// What it has learnt of shards.
-    known: BTreeMap<ShardId, Claim>,
+    known: BTreeMap<ShardId, ArcClaim>,
     /// Which shards it leads, as was last printed.
     led: BTreeSet<ShardId>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Node {
 /// On its way to a node.
 pub(super) enum Packet {
     Message(Box<Envelope>),
-    Rpc(Letter),
+    Rpc(RpcMessage),
 }
 
 /// See the front page.
@@ -85,9 +85,9 @@ impl Node {
         let here: BTreeMap<ShardId, _> = here.collect();
         let mut known = self.known.clone();
         for (id, view) in &here {
-            known.insert(*id, Claim::of(&view.read().descriptor));
+            known.insert(*id, ArcClaim::of(&view.read().descriptor));
         }
-        let claims: Vec<Claim> = known.into_values().collect();
+        let claims: Vec<ArcClaim> = known.into_values().collect();
         let tiles = tiles(keyspace, &claims).into_iter().map(|(shard, arc)| {
             let view = here.get(&shard).cloned().unwrap_or_else(|| {
                 let tile = (shard, arc.clone());
@@ -115,8 +115,8 @@ impl World {
         let now = 3_000_000_000;
         let node = |id| {
             let mut executor = ShardExecutor::new(Arc::new(Clock::default()), id, 1 << 20);
-            executor.set_patience(TIMEOUT_NANOS);
-            executor.allow(Level::NEWEST);
+            executor.set_request_timeout(TIMEOUT_NANOS);
+            executor.allow(ClusterVersion::NEWEST);
             executor.observe(1);
             executor.observe(now);
             let mut state = ordered(shard.0, keyspace.arc(0));
@@ -124,7 +124,7 @@ impl World {
             let (arc, replicas) = (state.descriptor.arc.clone(), replicas.clone());
             let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
             state = node::replica::state::ShardState::new(descriptor, state.content);
-            let start = ShardStart::born(state, ReplicaId(id), Durability::Sync);
+            let start = ReplicaStart::created(state, ReplicaId(id), Durability::Sync);
             executor.accept(Input::Create(start));
             let (postponed, known, led) = Default::default();
             Node { id: NodeId(id), executor, postponed, known, led }
@@ -192,7 +192,7 @@ impl World {
         let nodes = (1..=NODES).filter(|id| *id != node as u64).map(NodeId).collect();
         let executor = &mut self.nodes[node - 1].executor;
         if executor.shard(shard).is_none() {
-            executor.accept(Input::Away { shard, nodes });
+            executor.accept(Input::RemoteShard { shard, nodes });
         }
         executor
     }
@@ -212,7 +212,7 @@ impl World {
         self.say(&format!("client {client} at node {node}: GET {key}, to shard {}", shard.0));
         let (at, lock, origin, waiter) = (Timestamp::ZERO, None, CLIENTS, Waiter(client));
         let executor = self.executor_for(node, shard);
-        executor.accept(Input::Await { shard, at, lock, origin, waiter });
+        executor.accept(Input::AwaitRead { shard, at, lock, origin, waiter });
     }
 
     fn client(&mut self) -> u64 {
@@ -236,7 +236,7 @@ impl World {
             let view = executor.view(shard).expect("both are here");
             view.read().descriptor.generation
         });
-        let step = merge::Step::Intend { right, theirs, ours };
+        let step = merge::MergeStep::Intend { right, theirs, ours };
         executor.accept(Input::Merge { shard: left, step });
     }
 
@@ -305,8 +305,8 @@ impl World {
             node.executor.accept(Input::Durable { ticket });
         }
         let id = node.id;
-        let letters = effects.letters.drain(..);
-        self.flying.extend(letters.map(|(to, letter)| (id, to, Packet::Rpc(letter))));
+        let rpcs = effects.rpcs.drain(..);
+        self.flying.extend(rpcs.map(|(to, rpc)| (id, to, Packet::Rpc(rpc))));
         let messages = effects.messages.drain(..);
         self.flying.extend(
             messages.map(|envelope| (id, envelope.node, Packet::Message(Box::new(envelope)))),
@@ -320,17 +320,17 @@ impl World {
     }
 
     /// Everybody hears of shards that have changed, but who is cut off.
-    fn take_known(&mut self, known: Vec<Known>) {
+    fn take_known(&mut self, known: Vec<KnownShard>) {
         for known in known {
             let known = Arc::new(known);
-            let claim = Claim::of(known.descriptor());
+            let claim = ArcClaim::of(known.descriptor());
             let cut = &self.cut;
             for node in self.nodes.iter_mut().filter(|node| !cut.contains(&place(node.id))) {
                 let newest = node.known.entry(known.shard()).or_insert_with(|| claim.clone());
                 if newest.generation < claim.generation {
                     *newest = claim.clone();
                 }
-                node.executor.accept(Input::Known { known: known.clone() });
+                node.executor.accept(Input::DescriptorLearned { known: known.clone() });
             }
         }
     }
@@ -347,7 +347,7 @@ impl World {
                     self.say(&format!("client {}: {}", client.0, not_done(why)));
                 }
             }
-            Answer::Go { waiter, .. } => self.reads_now(id, waiter),
+            Answer::Retry { waiter, .. } => self.reads_now(id, waiter),
             other => panic!("not in scripts: {other:?}"),
         }
     }
@@ -358,11 +358,11 @@ impl World {
         let route = self.nodes[place(id) - 1].route(&self.keyspace);
         let at = route.place_of_key(&key);
         let state = route.views[at].read();
-        if state.locks.hides(&key) {
+        if state.locks.hides_newest(&key) {
             let (shard, lock) = (route.shard(at), Some(state.locks.released()));
             let (at, origin) = (Timestamp::ZERO, CLIENTS);
             let executor = &mut self.node(id).executor;
-            return executor.accept(Input::Await { shard, at, lock, origin, waiter });
+            return executor.accept(Input::AwaitRead { shard, at, lock, origin, waiter });
         }
         let found = value(&state, &key, Timestamp::MAX);
         self.reads.remove(&waiter);
@@ -377,7 +377,7 @@ impl World {
             return;
         }
         let (on, refused) = postponed.sort_out(|_| Some(route.clone()), now, TIMEOUT_NANOS);
-        for SentOn { shard, origin, batch } in on {
+        for ReroutedBatch { shard, origin, batch } in on {
             for client in batch.waiters() {
                 let (id, client) = (id.0, client.0);
                 self.say(&format!("node {id}: client {client} is re-routed to shard {}", shard.0));
@@ -389,7 +389,7 @@ impl World {
 
     fn look_who_leads(&mut self, id: NodeId) {
         let node = self.node(id);
-        let leads = |shard: &&node::replica::Shard| shard.is_elected();
+        let leads = |shard: &&node::replica::Replica| shard.is_elected();
         let led: BTreeSet<ShardId> =
             node.executor.shards().filter(leads).map(|shard| shard.id()).collect();
         let news: Vec<ShardId> = led.difference(&node.led).copied().collect();
@@ -402,20 +402,20 @@ impl World {
     fn arrive(&mut self, from: NodeId, to: NodeId, packet: Packet) {
         let is_cut = self.cut.contains(&place(from)) || self.cut.contains(&place(to));
         match packet {
-            Packet::Rpc(letter) => self.rpc_arrives(from, to, letter, is_cut),
+            Packet::Rpc(rpc) => self.rpc_arrives(from, to, rpc, is_cut),
             Packet::Message(_) if is_cut => {}
             Packet::Message(envelope) => self.message_arrives(from, to, *envelope),
         }
     }
 
-    fn rpc_arrives(&mut self, from: NodeId, to: NodeId, letter: Letter, is_cut: bool) {
-        if self.takes_answer(&letter) {
+    fn rpc_arrives(&mut self, from: NodeId, to: NodeId, rpc: RpcMessage, is_cut: bool) {
+        if self.takes_answer(&rpc) {
             return;
         }
-        let kind = Letter::KINDS[letter.kind()];
+        let kind = RpcMessage::KINDS[rpc.kind()];
         let is_lost = is_cut || self.lost.contains(kind);
         if !["tiding", "merge"].contains(&kind) {
-            let (from, to, shard) = (from.0, to.0, letter.shard().0);
+            let (from, to, shard) = (from.0, to.0, rpc.shard().0);
             let lost = if is_lost { "  LOST" } else { "" };
             self.say_once(format!("rpc {from} -> {to}: {kind}, shard {shard}{lost}"));
         }
@@ -423,21 +423,21 @@ impl World {
             return;
         }
         let mut bytes = Vec::new();
-        letter.encode(&mut bytes);
-        let letter = Letter::decode(bytes.into()).expect("it was encoded");
-        self.node(to).executor.accept(Input::Letter { from, letter });
+        rpc.encode(&mut bytes);
+        let rpc = RpcMessage::decode(bytes.into()).expect("it was encoded");
+        self.node(to).executor.accept(Input::Rpc { from, rpc });
     }
 
     fn message_arrives(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
-        let Envelope { shard, birth, message, .. } = envelope;
+        let Envelope { shard, bootstrap, message, .. } = envelope;
         let is_entries = message.kind() == Some(MessageKind::Append);
         if (is_entries && self.held.contains(&place(to))) || message.snapshot().is_some() {
             return;
         }
         let is_here = self.node(to).executor.shard(shard).is_some();
-        if let Some(birth) = birth.filter(|_| !is_here) {
+        if let Some(bootstrap) = bootstrap.filter(|_| !is_here) {
             let start =
-                bootstrap::by_message(&birth, message.to(), to, HASHER).expect("its record");
+                bootstrap::by_message(&bootstrap, message.to(), to, HASHER).expect("its record");
             let arc = start.view.read().descriptor.arc.clone();
             // SAFETY G11: a replica here will bring it, when it has come so far.
             if self.node(to).overlaps(&arc) {
@@ -463,10 +463,10 @@ impl World {
                 let state = view.read();
                 let Descriptor { generation, arc, .. } = &state.descriptor;
                 let merging = match state.merging {
-                    Merging::Not => "",
-                    Merging::Intends { .. } => ", intends to merge",
-                    Merging::Cancelled { .. } => ", has cancelled a merge",
-                    Merging::Frozen { .. } => ", frozen",
+                    MergeStatus::None => "",
+                    MergeStatus::TakingRight { .. } => ", intends to merge",
+                    MergeStatus::Cancelled { .. } => ", has cancelled a merge",
+                    MergeStatus::Frozen { .. } => ", frozen",
                 };
                 let (id, arc, generation) = (shard.id().0, of_arc(arc), generation.0);
                 let text = format!(" shard {id} {arc} generation {generation}{merging};");

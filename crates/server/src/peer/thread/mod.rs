@@ -1,5 +1,5 @@
-//! What the peer thread does, or its attendant ([`attend`](super::attend)): accepts, dials, reads
-//! and keeps links alive.
+//! What the peer thread does, or its attendant ([`poll_inline`](super::poll_inline)): accepts,
+//! dials, reads and keeps links alive.
 //!
 //! ```text
 //!   turn:  wait ─► sockets, asks ─► read links ─► timers ─► handler.turn_ended ─► flush
@@ -8,8 +8,8 @@
 //! Sockets are edge-triggered, for reading and writing from the beginning: a sender that finds
 //! one full leaves, and the edge that tells of room brings the next turn to go on.
 
-mod arrivals;
-mod greetings;
+mod connect;
+mod handshakes;
 mod linked;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,10 +27,10 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
 
 use super::dial::{Target, Targets};
+use super::handshaking::Handshaking;
 use super::links::{PeerHandler, Shared, WAKER, shown};
 use super::outbox::Flushed;
 use super::refusal::Refusal;
-use super::shaking::Shaking;
 use linked::Linked;
 
 const LISTENER: Token = Token(usize::MAX - 1);
@@ -48,7 +48,7 @@ const TICK_STOPPING: Duration = Duration::from_millis(5);
 const WARNING_PAUSE: Duration = Duration::from_secs(1);
 
 enum Connection {
-    Shaking(Box<Shaking>),
+    Shaking(Box<Handshaking>),
     Linked(Box<Linked>),
 }
 
@@ -61,7 +61,7 @@ struct LookUp {
 
 /// What came of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum TurnOutcome {
     /// The handler was told nothing.
     Quiet,
     /// It was told something.
@@ -170,7 +170,7 @@ impl PeerThread {
     }
 
     /// One turn. Waits for something to do until the next tick, if it is to.
-    pub fn turn(&mut self, handler: &dyn PeerHandler, waits: bool) -> Turn {
+    pub fn turn(&mut self, handler: &dyn PeerHandler, waits: bool) -> TurnOutcome {
         let tick = self.tick();
         let timeout = match !waits || self.has_more() {
             true => Duration::ZERO,
@@ -216,9 +216,9 @@ impl PeerThread {
         }
         self.more = self.shared.flush() || !is_all;
         match delivered {
-            _ if self.until.is_some() && self.connections.is_empty() => Turn::Last,
-            true => Turn::Delivered,
-            false => Turn::Quiet,
+            _ if self.until.is_some() && self.connections.is_empty() => TurnOutcome::Last,
+            true => TurnOutcome::Delivered,
+            false => TurnOutcome::Quiet,
         }
     }
 
@@ -310,12 +310,12 @@ impl PeerThread {
         for at in dead {
             self.close(at, &format!("silent for {}", shown(options.dead)), handler);
         }
-        self.see_off(handler);
+        self.close_removed_links(handler);
         self.dial_due(handler);
     }
 
     /// Ends links with nodes that were removed a while ago.
-    fn see_off(&mut self, handler: &dyn PeerHandler) {
+    fn close_removed_links(&mut self, handler: &dyn PeerHandler) {
         let removed = self.shared.removed.load_full();
         let linked = |node: &NodeId| self.linked.contains_key(node);
         self.leaving.retain(|node, _| removed.contains(node) && linked(node));

@@ -10,7 +10,7 @@ use crate::runtime::durations::Durations;
 
 /// What is counted of one lookup in one form.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct LookupCounters {
     took: Durations,
     hops: Hops,
     failed: Counter,
@@ -46,7 +46,7 @@ impl Hops {
 }
 
 /// What a lookup has counted: for metrics.
-pub struct Counted {
+pub struct LookupStats {
     /// Which.
     pub kind: Kind,
     /// In which form.
@@ -59,7 +59,7 @@ pub struct Counted {
     pub failed: u64,
 }
 
-impl Counts {
+impl LookupCounters {
     /// Counts a request that has ended.
     pub(super) fn add(&self, trace: &Trace) {
         match trace.failure {
@@ -72,10 +72,10 @@ impl Counts {
     }
 
     /// What was counted; nothing if no request was.
-    pub(super) fn counted(&self, kind: Kind, form: Form) -> Option<Counted> {
+    pub(super) fn counted(&self, kind: Kind, form: Form) -> Option<LookupStats> {
         let (took, hops) = (self.took.histogram(), self.hops.histogram());
         let failed = self.failed.get();
-        (took.count + failed > 0).then_some(Counted { kind, form, took, hops, failed })
+        (took.count + failed > 0).then_some(LookupStats { kind, form, took, hops, failed })
     }
 }
 

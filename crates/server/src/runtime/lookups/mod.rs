@@ -30,18 +30,20 @@ use std::time::Instant;
 
 use keyspace::{Feature, KeyspaceId, NodeId, ShardId};
 use overlay::lh::Bucket;
-use overlay::request::{By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Request};
+use overlay::request::{
+    Failure, Form, HOPS_LINEAR_MAX, HopSource, LookupRequest, RequestEvent, RouteHop,
+};
 use overlay::switchboard::Effects;
-use overlay::{HOPS_MAX, Kind, Known, LookupChoice, Message, Point, Switchboard, Table};
+use overlay::{HOPS_MAX, Kind, KnownShard, LookupChoice, Message, Point, Switchboard, Table};
 use parking_lot::Mutex;
 
 use super::peers::Peers;
 use super::rpc_counters::RpcCounts;
 use super::{ControlInput, NodeRuntime};
-pub use counts::Counted;
-use counts::Counts;
-use trace::Asked;
-pub use trace::{OnTrace, Step, Trace};
+use counts::LookupCounters;
+pub use counts::LookupStats;
+use trace::LookupInProgress;
+pub use trace::{OnTrace, Trace, TraceStep};
 
 /// Within so many of the node's ticks each table says something once, a part of them at each …
 const RING_TICKS: u64 = 20;
@@ -60,7 +62,7 @@ const NO_FILE: &str = "no file: lh is for keyspaces of placement linear-hash";
 
 struct Inner {
     board: Switchboard,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, LookupInProgress>,
     /// Until which tick tables are early.
     early_until: u64,
 }
@@ -68,7 +70,7 @@ struct Inner {
 /// The lookups of a node.
 pub struct Lookups {
     inner: Mutex<Inner>,
-    counts: [[Counts; Form::ALL.len()]; Kind::ALL.len()],
+    counts: [[LookupCounters; Form::ALL.len()]; Kind::ALL.len()],
 }
 
 impl Lookups {
@@ -80,7 +82,7 @@ impl Lookups {
     }
 
     /// What was counted, of lookups that were asked for.
-    pub fn counted(&self) -> Vec<Counted> {
+    pub fn counted(&self) -> Vec<LookupStats> {
         let mut all = Vec::new();
         for (kind, forms) in Kind::ALL.into_iter().zip(&self.counts) {
             let counted = Form::ALL.into_iter().zip(forms);
@@ -102,7 +104,7 @@ impl Lookups {
     }
 
     /// The full table has learnt this.
-    pub(super) fn learn(&self, known: &[Arc<Known>]) {
+    pub(super) fn learn(&self, known: &[Arc<KnownShard>]) {
         if known.is_empty() {
             return;
         }
@@ -134,13 +136,13 @@ impl Inner {
     }
 
     /// Notes what was seen of requests; those that have ended.
-    fn ended(&mut self, node: NodeId, events: Vec<Event>) -> Vec<(OnTrace, Trace)> {
+    fn ended(&mut self, node: NodeId, events: Vec<RequestEvent>) -> Vec<(OnTrace, Trace)> {
         let now = Instant::now();
         let mut ended = Vec::new();
         for event in events {
             match event {
-                Event::Silent { .. } | Event::Unsure { .. } => {}
-                Event::Asked { id, leg, is_first } => {
+                RequestEvent::Silent { .. } | RequestEvent::Unsure { .. } => {}
+                RequestEvent::Asked { id, leg, is_first } => {
                     let Some(asked) = self.asked.get_mut(&id) else { continue };
                     if is_first {
                         asked.restart();
@@ -148,7 +150,7 @@ impl Inner {
                     asked.answered(now);
                     asked.goes_to(leg);
                 }
-                Event::Found { id, owner, hops, trail } => {
+                RequestEvent::Found { id, owner, hops, trail } => {
                     let Some(mut asked) = self.asked.remove(&id) else { continue };
                     if asked.way().form == Form::Iterative {
                         asked.answered(now);
@@ -156,7 +158,7 @@ impl Inner {
                     trail.into_iter().for_each(|leg| asked.goes_to(leg));
                     ended.push(asked.end(node, Ok(owner), hops, now));
                 }
-                Event::Failed { id, why } => {
+                RequestEvent::Failed { id, why } => {
                     let Some(asked) = self.asked.remove(&id) else { continue };
                     ended.push(asked.end(node, Err(why), 0, now));
                 }
@@ -195,7 +197,7 @@ pub fn look_up(
         peers.lookups.count(&trace);
         return Some(trace);
     }
-    let is_of_file = |known: Arc<Known>| Bucket::of(known.arc()).is_some();
+    let is_of_file = |known: Arc<KnownShard>| Bucket::of(known.arc()).is_some();
     let failure = match way.kind {
         _ if !runtime.version.allows(Feature::Rings) => Some(Failure::Refused.text()),
         Kind::Lh if !peers.lookup.owner(point).is_none_or(is_of_file) => Some(NO_FILE),
@@ -212,10 +214,11 @@ pub fn look_up(
         let full = peers.lookup.look();
         let Point { keyspace, tail } = point;
         let (tail, hops_max) = (tail.to_vec(), hops_max(kind, full.len()));
-        let request = Request { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
+        let request =
+            LookupRequest { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
         let mut effects = Effects::default();
         let id = inner.board.begin(request, &full, &mut effects);
-        inner.asked.insert(id, Asked::new(way, is_traced, began, done));
+        inner.asked.insert(id, LookupInProgress::new(way, is_traced, began, done));
         let ended = inner.ended(node, effects.events);
         (effects.out, ended, inner.asked.contains_key(&id).then_some(id))
     };
@@ -233,14 +236,14 @@ pub fn look_up(
 fn at_once(
     own: NodeId,
     way: LookupChoice,
-    owner: Option<Arc<Known>>,
+    owner: Option<Arc<KnownShard>>,
     is_traced: bool,
     began: Instant,
 ) -> Trace {
     let node = owner.as_ref().and_then(|known| known.leader());
     let leg = |node| {
         let shard = owner.as_ref().map_or(ShardId(0), |known| known.shard());
-        Step { leg: Leg { shard, node, by: By::Full }, took: None }
+        TraceStep { leg: RouteHop { shard, node, by: HopSource::Full }, took: None }
     };
     let elsewhere = node.filter(|node| is_traced && *node != own);
     let (steps, messages) = (elsewhere.map(leg).into_iter().collect(), is_traced.then_some(0));
@@ -256,7 +259,7 @@ pub(super) fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     run(runtime, peers, |inner, full, node| {
         let (mut out, ended) = inner.run(node, full, Switchboard::tick_requests);
         if ticks.is_multiple_of(LEAD_TICKS) {
-            let is_led = |known: &&Arc<Known>| known.leader() == Some(node);
+            let is_led = |known: &&Arc<KnownShard>| known.leader() == Some(node);
             let led: Vec<_> = full.iter().filter(is_led).cloned().collect();
             if inner.board.lead(&led, full) {
                 inner.early_until = ticks + EARLY_TICKS;
@@ -293,12 +296,14 @@ fn run(
     peers.send_lookup(out);
     for (done, trace) in ended {
         peers.lookups.count(&trace);
-        let is_news = |owner: &&Arc<Known>| {
+        let is_news = |owner: &&Arc<KnownShard>| {
             let known = peers.lookup.shard(owner.shard());
             known.is_none_or(|known| known.rank() < owner.rank())
         };
         if let Some(owner) = trace.owner.as_ref().filter(is_news) {
-            runtime.control.submit(runtime, ControlInput::Learned(vec![Known::clone(owner)]));
+            runtime
+                .control
+                .submit(runtime, ControlInput::DescriptorsLearned(vec![KnownShard::clone(owner)]));
         }
         done(trace);
     }
@@ -320,7 +325,7 @@ pub(super) fn take_frame(runtime: &NodeRuntime, peers: &Peers, from: NodeId, bod
     peers.rpc_counters.received.add(&counts);
     match message {
         Message::Ring { .. } | Message::Request(_) => step(runtime, peers, from, message),
-        _ => runtime.control.submit(runtime, ControlInput::Table { from, message }),
+        _ => runtime.control.submit(runtime, ControlInput::LookupMessage { from, message }),
     }
 }
 
@@ -332,15 +337,17 @@ mod tests {
 
     #[test]
     fn a_long_way_is_told_in_part_and_its_messages_are_not_known() {
-        let leg = |shard| Leg { shard: ShardId(shard), node: NodeId(2), by: By::Anybody };
-        let asked = |way| Asked::new(way, true, Instant::now(), Box::new(|_| {}));
+        let leg =
+            |shard| RouteHop { shard: ShardId(shard), node: NodeId(2), by: HopSource::AnyNode };
+        let asked = |way| LookupInProgress::new(way, true, Instant::now(), Box::new(|_| {}));
         for (count, known) in [(TRAIL_MAX as u64, true), (TRAIL_MAX as u64 + 1, false)] {
             let mut inner = Lookups::new(NodeId(1), 1).inner.into_inner();
             inner.asked.insert(7, asked(LookupChoice::default()));
-            let event = |shard| Event::Asked { id: 7, leg: leg(shard), is_first: shard == 1 };
+            let event =
+                |shard| RequestEvent::Asked { id: 7, leg: leg(shard), is_first: shard == 1 };
             inner.ended(NodeId(1), (1..=count).map(event).collect());
             let why = Failure::Lost;
-            let ended = inner.ended(NodeId(1), vec![Event::Failed { id: 7, why }]);
+            let ended = inner.ended(NodeId(1), vec![RequestEvent::Failed { id: 7, why }]);
             let [(_, trace)] = &ended[..] else { panic!("it has ended") };
             assert_eq!((trace.steps.len(), trace.messages.is_some()), (TRAIL_MAX, known));
             assert_eq!(trace.steps[TRAIL_MAX - 1].leg.shard, ShardId(TRAIL_MAX as u64));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyspace::NodeId;
-use overlay::request::{Failure, Form, Leg, TRAIL_MAX};
-use overlay::{Known, LookupChoice};
+use overlay::request::{Failure, Form, RouteHop, TRAIL_MAX};
+use overlay::{KnownShard, LookupChoice};
 
 /// One move of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct TraceStep {
     /// Where it went, and by which entry of a table.
-    pub leg: Leg,
+    pub leg: RouteHop,
     /// How long that took: known of what this node has asked itself.
     pub took: Option<Duration>,
 }
@@ -22,7 +22,7 @@ pub struct Trace {
     /// Which way was asked for.
     pub way: LookupChoice,
     /// Who owns the point; none if nobody was found.
-    pub owner: Option<Arc<Known>>,
+    pub owner: Option<Arc<KnownShard>>,
     /// Why nobody was found, in words.
     pub failure: Option<&'static str>,
     /// Moves from shard to shard.
@@ -30,7 +30,7 @@ pub struct Trace {
     /// Messages between nodes: known of what was traced to its end.
     pub messages: Option<u32>,
     /// The moves, if it was traced: the first [`TRAIL_MAX`].
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
     /// From the beginning to the end.
     pub took: Duration,
 }
@@ -39,18 +39,18 @@ pub struct Trace {
 pub type OnTrace = Box<dyn FnOnce(Trace) + Send>;
 
 /// A request that is looked up.
-pub(super) struct Asked {
+pub(super) struct LookupInProgress {
     way: LookupChoice,
     is_traced: bool,
     began: Instant,
     asked_at: Instant,
-    steps: Vec<Step>,
+    steps: Vec<TraceStep>,
     /// Whether there were more steps than are remembered.
     is_cut: bool,
     done: OnTrace,
 }
 
-impl Asked {
+impl LookupInProgress {
     /// It has begun, and `done` gets its trace.
     pub(super) fn new(way: LookupChoice, is_traced: bool, began: Instant, done: OnTrace) -> Self {
         let (asked_at, steps, is_cut) = (began, Vec::new(), false);
@@ -76,9 +76,9 @@ impl Asked {
     }
 
     /// The request moves on.
-    pub(super) fn goes_to(&mut self, leg: Leg) {
+    pub(super) fn goes_to(&mut self, leg: RouteHop) {
         match self.steps.len() < TRAIL_MAX {
-            true => self.steps.push(Step { leg, took: None }),
+            true => self.steps.push(TraceStep { leg, took: None }),
             false => self.is_cut = true,
         }
     }
@@ -87,7 +87,7 @@ impl Asked {
     pub(super) fn end(
         self,
         node: NodeId,
-        found: Result<Arc<Known>, Failure>,
+        found: Result<Arc<KnownShard>, Failure>,
         hops: u32,
         now: Instant,
     ) -> (OnTrace, Trace) {
@@ -104,7 +104,7 @@ impl Asked {
 }
 
 /// How many messages between nodes a way took that ended at its last step.
-fn messages(node: NodeId, form: Form, steps: &[Step]) -> u32 {
+fn messages(node: NodeId, form: Form, steps: &[TraceStep]) -> u32 {
     let mut from = node;
     let mut count = 0;
     for step in steps {
@@ -122,15 +122,15 @@ fn messages(node: NodeId, form: Form, steps: &[Step]) -> u32 {
 #[cfg(test)]
 mod tests {
     use keyspace::ShardId;
-    use overlay::request::By;
+    use overlay::request::HopSource;
 
     use super::*;
 
     #[test]
     fn messages_are_those_between_nodes() {
         let step = |node| {
-            let leg = Leg { shard: ShardId(node), node: NodeId(node), by: By::Anybody };
-            Step { leg, took: None }
+            let leg = RouteHop { shard: ShardId(node), node: NodeId(node), by: HopSource::AnyNode };
+            TraceStep { leg, took: None }
         };
         let steps: Vec<_> = [1, 2, 2, 3].map(step).into();
         // Node 1 asks itself, which costs none.

@@ -7,33 +7,33 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, ShardId};
-use node::control::{Control, Limits, Pace, PlacementSetup, Setup};
-use node::executor::{FIRST_REPLICA, Input, ShardExecutor, TURN_BYTES_MAX};
-use node::recovery::{Recovering, Replayed};
-use node::replica::ShardStart;
+use node::control::{Control, PlacementSetup, ReshapeLimits, ReshapePace, Setup};
+use node::executor::{FIRST_REPLICA, Input, ROUND_BYTES_MAX, ShardExecutor};
+use node::recovery::{RecoveringReplica, ReplayResult};
+use node::replica::ReplicaStart;
 use node::replica::state::Content;
 use node::reshape::bootstrap;
 use storage::manifest::{Manifest, Origin};
 
 use super::replay::Replay;
-use crate::cluster::Cluster;
+use crate::cluster::MembershipDriver;
 use crate::config::Config;
-use crate::runtime::admin_states::AdminStates;
+use crate::runtime::admin_states::AdminStateCache;
 use crate::runtime::clock::{NodeClock, boot_nanos};
-use crate::runtime::cluster_version::{self, ClusterVersion};
+use crate::runtime::cluster_version::{self, ClusterVersionState};
 use crate::runtime::control_plane::ControlPlane;
 use crate::runtime::delivery::Delivery;
 use crate::runtime::disk_pace::DiskPace;
 use crate::runtime::executors::{ExecutorCell, Executors};
-use crate::runtime::heat::Heat;
 use crate::runtime::identity::NodeIdentity;
 use crate::runtime::lifecycle::Lifecycle;
-use crate::runtime::log::LogRoom;
+use crate::runtime::log::NodeLog;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::memory::Memory;
 use crate::runtime::open_txns::OpenTxns;
 use crate::runtime::peers::Peers;
 use crate::runtime::placement::COOL_DOWN;
+use crate::runtime::request_rates::RequestRates;
 use crate::runtime::routing::Routing;
 use crate::runtime::{ControlInput, NOBODY, NodeRuntime, requests};
 
@@ -46,22 +46,22 @@ pub(super) fn build(
     manifest: &Manifest,
     replay: Replay,
     mailboxes: Vec<Mailbox>,
-    cluster: Option<Arc<Cluster>>,
+    cluster: Option<Arc<MembershipDriver>>,
     seed: u64,
 ) -> Arc<NodeRuntime> {
     let Replay { log, replayed, ahead_from, .. } = replay;
-    let Replayed { shards, ended, dropped, absorbed } = replayed;
-    let highest = shards.values().map(Recovering::highest).max().unwrap_or_default();
+    let ReplayResult { shards, ended, dropped, absorbed } = replayed;
+    let highest = shards.values().map(RecoveringReplica::highest).max().unwrap_or_default();
     let hasher = KeyHasher::new(manifest.hash_seed);
     let identity = NodeIdentity { node: manifest.node, cluster: manifest.cluster, hasher, seed };
     let clock = NodeClock::start(highest, config.clock_offset_max_ms, ahead_from);
     let executor = |number| {
         let mut executor =
-            ShardExecutor::new(clock.hybrid().clone(), seed ^ number as u64, TURN_BYTES_MAX);
-        executor.set_patience(config.request_timeout_ms * 1_000_000);
-        executor.set_check_every(config.check_interval_ms * 1_000_000);
+            ShardExecutor::new(clock.hybrid().clone(), seed ^ number as u64, ROUND_BYTES_MAX);
+        executor.set_request_timeout(config.request_timeout_ms * 1_000_000);
+        executor.set_check_every(config.consistency_check_interval_ms * 1_000_000);
         executor.observe(boot_nanos());
-        executor.bury(dropped.iter().copied());
+        executor.mark_ended(dropped.iter().copied());
         ExecutorCell::new(number, executor)
     };
     let executors = Executors::new((0..config.threads_count()).map(executor).collect());
@@ -73,14 +73,14 @@ pub(super) fn build(
         lifecycle: Lifecycle::default(),
         clock,
         executors,
-        log: LogRoom::new(log, interval, config.has_peers()),
+        log: NodeLog::new(log, interval, config.has_peers()),
         delivery: Delivery::new(mailboxes),
         routing: Routing::new(cluster.is_some().then_some(manifest.node), control.views().clone()),
-        admin_states: AdminStates::default(),
-        version: ClusterVersion::new(config),
+        admin_states: AdminStateCache::default(),
+        version: ClusterVersionState::new(config),
         memory: Memory::new(config.memory_bytes_max()),
         events: Default::default(),
-        heat: Heat::new(config.split_rate, seed),
+        request_rates: RequestRates::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),
         open_txns: OpenTxns::default(),
         peers: cluster.map(|cluster| {
@@ -99,7 +99,7 @@ pub(super) fn build(
         runtime.executors.of(shard).adopt_ended(shard, ended);
     }
     for (right, left) in absorbed {
-        runtime.executors.of(right).adopt_absorbed(right, left);
+        runtime.executors.of(right).adopt_merged(right, left);
     }
     adopt(&runtime, shards, config, waits);
     if let Some(why) = runtime.clock.why_ahead(runtime.peers.is_some()) {
@@ -115,13 +115,13 @@ fn control_setup(config: &Config, identity: &NodeIdentity, is_member: bool) -> S
         settings: identity.hasher.into(),
         request_timeout: config.request_timeout_ms.saturating_mul(1_000_000),
         caches_catalogue: is_member,
-        limits: Limits {
+        limits: ReshapeLimits {
             split_bytes: config.split_bytes,
             split_keys: config.split_keys,
             split_rate: config.split_rate,
             merge_bytes: config.merge_bytes.map(NonZeroU64::get),
         },
-        pace: Pace::default(),
+        pace: ReshapePace::default(),
         placement: PlacementSetup {
             balances: config.balance,
             policy: config.placement,
@@ -140,7 +140,7 @@ fn control_setup(config: &Config, identity: &NodeIdentity, is_member: bool) -> S
 /// where a crash came between them.
 fn adopt(
     runtime: &NodeRuntime,
-    mut shards: BTreeMap<ShardId, Recovering>,
+    mut shards: BTreeMap<ShardId, RecoveringReplica>,
     config: &Config,
     is_joined: bool,
 ) {
@@ -165,7 +165,7 @@ fn adopt(
     if let Some(catalogue) = catalogue {
         // Shards that the catalogue took before a crash, and nobody made, begin now. Those that
         // were dropped from it, and whose record of death was cut, end.
-        runtime.control.post([ControlInput::Jumped(Arc::new(catalogue))]);
+        runtime.control.post([ControlInput::CatalogueReplaced(Arc::new(catalogue))]);
     }
     // All together: each run looks at every shard that has something to do.
     let cells = runtime.executors.cells();
@@ -178,16 +178,16 @@ fn adopt(
     }
 }
 
-fn adopt_system(runtime: &NodeRuntime, recovered: Recovering) -> Catalogue {
+fn adopt_system(runtime: &NodeRuntime, recovered: RecoveringReplica) -> Catalogue {
     let catalogue = match &recovered.state().content {
         Content::System(system) => system.catalogue.clone(),
-        Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+        Content::Keys(_) => unreachable!("shard 0 starts as the system shard"),
     };
     adopt_one(runtime, recovered.finish(Durability::Sync));
     catalogue
 }
 
-fn adopt_one(runtime: &NodeRuntime, start: ShardStart) {
+fn adopt_one(runtime: &NodeRuntime, start: ReplicaStart) {
     let shard = start.view.read().descriptor.shard;
     runtime.control.adopt(start.view.clone());
     runtime.executors.of(shard).adopt(start);
@@ -195,7 +195,7 @@ fn adopt_one(runtime: &NodeRuntime, start: ShardStart) {
 
 fn create_system(runtime: &NodeRuntime) {
     let state = bootstrap::first_system(runtime.identity.node);
-    let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
+    let start = ReplicaStart::created(state, FIRST_REPLICA, Durability::Sync);
     runtime.control.adopt(start.view.clone());
     runtime.submit(ShardId(0), Input::Create(start));
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use keyspace::{Levels, NodeId, ShardId, Timestamp, Unspoken};
+use keyspace::{NodeId, ShardId, Timestamp, UnsupportedVersion, VersionRange};
 use node::recovery::RecoverError;
 use node::replica::state::Content;
 use storage::addresses::{self, NodeAddress};
@@ -19,9 +19,9 @@ use storage::manifest::{self, Manifest, Origin};
 
 use super::mailbox::Mailbox;
 use super::{NodeRuntime, wall_millis};
-use crate::cluster::{Cluster, Identity};
+use crate::cluster::{Identity, MembershipDriver};
 use crate::config::Config;
-use crate::medium::Directory;
+use crate::directory::Directory;
 use crate::peer;
 use build::build;
 pub(crate) use replay::{Replay, replay, replay_checkpoints};
@@ -54,19 +54,19 @@ pub enum OpenError {
         /// Why.
         source: RecoverError,
     },
-    /// Its cluster's feature level is none that this program speaks.
+    /// The cluster version is none that this program supports.
     #[error("{dir}: {source}")]
     Level {
         /// The directory.
         dir: PathBuf,
         /// Which.
-        source: Unspoken,
+        source: UnsupportedVersion,
     },
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct RecoveredData {
     /// In words, for people.
     pub text: String,
     /// Bytes of a torn tail that were cut.
@@ -74,19 +74,19 @@ pub struct Found {
 }
 
 /// An opened directory.
-pub struct Opened {
+pub struct OpenedNode {
     /// The node.
     pub runtime: Arc<NodeRuntime>,
     /// Its directory.
     pub disk: Arc<dyn Disk>,
     /// What the directory held.
-    pub found: Found,
+    pub found: RecoveredData,
     /// The manifest as it is on disk.
     pub manifest: Manifest,
 }
 
 /// A directory that nobody else uses, and whose it is.
-pub struct Held {
+pub struct LockedDirectory {
     disk: Arc<dyn Disk>,
     /// None if the directory is empty.
     pub manifest: Option<Manifest>,
@@ -97,7 +97,7 @@ pub struct Held {
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn hold(config: &Config) -> Result<Held, OpenError> {
+pub fn hold(config: &Config) -> Result<LockedDirectory, OpenError> {
     let dir = config.dir.clone();
     let disk: Arc<dyn Disk> =
         Arc::new(Directory::open(&dir).map_err(|source| match source.kind() {
@@ -106,10 +106,10 @@ pub fn hold(config: &Config) -> Result<Held, OpenError> {
         })?);
     let loaded = manifest::load(&*disk);
     let manifest = loaded.map_err(|e| OpenError::Recover { dir, source: e.into() })?;
-    Ok(Held { disk, manifest, is_new: false })
+    Ok(LockedDirectory { disk, manifest, is_new: false })
 }
 
-impl Held {
+impl LockedDirectory {
     /// The manifest; in an empty directory a first one is stored, of a node that has joined a
     /// cluster, or with no `joined` of one that founds its own.
     ///
@@ -128,7 +128,7 @@ impl Held {
     }
 }
 
-impl Held {
+impl LockedDirectory {
     /// The directory.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -158,11 +158,11 @@ impl Held {
 /// [`OpenError`].
 pub fn open(
     config: &Config,
-    held: Held,
+    held: LockedDirectory,
     mailboxes: Vec<Mailbox>,
-    cluster: Option<Arc<Cluster>>,
-) -> Result<Opened, OpenError> {
-    let Held { disk, manifest, is_new } = held;
+    cluster: Option<Arc<MembershipDriver>>,
+) -> Result<OpenedNode, OpenError> {
+    let LockedDirectory { disk, manifest, is_new } = held;
     let mut manifest = manifest.expect("a directory is opened when it has its manifest");
     let dir = config.dir.clone();
     let recover = |source| OpenError::Recover { dir: dir.clone(), source };
@@ -201,18 +201,18 @@ pub fn open(
             begun.elapsed().as_secs_f64()
         ),
     };
-    let found = Found { text, cut_bytes: replay.cut_bytes };
+    let found = RecoveredData { text, cut_bytes: replay.cut_bytes };
     let seed = peer::draw().map(u64::from_le_bytes);
     let seed = seed.map_err(|source| OpenError::Directory { dir: dir.clone(), source })?;
     let runtime = build(config, &manifest, replay, mailboxes, cluster, seed);
     runtime.log.mark().map_err(|e| recover(e.into()))?;
-    Ok(Opened { runtime, disk, found, manifest })
+    Ok(OpenedNode { runtime, disk, found, manifest })
 }
 
 /// Whether the catalogue that was read has a level that these do not speak.
-fn unspoken(replay: &Replay, levels: Levels) -> Option<Unspoken> {
+fn unspoken(replay: &Replay, levels: VersionRange) -> Option<UnsupportedVersion> {
     match &replay.replayed.shards.get(&ShardId(0))?.state().content {
-        Content::System(system) => Unspoken::of(system.catalogue.level(), levels),
+        Content::System(system) => UnsupportedVersion::of(system.catalogue.level(), levels),
         Content::Keys(_) => None,
     }
 }

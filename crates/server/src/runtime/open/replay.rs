@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use hlc::AHEAD_MILLIS_MAX;
 use keyspace::{KeyHasher, ShardId, Timestamp};
-use node::recovery::{self, RecoverError, Recovering, Replayed};
+use node::recovery::{self, RecoverError, RecoveringReplica, ReplayResult};
 use node::replica::entry::Header;
 use parking_lot::Mutex;
 use storage::checkpoint::CheckpointReader;
@@ -19,7 +19,7 @@ use crate::runtime::wall_millis;
 /// What was read of a directory.
 pub(crate) struct Replay {
     pub log: Log,
-    pub replayed: Replayed,
+    pub replayed: ReplayResult,
     pub records: u64,
     pub cut_bytes: u64,
     /// The earliest time in the log that is far ahead of the wall clock.
@@ -53,7 +53,7 @@ pub(crate) fn replay(
 pub(crate) fn replay_checkpoints(
     disk: &Arc<dyn Disk>,
     manifest: &Manifest,
-) -> Result<Replayed, RecoverError> {
+) -> Result<ReplayResult, RecoverError> {
     let hasher = KeyHasher::new(manifest.hash_seed);
     let shards = load_checkpoints(disk, manifest, hasher)?;
     recovery::Replay::new(manifest.node, shards, hasher).finish()
@@ -73,7 +73,7 @@ fn load_checkpoints(
     disk: &Arc<dyn Disk>,
     manifest: &Manifest,
     hasher: KeyHasher,
-) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
+) -> Result<BTreeMap<ShardId, RecoveringReplica>, RecoverError> {
     let next = AtomicU64::new(0);
     let loaded = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -82,7 +82,8 @@ fn load_checkpoints(
             let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as usize;
             let Some(reference) = manifest.checkpoints.get(at) else { return Ok(()) };
             let mut reader = CheckpointReader::open(&**disk, manifest.cluster, &reference.name())?;
-            let mut shard = Recovering::from_checkpoint(reference.shard, reader.meta(), hasher)?;
+            let mut shard =
+                RecoveringReplica::from_checkpoint(reference.shard, reader.meta(), hasher)?;
             let mut buffer = Vec::new();
             while let Some(block) = reader.next_block(&mut buffer)? {
                 shard.restore(block)?;

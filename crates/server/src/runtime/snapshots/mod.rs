@@ -23,7 +23,7 @@
 //! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
 //! | streams to a node at a time | `STREAMS_MAX` | the others wait |
 //! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
-//! | bytes a second, of blocks that are not urgent | `move_rate` | they wait, in turn (`pace`) |
+//! | bytes a second, of blocks that are not urgent | `snapshot_rate` | they wait, in turn (`pace`) |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
@@ -59,10 +59,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keyspace::NodeId;
-pub use node::control::snapshots::sender::Progress;
-use node::control::snapshots::sender::{Limits, Request};
+pub use node::control::snapshots::sender::StreamProgress;
+use node::control::snapshots::sender::{SenderLimits, SnapshotRequest};
 use node::executor::Envelope;
-use node::rpc::stream::frame::{self, Said};
+use node::rpc::stream::frame::{self, ReceiverFrame};
 use parking_lot::{Condvar, Mutex};
 use replication::BootNanos;
 
@@ -91,7 +91,7 @@ const CHECK_NANOS: BootNanos = 500_000_000;
 const IDLE: Duration = Duration::from_millis(200);
 
 /// What the sender is held to.
-const LIMITS: Limits = Limits {
+const LIMITS: SenderLimits = SenderLimits {
     kept_bytes_max: KEPT_BYTES_MAX,
     streams_to_node_max: STREAMS_MAX,
     streams_max: STREAMS_OUT_MAX,
@@ -103,12 +103,12 @@ const LIMITS: Limits = Limits {
 /// See the front page.
 pub struct Snapshots {
     /// What the sender has not seen yet.
-    outbound: Mutex<Outbound>,
+    outbound: Mutex<SenderInbox>,
     is_outbound: Condvar,
     /// As of a moment ago.
     state: Mutex<SenderState>,
     /// The receiver's.
-    come: Mutex<Come>,
+    come: Mutex<Inbound>,
     has_come: Condvar,
     stopping: Mutex<bool>,
     first_stream: u64,
@@ -116,24 +116,24 @@ pub struct Snapshots {
 
 #[derive(Default)]
 struct SenderState {
-    progress: Vec<Progress>,
+    progress: Vec<StreamProgress>,
     waiting: usize,
 }
 
 #[derive(Default)]
-struct Outbound {
-    requests: Vec<Request>,
-    news: VecDeque<(NodeId, News)>,
+struct SenderInbox {
+    requests: Vec<SnapshotRequest>,
+    news: VecDeque<(NodeId, SenderEvent)>,
 }
 
 /// What the sender hears, of some node.
-enum News {
+enum SenderEvent {
     Link { is_up: bool },
-    Said { stream: u64, said: Said },
+    Said { stream: u64, said: ReceiverFrame },
 }
 
 #[derive(Default)]
-struct Come {
+struct Inbound {
     frames: VecDeque<(NodeId, Bytes)>,
     bytes: usize,
 }
@@ -148,7 +148,7 @@ impl Snapshots {
 
     /// A message heads a snapshot whose state is to be sent beside it.
     pub fn ask(&self, envelope: Envelope) {
-        self.outbound.lock().requests.push(Request::of(envelope));
+        self.outbound.lock().requests.push(SnapshotRequest::of(envelope));
         self.is_outbound.notify_one();
     }
 
@@ -158,13 +158,13 @@ impl Snapshots {
     }
 
     /// Streams on their way from here, as of half a second ago at most.
-    pub fn progress(&self) -> Vec<Progress> {
+    pub fn progress(&self) -> Vec<StreamProgress> {
         self.state.lock().progress.clone()
     }
 
     /// A frame has come.
     pub fn come(&self, from: NodeId, body: Bytes) {
-        if frame::is_said(&body) {
+        if frame::is_receiver_frame(&body) {
             return self.said(from, body);
         }
         let mut come = self.come.lock();
@@ -179,9 +179,9 @@ impl Snapshots {
 
     fn said(&self, from: NodeId, body: Bytes) {
         let mut outbound = self.outbound.lock();
-        match frame::take_said(body) {
+        match frame::decode_receiver_frame(body) {
             Ok((stream, said)) if outbound.news.len() < NEWS_MAX => {
-                outbound.news.push_back((from, News::Said { stream, said }));
+                outbound.news.push_back((from, SenderEvent::Said { stream, said }));
                 self.is_outbound.notify_one();
             }
             Ok(_) => {}
@@ -191,7 +191,7 @@ impl Snapshots {
 
     /// There is a link to a node, or none any more.
     pub fn linked(&self, node: NodeId, is_up: bool) {
-        self.outbound.lock().news.push_back((node, News::Link { is_up }));
+        self.outbound.lock().news.push_back((node, SenderEvent::Link { is_up }));
         self.is_outbound.notify_one();
     }
 

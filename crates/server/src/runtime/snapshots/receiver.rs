@@ -7,11 +7,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use node::control::checkpoints::facts;
-use node::control::snapshots::receiver::{Beginning, Effect, SnapshotReceiver};
+use node::control::snapshots::receiver::{Effect, SnapshotReceiver, StreamStart};
 use node::executor::Input;
-use node::recovery::Recovering;
-use node::rpc::stream::coming::Name;
-use node::rpc::stream::frame::{self, Said};
+use node::recovery::RecoveringReplica;
+use node::rpc::stream::frame::{self, ReceiverFrame};
+use node::rpc::stream::incoming::Name;
 use parking_lot::Mutex;
 use storage::checkpoint::CheckpointWriter;
 
@@ -72,7 +72,7 @@ impl Receiver<'_> {
     }
 
     fn frame(&mut self, from: NodeId, body: Bytes) {
-        match frame::take_sent(body) {
+        match frame::decode_sender_frame(body) {
             Ok((stream, sent)) => self.core.frame((from, stream), sent, boot_nanos()),
             Err((Some(stream), why)) => self.failed((from, stream), &why),
             Err((None, why)) => self.broken(from, &why),
@@ -105,8 +105,8 @@ impl Receiver<'_> {
                         Err(why) => self.failed(name, &why),
                     };
                 }
-                Effect::Decline(shard, Beginning { head, .. }) => {
-                    self.runtime.submit(shard, Input::Declined { shard, head });
+                Effect::Decline(shard, StreamStart { head, .. }) => {
+                    self.runtime.submit(shard, Input::SnapshotDeclined { shard, head });
                 }
                 Effect::Write(name, block) => self.write(name, &block),
                 Effect::Abandon(half) => abandon(half.writer, half.shard),
@@ -115,14 +115,14 @@ impl Receiver<'_> {
         }
     }
 
-    fn answer(&self, (node, stream): Name, said: Said) {
+    fn answer(&self, (node, stream): Name, said: ReceiverFrame) {
         // If there is no link or no room, the sender asks.
-        let bytes = frame::said_of(stream, said);
+        let bytes = frame::receiver_frame(stream, said);
         let _asks_again = self.peers.cluster.send(node, KIND_SNAPSHOT, &[&bytes]);
         self.peers.cluster.flush();
     }
 
-    fn inspect(&mut self, name: Name, shard: ShardId, beginning: Beginning) {
+    fn inspect(&mut self, name: Name, shard: ShardId, beginning: StreamStart) {
         let runtime = self.runtime;
         let wants = |executor: &mut _| facts::wants(executor, shard, &beginning.head);
         let is_wanted = runtime.with_executor(shard, wants);
@@ -130,10 +130,10 @@ impl Receiver<'_> {
     }
 
     /// Begins a file; none if the replica has ended meanwhile.
-    fn create(&self, shard: ShardId, beginning: Beginning) -> Result<Option<Received>, String> {
-        let Beginning { head, meta } = beginning;
+    fn create(&self, shard: ShardId, beginning: StreamStart) -> Result<Option<Received>, String> {
+        let StreamStart { head, meta } = beginning;
         let runtime = self.runtime;
-        let state = Recovering::from_checkpoint(shard, &meta, runtime.identity.hasher);
+        let state = RecoveringReplica::from_checkpoint(shard, &meta, runtime.identity.hasher);
         let state = state.map_err(|error| error.to_string())?;
         let index = state.state().applied_index;
         let here = runtime.with_executor(shard, |executor| {

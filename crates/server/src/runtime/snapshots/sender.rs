@@ -6,16 +6,20 @@
 use std::time::Duration;
 
 use node::control::snapshots::Destination;
-use node::control::snapshots::sender::{Ended, Ending, Frame, Next, Request, SnapshotSender};
-use node::control::snapshots::source::{self, Facts};
-use node::event::Happened;
+use node::control::snapshots::sender::{
+    EndedStream, Frame, NextFrame, SnapshotRequest, SnapshotSender, StreamEnding,
+};
+use node::control::snapshots::source::{self, DestinationFacts};
+use node::event::EventKind;
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
 use node::rpc::stream::frame::{begin_of, head_of, tag};
 use node::rpc::stream::pace::Pace;
 use replication::BootNanos;
 
-use super::{CHECK_NANOS, IDLE, LIMITS, News, Outbound, SenderState, Snapshots, UNSENT_BYTES_MAX};
+use super::{
+    CHECK_NANOS, IDLE, LIMITS, SenderEvent, SenderInbox, SenderState, Snapshots, UNSENT_BYTES_MAX,
+};
 use crate::peer::SendError;
 use crate::runtime::peers::{KIND_SNAPSHOT, Peers};
 use crate::runtime::{NodeRuntime, boot_nanos};
@@ -25,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// What a round, or one stream's part in it, has led to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum RoundOutcome {
     Idle,
     /// A block may leave at this time.
     Held(BootNanos),
@@ -49,21 +53,21 @@ impl Snapshots {
     pub fn run_sender(&self, runtime: &NodeRuntime, peers: &Peers, pace: Pace) {
         let core = SnapshotSender::new(LIMITS, pace, self.first_stream);
         let mut sender = Sender { snapshots: self, runtime, peers, core, told: boot_nanos() };
-        let mut last = Turn::Moved;
+        let mut last = RoundOutcome::Moved;
         while let Some(outbound) = self.outbound(last, sender.core.next_lost()) {
             last = sender.round(outbound);
         }
     }
 
     /// What has come meanwhile; waits for it if the last round did not get on. None at the end.
-    fn outbound(&self, last: Turn, wake_at: Option<BootNanos>) -> Option<Outbound> {
+    fn outbound(&self, last: RoundOutcome, wake_at: Option<BootNanos>) -> Option<SenderInbox> {
         let mut outbound = self.outbound.lock();
-        if last < Turn::Moved && outbound.news.is_empty() && outbound.requests.is_empty() {
+        if last < RoundOutcome::Moved && outbound.news.is_empty() && outbound.requests.is_empty() {
             let now = boot_nanos();
             let until = |at: BootNanos| Duration::from_nanos(at.saturating_sub(now));
             let pause = match last {
-                Turn::NoRoom => PAUSE,
-                Turn::Held(at) => IDLE.min(until(at)),
+                RoundOutcome::NoRoom => PAUSE,
+                RoundOutcome::Held(at) => IDLE.min(until(at)),
                 _ => IDLE,
             };
             let pause = wake_at.map_or(pause, |at| pause.min(until(at)));
@@ -74,11 +78,11 @@ impl Snapshots {
 }
 
 impl Sender<'_> {
-    fn round(&mut self, Outbound { requests, news }: Outbound) -> Turn {
+    fn round(&mut self, SenderInbox { requests, news }: SenderInbox) -> RoundOutcome {
         let is_news = !requests.is_empty();
         news.into_iter().for_each(|(node, news)| match news {
-            News::Link { is_up } => self.core.linked(node, is_up),
-            News::Said { stream, said } => {
+            SenderEvent::Link { is_up } => self.core.linked(node, is_up),
+            SenderEvent::Said { stream, said } => {
                 if self.core.hear(node, stream, said, boot_nanos()) {
                     self.peers.rpc_counters.snapshot_resumes.add(1);
                     tracing::debug!("goes on with stream {stream}: {said:?}");
@@ -100,33 +104,33 @@ impl Sender<'_> {
             self.tell();
         }
         // There may be a place for the next one.
-        if has_begun || has_ended { Turn::Moved } else { best }
+        if has_begun || has_ended { RoundOutcome::Moved } else { best }
     }
 
-    fn facts(&self, to: Destination, now: BootNanos) -> Facts {
+    fn facts(&self, to: Destination, now: BootNanos) -> DestinationFacts {
         self.runtime.with_executor(to.shard, |executor| source::facts(executor, to, now))
     }
 
     fn learn(&mut self) {
         let now = boot_nanos();
         let facts = self.core.destinations().map(|to| (to, self.facts(to, now)));
-        let facts: Vec<(Destination, Facts)> = facts.collect();
+        let facts: Vec<(Destination, DestinationFacts)> = facts.collect();
         for Destination { shard, replica } in self.core.learn(&facts, now) {
             tracing::info!(
                 "nothing is done in shard {shard} until its state is at replica {replica}: it is \
-                 sent as fast as it can be, whatever `move_rate` is"
+                 sent as fast as it can be, whatever `snapshot_rate` is"
             );
         }
     }
 
-    fn begin(&mut self, request: Request) {
+    fn begin(&mut self, request: SnapshotRequest) {
         let to = request.to;
         if let Err(why) = self.try_begin(request) {
             self.core.refuse(to, why, boot_nanos());
         }
     }
 
-    fn try_begin(&mut self, request: Request) -> Result<(), String> {
+    fn try_begin(&mut self, request: SnapshotRequest) -> Result<(), String> {
         let Destination { shard, .. } = request.to;
         let end = self.runtime.log.facts().written_end;
         let now = boot_nanos();
@@ -137,7 +141,7 @@ impl Sender<'_> {
         })?;
         let (node, index) = (request.node, begun.checkpoint.index);
         let about_bytes = begun.about_bytes;
-        self.runtime.happened(Happened::SnapshotBegins { shard, index, about_bytes, to: node });
+        self.runtime.happened(EventKind::SnapshotStarted { shard, index, about_bytes, to: node });
         let meta = begun.checkpoint.meta.clone();
         let begin = begin_of(shard, &begun.head);
         let number = self.core.begin(&request, begun.checkpoint, about_bytes, now);
@@ -149,8 +153,8 @@ impl Sender<'_> {
     }
 
     /// Has every stream send a frame; how far they came.
-    fn turn(&mut self) -> Turn {
-        let mut best = Turn::Idle;
+    fn turn(&mut self) -> RoundOutcome {
+        let mut best = RoundOutcome::Idle;
         let mut place = 0;
         for _ in 0..self.core.count() {
             let (turn, has_moved_up) = self.turn_of(place);
@@ -161,30 +165,30 @@ impl Sender<'_> {
     }
 
     /// Has a stream send a frame. Whether another one is at its place now.
-    fn turn_of(&mut self, place: usize) -> (Turn, bool) {
+    fn turn_of(&mut self, place: usize) -> (RoundOutcome, bool) {
         let (now, peers) = (boot_nanos(), self.peers);
         let frame = match self.core.next_frame(place, now) {
-            Next::Nothing => return (Turn::Idle, false),
-            Next::Held(until) => return (Turn::Held(until), false),
-            Next::Ended => return (Turn::Moved, true),
-            Next::Frame(frame) => frame,
+            NextFrame::Nothing => return (RoundOutcome::Idle, false),
+            NextFrame::Held(until) => return (RoundOutcome::Held(until), false),
+            NextFrame::Ended => return (RoundOutcome::Moved, true),
+            NextFrame::Frame(frame) => frame,
         };
         let Frame { node, tag, stream, number, block, .. } = frame;
         if peers.cluster.unsent_bytes(node) >= UNSENT_BYTES_MAX {
-            return (Turn::NoRoom, false);
+            return (RoundOutcome::NoRoom, false);
         }
         let parts = [&head_of(tag, stream)[..], &number.to_le_bytes(), block];
         let bytes = block.len() as u64;
         match peers.cluster.send(node, KIND_SNAPSHOT, &parts) {
             Ok(()) => {}
-            Err(SendError::Full) => return (Turn::NoRoom, false),
+            Err(SendError::Full) => return (RoundOutcome::NoRoom, false),
             Err(SendError::NotConnected) => {
                 self.core.unlinked(place);
-                return (Turn::Idle, false);
+                return (RoundOutcome::Idle, false);
             }
             Err(error @ SendError::TooLong { .. }) => {
                 self.core.unsendable(place, error.to_string(), now);
-                return (Turn::Moved, true);
+                return (RoundOutcome::Moved, true);
             }
         }
         peers.cluster.flush();
@@ -194,7 +198,7 @@ impl Sender<'_> {
             peers.rpc_counters.snapshot_blocks_sent.add(1);
             peers.rpc_counters.snapshot_bytes_sent.add(bytes);
         }
-        (Turn::Moved, is_block)
+        (RoundOutcome::Moved, is_block)
     }
 
     /// Counts streams that have ended, and tells leaders. Whether there are any.
@@ -208,29 +212,29 @@ impl Sender<'_> {
         has_ended
     }
 
-    fn count(&self, Ended { to, ending, sent }: &Ended) {
+    fn count(&self, EndedStream { to, ending, sent }: &EndedStream) {
         let (counters, shard) = (&self.peers.rpc_counters, to.shard);
         match ending {
-            Ending::Installed => {
+            StreamEnding::Installed => {
                 counters.snapshots_sent.add(1);
                 let Some((node, bytes, begun)) = sent else { return };
                 let (to, bytes, nanos) = (*node, *bytes, boot_nanos() - begun);
-                self.runtime.happened(Happened::SnapshotSent { shard, to, bytes, nanos });
+                self.runtime.happened(EventKind::SnapshotSent { shard, to, bytes, nanos });
             }
-            Ending::Declined => {
+            StreamEnding::Declined => {
                 counters.snapshots_unsent.add(1);
                 let (why, is_wrong) = (None, false);
-                self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
+                self.runtime.happened(EventKind::SnapshotNotSent { shard, why, is_wrong });
             }
-            Ending::Contradicted(why) => {
+            StreamEnding::InvalidProgress(why) => {
                 counters.snapshots_unsent.add(1);
                 let (why, is_wrong) = (Some(why.to_string()), true);
-                self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
+                self.runtime.happened(EventKind::SnapshotNotSent { shard, why, is_wrong });
             }
-            Ending::Broken(why) => {
+            StreamEnding::Broken(why) => {
                 counters.snapshots_unsent.add(1);
                 let (why, is_wrong) = (Some(why.clone()), false);
-                self.runtime.happened(Happened::SnapshotUnsent { shard, why, is_wrong });
+                self.runtime.happened(EventKind::SnapshotNotSent { shard, why, is_wrong });
             }
         }
     }

@@ -13,7 +13,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | attempts of a transaction in one request | begin within its patience | busy: not done |
+//! | attempts of a transaction in one request | begin within its timeout | busy: not done |
 
 pub mod run;
 
@@ -25,14 +25,14 @@ use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made
 use node::executor::{self};
 use replication::BootNanos;
 use run::Run;
-use txn::interactive::{BYTES_MAX, Interactive};
+use txn::interactive::{BYTES_MAX, InteractiveTxn};
 use txn::retry_queue::RESERVE_AFTER_NANOS;
-use txn::{ConflictRetry, coordinator::Ended};
+use txn::{ConflictRetry, coordinator::TxnOutcome};
 
 use super::NodeApi;
 use super::errors::{NO_LEADER, no_catalogue, not_done, refused};
 use crate::runtime::mailbox::{Mail, Transact};
-use crate::runtime::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
+use crate::runtime::open_txns::{HeldTxn, OPEN_MAX, OpenId, TakeTxnError};
 use crate::runtime::requests;
 use crate::runtime::{NodeRuntime, boot_nanos};
 use api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
@@ -115,7 +115,7 @@ impl NodeApi {
             // A commit whose answer was lost comes again.
             Err(ApiError::NoTransaction { why }) if name_parts(name).is_some() => {
                 let why = format!("{why}. If a commit was sent before, it may have been done");
-                done(Err(ApiError::CommittedPerhaps { id, why }));
+                done(Err(ApiError::MaybeCommitted { id, why }));
             }
             Err(error) => done(Err(error)),
             Ok(held) => commit(&self.runtime, id, held, None, move |committed| {
@@ -131,7 +131,7 @@ impl NodeApi {
     pub(super) fn ask_rollback(&self, name: &str) -> Result<(), ApiError> {
         match self.runtime.open_txns.forget(self.open_here(name)?) {
             true => Ok(()),
-            false => Err(not_had(name, NotHad::Gone)),
+            false => Err(not_had(name, TakeTxnError::NotFound)),
         }
     }
 
@@ -175,8 +175,8 @@ impl NodeApi {
         if let Some(route) = self.runtime.routing.routes().get(name) {
             return then(match self.runtime.version.allows(Feature::Transactions) {
                 true => Ok(route.keyspace.id),
-                false => Err(ApiError::NoLevel {
-                    why: "transactions need a higher feature level of the cluster".into(),
+                false => Err(ApiError::VersionRefused {
+                    why: "transactions need a higher cluster version".into(),
                 }),
             });
         }
@@ -198,8 +198,8 @@ impl NodeApi {
     }
 }
 
-fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> Held {
-    runtime.open_txns.hold(keyspace, Box::new(Interactive::new(runtime.clock.now(), BYTES_MAX)))
+fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> HeldTxn {
+    runtime.open_txns.hold(keyspace, Box::new(InteractiveTxn::new(runtime.clock.now(), BYTES_MAX)))
 }
 
 /// It tells where it lives.
@@ -218,10 +218,10 @@ fn name_parts(name: &str) -> Option<(NodeId, OpenId)> {
     Some((NodeId(u64::from_str_radix(node, 16).ok()?), OpenId::from_str_radix(id, 16).ok()?))
 }
 
-fn not_had(name: &str, why: NotHad) -> ApiError {
+fn not_had(name: &str, why: TakeTxnError) -> ApiError {
     match why {
-        NotHad::Busy => ApiError::TransactionInUse,
-        NotHad::Gone => ApiError::NoTransaction {
+        TakeTxnError::Busy => ApiError::TransactionInUse,
+        TakeTxnError::NotFound => ApiError::NoTransaction {
             why: format!(
                 "transaction {name} is not open: it was committed or rolled back, no request came \
                  for so long that it has ended, or its node was started again"
@@ -258,7 +258,7 @@ impl Attempt {
     }
 
     /// Runs the branch that it has come to.
-    fn decide(mut self: Box<Self>, held: Held, found: &[TxnResult]) {
+    fn decide(mut self: Box<Self>, held: HeldTxn, found: &[TxnResult]) {
         let mut compared = self.txn.compare.iter().zip(found);
         let succeeded = compared.all(|(compare, found)| compare.test.holds(found));
         self.succeeded = succeeded;
@@ -271,7 +271,7 @@ impl Attempt {
         Run::start(&runtime, held, ops, None, Box::new(then));
     }
 
-    fn commit(self: Box<Self>, held: Held, answer: TxnDone) {
+    fn commit(self: Box<Self>, held: HeldTxn, answer: TxnDone) {
         let runtime = self.runtime.clone();
         commit(&runtime, self.id, held, self.before.clone(), move |committed| match committed {
             Ok(None) => (self.done)(Ok(answer)),
@@ -281,7 +281,7 @@ impl Attempt {
     }
 
     /// An operation was refused: that is so only if what was read was there at one moment.
-    fn fail(self: Box<Self>, mut held: Held, error: ApiError) {
+    fn fail(self: Box<Self>, mut held: HeldTxn, error: ApiError) {
         let ApiError::OperationRefused { at, why, .. } = error else {
             return (self.done)(Err(error));
         };
@@ -303,7 +303,7 @@ impl Attempt {
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
         if began_ago >= self.runtime.request_timeout_nanos {
-            return (self.done)(Err(ApiError::Contended { key }));
+            return (self.done)(Err(ApiError::Conflicts { key }));
         }
         let reserved_as = self.before.take().and_then(|before| before.reserved_as);
         let is_long = began_ago >= RESERVE_AFTER_NANOS;
@@ -317,7 +317,7 @@ impl Attempt {
 fn commit(
     runtime: &Arc<NodeRuntime>,
     id: RequestId,
-    held: Held,
+    held: HeldTxn,
     before: Option<ConflictRetry>,
     done: impl FnOnce(Committed) + Send + 'static,
 ) {
@@ -332,27 +332,27 @@ fn commit(
     if runtime.memory.is_full() && transaction.writes().any(Write::may_grow) {
         return done(Err(ApiError::OutOfMemory { bytes_max: runtime.memory.bytes_max() }));
     }
-    let Held { keyspace, copy, charge } = held;
+    let HeldTxn { keyspace, copy, charge } = held;
     let ended = move |ended| {
         drop(charge);
         done(match ended {
-            Ended::Done(_) => Ok(None),
-            Ended::Changed(key) => Ok(Some(key)),
-            Ended::Busy(Some(key)) => Err(ApiError::Contended { key }),
-            Ended::Busy(None) => Err(ApiError::Busy { why: NO_LEADER }),
-            Ended::CrossShard => Err(not_done(NotDone::CrossShard, None)),
-            Ended::Unknown => Err(ApiError::Unknown { id }),
-            Ended::TooMuch => Err(ApiError::TransactionTooLarge {
+            TxnOutcome::Done(_) => Ok(None),
+            TxnOutcome::Changed(key) => Ok(Some(key)),
+            TxnOutcome::Busy(Some(key)) => Err(ApiError::Conflicts { key }),
+            TxnOutcome::Busy(None) => Err(ApiError::Busy { why: NO_LEADER }),
+            TxnOutcome::CrossShard => Err(not_done(NotDone::CrossShard, None)),
+            TxnOutcome::Unknown => Err(ApiError::Unknown { id }),
+            TxnOutcome::TooMuch => Err(ApiError::TransactionTooLarge {
                 why: "the transaction writes more than 128 MiB in one shard, or others under way \
                       do"
                 .into(),
             }),
-            Ended::TooLong => Err(ApiError::TransactionTooLarge {
+            TxnOutcome::TooLong => Err(ApiError::TransactionTooLarge {
                 why: "what it reads and writes in one shard has more than 514 MiB, keys among that"
                     .into(),
             }),
-            Ended::NoKeyspace => Err(not_done(NotDone::NoSuchShard, None)),
-            Ended::DiskFull => Err(ApiError::DiskFull),
+            TxnOutcome::NoKeyspace => Err(not_done(NotDone::NoSuchShard, None)),
+            TxnOutcome::DiskFull => Err(ApiError::DiskFull),
         });
     };
     let asked = Transact { keyspace, copy, before, done: Box::new(ended) };

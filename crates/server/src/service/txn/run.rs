@@ -5,33 +5,36 @@
 //!                 └─ blocked: its executor, or the leaders, call back, and it goes on
 //! ```
 //!
-//! As `event_loop::interacts` does it for connections, but for those outside the loops: it never
+//! As `event_loop::interactive` does it for connections, but for those outside the loops: it never
 //! waits, and goes on in whatever thread has the answer. What it has read stays read.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | values in one request's results | [`ANSWERED_BYTES_MAX`] | it is refused |
-//! | time for all that is read | the request's patience | busy |
+//! | time for all that is read | the request's timeout | busy |
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use command::{Expiry, NotDone, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Stretch, Write};
+use command::{
+    Expiry, NotDone, ObservedVersion, RangeQuery, Read, Refusal, Reply, SetIf, SetReply, Step,
+    Write,
+};
 use keyspace::{Placement, ShardId, Timestamp};
 use node::executor::{Answer, Input};
-use node::replica::read::{self, Blocked, Now};
+use node::replica::read::{self, Blocked, ReadTime};
 use node::replica::scan::{self, PIECE_KEYS};
-use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::fetch::{FetchRequest, FetchResult, FetchedData};
 use node::routing::route::Route;
 use parking_lot::Mutex;
-use txn::interactive::{Gap, TooMuch};
+use txn::interactive::{TxnTooLarge, UnreadRange};
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::super::errors::{LOCKED, NO_LEADER, not_done};
 use super::super::reads::renewed;
-use crate::runtime::open_txns::{Held, KNOWN_BYTES_MAX};
+use crate::runtime::open_txns::{HeldTxn, KNOWN_BYTES_MAX};
 use crate::runtime::{API, NodeRuntime, boot_nanos};
 use api::{ApiError, TxnOp, TxnPair, TxnResult};
 
@@ -39,29 +42,29 @@ use api::{ApiError, TxnOp, TxnPair, TxnResult};
 pub const ANSWERED_BYTES_MAX: usize = 16 << 20;
 
 /// Called once, with the transaction and what has come of the operations.
-pub type Then = Box<dyn FnOnce(Held, Result<Vec<TxnResult>, ApiError>) + Send>;
+pub type Continuation = Box<dyn FnOnce(HeldTxn, Result<Vec<TxnResult>, ApiError>) + Send>;
 
 /// See the front page.
 pub struct Run {
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
-    held: Held,
+    held: HeldTxn,
     ops: Vec<TxnOp>,
     results: Vec<TxnResult>,
     answered_bytes: usize,
     /// When the request had come.
-    now: Now,
-    fetched: Fetched,
-    then: Then,
+    now: ReadTime,
+    fetched: FetchedData,
+    then: Continuation,
 }
 
 /// Why it does not go on at once.
-enum Stop {
+enum Suspended {
     Failed(ApiError),
     /// A shard here must say when to look again.
     Wait(Blocked),
     /// This must be had of shards elsewhere.
-    Fetch(Vec<(ShardId, Want)>),
+    Fetch(Vec<(ShardId, FetchRequest)>),
 }
 
 /// Several answers that are waited for at once.
@@ -76,10 +79,10 @@ impl Run {
     /// some keys have, and keep them from others by this name, if that is wanted.
     pub fn start(
         runtime: &Arc<NodeRuntime>,
-        held: Held,
+        held: HeldTxn,
         ops: Vec<TxnOp>,
         keeps: Option<(Timestamp, Vec<Bytes>)>,
-        then: Then,
+        then: Continuation,
     ) {
         let Some(route) = runtime.routing.routes().by_id(held.keyspace).cloned() else {
             return then(held, Err(not_done(NotDone::NoSuchShard, None)));
@@ -91,7 +94,7 @@ impl Run {
             results: Vec::new(),
             answered_bytes: 0,
             now: runtime.clock.moment(),
-            fetched: Fetched::default(),
+            fetched: FetchedData::default(),
             then,
             runtime: runtime.clone(),
         };
@@ -100,7 +103,7 @@ impl Run {
             return run.go();
         };
         let read = ReservingRead { name, from: ReserveFrom::Everyone };
-        let wants = run.route.wants(keys.iter().map(AsRef::as_ref), |_| true).into_iter();
+        let wants = run.route.missing_fetches(keys.iter().map(AsRef::as_ref), |_| true).into_iter();
         let wants = wants.map(|(shard, want)| (shard, want.by(read))).collect();
         run.fetch(wants);
     }
@@ -113,19 +116,19 @@ impl Run {
         // Nobody waits longer for it.
         if boot_nanos() > self.now.boot.saturating_add(self.runtime.request_timeout_nanos) {
             return match stop {
-                Stop::Failed(error) => self.end(Some(error)),
-                Stop::Wait(Blocked { lock: Some(_), .. }) => {
+                Suspended::Failed(error) => self.end(Some(error)),
+                Suspended::Wait(Blocked { lock: Some(_), .. }) => {
                     self.end(Some(ApiError::Busy { why: LOCKED }));
                 }
-                Stop::Wait(_) | Stop::Fetch(_) => {
+                Suspended::Wait(_) | Suspended::Fetch(_) => {
                     self.end(Some(ApiError::Busy { why: NO_LEADER }));
                 }
             };
         }
         match stop {
-            Stop::Failed(error) => self.end(Some(error)),
-            Stop::Wait(blocked) => self.wait(blocked),
-            Stop::Fetch(wants) => self.fetch(wants),
+            Suspended::Failed(error) => self.end(Some(error)),
+            Suspended::Wait(blocked) => self.wait(blocked),
+            Suspended::Fetch(wants) => self.fetch(wants),
         }
     }
 
@@ -139,15 +142,15 @@ impl Run {
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(blocked.place));
         let Blocked { at, lock, .. } = blocked;
         let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {
-            Answer::Go { .. } => self.go_on(None),
+            Answer::Retry { .. } => self.go_on(None),
             Answer::NotDone { why, .. } => self.go_on(Some(why)),
             other => unreachable!("a reader is let go or refused: {other:?}"),
         }));
-        runtime.submit(shard, Input::Await { shard, at, lock, origin: API, waiter });
+        runtime.submit(shard, Input::AwaitRead { shard, at, lock, origin: API, waiter });
     }
 
     /// Goes on when all that is wanted is there.
-    fn fetch(self: Box<Self>, wants: Vec<(ShardId, Want)>) {
+    fn fetch(self: Box<Self>, wants: Vec<(ShardId, FetchRequest)>) {
         let runtime = self.runtime.clone();
         let left = wants.len();
         let gathering = Arc::new(Mutex::new(Gathering { left, run: Some(self), failed: None }));
@@ -161,7 +164,7 @@ impl Run {
                         run.fetched.add(shard, at, *want, *found);
                     }
                     // It can be read here now.
-                    Answer::Go { .. } => {}
+                    Answer::Retry { .. } => {}
                     Answer::NotDone { why, .. } => all.failed = Some(why),
                     other => unreachable!("a question is answered or refused: {other:?}"),
                 }
@@ -182,14 +185,14 @@ impl Run {
         let is_other = !Arc::ptr_eq(&route, &self.route);
         self.route = route;
         match failed {
-            None | Some(NotDone::Lags) => self.go(),
+            None | Some(NotDone::ReplicaLagging) => self.go(),
             // The shard has become a part of another.
             Some(NotDone::NoSuchShard) if is_other => self.go(),
             Some(why) => self.end(Some(not_done(why, None))),
         }
     }
 
-    fn run_all(&mut self) -> Result<(), Stop> {
+    fn run_all(&mut self) -> Result<(), Suspended> {
         let lacking = self.lacking();
         self.read(&lacking)?;
         while let Some(op) = self.ops.get(self.results.len()).cloned() {
@@ -217,7 +220,8 @@ impl Run {
                     put.insert(key);
                 }
                 TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => {
-                    let is_known = self.held.copy.lacks(&Step::Read(Read::Get(key))).is_empty();
+                    let is_known =
+                        self.held.copy.missing_keys(&Step::Read(Read::Get(key))).is_empty();
                     if !is_known && !put.contains(key) {
                         lacking.push(key.clone());
                     }
@@ -231,34 +235,39 @@ impl Run {
     }
 
     /// Has the copy learn what keys have.
-    fn read<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<(), Stop> {
+    fn read<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<(), Suspended> {
         let route = self.route.clone();
         for (place, key) in keys.iter().enumerate() {
             let key = key.as_ref();
             let copy = &mut self.held.copy;
             let learnt = read::seen_with(&route, key, self.now, &self.fetched, |version, seen| {
                 let value = version.map(|version| (version.value, version.expiry_ms));
-                copy.learn(key, value, seen)
+                copy.record_read(key, value, seen)
             });
             match learnt {
                 Ok(Ok(())) => self.count()?,
-                Ok(Err(TooMuch)) => return Err(knows_too_much()),
+                Ok(Err(TxnTooLarge)) => return Err(knows_too_much()),
                 Err(blocked) if self.runtime.routing.must_fetch(&route, blocked.place) => {
                     let rest = keys[place..].iter().map(AsRef::as_ref);
-                    let wants =
-                        route.wants(rest, |place| self.runtime.routing.must_fetch(&route, place));
+                    let wants = route.missing_fetches(rest, |place| {
+                        self.runtime.routing.must_fetch(&route, place)
+                    });
                     // It may have come here between two looks.
                     let is_here = wants.is_empty();
-                    return Err(if is_here { Stop::Wait(blocked) } else { Stop::Fetch(wants) });
+                    return Err(if is_here {
+                        Suspended::Wait(blocked)
+                    } else {
+                        Suspended::Fetch(wants)
+                    });
                 }
-                Err(blocked) => return Err(Stop::Wait(blocked)),
+                Err(blocked) => return Err(Suspended::Wait(blocked)),
             }
-            self.runtime.heat.asked(&route, key);
+            self.runtime.request_rates.asked(&route, key);
         }
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), Stop> {
+    fn count(&mut self) -> Result<(), Suspended> {
         if self.held.count() {
             return Ok(());
         }
@@ -266,13 +275,13 @@ impl Run {
             "all transactions by HTTP on this node may know {KNOWN_BYTES_MAX} bytes together, and \
              they do"
         );
-        Err(Stop::Failed(ApiError::TooManyTransactions { why }))
+        Err(Suspended::Failed(ApiError::TooManyTransactions { why }))
     }
 
-    fn run_one(&mut self, op: &TxnOp) -> Result<TxnResult, Stop> {
+    fn run_one(&mut self, op: &TxnOp) -> Result<TxnResult, Suspended> {
         let step = match op {
             TxnOp::Range { from, to, limit, reverse } => {
-                let bounds = Stretch {
+                let bounds = RangeQuery {
                     low: from.as_deref().map_or(Bound::Unbounded, Bound::Included),
                     high: to.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
                     reverse: *reverse,
@@ -291,10 +300,10 @@ impl Run {
         };
         // What was put before in this request may have been put as it was read.
         let lacks: Vec<Bytes> =
-            self.held.copy.lacks(&step).into_iter().map(Bytes::copy_from_slice).collect();
+            self.held.copy.missing_keys(&step).into_iter().map(Bytes::copy_from_slice).collect();
         self.read(&lacks)?;
         let reply = self.held.copy.run(&step);
-        let reply = reply.map_err(|TooMuch| knows_too_much())?;
+        let reply = reply.map_err(|TxnTooLarge| knows_too_much())?;
         self.count()?;
         Ok(match (op, reply) {
             (TxnOp::Get { key }, Reply::Bulk(value)) => {
@@ -319,11 +328,15 @@ impl Run {
         })
     }
 
-    fn refused(&self, why: String) -> Stop {
-        Stop::Failed(ApiError::OperationRefused { list: None, at: self.results.len() + 1, why })
+    fn refused(&self, why: String) -> Suspended {
+        Suspended::Failed(ApiError::OperationRefused {
+            list: None,
+            at: self.results.len() + 1,
+            why,
+        })
     }
 
-    fn range(&mut self, wanted: &Stretch<'_>) -> Result<TxnResult, Stop> {
+    fn range(&mut self, wanted: &RangeQuery<'_>) -> Result<TxnResult, Suspended> {
         if self.route.keyspace.options.placement != Placement::Ordered {
             let why = "only ordered keyspaces have ranges, and this one is not".to_owned();
             return Err(self.refused(why));
@@ -331,7 +344,7 @@ impl Run {
         loop {
             let unread: Vec<Box<[u8]>> = self.held.copy.unread().map(Box::from).collect();
             self.read(&unread)?;
-            let Some(gap) = self.held.copy.gap(wanted) else { break };
+            let Some(gap) = self.held.copy.unread_range(wanted) else { break };
             self.look(&gap)?;
             self.count()?;
         }
@@ -345,7 +358,7 @@ impl Run {
     }
 
     /// Looks which keys are in the part of a gap that one shard has.
-    fn look(&mut self, gap: &Gap) -> Result<(), Stop> {
+    fn look(&mut self, gap: &UnreadRange) -> Result<(), Suspended> {
         let (place, part) = gap.first_part(&*self.route);
         let (low, high) = part.bounds();
         let keys_max = gap.keys_max.min(txn::interactive::KEYS_MAX);
@@ -354,35 +367,36 @@ impl Run {
         if self.runtime.routing.must_fetch(&self.route, place) {
             let (low, high) = (low.map(Box::from), high.map(Box::from));
             let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
-            let want = Want::Range { low, high, reverse, keys_max, with_values };
-            let Some(Found::Pairs { pairs, reached: to }) = self.fetched.of(shard, &want) else {
-                return Err(Stop::Fetch(vec![(shard, want)]));
+            let want = FetchRequest::Range { low, high, reverse, keys_max, with_values };
+            let Some(FetchResult::Pairs { pairs, reached: to }) = self.fetched.of(shard, &want)
+            else {
+                return Err(Suspended::Fetch(vec![(shard, want)]));
             };
             keys.extend(pairs.iter().map(|(key, _)| key.clone()));
             reached = to.clone();
         } else {
             let asked = scan::admit(&self.route, &|other| other == place, self.now);
-            let asked = asked.map_err(Stop::Wait)?;
-            let stretch = Stretch { low, high, reverse: gap.reverse, keys_max };
+            let asked = asked.map_err(Suspended::Wait)?;
+            let stretch = RangeQuery { low, high, reverse: gap.reverse, keys_max };
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
             let shown = scan::range(&self.route, &asked, &stretch, PIECE_KEYS, &mut show);
-            if shown.is_err() || !scan::stood(&self.route, &asked) {
+            if shown.is_err() || !scan::is_unchanged(&self.route, &asked) {
                 // The shard was cut in two meanwhile.
-                return Err(Stop::Wait(Blocked::unserved(place)));
+                return Err(Suspended::Wait(Blocked::unserved(place)));
             }
             if keys.len() == keys_max {
                 reached = keys.last().cloned();
             }
         }
         let found = self.held.copy.found(&part, gap.reverse, &keys, reached.as_deref());
-        found.map_err(|TooMuch| knows_too_much())
+        found.map_err(|TxnTooLarge| knows_too_much())
     }
 }
 
-fn version(seen: Option<Seen>) -> Option<Timestamp> {
+fn version(seen: Option<ObservedVersion>) -> Option<Timestamp> {
     match seen {
-        Some(Seen::Version(at)) => Some(at),
-        Some(Seen::Nothing(_)) | None => None,
+        Some(ObservedVersion::Version(at)) => Some(at),
+        Some(ObservedVersion::Absent(_)) | None => None,
     }
 }
 
@@ -394,13 +408,13 @@ fn bytes_of(result: &TxnResult) -> usize {
     }
 }
 
-fn knows_too_much() -> Stop {
+fn knows_too_much() -> Suspended {
     too_large(
         "a transaction reads and writes at most 65536 keys, and 32 MiB of keys and values, and \
          looks at most at 1024 ranges apart",
     )
 }
 
-fn too_large(why: &str) -> Stop {
-    Stop::Failed(ApiError::TransactionTooLarge { why: why.to_owned() })
+fn too_large(why: &str) -> Suspended {
+    Suspended::Failed(ApiError::TransactionTooLarge { why: why.to_owned() })
 }

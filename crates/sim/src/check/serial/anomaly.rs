@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Done, Op, Outcome};
+use super::{ObservedTxn, Op, Outcome};
 
 /// Which rule a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,7 @@ impl Anomaly {
     /// This rule is broken by these transactions of the history, like this.
     pub(super) fn new(
         kind: Kind,
-        history: &[Done],
+        history: &[ObservedTxn],
         transactions: Vec<usize>,
         text: impl Into<String>,
     ) -> Self {
@@ -115,7 +115,7 @@ impl fmt::Display for Anomaly {
     }
 }
 
-impl fmt::Display for Done {
+impl fmt::Display for ObservedTxn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "client {}, {}-", self.client, self.invoked_at)?;
         match self.outcome {

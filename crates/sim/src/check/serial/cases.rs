@@ -17,17 +17,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Anomaly, Done, Kind, Op, Outcome};
+use super::{Anomaly, Kind, ObservedTxn, Op, Outcome};
 
 /// Transactions of some keys, as they count.
-struct Of<'a> {
-    history: &'a [Done],
+struct KeyedTransactions<'a> {
+    history: &'a [ObservedTxn],
     keys: &'a [Vec<u8>],
     seen: BTreeSet<u64>,
 }
 
-impl<'a> Of<'a> {
-    fn new(history: &'a [Done], keys: &'a [Vec<u8>]) -> Self {
+impl<'a> KeyedTransactions<'a> {
+    fn new(history: &'a [ObservedTxn], keys: &'a [Vec<u8>]) -> Self {
         let committed = history.iter().filter(|done| is_committed(done));
         let ops = committed.flat_map(|done| &done.ops);
         let lists = ops.filter_map(|op| match op {
@@ -39,7 +39,7 @@ impl<'a> Of<'a> {
     }
 
     /// Those that count, each with its place in the history.
-    fn counted(&self) -> impl Iterator<Item = (usize, &'a Done)> {
+    fn counted(&self) -> impl Iterator<Item = (usize, &'a ObservedTxn)> {
         self.history.iter().enumerate().filter(|(_, done)| {
             let is_seen = || self.appended(done).is_some_and(|(_, e)| self.seen.contains(&e));
             is_committed(done) || (done.outcome == Outcome::Unknown && is_seen())
@@ -47,7 +47,7 @@ impl<'a> Of<'a> {
     }
 
     /// The first element that a transaction appends to one of the keys, and to which.
-    fn appended(&self, done: &Done) -> Option<(usize, u64)> {
+    fn appended(&self, done: &ObservedTxn) -> Option<(usize, u64)> {
         done.ops.iter().find_map(|op| match op {
             Op::Append { key, element } => Some((self.place(key)?, *element)),
             Op::Read { .. } => None,
@@ -59,7 +59,7 @@ impl<'a> Of<'a> {
     }
 
     /// How many elements a transaction has seen in each of the keys, if it has read all of them.
-    fn saw(&self, done: &Done) -> Option<Vec<usize>> {
+    fn saw(&self, done: &ObservedTxn) -> Option<Vec<usize>> {
         let of = |name: &Vec<u8>| {
             done.ops.iter().find_map(|op| match op {
                 Op::Read { key, list: Some(list) } if key == name => Some(list.len()),
@@ -76,13 +76,13 @@ impl<'a> Of<'a> {
     }
 }
 
-fn is_committed(done: &Done) -> bool {
+fn is_committed(done: &ObservedTxn) -> bool {
     matches!(done.outcome, Outcome::Committed { .. })
 }
 
 /// Two that have seen the same number of elements in these lists, and both have appended the next.
-pub fn write_skew(history: &[Done], keys: &[Vec<u8>]) -> Option<Anomaly> {
-    let of = Of::new(history, keys);
+pub fn write_skew(history: &[ObservedTxn], keys: &[Vec<u8>]) -> Option<Anomaly> {
+    let of = KeyedTransactions::new(history, keys);
     let mut turns: BTreeMap<usize, usize> = BTreeMap::new();
     for (at, done) in of.counted().filter(|(_, done)| of.appended(done).is_some()) {
         let Some(saw) = of.saw(done) else { continue };
@@ -96,8 +96,8 @@ pub fn write_skew(history: &[Done], keys: &[Vec<u8>]) -> Option<Anomaly> {
 }
 
 /// Two that have both seen that none of these keys is there, and have each made one.
-pub fn phantom(history: &[Done], keys: &[Vec<u8>]) -> Option<Anomaly> {
-    let of = Of::new(history, keys);
+pub fn phantom(history: &[ObservedTxn], keys: &[Vec<u8>]) -> Option<Anomaly> {
+    let of = KeyedTransactions::new(history, keys);
     let mut makers = of.counted().filter(|(_, done)| of.appended(done).is_some());
     let (one, other) = (makers.next()?.0, makers.next()?.0);
     let text = format!("T{one} and T{other} have each made the first of these keys");
@@ -105,8 +105,8 @@ pub fn phantom(history: &[Done], keys: &[Vec<u8>]) -> Option<Anomaly> {
 }
 
 /// Two readers of whom each has seen an element that the other has not.
-pub fn long_fork(history: &[Done], keys: &[Vec<u8>]) -> Option<Anomaly> {
-    let mut readers: Vec<_> = Of::new(history, keys).readers().collect();
+pub fn long_fork(history: &[ObservedTxn], keys: &[Vec<u8>]) -> Option<Anomaly> {
+    let mut readers: Vec<_> = KeyedTransactions::new(history, keys).readers().collect();
     readers.sort_by_key(|(at, saw)| (saw.iter().sum::<usize>(), *at));
     let is_before = |one: &[usize], other: &[usize]| one.iter().zip(other).all(|(a, b)| a <= b);
     // Each saw what the one before did, or all of them stand in one row.
@@ -118,9 +118,9 @@ pub fn long_fork(history: &[Done], keys: &[Vec<u8>]) -> Option<Anomaly> {
 
 /// A reader of withdrawals and deposits who has seen a deposit that a withdrawal has missed, but
 /// not that withdrawal.
-pub fn read_only(history: &[Done], keys: [&Vec<u8>; 2]) -> Option<Anomaly> {
+pub fn read_only(history: &[ObservedTxn], keys: [&Vec<u8>; 2]) -> Option<Anomaly> {
     let keys = keys.map(Clone::clone);
-    let of = Of::new(history, &keys);
+    let of = KeyedTransactions::new(history, &keys);
     let withdrawals: Vec<(usize, u64, usize)> = of
         .counted()
         .filter_map(|(at, done)| {

@@ -2,7 +2,7 @@
 
 use super::anomaly::{List, Name};
 use super::edges;
-use super::graph::{Graph, Kinds, RW, Search, TIME, WR, WW, Way, Why};
+use super::graph::{CyclePath, EdgeKind, Graph, Kinds, RW, Search, TIME, WR, WW};
 use super::orders::Orders;
 use super::{Anomaly, Class, Kind, Outcome};
 
@@ -42,7 +42,7 @@ pub(super) fn find(orders: &Orders<'_>) -> Vec<Anomaly> {
 }
 
 /// How many transactions a way has.
-fn len(graph: &Graph, way: &Way) -> u32 {
+fn len(graph: &Graph, way: &CyclePath) -> u32 {
     way.iter().filter(|(from, _)| (*from as usize) < graph.transactions).count() as u32
 }
 
@@ -53,8 +53,8 @@ fn with_one(
     tangle: &[u32],
     kinds: Kinds,
     sets: &[u32],
-) -> Option<Way> {
-    let mut best: Option<(u32, Way)> = None;
+) -> Option<CyclePath> {
+    let mut best: Option<(u32, CyclePath)> = None;
     for from in tangle {
         let is_its = |to: u32| sets[to as usize] == sets[*from as usize];
         let rw = graph.edges(*from).iter().filter(|edge| edge.why.kind() == RW && is_its(edge.to));
@@ -83,8 +83,8 @@ fn any(
     tangle: &[u32],
     kinds: Kinds,
     sets: &[u32],
-) -> Option<Way> {
-    let mut best: Option<(u32, Way)> = None;
+) -> Option<CyclePath> {
+    let mut best: Option<(u32, CyclePath)> = None;
     for from in tangle {
         let hops_max = best.as_ref().map_or(u32::MAX, |(len, _)| len - 1);
         if hops_max == 1 || (search.left == 0 && best.is_some()) {
@@ -101,11 +101,11 @@ fn any(
 struct Hop {
     from: usize,
     to: usize,
-    why: Why,
+    why: EdgeKind,
 }
 
 /// A cycle, for people.
-fn tell(orders: &Orders<'_>, graph: &Graph, way: &Way) -> Anomaly {
+fn tell(orders: &Orders<'_>, graph: &Graph, way: &CyclePath) -> Anomaly {
     let is_transaction = |(from, _): &&(u32, _)| (*from as usize) < graph.transactions;
     let firsts: Vec<_> = way.iter().filter(is_transaction).collect();
     let hops: Vec<Hop> = (0..firsts.len())
@@ -141,22 +141,22 @@ fn explain(orders: &Orders<'_>, Hop { from, to, why }: &Hop) -> String {
         known.map_or(0, |known| known.element)
     };
     match *why {
-        Why::Ww { key, at } => {
+        EdgeKind::Ww { key, at } => {
             let ((order, name), at) = (of(key), at as usize);
             let (first, next) = (order.longest[at], next(key, at + 1));
             format!("T{from} → T{to} (ww): {first}, then {next} was appended to {name}")
         }
-        Why::Wr { key, at } => {
+        EdgeKind::Wr { key, at } => {
             let (order, name) = of(key);
             let element = order.longest[at as usize];
             format!("T{from} → T{to} (wr): {element} was appended to {name}, and read there")
         }
-        Why::Rw { key, at } => {
+        EdgeKind::Rw { key, at } => {
             let ((order, name), at) = (of(key), at as usize);
             let (seen, next) = (List(&order.longest[..at]), next(key, at));
             format!("T{from} → T{to} (rw): {seen} was read in {name}, before {next} was appended")
         }
-        Why::Time | Why::Via => {
+        EdgeKind::Time | EdgeKind::Via => {
             let answered = match orders.history[*from].outcome {
                 Outcome::Committed { answered_at } => answered_at,
                 Outcome::Unknown | Outcome::NotDone => 0,

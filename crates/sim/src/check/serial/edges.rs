@@ -14,7 +14,7 @@
 //! ```
 
 use super::Outcome;
-use super::graph::{Edge, Graph, Why};
+use super::graph::{Edge, EdgeKind, Graph};
 use super::orders::{Orders, Step};
 
 /// A graph in the making.
@@ -38,7 +38,7 @@ pub(super) fn graph(orders: &Orders<'_>) -> Graph {
 }
 
 impl Edges<'_> {
-    fn add(&mut self, from: usize, to: usize, why: Why) {
+    fn add(&mut self, from: usize, to: usize, why: EdgeKind) {
         if from != to {
             self.edges.push((from as u32, Edge { to: to as u32, why }));
         }
@@ -62,15 +62,15 @@ impl Edges<'_> {
         times.dedup();
         let first = self.nodes as usize;
         self.nodes += times.len() as u32;
-        (1..times.len()).for_each(|at| self.add(first + at - 1, first + at, Why::Via));
+        (1..times.len()).for_each(|at| self.add(first + at - 1, first + at, EdgeKind::Via));
         for (time, by) in answers {
             let at = times.partition_point(|known| *known < time);
-            self.add(by, first + at, Why::Time);
+            self.add(by, first + at, EdgeKind::Time);
         }
         for by in all() {
             let earlier = times.partition_point(|known| *known < orders.history[by].invoked_at);
             if earlier > 0 {
-                self.add(first + earlier - 1, by, Why::Via);
+                self.add(first + earlier - 1, by, EdgeKind::Via);
             }
         }
     }
@@ -80,29 +80,29 @@ impl Edges<'_> {
         let orders = self.orders;
         for (key, order) in orders.keys.iter().enumerate() {
             for (at, two) in order.writers.windows(2).enumerate() {
-                self.add(two[0], two[1], Why::Ww { key: key as u32, at: at as u32 });
+                self.add(two[0], two[1], EdgeKind::Ww { key: key as u32, at: at as u32 });
             }
             let (first, count) = (self.nodes as usize, order.unread.len());
             self.nodes += 2 * count as u32;
             self.unread.push(first as u32);
             for (at, by) in order.unread.iter().enumerate() {
                 let (up, down) = (first + at, first + count + at);
-                self.add(up, *by, Why::Via);
-                self.add(down, *by, Why::Via);
+                self.add(up, *by, EdgeKind::Via);
+                self.add(down, *by, EdgeKind::Via);
                 if at > 0 {
-                    self.add(up, up - 1, Why::Via);
-                    self.add(down - 1, down, Why::Via);
+                    self.add(up, up - 1, EdgeKind::Via);
+                    self.add(down - 1, down, EdgeKind::Via);
                 }
             }
             if let Some(last) = order.writers.last() {
                 let at = order.writers.len() - 1;
-                self.before_unread(*last, key, Why::Ww { key: key as u32, at: at as u32 });
+                self.before_unread(*last, key, EdgeKind::Ww { key: key as u32, at: at as u32 });
             }
         }
     }
 
     /// From one to all others whose appends to a key nobody has read.
-    fn before_unread(&mut self, from: usize, key: usize, why: Why) {
+    fn before_unread(&mut self, from: usize, key: usize, why: EdgeKind) {
         let unread = &self.orders.keys[key].unread;
         let (first, count) = (self.unread[key] as usize, unread.len());
         let (before, after) = match unread.binary_search(&from) {
@@ -127,10 +127,10 @@ impl Edges<'_> {
                 let (number, seen) = (key as u32, list.len());
                 let writers = &orders.keys[key].writers;
                 if seen > 0 {
-                    let why = Why::Wr { key: number, at: seen as u32 - 1 };
+                    let why = EdgeKind::Wr { key: number, at: seen as u32 - 1 };
                     self.add(writers[seen - 1], by, why);
                 }
-                let why = Why::Rw { key: number, at: seen as u32 };
+                let why = EdgeKind::Rw { key: number, at: seen as u32 };
                 match writers.get(seen) {
                     Some(next) => self.add(by, *next, why),
                     None => self.before_unread(by, key, why),

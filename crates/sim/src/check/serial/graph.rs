@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Why one comes before another. Keys and places are those of `orders`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum EdgeKind {
     /// It appended the element at this place of the key, the other the next one.
     Ww { key: u32, at: u32 },
     /// It appended the element at this place of the key, which is the last one the other read.
@@ -30,7 +30,7 @@ pub(super) const TIME: Kinds = 8;
 /// Always taken.
 const VIA: Kinds = 16;
 
-impl Why {
+impl EdgeKind {
     /// Its kind.
     pub fn kind(self) -> Kinds {
         match self {
@@ -49,7 +49,7 @@ pub(super) struct Edge {
     /// Where it ends.
     pub to: u32,
     /// Why it is there.
-    pub why: Why,
+    pub why: EdgeKind,
 }
 
 /// The graph. The first nodes are transactions; the others stand for many edges, from all whose
@@ -73,7 +73,7 @@ impl Graph {
         edges.iter().for_each(|(from, _)| starts[*from as usize + 1] += 1);
         (0..nodes).for_each(|node| starts[node + 1] += starts[node]);
         let mut next = starts.clone();
-        let mut sorted = vec![Edge { to: 0, why: Why::Via }; edges.len()];
+        let mut sorted = vec![Edge { to: 0, why: EdgeKind::Via }; edges.len()];
         for (from, edge) in edges {
             sorted[next[*from as usize]] = *edge;
             next[*from as usize] += 1;
@@ -138,7 +138,7 @@ impl Graph {
 }
 
 /// A way: each edge, and where it begins.
-pub(super) type Way = Vec<(u32, Edge)>;
+pub(super) type CyclePath = Vec<(u32, Edge)>;
 
 /// A search for short ways.
 pub(super) struct Search<'g> {
@@ -153,7 +153,7 @@ pub(super) struct Search<'g> {
 impl<'g> Search<'g> {
     /// A search in this graph.
     pub fn new(graph: &'g Graph, left: usize) -> Self {
-        let none = (0, 0, NONE, Edge { to: NONE, why: Why::Via });
+        let none = (0, 0, NONE, Edge { to: NONE, why: EdgeKind::Via });
         Self { graph, left, reached: vec![none; graph.starts.len() - 1], number: 0 }
     }
 
@@ -166,11 +166,11 @@ impl<'g> Search<'g> {
         kinds: Kinds,
         sets: &[u32],
         hops_max: u32,
-    ) -> Option<Way> {
+    ) -> Option<CyclePath> {
         self.number += 1;
         let graph = self.graph;
         let set = sets[from as usize];
-        self.reached[from as usize] = (self.number, 0, NONE, Edge { to: from, why: Why::Via });
+        self.reached[from as usize] = (self.number, 0, NONE, Edge { to: from, why: EdgeKind::Via });
         // Steps to transactions are hops, others are none: those are taken first.
         let mut open = VecDeque::from([from]);
         while let Some(node) = open.pop_front() {
@@ -204,7 +204,7 @@ impl<'g> Search<'g> {
     }
 
     /// The way to `node`, and this edge.
-    fn back(&self, from: u32, mut node: u32, edge: Edge) -> Way {
+    fn back(&self, from: u32, mut node: u32, edge: Edge) -> CyclePath {
         let mut way = vec![(node, edge)];
         while node != from {
             let (_, _, before, edge) = self.reached[node as usize];

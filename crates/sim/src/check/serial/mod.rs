@@ -58,7 +58,7 @@ pub use bank::bank;
 
 /// A transaction, as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct ObservedTxn {
     /// Who asked, for people.
     pub client: u64,
     /// When its first request was sent.
@@ -107,7 +107,7 @@ pub enum Op {
 ///
 /// # Panics
 /// If an element is appended twice to a key: such a history says nothing.
-pub fn check(history: &[Done]) -> Vec<Anomaly> {
+pub fn check(history: &[ObservedTxn]) -> Vec<Anomaly> {
     let (orders, mut found) = orders::Orders::of(history);
     found.extend(inner::check(&orders));
     if found.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::anomaly::{List, Name};
-use super::{Anomaly, Done, Kind, Op, Outcome};
+use super::{Anomaly, Kind, ObservedTxn, Op, Outcome};
 
 /// What a transaction did, with keys as numbers; reads without an answer are left out.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ impl Order<'_> {
 #[derive(Debug)]
 pub(super) struct Orders<'a> {
     /// The transactions.
-    pub history: &'a [Done],
+    pub history: &'a [ObservedTxn],
     /// What each did.
     pub steps: Vec<Vec<Step<'a>>>,
     /// Which of them count.
@@ -65,7 +65,7 @@ pub(super) struct Orders<'a> {
 
 impl<'a> Orders<'a> {
     /// The orders of a history, and which lists make no sense.
-    pub fn of(history: &'a [Done]) -> (Self, Vec<Anomaly>) {
+    pub fn of(history: &'a [ObservedTxn]) -> (Self, Vec<Anomaly>) {
         let mut orders = Self::read(history);
         orders.count();
         let found = orders.arrange();
@@ -81,7 +81,7 @@ impl<'a> Orders<'a> {
         self.steps[by].iter().filter_map(its)
     }
 
-    fn read(history: &'a [Done]) -> Self {
+    fn read(history: &'a [ObservedTxn]) -> Self {
         let mut numbers: BTreeMap<&'a [u8], usize> = BTreeMap::new();
         let mut keys: Vec<Order<'a>> = Vec::new();
         let mut number = |name: &'a [u8], keys: &mut Vec<Order<'a>>| {
@@ -114,7 +114,7 @@ impl<'a> Orders<'a> {
             let twice = order.elements.windows(2).find(|two| two[0].element == two[1].element);
             assert!(twice.is_none(), "{twice:?} were both appended to {}", Name(order.name));
         }
-        let committed = |done: &Done| matches!(done.outcome, Outcome::Committed { .. });
+        let committed = |done: &ObservedTxn| matches!(done.outcome, Outcome::Committed { .. });
         let counts = history.iter().map(committed).collect();
         Self { history, steps: all, counts, keys }
     }
@@ -199,7 +199,7 @@ fn same(one: &[u64], other: &[u64]) -> usize {
 }
 
 /// What makes no sense in a list, whatever others have read.
-fn odd(history: &[Done], order: &Order<'_>, reader: usize, list: &[u64]) -> Option<Anomaly> {
+fn odd(history: &[ObservedTxn], order: &Order<'_>, reader: usize, list: &[u64]) -> Option<Anomaly> {
     let name = Name(order.name);
     let mut sorted = list.to_vec();
     sorted.sort_unstable();
@@ -221,7 +221,12 @@ fn odd(history: &[Done], order: &Order<'_>, reader: usize, list: &[u64]) -> Opti
 }
 
 /// That a list does not begin the longest one.
-fn incompatible(history: &[Done], order: &Order<'_>, reader: usize, list: &[u64]) -> Anomaly {
+fn incompatible(
+    history: &[ObservedTxn],
+    order: &Order<'_>,
+    reader: usize,
+    list: &[u64],
+) -> Anomaly {
     let other = order.reader.unwrap_or(reader);
     let (name, at) = (Name(order.name), same(order.longest, list));
     let text = format!(

@@ -4,7 +4,7 @@ use command::{NotDone, Reply};
 use node::executor::Answer;
 
 use super::super::World;
-use super::{OfKeys, Op};
+use super::{KeyOp, Op};
 use crate::command::Command;
 
 impl World {
@@ -15,7 +15,7 @@ impl World {
         let joint = op.of_keys().is_some_and(|of_keys| of_keys.command.is_joint());
         self.counts.joint += u64::from(joint);
         self.rest(&op);
-        if let Some(OfKeys { command: Command::Transaction { .. }, .. }) = op.of_keys() {
+        if let Some(KeyOp { command: Command::Transaction { .. }, .. }) = op.of_keys() {
             self.counts.transactions += 1;
             if let [Reply::Changed(_)] = replies[..] {
                 // A watched key may have changed and have the same value again: nothing was done,
@@ -32,7 +32,7 @@ impl World {
         if op.given_up {
             return;
         }
-        self.clients.free_at[op.client] = self.now_ms + self.rng.between(0, self.mood.think_ms);
+        self.clients.free_at[op.client] = self.now_ms + self.rng.between(0, self.profile.think_ms);
     }
 
     /// An answer has come from a node.
@@ -47,7 +47,7 @@ impl World {
                     self.done(waiter.0, vec![reply], high_ms);
                 }
             }
-            Answer::NotDone { waiters, why: NotDone::Lags, .. } => {
+            Answer::NotDone { waiters, why: NotDone::ReplicaLagging, .. } => {
                 self.counts.lags += waiters.len() as u64;
                 waiters.into_iter().for_each(|waiter| self.go_on(waiter));
             }
@@ -56,15 +56,15 @@ impl World {
                     self.not_done(waiter.0, why);
                 }
             }
-            Answer::Go { waiter, .. } => self.go_on(waiter),
+            Answer::Retry { waiter, .. } => self.go_on(waiter),
             Answer::Fetched { waiter, at, want, found, shard, .. } => {
-                match self.clients.whole_mut(waiter.0) {
+                match self.clients.scan_mut(waiter.0) {
                     Some(of_whole) => of_whole.go(Some((shard, *want, at, *found))),
                     None => self.fetched(waiter.0, shard, at, *want, *found),
                 }
             }
-            Answer::Counted { .. } => unreachable!("no client asks who has its writes"),
-            Answer::Stepped { .. } => unreachable!("coordinators ask for steps"),
+            Answer::ReplicaCount { .. } => unreachable!("no client asks who has its writes"),
+            Answer::StepDone { .. } => unreachable!("coordinators ask for steps"),
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
                 let Some(op) = self.clients.ops.remove(&waiter.0) else { return };
@@ -78,7 +78,7 @@ impl World {
         let Some(op) = self.clients.ops.remove(&number) else { return };
         self.trace.event(format_args!("op {number}: {why:?}"));
         self.rest(&op);
-        if matches!(why, NotDone::Unknown | NotDone::Dropped) && op.is_write() {
+        if matches!(why, NotDone::OutcomeUnknown | NotDone::Dropped) && op.is_write() {
             self.counts.unknown += 1;
             // It may be applied later than this.
             match self.place_of(number, &op) {

@@ -5,20 +5,21 @@ use std::collections::BTreeMap;
 use command::Reply;
 use keyspace::KeyspaceId;
 
-use super::{Clients, OfKeys, Op, What};
+use super::{ClientOp, Clients, KeyOp, Op};
 use crate::check::Violation;
-use crate::check::linear::{self, Linear, Seen};
+use crate::check::linear::{self, Linearizability, ObservedCommand};
 
 /// States that the search of a history looks at before it is given up.
 const STATES_MAX: usize = 100_000;
 
 impl Clients {
     pub(super) fn note(&mut self, op: Op, replies: Option<Vec<Reply>>, high_ms: u64) {
-        let Op { client, what: What::Keys(of_keys), call, .. } = op else { return };
-        let OfKeys { route, keys, command, low_ms, in_parts, .. } = of_keys;
+        let Op { client, what: ClientOp::Keys(of_keys), call, .. } = op else { return };
+        let KeyOp { route, keys, command, low_ms, in_parts, .. } = of_keys;
         let (client, high_ms, back) = (client as u8, high_ms.max(low_ms), 0);
         let places = Vec::new();
-        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
+        let seen =
+            ObservedCommand { command, places, client, call, back, low_ms, high_ms, replies };
         match in_parts {
             true => keys.iter().for_each(|key| self.saw(route.keyspace.id, &[*key], seen.clone())),
             false => self.saw(route.keyspace.id, &keys, seen),
@@ -26,7 +27,12 @@ impl Clients {
     }
 
     /// Something was seen of keys just now. Those that FLUSH empties may have several tags.
-    pub(in crate::cluster) fn saw(&mut self, keyspace: KeyspaceId, keys: &[u64], seen: Seen) {
+    pub(in crate::cluster) fn saw(
+        &mut self,
+        keyspace: KeyspaceId,
+        keys: &[u64],
+        seen: ObservedCommand,
+    ) {
         self.events += 1;
         let (back, tagged) = (self.events, self.tagged);
         let mut of_tags: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -35,7 +41,7 @@ impl Clients {
         }
         for (tag, places) in of_tags {
             let history = self.histories.entry((keyspace, tag)).or_default();
-            history.push(Seen { places, back, ..seen.clone() });
+            history.push(ObservedCommand { places, back, ..seen.clone() });
         }
     }
 
@@ -58,13 +64,13 @@ impl Clients {
             history.sort_by_key(|seen| seen.call);
             for (places, cells, seen) in linear::apart(&cells, history) {
                 match linear::is_linear_within(&cells, &seen, STATES_MAX) {
-                    Linear::Yes => continue,
+                    Linearizability::Yes => continue,
                     // One command was under way while very many others came and went.
-                    Linear::TooLong => {
+                    Linearizability::TooLong => {
                         unjudged += 1;
                         continue;
                     }
-                    Linear::No => {}
+                    Linearizability::No => {}
                 }
                 let keys: Vec<u64> =
                     places.iter().map(|place| tag * self.tagged + *place as u64).collect();

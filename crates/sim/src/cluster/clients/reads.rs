@@ -8,11 +8,11 @@ use keyspace::{ShardId, Timestamp};
 use node::executor::Input;
 use node::replica::entry::Waiter;
 use node::replica::read::{self, Blocked};
-use node::routing::fetch::{Fetched, Found, Want};
+use node::routing::fetch::{FetchRequest, FetchResult, FetchedData};
 use node::routing::route::Route;
 
 use super::super::{KEYSPACE, Plant, World};
-use super::{Op, What};
+use super::{ClientOp, Op};
 use crate::command::{Collect, Command};
 use crate::machine::CLIENTS;
 
@@ -22,12 +22,12 @@ impl World {
         self.begin_op(0, at, route, vec![key], Command::Get, 0);
     }
 
-    /// Someone reads every key at a node, at once: before its lanes do anything.
+    /// Someone reads every key at a node, at once: before its executors do anything.
     pub(in crate::cluster) fn look_at(&mut self, at: usize) {
-        let machine = self.seats[at].machine.as_ref();
+        let machine = self.node_slots[at].machine.as_ref();
         let route = machine.and_then(|machine| machine.routes.get(KEYSPACE)).cloned();
         let Some(route) = route else { return };
-        for key in 0..self.mood.keys {
+        for key in 0..self.profile.keys {
             self.begin_op(0, at, route.clone(), vec![key], Command::Get, 0);
             let number = self.clients.made;
             if let Some(op) = self.clients.ops.get_mut(&number) {
@@ -44,7 +44,7 @@ impl World {
         let names = self.clients.names_of(&op.keys);
         let (route, shard, plant) = (op.route.clone(), op.shard, self.options.plant);
         let mut now = op.moment.expect("a read");
-        let machine = self.seats[at].machine.as_mut().expect("it runs");
+        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
         let elected = machine.shard(shard).is_some_and(|shard| shard.is_elected());
         if plant == Some(Plant::LeaseByRole) && elected {
             now.boot = 0;
@@ -64,7 +64,8 @@ impl World {
             // Planted: what is old passes for a part of that.
             let less = if plant == Some(Plant::WrongAge) { 10 } else { 1 };
             let (age_max, mut sink) = (stale_ms * 1_000_000 * less, Collect::default());
-            let old = read::read_stale(&route, &request, now, age_max, Fetched::NONE, &mut sink);
+            let old =
+                read::read_stale(&route, &request, now, age_max, FetchedData::NONE, &mut sink);
             if let Ok(age) = old
                 && age > 0
             {
@@ -88,12 +89,12 @@ impl World {
             Err(blocked) => {
                 let (origin, waiter) = (CLIENTS, Waiter(number));
                 let (shard, input) = if route.must_fetch(blocked.place, machine.node()) {
-                    let (want, bytes_max) = (Box::new(Want::keys(names)), usize::MAX);
+                    let (want, bytes_max) = (Box::new(FetchRequest::keys(names)), usize::MAX);
                     (shard, Input::Fetch { shard, want, bytes_max, origin, waiter })
                 } else {
                     let Blocked { at, lock, place } = blocked;
                     let shard = route.shard(place);
-                    (shard, Input::Await { shard, at, lock, origin, waiter })
+                    (shard, Input::AwaitRead { shard, at, lock, origin, waiter })
                 };
                 machine.submit(shard, input);
                 self.clients.under_way(number).ready = false;
@@ -104,7 +105,7 @@ impl World {
     /// A replica may have come to the node since the read was asked for, or gone from it.
     fn look_again(&mut self, at: usize, number: u64) {
         let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-        let Some((op, machine)) = op.zip(self.seats[at].machine.as_ref()) else { return };
+        let Some((op, machine)) = op.zip(self.node_slots[at].machine.as_ref()) else { return };
         let keyspace = &op.route.keyspace;
         let route = machine.routes.get(&*keyspace.name).filter(|r| r.keyspace.id == keyspace.id);
         if let Some(route) = route {
@@ -120,8 +121,8 @@ impl World {
         number: u64,
         shard: ShardId,
         at: Timestamp,
-        want: Want,
-        found: Found,
+        want: FetchRequest,
+        found: FetchResult,
     ) {
         let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
         let names = self.clients.names_of(&op.keys);
@@ -129,7 +130,7 @@ impl World {
         let now = op.moment.expect("a read");
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let request = request_of(&self.clients.ops[&number], &names);
-        let (mut fetched, mut sink) = (Fetched::default(), Collect::default());
+        let (mut fetched, mut sink) = (FetchedData::default(), Collect::default());
         fetched.add(shard, at, want, found);
         let answered = read::read_with(&route, &request, now, &fetched, &mut sink);
         // A replica here that has caught up meanwhile may have answered.
@@ -177,9 +178,9 @@ impl World {
     /// A read that waited may be tried again.
     pub(in crate::cluster) fn go_on(&mut self, waiter: Waiter) {
         match self.clients.ops.get_mut(&waiter.0).map(|op| &mut op.what) {
-            Some(What::Keys(of_keys)) => of_keys.ready = true,
-            Some(What::Whole(of_whole)) => of_whole.go(None),
-            Some(What::Catalogue) | None => {}
+            Some(ClientOp::Keys(of_keys)) => of_keys.ready = true,
+            Some(ClientOp::Keyspace(of_whole)) => of_whole.go(None),
+            Some(ClientOp::Catalogue) | None => {}
         }
     }
 }

@@ -31,16 +31,18 @@
 //! # Caveats
 //! A full table knows at once who owns what: it is the same for all, and its gossip is not sent.
 
-pub mod led;
+pub mod guides;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use keyspace::{NodeId, ShardId};
-use overlay::request::{Ask, Event, Failure, Form, HOPS_LINEAR_MAX, Next, Request, Requests};
+use overlay::request::{
+    Failure, Form, HOPS_LINEAR_MAX, LookupRequest, NextHop, RequestEvent, Requests, TableQuery,
+};
 use overlay::{Chord, ChordSharp, HOPS_MAX, Kind, Linear, Message, Outbox};
 
-use self::led::{Buckets, Everything, Led, Tables};
+use self::guides::{Buckets, Guide, SharedFullTable, Tables};
 use super::ring::{KEYSPACE, Ring, draw};
 use super::walks::Spread;
 use super::{Keys, linear_requests};
@@ -164,7 +166,7 @@ pub fn outcome(case: Case, nodes: usize, requests: u64, seed: u64, told: &dyn Fn
     let ring = || Ring::new(nodes, Keys::Uniform, &mut Rng::new(seed ^ nodes as u64));
     let run = Run { kind, form, network, requests, seed, told };
     match kind {
-        Kind::Full => run.through(Everything::new(ring())),
+        Kind::Full => run.through(SharedFullTable::new(ring())),
         Kind::Chord => run.through(Tables::<Chord>::new(ring())),
         Kind::ChordSharp => run.through(Tables::<ChordSharp>::new(ring())),
         Kind::Linear => {
@@ -186,7 +188,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn through<L: Led>(&self, led: L) -> Outcome {
+    fn through<L: Guide>(&self, led: L) -> Outcome {
         let nodes = led.nodes();
         let is_failing = self.network == Network::Failing;
         let mut world = World {
@@ -288,8 +290,8 @@ struct View<'a, L> {
     node: usize,
 }
 
-impl<L: Led> overlay::request::Tables for View<'_, L> {
-    fn next(&self, ask: &Ask<'_>) -> Option<Next> {
+impl<L: Guide> overlay::request::Tables for View<'_, L> {
+    fn next(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         self.led.next(self.node, ask)
     }
 }
@@ -302,7 +304,7 @@ fn place(id: NodeId) -> usize {
     id.0 as usize - 1
 }
 
-impl<L: Led> World<L> {
+impl<L: Guide> World<L> {
     /// Somebody who is alive asks for something of somebody who is alive.
     fn begin(&mut self) {
         let (asker, owner, tail) = loop {
@@ -316,7 +318,7 @@ impl<L: Led> World<L> {
         self.outcome.requests += 1;
         self.outcome.windows[window(self.now_us)].0 += 1;
         let kind = self.outcome.kind;
-        let request = Request {
+        let request = LookupRequest {
             kind,
             at: L::IS_RING.then_some(ShardId(asker as u64 + 1)),
             keyspace: KEYSPACE,
@@ -380,24 +382,24 @@ impl<L: Led> World<L> {
     }
 
     /// What a node has said and seen.
-    fn came_of(&mut self, node: usize, out: Outbox, events: Vec<Event>) {
+    fn came_of(&mut self, node: usize, out: Outbox, events: Vec<RequestEvent>) {
         for event in events {
             match event {
-                Event::Asked { id, is_first, .. } => {
+                RequestEvent::Asked { id, is_first, .. } => {
                     if let Some(open) = self.open.get_mut(&(node, id)) {
                         open.attempts += usize::from(is_first);
                     }
                 }
-                Event::Silent { shard, generation, .. } => {
+                RequestEvent::Silent { shard, generation, .. } => {
                     self.led.silent(node, shard, generation);
                     self.is_kept = L::IS_RING;
                 }
-                Event::Found { id, owner, hops, .. } => {
+                RequestEvent::Found { id, owner, hops, .. } => {
                     self.found(node, id, Ring::place(&owner), hops);
                     self.led.found(node, owner);
                 }
-                Event::Unsure { .. } => {}
-                Event::Failed { id, why } => self.failed(node, id, why),
+                RequestEvent::Unsure { .. } => {}
+                RequestEvent::Failed { id, why } => self.failed(node, id, why),
             }
         }
         self.send(node, out);

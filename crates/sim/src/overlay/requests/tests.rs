@@ -1,6 +1,6 @@
 //! Requests on calm, lossy and failing networks.
 
-use overlay::request::PATIENCE_TICKS;
+use overlay::request::ANSWER_TICKS;
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn what_is_lost_doubled_or_late_costs_time_and_no_answer_is_wrong() {
         for outcome in of(kind, Network::Lossy) {
             assert_eq!((outcome.wrong, outcome.requests), (0, 300), "{outcome:?}");
             assert!(outcome.found >= 299, "{outcome:?}");
-            let patience_ms = u64::from(PATIENCE_TICKS) * TICK_US / 1_000;
+            let patience_ms = u64::from(ANSWER_TICKS) * TICK_US / 1_000;
             let waited = outcome.took_ms(100) > (patience_ms - TICK_US / 1_000) as f64;
             assert!(outcome.attempts.max() > 1 && waited, "{outcome:?}");
         }

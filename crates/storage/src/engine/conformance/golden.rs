@@ -26,7 +26,9 @@ use std::path::Path;
 use keyspace::{Cut, KeyHasher, SLOTS, Timestamp};
 use test_each_file::test_each_path;
 
-use super::super::{At, Engine, Layout, MemoryEngine, Range, ScanCursor, Settings, Version};
+use super::super::{
+    Engine, Layout, MemoryEngine, Range, ReadResult, ScanCursor, Settings, Version,
+};
 use super::mirror::Mirror;
 use super::model::Model;
 
@@ -246,9 +248,9 @@ impl<V: Engine> goldenscript::Runner for Script<V> {
             }
             Verb::Get { key, at } => {
                 let found = match engine.at(&HASHER.key(key.as_bytes()), millis(*at)) {
-                    At::Value(found) => version(&found),
-                    At::Nil => "nil".to_owned(),
-                    At::NilYet => "nil yet".to_owned(),
+                    ReadResult::Value(found) => version(&found),
+                    ReadResult::Nil => "nil".to_owned(),
+                    ReadResult::NilYet => "nil yet".to_owned(),
                 };
                 format!("{key}: {found}")
             }

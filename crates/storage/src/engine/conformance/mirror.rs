@@ -1,11 +1,11 @@
 //! Two engines as one: each operation is done on both, and every answer of the first is compared
 //! with the second's. It is an engine itself, so whatever runs on one runs on two.
 
-use keyspace::linear_hash::turned;
+use keyspace::linear_hash::bit_reversed_hash;
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
 use super::super::contract::Visit;
-use super::super::{At, Engine, Layout, Range, ScanCursor, Version, WrongLayout};
+use super::super::{Engine, Layout, Range, ReadResult, ScanCursor, Version, WrongLayout};
 
 /// See the front page.
 pub(super) struct Mirror<A, B> {
@@ -58,7 +58,7 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         a
     }
 
-    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_> {
+    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_> {
         let (a, b) = (self.a.at(key, at), self.b.at(key, at));
         assert_eq!(a, b, "{:?} at {at:?}", key.bytes);
         a
@@ -101,7 +101,7 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
     ) -> Result<Option<u64>, WrongLayout> {
         let page = |visit: &mut Visit<'_>| self.a.scan_numbers(from, count, at, visit);
         let rest = |visit: &mut Visit<'_>| self.b.scan_numbers(from, usize::MAX, at, visit);
-        same_page(page, rest, |key, end| turned(key) < end, visit)
+        same_page(page, rest, |key, end| bit_reversed_hash(key) < end, visit)
     }
 
     fn range(

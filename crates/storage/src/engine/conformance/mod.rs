@@ -12,7 +12,7 @@ mod mirror;
 mod model;
 mod properties;
 
-use keyspace::linear_hash::turned;
+use keyspace::linear_hash::bit_reversed_hash;
 use keyspace::{Cut, slot_of};
 
 /// Whether a key lies before a cut.
@@ -20,6 +20,6 @@ fn is_before(key: &[u8], cut: &Cut) -> bool {
     match cut {
         Cut::Slot(slot) => slot_of(key) < *slot,
         Cut::Key(at) => key < &**at,
-        Cut::Number(at) => turned(key) < *at,
+        Cut::Number(at) => bit_reversed_hash(key) < *at,
     }
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use keyspace::linear_hash::turned;
+use keyspace::linear_hash::bit_reversed_hash;
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 
 use super::super::contract::Visit;
-use super::super::{At, Engine, Layout, Range, ScanCursor, Version, WrongLayout};
+use super::super::{Engine, Layout, Range, ReadResult, ScanCursor, Version, WrongLayout};
 use super::is_before;
 
 /// A version; no value is a tombstone.
@@ -144,14 +144,14 @@ impl Engine for Model {
         self.visible(key.bytes, now)
     }
 
-    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_> {
+    fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> ReadResult<'_> {
         let chain = self.keys.get(key.bytes).map_or(&[][..], |chain| chain);
         let (seen, later) = chain.split_at(chain.partition_point(|w| w.timestamp <= at));
         match seen.last().map(|written| (written, written.seen(at))) {
-            Some((_, Some(version))) => At::Value(version),
-            Some((written, None)) if !self.counts_as_collected(written) => At::Nil,
-            _ if !later.is_empty() => At::NilYet,
-            _ => At::Nil,
+            Some((_, Some(version))) => ReadResult::Value(version),
+            Some((written, None)) if !self.counts_as_collected(written) => ReadResult::Nil,
+            _ if !later.is_empty() => ReadResult::NilYet,
+            _ => ReadResult::Nil,
         }
     }
 
@@ -192,7 +192,7 @@ impl Engine for Model {
         let Layout::LinearHash = self.layout else {
             return Err(WrongLayout { needed: "of linear hashing" });
         };
-        Ok(self.walk(turned, (from, count), at, visit))
+        Ok(self.walk(bit_reversed_hash, (from, count), at, visit))
     }
 
     fn range(

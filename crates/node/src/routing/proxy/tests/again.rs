@@ -7,7 +7,7 @@ fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
     let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
     let key = FIRST_KEY.as_bytes();
     two.deaf = Some(THERE);
-    two.ask(Want::Size { ends: two.ends() });
+    two.ask(FetchRequest::Size { ends: two.ends() });
     two.write(4, &Write::Increment { key, by: 1 });
     assert!(two.answers.is_empty());
     two.pass(crate::routing::proxy::SILENCE_NANOS);
@@ -33,17 +33,18 @@ fn what_a_second_leader_has_no_room_for_may_be_done_all_the_same() {
     two.here.accept(Input::LinkLost { node: THERE });
     let mut effects = Effects::default();
     two.here.turn(&mut effects);
-    let sent = effects.letters.iter().find_map(|(to, letter)| match letter {
-        Letter::Write { id, .. } if *to == NOBODY_THERE => Some(*id),
+    let sent = effects.rpcs.iter().find_map(|(to, rpc)| match rpc {
+        RpcMessage::Write { id, .. } if *to == NOBODY_THERE => Some(*id),
         _ => None,
     });
     let BatchId { session, sequence, .. } = sent.expect("the first is sent once more");
     effects.clear();
-    let what = Asked::Write { session, sequence };
-    let letter = Letter::Unable { shard: two.shard, what };
-    two.here.accept(Input::Letter { from: NOBODY_THERE, letter });
+    let what = RpcRequestId::Write { session, sequence };
+    let rpc = RpcMessage::NoRoom { shard: two.shard, what };
+    two.here.accept(Input::Rpc { from: NOBODY_THERE, rpc });
     two.here.turn(&mut effects);
-    let unknown = |answer: &Answer| matches!(answer, Answer::NotDone { why: NotDone::Unknown, .. });
+    let unknown =
+        |answer: &Answer| matches!(answer, Answer::NotDone { why: NotDone::OutcomeUnknown, .. });
     assert!(effects.answers.len() == 2 && effects.answers.iter().all(unknown), "{effects:?}");
 }
 
@@ -68,7 +69,7 @@ fn a_lost_link_has_all_that_is_under_way_sent_again_and_done_once() {
 fn look() -> Bytes {
     let id = TxnId { start: Timestamp::from_millis(1_000_000), by: 1, attempt: 0 };
     let mut bytes = Vec::new();
-    Step::Look { id, record: FIRST_KEY.as_bytes() }.encode(&mut bytes);
+    Step::ReadRecord { id, record: FIRST_KEY.as_bytes() }.encode(&mut bytes);
     bytes.into()
 }
 
@@ -102,8 +103,8 @@ fn a_step_on_its_way_is_not_proposed_again() {
     two.set(FIRST_KEY, "1", Expiry::Never);
     let (shard, step) = (two.shard, look());
     let ask = |number| {
-        let letter = Letter::Step { shard, number, step: step.clone() };
-        Input::Letter { from: HERE, letter }
+        let rpc = RpcMessage::Step { shard, number, step: step.clone() };
+        Input::Rpc { from: HERE, rpc }
     };
     let mut effects = Effects::default();
     two.there.accept(ask(5));
@@ -116,9 +117,9 @@ fn a_step_on_its_way_is_not_proposed_again() {
     assert!(effects.records.is_empty(), "it is written already");
     two.there.accept(Input::Durable { ticket });
     two.there.turn(&mut effects);
-    let told = effects.letters.iter();
-    let told = told.filter(|(_, letter)| matches!(letter, Letter::Stepped { number: 5, .. }));
-    assert_eq!(told.count(), 1, "{:?}", effects.letters);
+    let told = effects.rpcs.iter();
+    let told = told.filter(|(_, rpc)| matches!(rpc, RpcMessage::StepReply { number: 5, .. }));
+    assert_eq!(told.count(), 1, "{:?}", effects.rpcs);
     // What was told may be lost.
     effects.clear();
     two.there.accept(ask(5));
@@ -151,8 +152,8 @@ fn what_was_dropped_with_a_link_is_taken_again() {
         if let Some((number, step)) = number {
             let mut bytes = Vec::new();
             step.encode(&mut bytes);
-            let letter = Letter::Step { shard, number, step: bytes.into() };
-            two.there.accept(Input::Letter { from: HERE, letter });
+            let rpc = RpcMessage::Step { shard, number, step: bytes.into() };
+            two.there.accept(Input::Rpc { from: HERE, rpc });
         } else {
             two.there.accept(Input::LinkLost { node: HERE });
         }
@@ -162,8 +163,12 @@ fn what_was_dropped_with_a_link_is_taken_again() {
             if effects.is_empty() {
                 return told;
             }
-            told.extend(effects.letters.drain(..).filter_map(|(_, letter)| match letter {
-                Letter::Stepped { number, said: Said::Voted(..) | Said::Done, .. } => Some(number),
+            told.extend(effects.rpcs.drain(..).filter_map(|(_, rpc)| match rpc {
+                RpcMessage::StepReply {
+                    number,
+                    said: StepReply::Voted(..) | StepReply::Done,
+                    ..
+                } => Some(number),
                 _ => None,
             }));
             two.there.accept(Input::Durable { ticket: effects.ticket });

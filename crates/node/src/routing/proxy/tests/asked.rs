@@ -16,15 +16,15 @@ fn what_is_written_through_it_is_read_through_it() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(1));
-    let random = Found::Random { size: 1, key: Some(key.as_bytes().into()) };
-    assert_eq!(two.fetch(Want::Random { ends: two.ends(), number: 77 }), random);
-    let scanned = two.fetch(Want::Scan {
+    assert_eq!(two.fetch(FetchRequest::Size { ends: two.ends() }), FetchResult::Size(1));
+    let random = FetchResult::Random { size: 1, key: Some(key.as_bytes().into()) };
+    assert_eq!(two.fetch(FetchRequest::Random { ends: two.ends(), number: 77 }), random);
+    let scanned = two.fetch(FetchRequest::Scan {
         cursor: 0,
         end: two.arc.slots().expect("it is hashed").1,
         keys_max: 10,
     });
-    assert_eq!(scanned, Found::Keys { keys: vec![key.as_bytes().into()], next: None });
+    assert_eq!(scanned, FetchResult::Keys { keys: vec![key.as_bytes().into()], next: None });
 }
 
 #[test]
@@ -35,11 +35,11 @@ fn what_has_expired_is_judged_by_the_leaders_clock() {
     assert_eq!(two.get(key), Some("one".into()));
     two.clock_there.observe_millis(1_000_600);
     assert_eq!(two.get(key), None);
-    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(0));
+    assert_eq!(two.fetch(FetchRequest::Size { ends: two.ends() }), FetchResult::Size(0));
     // At a past time it is still there.
     let at = keyspace::Timestamp::from_millis(1_000_400);
-    match two.fetch(Want::At { key: key.as_bytes().into(), at }) {
-        Found::Then(Then::Value(held)) => assert_eq!(&*held.value, b"one"),
+    match two.fetch(FetchRequest::At { key: key.as_bytes().into(), at }) {
+        FetchResult::Then(PastValue::Value(held)) => assert_eq!(&*held.value, b"one"),
         other => panic!("{other:?}"),
     }
 }
@@ -52,20 +52,20 @@ fn long_answers_come_in_pieces() {
     for name in &names {
         two.set(name, &long, Expiry::Never);
     }
-    let want = Want::keys(names.iter().map(|name| name.as_bytes()));
+    let want = FetchRequest::keys(names.iter().map(|name| name.as_bytes()));
     two.asked.clear();
     match two.fetch(want) {
-        Found::Versions(versions) => {
+        FetchResult::Versions(versions) => {
             assert_eq!(versions.iter().flatten().count(), names.len());
             assert!(versions.iter().flatten().all(|held| held.value.len() == 1 << 20));
         }
         other => panic!("{other:?}"),
     }
-    assert!(two.asked.len() > 2, "{} letters for 12 MiB", two.asked.len());
+    assert!(two.asked.len() > 2, "{} rpcs for 12 MiB", two.asked.len());
     for (reverse, with_values) in [(false, false), (true, false), (false, true), (true, true)] {
         let (low, high) = (Bound::Included(Box::from(&b"key-03"[..])), Bound::Unbounded);
-        let want = Want::Range { low, high, reverse, keys_max: 3, with_values };
-        let Found::Pairs { pairs, .. } = two.fetch(want) else { panic!("no pairs") };
+        let want = FetchRequest::Range { low, high, reverse, keys_max: 3, with_values };
+        let FetchResult::Pairs { pairs, .. } = two.fetch(want) else { panic!("no pairs") };
         let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| &**key).collect();
         let expected: [&[u8]; 3] = match reverse {
             false => [b"key-03", b"key-04", b"key-05"],
@@ -84,15 +84,15 @@ fn more_than_the_asker_can_take_is_refused() {
         two.set(name, &long, Expiry::Never);
     }
     two.bytes_max = 1 << 20;
-    two.ask(Want::keys([&b"a"[..], b"b", b"c"]));
+    two.ask(FetchRequest::keys([&b"a"[..], b"b", b"c"]));
     assert!(matches!(two.answers.pop(), Some(Answer::NotDone { why: NotDone::TooLong, .. })));
 }
 
 #[test]
-fn who_does_not_lead_is_not_asked_again() {
+fn node_that_is_not_leader_is_not_asked_again() {
     let mut two = Two::new(Placement::Hashed, &[NOBODY_THERE, THERE]);
     let key = FIRST_KEY;
-    two.ask(Want::keys([key.as_bytes()]));
+    two.ask(FetchRequest::keys([key.as_bytes()]));
     assert!(two.answers.is_empty());
     two.pass(10_000_000);
     assert!(matches!(two.answers.pop(), Some(Answer::Fetched { .. })));
@@ -103,7 +103,7 @@ fn who_does_not_lead_is_not_asked_again() {
 }
 
 #[test]
-fn who_is_known_to_lead_is_asked_first() {
+fn known_leader_is_asked_first() {
     let mut two = Two::new(Placement::Hashed, &[NOBODY_THERE]);
     let both = [NOBODY_THERE, THERE];
     for (nodes, leader, version) in [
@@ -114,9 +114,10 @@ fn who_is_known_to_lead_is_asked_first() {
         // Older in both.
         (&both[..1], NOBODY_THERE, (1, 9)),
     ] {
-        two.here.accept(Input::Known { known: known(two.shard, nodes, leader, version) });
+        two.here
+            .accept(Input::DescriptorLearned { known: known(two.shard, nodes, leader, version) });
     }
-    two.ask(Want::Size { ends: two.ends() });
+    two.ask(FetchRequest::Size { ends: two.ends() });
     assert_eq!(two.asked, [THERE]);
     assert!(matches!(two.answers.pop(), Some(Answer::Fetched { .. })));
 }
@@ -125,41 +126,43 @@ fn who_is_known_to_lead_is_asked_first() {
 fn a_node_without_a_replica_answers_with_what_it_knows() {
     let mut two = Two::new(Placement::Hashed, &[THERE]);
     let known = known(two.shard, &[THERE], THERE, (3, 4));
-    two.here.accept(Input::Known { known: known.clone() });
-    let letter = Letter::Fetch { shard: two.shard, number: 7, want: two.size() };
-    two.here.accept(Input::Letter { from: NOBODY_THERE, letter });
+    two.here.accept(Input::DescriptorLearned { known: known.clone() });
+    let rpc = RpcMessage::Fetch { shard: two.shard, number: 7, want: two.size() };
+    two.here.accept(Input::Rpc { from: NOBODY_THERE, rpc });
     let mut effects = Effects::default();
     two.here.turn(&mut effects);
-    match &effects.letters[..] {
-        [(NOBODY_THERE, Letter::NotLed { known: Some(told), .. })] => assert_eq!(**told, *known),
+    match &effects.rpcs[..] {
+        [(NOBODY_THERE, RpcMessage::NotLeader { known: Some(told), .. })] => {
+            assert_eq!(**told, *known)
+        }
         other => panic!("{other:?}"),
     }
 }
 
 /// A node that has just started, and has not heard of any other.
 #[test]
-fn a_change_of_the_catalogue_waits_until_it_is_known_who_might_have_it() {
-    let mut lane = ShardExecutor::new(Arc::new(Clock::default()), HERE.0, 1 << 20);
+fn catalogue_change_waits_until_earlier_leader_is_settled() {
+    let mut executor = ShardExecutor::new(Arc::new(Clock::default()), HERE.0, 1 << 20);
     let mut effects = Effects::default();
-    lane.observe(1_000_000_000);
+    executor.observe(1_000_000_000);
     let (origin, waiter) = (ME, Waiter(1));
-    lane.accept(Input::Catalogue { op: vec![1], origin, waiter });
-    lane.turn(&mut effects);
-    assert!(effects.answers.is_empty() && effects.letters.is_empty());
-    lane.accept(Input::Away { shard: ShardId(0), nodes: vec![THERE] });
-    lane.accept(Input::Tick);
-    lane.turn(&mut effects);
-    assert!(matches!(effects.letters[..], [(THERE, Letter::Catalogue { .. })]), "{effects:?}");
+    executor.accept(Input::Catalogue { op: vec![1], origin, waiter });
+    executor.turn(&mut effects);
+    assert!(effects.answers.is_empty() && effects.rpcs.is_empty());
+    executor.accept(Input::RemoteShard { shard: ShardId(0), nodes: vec![THERE] });
+    executor.accept(Input::Tick);
+    executor.turn(&mut effects);
+    assert!(matches!(effects.rpcs[..], [(THERE, RpcMessage::Catalogue { .. })]), "{effects:?}");
 }
 
 #[test]
-fn who_waits_in_vain_is_told_in_time() {
+fn timed_out_waiter_gets_an_error() {
     let mut two = Two::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     two.deaf = Some(THERE);
-    two.ask(Want::Size { ends: two.ends() });
+    two.ask(FetchRequest::Size { ends: two.ends() });
     two.write(4, &Write::Delete { key: FIRST_KEY.as_bytes() });
-    two.pass(crate::executor::PATIENCE_NANOS);
+    two.pass(crate::executor::REQUEST_TIMEOUT_NANOS);
     let told: Vec<NotDone> = two
         .answers
         .iter()
@@ -168,17 +171,17 @@ fn who_waits_in_vain_is_told_in_time() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(told, [NotDone::Unknown, NotDone::NotLeader]);
+    assert_eq!(told, [NotDone::OutcomeUnknown, NotDone::NotLeader]);
 }
 
 #[test]
 fn a_shard_that_is_dropped_lets_everyone_know() {
     let mut two = Two::new(Placement::Hashed, &[THERE]);
     two.deaf = Some(THERE);
-    two.ask(Want::Size { ends: two.ends() });
+    two.ask(FetchRequest::Size { ends: two.ends() });
     two.here.accept(Input::Drop { shard: two.shard });
     two.run();
     assert!(matches!(two.answers[..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
-    two.ask(Want::Size { ends: two.ends() });
+    two.ask(FetchRequest::Size { ends: two.ends() });
     assert!(matches!(two.answers[1..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
 }

@@ -6,21 +6,21 @@ use keyspace::{
     Arc as RingArc, CatalogueOp, Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId,
     KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId, Timestamp,
 };
-use overlay::Known;
+use overlay::KnownShard;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::executor::{Answer, Effects, FIRST_REPLICA, Input, Origin, ShardExecutor};
-use crate::replica::ShardStart;
+use crate::replica::ReplicaStart;
 use crate::replica::catalogue::{Change, System};
 use crate::replica::entry::{Batch, Waiter};
-use crate::replica::forward::{Forward, Post};
+use crate::replica::forward::{ForwardedWrites, SendContext};
 use crate::reshape::bootstrap;
-use crate::routing::fetch::{Ends, Fetched, Found, Then, Want};
+use crate::routing::fetch::{Ends, FetchRequest, FetchResult, FetchedData, PastValue};
 use crate::routing::session::BatchId;
-use crate::rpc::request::{Asked, Letter};
+use crate::rpc::message::{RpcMessage, RpcRequestId};
 use command::{Expiry, NotDone, Reply, SetIf, SetReply, Transaction, Write, transaction};
-use txn::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
+use txn::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Step, StepReply, TxnId};
 
 mod again;
 mod asked;
@@ -39,7 +39,7 @@ struct Two {
     now: u64,
     shard: ShardId,
     arc: keyspace::Arc,
-    /// Letters to this node are lost.
+    /// RPCs to this node are lost.
     deaf: Option<NodeId>,
     answers: Vec<Answer>,
     asked: Vec<NodeId>,
@@ -69,8 +69,8 @@ impl Two {
         let state = bootstrap::first_state(&keyspace, 0, KeyHasher::new([1; 16]));
         there.observe(SECOND);
         here.observe(SECOND);
-        there.adopt(ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability));
-        here.accept(Input::Away { shard, nodes: nodes.to_vec() });
+        there.adopt(ReplicaStart::created(state, FIRST_REPLICA, keyspace.options.durability));
+        here.accept(Input::RemoteShard { shard, nodes: nodes.to_vec() });
         let (answers, asked) = Default::default();
         let (now, deaf, bytes_max) = (SECOND, None, usize::MAX);
         Self { here, there, clock_there, now, shard, arc, deaf, answers, asked, bytes_max }
@@ -80,8 +80,8 @@ impl Two {
         self.arc.ends()
     }
 
-    fn size(&self) -> Want {
-        Want::Size { ends: self.ends() }
+    fn size(&self) -> FetchRequest {
+        FetchRequest::Size { ends: self.ends() }
     }
 
     fn pass(&mut self, nanos: u64) {
@@ -99,21 +99,21 @@ impl Two {
             let mut quiet = true;
             self.here.turn(&mut effects);
             self.answers.append(&mut effects.answers);
-            for (to, letter) in effects.letters.drain(..) {
+            for (to, rpc) in effects.rpcs.drain(..) {
                 self.asked.push(to);
                 let mut bytes = Vec::new();
-                letter.encode(&mut bytes);
-                let letter = Letter::decode(bytes.into()).expect("it is one");
+                rpc.encode(&mut bytes);
+                let rpc = RpcMessage::decode(bytes.into()).expect("it is one");
                 if self.deaf == Some(to) {
                     continue;
                 }
                 quiet = false;
                 match to {
-                    THERE => self.there.accept(Input::Letter { from: HERE, letter }),
+                    THERE => self.there.accept(Input::Rpc { from: HERE, rpc }),
                     other => {
-                        let what = letter.asks().expect("a question");
-                        let letter = Letter::NotLed { shard: self.shard, what, known: None };
-                        self.here.accept(Input::Letter { from: other, letter });
+                        let what = rpc.asks().expect("a question");
+                        let rpc = RpcMessage::NotLeader { shard: self.shard, what, known: None };
+                        self.here.accept(Input::Rpc { from: other, rpc });
                     }
                 }
             }
@@ -122,9 +122,9 @@ impl Two {
                 if effects.is_empty() {
                     break;
                 }
-                for (_, letter) in effects.letters.drain(..) {
+                for (_, rpc) in effects.rpcs.drain(..) {
                     quiet = false;
-                    self.here.accept(Input::Letter { from: THERE, letter });
+                    self.here.accept(Input::Rpc { from: THERE, rpc });
                 }
                 if !effects.records.is_empty() {
                     let lsn = storage::log::Lsn::default();
@@ -152,7 +152,7 @@ impl Two {
         assert!(matches!(self.answers.pop(), Some(Answer::Applied { .. })));
     }
 
-    fn ask(&mut self, want: Want) {
+    fn ask(&mut self, want: FetchRequest) {
         let (want, waiter) = (Box::new(want), Waiter(9));
         let (shard, bytes_max) = (self.shard, self.bytes_max);
         let fetch = Input::Fetch { shard, want, bytes_max, origin: ME, waiter };
@@ -160,7 +160,7 @@ impl Two {
         self.run();
     }
 
-    fn fetch(&mut self, want: Want) -> Found {
+    fn fetch(&mut self, want: FetchRequest) -> FetchResult {
         self.ask(want);
         match self.answers.pop() {
             Some(Answer::Fetched { found, .. }) => *found,
@@ -169,9 +169,9 @@ impl Two {
     }
 
     fn get(&mut self, key: &str) -> Option<String> {
-        let want = Want::keys([key.as_bytes()]);
+        let want = FetchRequest::keys([key.as_bytes()]);
         let found = self.fetch(want.clone());
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedData::default();
         fetched.add(self.shard, keyspace::Timestamp(1), want, found);
         let (version, _) = fetched.version(self.shard, key.as_bytes()).expect("it was fetched");
         version.map(|version| String::from_utf8(version.value.into()).expect("a word"))
@@ -182,11 +182,11 @@ impl Two {
 const FIRST_KEY: &str = "3";
 
 /// A shard on these nodes, as somebody knows it.
-fn known(shard: ShardId, nodes: &[NodeId], leader: NodeId, version: (u64, u64)) -> Arc<Known> {
+fn known(shard: ShardId, nodes: &[NodeId], leader: NodeId, version: (u64, u64)) -> Arc<KnownShard> {
     let (generation, term) = version;
     let ids = (10 * generation..).map(ReplicaId);
     let replicas: Vec<_> = ids.zip(nodes.iter().copied()).collect();
     let leader = replicas.iter().find(|(_, node)| *node == leader).map(|(replica, _)| *replica);
     let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(generation));
-    Arc::new(Known::new(Descriptor { shard, arc, replicas, generation, leader }, term))
+    Arc::new(KnownShard::new(Descriptor { shard, arc, replicas, generation, leader }, term))
 }

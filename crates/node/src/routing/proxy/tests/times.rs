@@ -26,13 +26,13 @@ fn a_full_disk_elsewhere_is_given_time() {
     two.here.accept(Input::Propose { shard: two.shard, origin: ME, batch });
     let mut effects = Effects::default();
     two.here.turn(&mut effects);
-    let asked = effects.letters.iter().find_map(|(_, letter)| letter.asks()).expect("its clock");
-    let letter = Letter::Unable { shard: two.shard, what: asked };
-    two.here.accept(Input::Letter { from: THERE, letter });
+    let asked = effects.rpcs.iter().find_map(|(_, rpc)| rpc.asks()).expect("its clock");
+    let rpc = RpcMessage::NoRoom { shard: two.shard, what: asked };
+    two.here.accept(Input::Rpc { from: THERE, rpc });
     effects.clear();
     two.here.turn(&mut effects);
-    assert!(effects.letters.is_empty(), "{:?}", effects.letters);
-    two.pass(crate::replica::forward::MISLED_NANOS);
+    assert!(effects.rpcs.is_empty(), "{:?}", effects.rpcs);
+    two.pass(crate::replica::forward::NOT_LEADER_PAUSE_NANOS);
     assert!(matches!(two.answers.pop(), Some(Answer::Applied { .. })));
 }
 
@@ -44,7 +44,7 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
     let shard = two.shard;
     // So that the horizon is there.
     let at = keyspace::Timestamp::from_millis(1_000_000);
-    two.fetch(Want::At { key: FIRST_KEY.as_bytes().into(), at });
+    two.fetch(FetchRequest::At { key: FIRST_KEY.as_bytes().into(), at });
     let mut batch = Batch::default();
     batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
     two.there.accept(Input::Propose { shard, origin: ME, batch });
@@ -53,7 +53,8 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
     let mut tickets = vec![effects.ticket];
     two.clock_there.observe_millis(1_000_600);
     let at = keyspace::Timestamp::from_millis(999_000);
-    two.there.accept(Input::Letter { from: HERE, letter: Letter::Read { shard, number: 5, at } });
+    two.there
+        .accept(Input::Rpc { from: HERE, rpc: RpcMessage::ReadIndex { shard, number: 5, at } });
     let mut told = None;
     for _ in 0..10 {
         effects.clear();
@@ -61,9 +62,9 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
         if !effects.records.is_empty() {
             tickets.push(effects.ticket);
         }
-        told = told.or(effects.letters.pop());
+        told = told.or(effects.rpcs.pop());
         let applied = two.there.shard(shard).expect("it is there").applied_index();
-        let Some((_, Letter::ReadAt { index, now_ms, .. })) = told else {
+        let Some((_, RpcMessage::ReadIndexReply { index, now_ms, .. })) = told else {
             let ticket = tickets.remove(0);
             two.there.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
             two.there.accept(Input::Durable { ticket });
@@ -83,13 +84,15 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
 /// … and is settled as far where they read.
 #[test]
 fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
-    let mut forward = Forward::default();
+    let mut forward = ForwardedWrites::default();
     let (clock, mut effects) = (Clock::default(), Effects::default());
     forward.read(keyspace::Timestamp(1), ME, Waiter(1), 5);
     let (shard, now, seed) = (ShardId(1), 5, 1);
-    let post = Post { shard, leader: Some(THERE), now, clock: &clock, seed };
+    let post = SendContext { shard, leader: Some(THERE), now, clock: &clock, seed };
     forward.send(&post, &mut effects);
-    let Some((_, Letter::Read { number, .. })) = effects.letters.pop() else { panic!("no ask") };
+    let Some((_, RpcMessage::ReadIndex { number, .. })) = effects.rpcs.pop() else {
+        panic!("no ask")
+    };
     let told = keyspace::Timestamp::from_millis(1_000_000);
     forward.read_at(number, 7, (1_000_000, told), 6);
     let fit = forward.applied(7, &mut effects).expect("it is applied");
@@ -105,14 +108,14 @@ fn a_leader_promises_nothing_about_a_time_far_ahead() {
     for (number, millis) in [(1, 1_000_400), (2, 1_010_000), (3, u64::MAX >> 20)] {
         let at = keyspace::Timestamp::from_millis(millis);
         let from = HERE;
-        two.there.accept(Input::Letter { from, letter: Letter::Read { shard, number, at } });
+        two.there.accept(Input::Rpc { from, rpc: RpcMessage::ReadIndex { shard, number, at } });
         let key = FIRST_KEY.as_bytes().into();
-        let want = Want::At { key, at };
-        two.there.accept(Input::Letter { from, letter: Letter::Fetch { shard, number, want } });
-        let mut letters = Vec::new();
+        let want = FetchRequest::At { key, at };
+        two.there.accept(Input::Rpc { from, rpc: RpcMessage::Fetch { shard, number, want } });
+        let mut rpcs = Vec::new();
         for _ in 0..5 {
             two.there.turn(&mut effects);
-            letters.extend(effects.letters.drain(..).map(|(_, letter)| letter));
+            rpcs.extend(effects.rpcs.drain(..).map(|(_, rpc)| rpc));
             if !effects.records.is_empty() {
                 let lsn = storage::log::Lsn::default();
                 two.there.accept(Input::Written { ticket: effects.ticket, lsn });
@@ -120,10 +123,12 @@ fn a_leader_promises_nothing_about_a_time_far_ahead() {
             }
             effects.clear();
         }
-        letters.sort_by_key(|letter| matches!(letter, Letter::ReadAt { .. }));
+        rpcs.sort_by_key(|rpc| matches!(rpc, RpcMessage::ReadIndexReply { .. }));
         let is_near = number == 1;
-        let [then, Letter::ReadAt { now_ms, .. }] = &letters[..] else { panic!("{letters:?}") };
-        assert_eq!(matches!(then, Letter::Fetched { .. }), is_near, "{then:?}");
+        let [then, RpcMessage::ReadIndexReply { now_ms, .. }] = &rpcs[..] else {
+            panic!("{rpcs:?}")
+        };
+        assert_eq!(matches!(then, RpcMessage::FetchReply { .. }), is_near, "{then:?}");
         assert_eq!(*now_ms, 1_000_400);
         assert!(two.clock_there.now().millis() <= 1_000_400);
         let view = two.there.view(shard).expect("it is there");
@@ -143,14 +148,14 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
     two.there.set_full(true);
     let applied = view.read().applied_index;
     assert_eq!(two.get(FIRST_KEY), Some("one".into()));
-    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(1));
+    assert_eq!(two.fetch(FetchRequest::Size { ends: two.ends() }), FetchResult::Size(1));
     // Readers at followers are told the time, and how far all is settled.
     let mut effects = Effects::default();
-    let letter = Letter::Read { shard, number: 1, at: keyspace::Timestamp::ZERO };
-    two.there.accept(Input::Letter { from: HERE, letter });
+    let rpc = RpcMessage::ReadIndex { shard, number: 1, at: keyspace::Timestamp::ZERO };
+    two.there.accept(Input::Rpc { from: HERE, rpc });
     two.there.turn(&mut effects);
-    match effects.letters.pop() {
-        Some((_, Letter::ReadAt { index, now_ms, settled, .. })) => {
+    match effects.rpcs.pop() {
+        Some((_, RpcMessage::ReadIndexReply { index, now_ms, settled, .. })) => {
             assert_eq!((index, now_ms, settled), (applied, 1_600_000, horizon));
         }
         other => panic!("{other:?}"),
@@ -165,12 +170,12 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
             "{answer:?}"
         );
     };
-    refused(&mut two, Want::keys([FIRST_KEY.as_bytes()]));
+    refused(&mut two, FetchRequest::keys([FIRST_KEY.as_bytes()]));
     let size = two.size();
     refused(&mut two, size);
     let at = keyspace::Timestamp::from_millis(1_650_000);
-    refused(&mut two, Want::At { key: FIRST_KEY.as_bytes().into(), at });
-    two.there.accept(Input::Await { shard, at, lock: None, origin: ME, waiter: Waiter(1) });
+    refused(&mut two, FetchRequest::At { key: FIRST_KEY.as_bytes().into(), at });
+    two.there.accept(Input::AwaitRead { shard, at, lock: None, origin: ME, waiter: Waiter(1) });
     two.there.turn(&mut effects);
     assert!(matches!(effects.answers[..], [Answer::NotDone { why: NotDone::DiskFull, .. }]));
     assert_eq!(view.read().applied_index, applied, "nothing was logged");

@@ -3,14 +3,14 @@
 use super::*;
 
 /// What is found in a history, by name; the oracle agrees whether there is anything.
-fn names(history: &[Done]) -> Vec<String> {
+fn names(history: &[ObservedTxn]) -> Vec<String> {
     let found = check(history);
     assert_eq!(found.is_empty(), oracle::is_serial(history), "{found:?}");
     found.iter().map(|anomaly| anomaly.kind.to_string()).collect()
 }
 
 /// What the only anomaly of a history says, without the transactions.
-fn told(history: &[Done]) -> String {
+fn told(history: &[ObservedTxn]) -> String {
     let found = check(history);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(!oracle::is_serial(history));
@@ -224,7 +224,7 @@ fn duplicate_append() {
 }
 
 #[test]
-fn who_saw_the_unknown_makes_it_count() {
+fn unknown_outcome_counts_once_observed() {
     // T1 counts since T2 saw it, and T0 since T1 did.
     let history = [lost(1, "a+1 c+1"), lost(1, "a:1 b+1"), ok(1, 9, "b:1 c:")];
     assert_eq!(names(&history), ["G-single"]);

@@ -13,7 +13,7 @@ mod random;
 
 /// A transaction of these ops: `a+1` appends 1 to a, `a:1,2` has read 1 and 2 there, `a?` has read
 /// what is not known.
-fn did(outcome: Outcome, invoked_at: u64, ops: &str) -> Done {
+fn did(outcome: Outcome, invoked_at: u64, ops: &str) -> ObservedTxn {
     let op = |text: &str| {
         let (key, rest) = (text[..1].into(), &text[2..]);
         let number = |text: &str| text.parse::<u64>().expect("a number");
@@ -25,20 +25,20 @@ fn did(outcome: Outcome, invoked_at: u64, ops: &str) -> Done {
             other => panic!("{other:?} is no op"),
         }
     };
-    Done { client: 0, invoked_at, outcome, ops: ops.split_whitespace().map(op).collect() }
+    ObservedTxn { client: 0, invoked_at, outcome, ops: ops.split_whitespace().map(op).collect() }
 }
 
 /// One that was committed within this time.
-fn ok(invoked_at: u64, answered_at: u64, ops: &str) -> Done {
+fn ok(invoked_at: u64, answered_at: u64, ops: &str) -> ObservedTxn {
     did(Outcome::Committed { answered_at }, invoked_at, ops)
 }
 
 /// One whose end nobody knows.
-fn lost(invoked_at: u64, ops: &str) -> Done {
+fn lost(invoked_at: u64, ops: &str) -> ObservedTxn {
     did(Outcome::Unknown, invoked_at, ops)
 }
 
 /// One that did not happen.
-fn not(invoked_at: u64, ops: &str) -> Done {
+fn not(invoked_at: u64, ops: &str) -> ObservedTxn {
     did(Outcome::NotDone, invoked_at, ops)
 }

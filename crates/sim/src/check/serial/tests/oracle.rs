@@ -7,7 +7,7 @@ use super::*;
 type Lists<'a> = BTreeMap<&'a [u8], Vec<u64>>;
 
 /// Whether transactions one after another, each within its time, see what these have seen.
-pub fn is_serial(history: &[Done]) -> bool {
+pub fn is_serial(history: &[ObservedTxn]) -> bool {
     assert!(history.len() <= 64, "too many to try");
     let mut known: BTreeSet<(u64, Lists<'_>)> = BTreeSet::new();
     let mut open = vec![(0u64, Lists::new())];
@@ -34,7 +34,7 @@ pub fn is_serial(history: &[Done]) -> bool {
 }
 
 /// The lists after this, if it sees what it saw.
-fn run<'a>(done: &'a Done, mut lists: Lists<'a>) -> Option<Lists<'a>> {
+fn run<'a>(done: &'a ObservedTxn, mut lists: Lists<'a>) -> Option<Lists<'a>> {
     for op in &done.ops {
         match op {
             Op::Append { key, element } => lists.entry(key).or_default().push(*element),

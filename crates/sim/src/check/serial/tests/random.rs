@@ -42,8 +42,8 @@ fn name(key: u64) -> Vec<u8> {
 }
 
 /// A history that such a store made; the last transaction reads all, after all.
-fn history(rng: &mut Rng, store: Store, size: Size) -> Vec<Done> {
-    let mut all: Vec<(u64, u64, Done)> = (0..size.transactions)
+fn history(rng: &mut Rng, store: Store, size: Size) -> Vec<ObservedTxn> {
+    let mut all: Vec<(u64, u64, ObservedTxn)> = (0..size.transactions)
         .map(|client| {
             let invoked_at = rng.below(size.transactions) + 1;
             let (begin, end) =
@@ -66,16 +66,16 @@ fn history(rng: &mut Rng, store: Store, size: Size) -> Vec<Done> {
             if size.reads_first {
                 ops.sort_by_key(|op| matches!(op, Op::Append { .. }));
             }
-            (begin, end, Done { client, invoked_at, outcome, ops })
+            (begin, end, ObservedTxn { client, invoked_at, outcome, ops })
         })
         .collect();
     all.sort_by_key(|(_, end, _)| *end);
     let late = all.iter().map(|(_, end, _)| end + size.span).max().unwrap_or(0) + 1;
     let ops = (0..size.keys).map(|key| Op::Read { key: name(key), list: None }).collect();
     let outcome = Outcome::Committed { answered_at: late + 1 };
-    all.push((late, late, Done { client: 99, invoked_at: late, outcome, ops }));
+    all.push((late, late, ObservedTxn { client: 99, invoked_at: late, outcome, ops }));
     let mut lists = Lists::new();
-    let mut done: Vec<Done> =
+    let mut done: Vec<ObservedTxn> =
         all.into_iter().map(|one| run(rng, store, &mut lists, size.span, one)).collect();
     // The order in which they are told does not matter.
     done.sort_by_key(|done| done.client);
@@ -88,8 +88,8 @@ fn run(
     store: Store,
     lists: &mut Lists,
     span: u64,
-    (begin, end, mut done): (u64, u64, Done),
-) -> Done {
+    (begin, end, mut done): (u64, u64, ObservedTxn),
+) -> ObservedTxn {
     let since = match store {
         Store::Serial | Store::Torn => end,
         Store::Snapshot => begin,
@@ -136,7 +136,7 @@ fn run(
 }
 
 /// Makes a history say something else.
-fn mutate(rng: &mut Rng, history: &mut [Done]) {
+fn mutate(rng: &mut Rng, history: &mut [ObservedTxn]) {
     let at = rng.below(history.len() as u64) as usize;
     let other = rng.below(history.len() as u64) as usize;
     let elements: Vec<u64> = history

@@ -1,0 +1,161 @@
+//! A connection that one transaction at a time has for itself.
+//!
+//! Commands are asked one after the other. One whose future was dropped is still sent and answered;
+//! its answer is thrown away, so that each gets its own. When the connection has ended, or was
+//! given up, the line is of no use, and never connects again by itself: what is asked on it belongs
+//! to what was begun on it.
+//!
+//! Whoever waits for an answer for [`SILENCE_MAX`] without a byte has the node greeted over another
+//! connection, as a [`link`](super::link) does, and gives the line up if that stays unanswered for
+//! [`GREETING_MAX`].
+//!
+//! Invariant: what was written to the end was `sent`; of all else the node had no whole command.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::Reason;
+use super::dial::{self, DialError, Purpose};
+use super::link::{GREETING_MAX, SILENCE_MAX};
+use super::options::Options;
+use super::reply::{Decoder, Reply};
+use super::request::Request;
+
+/// Room for what is read at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// A command has no answer, and the line is of no use any more.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    /// Whether the node may have had the whole command.
+    pub sent: bool,
+    /// Out of time, no answer, or none that can be used.
+    pub reason: Reason,
+    /// What happened.
+    pub why: String,
+}
+
+/// See the front page.
+#[derive(Debug)]
+pub(crate) struct Line {
+    address: String,
+    options: Arc<Options>,
+    stream: TcpStream,
+    decoder: Decoder,
+    input: BytesMut,
+    out: Vec<u8>,
+    /// So much of it was taken by the system.
+    written: usize,
+    /// Answers to come.
+    owed: usize,
+}
+
+impl Line {
+    /// Connects with a node, within `limit`.
+    pub async fn dial(
+        address: &str,
+        options: &Arc<Options>,
+        limit: Duration,
+    ) -> Result<Self, DialError> {
+        let dialled = dial::dial(address, &options.keyspace, Purpose::Detour, limit).await?;
+        Ok(Self {
+            address: address.to_owned(),
+            options: options.clone(),
+            stream: dialled.stream,
+            decoder: Decoder::new(options.reply_bytes_max),
+            input: BytesMut::new(),
+            out: Vec::new(),
+            written: 0,
+            owed: 0,
+        })
+    }
+
+    /// The node's.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Asks, and waits for the answer. If it is dropped meanwhile, the command is done all the same
+    /// when the next is asked.
+    ///
+    /// # Errors
+    /// There is no answer: drop the line.
+    pub async fn ask(&mut self, request: &Request<'_>, until: Instant) -> Result<Reply, Failed> {
+        request.write(&mut self.out);
+        self.owed += 1;
+        let done = timeout_at(until, self.exchange()).await;
+        let (reason, why) = match done {
+            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Err(failed)) => failed,
+            Err(_) => (Reason::TimedOut, "it has not answered in time".to_owned()),
+        };
+        let (sent, why) = (self.written == self.out.len(), format!("{}: {why}", self.address));
+        Err(Failed { sent, reason, why })
+    }
+
+    /// Sends what is to be sent, and takes answers up to the last that is owed.
+    async fn exchange(&mut self) -> Result<Reply, (Reason, String)> {
+        let gone = |why: std::io::Error| (Reason::NoNode, why.to_string());
+        let unusable = |why: String| (Reason::BadAnswer, why);
+        loop {
+            while self.written < self.out.len() {
+                match self.stream.try_write(&self.out[self.written..]) {
+                    Ok(bytes) => self.written += bytes,
+                    Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(why) => return Err(gone(why)),
+                }
+            }
+            loop {
+                self.input.reserve(READ_BYTES);
+                match self.stream.try_read_buf(&mut self.input) {
+                    Ok(0) => {
+                        let why = "it has closed the connection".to_owned();
+                        return Err((Reason::NoNode, why));
+                    }
+                    Ok(_) => {}
+                    Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(why) => return Err(gone(why)),
+                }
+                loop {
+                    let next = self.decoder.next(&mut self.input);
+                    let Some(reply) = next.map_err(|why| unusable(why.to_string()))? else { break };
+                    self.owed -= 1;
+                    if self.owed > 0 {
+                        continue;
+                    }
+                    if self.written < self.out.len() || !self.input.is_empty() {
+                        return Err(unusable("it answers what was not asked".to_owned()));
+                    }
+                    (self.out, self.written) = (Vec::new(), 0);
+                    return Ok(reply);
+                }
+            }
+            let interest = match self.written < self.out.len() {
+                true => Interest::READABLE | Interest::WRITABLE,
+                false => Interest::READABLE,
+            };
+            tokio::select! {
+                biased;
+                ready = self.stream.ready(interest) => drop(ready.map_err(gone)?),
+                () = self.silence() => return Err((Reason::NoNode, "it stands still".to_owned())),
+            }
+        }
+    }
+
+    /// Ready when nothing has come for too long, and the node answers nobody else either.
+    async fn silence(&self) {
+        loop {
+            sleep_until(Instant::now() + SILENCE_MAX).await;
+            let keyspace = &self.options.keyspace;
+            let greeted = dial::dial(&self.address, keyspace, Purpose::Detour, GREETING_MAX).await;
+            if let Err(DialError::Unreachable(_)) = greeted {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What may be used in a cluster whose nodes are not all of one version?
+//!
+//! Nodes are upgraded one after the other, so versions N and N−1 run together for a while, and
+//! nothing may come into a log that an older one among them cannot read. So a cluster has a
+//! **level**, a number in its catalogue. It rises by one at a time, by an entry of the system
+//! shard's log, once all nodes speak the next one, and never falls (SAFETY G3). What is new in a
+//! version is used from its level on.
+//!
+//! | level | adds |
+//! |---|---|
+//! | 1 | all that there was before levels; a catalogue that names no level has this one |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]) |
+//!
+//! A program speaks several levels ([`VersionRange`]): its newest, and the one before, with which
+//! it lives beside version N−1 and which it can be held to. It takes no part in a cluster whose
+//! level is not among them: above, it cannot read what the others write; below, it has forgotten
+//! how to do without.
+//!
+//! No version with level 2 has been released. So what was added while it grew has no level of its
+//! own: the deadline of a PREPARE (flag 8, `txn::locks::step`), for one, and an append of op 18
+//! when one node sends it to another. Once level 2 is released, whatever changes needs level 3.
+//!
+//! To add a level: a row above, a [`Feature`], [`ClusterVersion::NEWEST`] one higher. What is new
+//! asks [`ClusterVersion::allows`] before it proposes anything, and new kinds of entries say their
+//! level to `node::replica::entry::Kind::since`.
+
+use std::fmt;
+
+/// The level of a cluster, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterVersion(u8);
+
+/// What may not be used at every level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Two neighbouring shards become one; so flushes say where they begin.
+    Merges,
+    /// Shards of ordered keyspaces are cut in two.
+    OrderedSplits,
+    /// Gossip tells how often a node's shards are asked.
+    Rates,
+    /// Several commands of one shard are one.
+    Transactions,
+    /// Nodes keep rings of shards, and look for owners by them.
+    Rings,
+    /// Keyspaces whose shards are the buckets of a file of linear hashing.
+    LinearHash,
+    /// An append names the longest value that may come of it.
+    AppendLimits,
+    /// Nodes send each other long messages in pieces.
+    LongMessages,
+}
+
+impl Feature {
+    /// The level from which on it may be used.
+    pub const fn since(self) -> ClusterVersion {
+        match self {
+            Feature::Merges
+            | Feature::OrderedSplits
+            | Feature::Rates
+            | Feature::Transactions
+            | Feature::Rings
+            | Feature::LinearHash
+            | Feature::AppendLimits
+            | Feature::LongMessages => ClusterVersion(2),
+        }
+    }
+}
+
+impl ClusterVersion {
+    /// That of all clusters from before there were levels.
+    pub const FIRST: Self = Self(1);
+    /// The newest that this program knows.
+    pub const NEWEST: Self = Self(2);
+
+    /// The level of this number; none is 0.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number == 0 { None } else { Some(Self(number)) }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The one after it.
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
+
+    /// Whether this may be used in a cluster of this level.
+    pub fn allows(self, feature: Feature) -> bool {
+        self >= feature.since()
+    }
+}
+
+impl Default for ClusterVersion {
+    fn default() -> Self {
+        Self::FIRST
+    }
+}
+
+impl fmt::Display for ClusterVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The levels that a program speaks: it can be a node of a cluster of any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    lowest: ClusterVersion,
+    highest: ClusterVersion,
+}
+
+impl VersionRange {
+    /// Those that this program supports: the newest, and the one before.
+    pub const OURS: Self = Self { lowest: ClusterVersion::FIRST, highest: ClusterVersion::NEWEST };
+    /// Those of programs from before there were levels, which do not say so.
+    pub const BEFORE: Self = Self { lowest: ClusterVersion::FIRST, highest: ClusterVersion::FIRST };
+
+    /// From one to another; none if they are not in that order.
+    pub fn new(lowest: ClusterVersion, highest: ClusterVersion) -> Option<Self> {
+        (lowest <= highest).then_some(Self { lowest, highest })
+    }
+
+    /// Ours, but none above this; none if nothing is left, or there is nothing to leave out.
+    pub fn up_to(highest: ClusterVersion) -> Option<Self> {
+        let ours = Self::OURS;
+        if highest > ours.highest { None } else { Self::new(ours.lowest, highest) }
+    }
+
+    /// The lowest.
+    pub const fn lowest(self) -> ClusterVersion {
+        self.lowest
+    }
+
+    /// The highest.
+    pub const fn highest(self) -> ClusterVersion {
+        self.highest
+    }
+
+    /// Whether it is among them.
+    pub fn speak(self, level: ClusterVersion) -> bool {
+        (self.lowest..=self.highest).contains(&level)
+    }
+}
+
+impl Default for VersionRange {
+    fn default() -> Self {
+        Self::BEFORE
+    }
+}
+
+impl fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lowest == self.highest {
+            true => write!(f, "{} only", self.lowest),
+            false => write!(f, "{} to {}", self.lowest, self.highest),
+        }
+    }
+}
+
+/// A program takes no part in a cluster of a level that it does not speak. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the cluster is at cluster version {level}, and this program supports {supported}{}. Nothing \
+     was changed: {}",
+    if *.held { " because of cluster_version_max" } else { "" },
+    self.remedy()
+)]
+pub struct UnsupportedVersion {
+    /// The cluster's.
+    pub level: ClusterVersion,
+    /// The program's.
+    pub supported: VersionRange,
+    /// Whether it was told to speak no higher ones, and could.
+    pub held: bool,
+}
+
+impl UnsupportedVersion {
+    /// If these do not speak it.
+    pub fn of(level: ClusterVersion, supported: VersionRange) -> Option<Self> {
+        let held = level > supported.highest && VersionRange::OURS.speak(level);
+        (!supported.speak(level)).then_some(Self { level, supported, held })
+    }
+
+    fn remedy(&self) -> String {
+        let Self { level, supported, held } = self;
+        if *held {
+            return "take cluster_version_max away; a level is never lowered".into();
+        }
+        if level > &supported.highest {
+            return format!(
+                "start the version of carillon that ran here, or a newer one that supports version \
+                 {level}; a level is never lowered"
+            );
+        }
+        format!(
+            "upgrade one version at a time. First a version that supports version {level}; when it \
+             runs on all nodes, and the level has risen, this one"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(number: u8) -> ClusterVersion {
+        ClusterVersion::new(number).unwrap()
+    }
+
+    #[test]
+    fn ours_are_the_newest_and_the_one_before() {
+        let VersionRange { lowest, highest } = VersionRange::OURS;
+        assert_eq!(highest, ClusterVersion::NEWEST);
+        assert!(lowest.next() == Some(highest), "N and N-1 run together");
+        assert_eq!(VersionRange::up_to(highest), Some(VersionRange::OURS));
+        assert_eq!(VersionRange::up_to(lowest), VersionRange::new(lowest, lowest));
+        assert_eq!(VersionRange::up_to(highest.next().unwrap()), None, "it knows nothing of that");
+        assert_eq!(VersionRange::new(level(3), level(2)), None);
+    }
+
+    #[test]
+    fn a_feature_may_be_used_from_its_level_on() {
+        assert!(!ClusterVersion::FIRST.allows(Feature::Merges));
+        assert!(level(2).allows(Feature::Merges) && level(3).allows(Feature::Merges));
+    }
+
+    #[test]
+    fn unsupported_version_error_has_a_remedy() {
+        let supported = VersionRange::new(level(2), level(3)).unwrap();
+        assert_eq!(UnsupportedVersion::of(level(2), supported), None);
+        let words = |at| UnsupportedVersion::of(at, supported).unwrap().to_string();
+        assert!(words(level(1)).contains("upgrade one version at a time"), "{}", words(level(1)));
+        assert!(
+            words(level(4)).contains("supports version 4; a level is never"),
+            "{}",
+            words(level(4))
+        );
+        let held = UnsupportedVersion::of(level(2), VersionRange::up_to(level(1)).unwrap())
+            .unwrap()
+            .to_string();
+        assert!(held.contains("supports 1 only because of cluster_version_max"), "{held}");
+    }
+}

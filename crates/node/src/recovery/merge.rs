@@ -1,0 +1,55 @@
+//! A replay that comes to where a shard takes its right neighbour in ([`crate::reshape::merge`]).
+//!
+//! The entry that says so was agreed upon, and so was what froze the neighbour: all up to there
+//! counts, though the neighbour's own records may not say so yet. What stands behind it in the
+//! neighbour's log says nothing any more.
+
+use keyspace::ShardId;
+
+use super::{RecoveringReplica, Replay};
+use crate::replica::state::ShardState;
+use crate::reshape::merge::{Absorb, MergeStatus};
+
+impl Replay {
+    /// Lets a shard take in those that it waits for, if they are here. If not, it stays as it is:
+    /// the node will find that out, too ([`crate::executor`]).
+    pub(super) fn take_in(&mut self, left: ShardId) {
+        while let Some(shard) = self.shards.get_mut(&left)
+            && let Some(absorb) = shard.waits_for.take()
+        {
+            let Some(right) = self.shards.get_mut(&absorb.right) else { return };
+            if !right.request_handover(left, &absorb) {
+                return;
+            }
+            let right = self.end(absorb.right).expect("it was just seen");
+            self.dropped.insert(absorb.right);
+            self.absorbed.insert(absorb.right, left);
+            let shard = self.shards.get_mut(&left).expect("it was just seen");
+            shard.absorb(right);
+        }
+    }
+}
+
+impl RecoveringReplica {
+    /// Applies what froze it; whether it is frozen then for this one.
+    fn request_handover(&mut self, left: ShardId, absorb: &Absorb) -> bool {
+        let has_it = |shard: &Self| {
+            let place = (absorb.index, absorb.term);
+            shard.pending.iter().any(|entry| (entry.index(), entry.term()) == place)
+        };
+        if self.state.applied_index < absorb.index && has_it(self) {
+            while let Some(entry) = self.pending.pop_front_if(|e| e.index() <= absorb.index) {
+                self.apply(&entry);
+            }
+        }
+        matches!(self.state.merging, MergeStatus::Frozen { by, index, .. }
+            if (by, index) == (left, absorb.index))
+    }
+
+    /// Applies the entry that it waits with, and what was kept waiting.
+    fn absorb(&mut self, right: ShardState) {
+        let entry = self.pending.pop_front().expect("it waits with an entry");
+        self.state.absorb(&entry, right);
+        self.apply_committed();
+    }
+}

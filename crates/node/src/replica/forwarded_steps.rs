@@ -1,0 +1,170 @@
+//! Steps of transactions that somebody here wants of a shard, until its leader has said what came
+//! of them ([`txn::locks`]).
+//!
+//! ```text
+//!   waiting ──► sent, to who leads, here or elsewhere ──► said ──► answered
+//!      ▲                        │ somebody else leads, a lost link, silence
+//!      └────────────────────────┘
+//! ```
+//!
+//! Every step may be asked for twice, at any time, so all that is not answered is asked again: at
+//! once when there is a link again, or after [`RESEND_NANOS`].
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | bytes held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
+//! | time without an answer | the request's timeout | unknown; not done, if it never left |
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use command::NotDone;
+use keyspace::{NodeId, ShardId};
+use replication::BootNanos;
+
+use super::forward::RESEND_BYTE_NANOS;
+use crate::executor::{Answer, Caller, Effects};
+use crate::rpc::message::RpcMessage;
+use txn::locks::StepReply;
+
+/// Bytes of steps that are held for the leader of one shard, beyond which more are refused.
+const HELD_BYTES_MAX: usize = 128 << 20;
+/// When nothing is heard for so long, a step is asked for again.
+const RESEND_NANOS: u64 = 500_000_000;
+
+/// See the front page.
+#[derive(Default)]
+pub(crate) struct ForwardedSteps {
+    all: VecDeque<ForwardedStep>,
+    next_number: u64,
+    held_bytes: usize,
+    /// Nothing is sent before.
+    pause_until: BootNanos,
+}
+
+struct ForwardedStep {
+    number: u64,
+    step: Bytes,
+    asker: Caller,
+    since: BootNanos,
+    /// To whom (none: the leader is here), and when.
+    sent: Option<(Option<NodeId>, BootNanos)>,
+    /// Whether it ever was.
+    has_left: bool,
+}
+
+impl ForwardedSteps {
+    pub fn is_idle(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether all are on their way, so that only answers and time bring them on.
+    pub fn rests(&self) -> bool {
+        self.all.iter().all(|errand| errand.sent.is_some())
+    }
+
+    pub fn ask(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
+        if self.held_bytes + step.len() > HELD_BYTES_MAX && self.held_bytes > 0 {
+            return refuse(asker, NotDone::Busy, effects);
+        }
+        self.held_bytes += step.len();
+        // One that nothing which is still on its way names, not even from before the node's last
+        // start: its boot clock was not there yet.
+        self.next_number = (self.next_number + 1).max(now);
+        let number = self.next_number;
+        let (since, sent, has_left) = (now, None, false);
+        self.all.push_back(ForwardedStep { number, step, asker, since, sent, has_left });
+    }
+
+    /// Those that are to be sent now, to who leads (none: here).
+    pub fn due(
+        &mut self,
+        leader: Option<NodeId>,
+        now: BootNanos,
+    ) -> impl Iterator<Item = (u64, Bytes)> {
+        let is_paused = now < self.pause_until;
+        self.all.iter_mut().filter(move |_| !is_paused).filter_map(move |errand| {
+            let resend = RESEND_NANOS + errand.step.len() as u64 * RESEND_BYTE_NANOS;
+            let is_with = |(to, at): (Option<NodeId>, BootNanos)| {
+                to == leader && (to.is_none() || now < at.saturating_add(resend))
+            };
+            if errand.sent.is_some_and(is_with) {
+                return None;
+            }
+            (errand.sent, errand.has_left) = (Some((leader, now)), true);
+            Some((errand.number, errand.step.clone()))
+        })
+    }
+
+    /// Sends what is due to a leader elsewhere.
+    pub fn send(
+        &mut self,
+        shard: ShardId,
+        leader: Option<NodeId>,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        let Some(leader) = leader else { return };
+        let due = self.due(Some(leader), now);
+        let rpcs = due.map(|(number, step)| (leader, RpcMessage::Step { shard, number, step }));
+        effects.rpcs.extend(rpcs);
+    }
+
+    pub fn said(&mut self, number: u64, said: StepReply, effects: &mut Effects) {
+        let Some(place) = self.all.iter().position(|errand| errand.number == number) else {
+            return;
+        };
+        let ForwardedStep { asker: Caller { origin, waiter }, step, .. } =
+            self.all.remove(place).expect("it was just found");
+        self.held_bytes -= step.len();
+        effects.answers.push(Answer::StepDone { origin, waiter, said: Box::new(said) });
+    }
+
+    /// Who was asked does not lead. Nothing is sent before this clock.
+    pub fn handle_not_leader(&mut self, number: u64, pause_until: BootNanos) {
+        if let Some(errand) = self.all.iter_mut().find(|errand| errand.number == number) {
+            errand.sent = None;
+            self.pause_until = pause_until;
+        }
+    }
+
+    /// The leader is not here any more: what waited with it is to be asked for elsewhere.
+    pub fn not_here(&mut self) {
+        for errand in self.all.iter_mut().filter(|e| matches!(e.sent, Some((None, _)))) {
+            errand.sent = None;
+        }
+    }
+
+    /// What was sent to a node may not have arrived.
+    pub fn link_lost(&mut self, node: NodeId) {
+        let to = Some(node);
+        for errand in self.all.iter_mut().filter(|e| e.sent.is_some_and(|(at, _)| at == to)) {
+            errand.sent = None;
+        }
+    }
+
+    pub fn expire(&mut self, now: BootNanos, request_timeout: u64, effects: &mut Effects) {
+        let late = |errand: &mut ForwardedStep| errand.since.saturating_add(request_timeout) <= now;
+        while let Some(errand) = self.all.pop_front_if(late) {
+            self.held_bytes -= errand.step.len();
+            let why = if errand.has_left { NotDone::OutcomeUnknown } else { NotDone::NotLeader };
+            refuse(errand.asker, why, effects);
+        }
+    }
+
+    /// The shard is not there any more: those who wait look again whose the keys are.
+    pub fn let_go(&mut self, effects: &mut Effects) {
+        for ForwardedStep { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
+            effects.answers.push(Answer::StepDone {
+                origin,
+                waiter,
+                said: Box::new(StepReply::Moved),
+            });
+        }
+        self.held_bytes = 0;
+    }
+}
+
+fn refuse(Caller { origin, waiter }: Caller, why: NotDone, effects: &mut Effects) {
+    effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+}

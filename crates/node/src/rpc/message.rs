@@ -1,0 +1,355 @@
+//! What do nodes ask each other for the sake of their clients, and in which bytes?
+//!
+//! Whoever is asked for a key of a shard that another node leads asks there. RPCs may be lost
+//! and reordered like messages of replicas, and are sent again then: a batch has its number in a
+//! session ([`crate::routing::session`]), and all else may be asked twice. No link brings an RPC
+//! twice by itself; so a batch that has left once, and was refused for want of room, is certain not
+//! to be done.
+//!
+//! ```text
+//!   Write      shard, batch id, commands   ──► Written: done, a gap, refused …
+//!   Read       shard, number, time         ──► ReadAt: what is applied up to this index is enough
+//!   Catalogue  number, operation           ──► CatalogueDone: what it said, and as of which index
+//!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::routing::fetch`])
+//!                                          ──► NotLed: somebody else leads, maybe this node
+//!                                          ──► Unable: its disk is full
+//!   Step       shard, number, step         ──► Stepped: what the shard says ([`txn::locks`])
+//!   Raise      keyspace, time              ──► SafePoint: what its safe point is
+//!   Count      shard, number, index        ──► Counted: who has its log on disk up to there
+//!   Merge      what leaders of two say that are to become one ([`crate::reshape::merge`])
+//!   Tiding     what replicas tell each other about themselves ([`crate::rpc::notice`])
+//! ```
+
+use bytes::Bytes;
+use keyspace::{CatalogueError, KeyspaceId, ShardId, Subject, Timestamp};
+use overlay::KnownShard;
+
+use crate::replica::{Count, SYSTEM, SafePointRequest};
+use crate::reshape::merge::MergeMessage;
+use crate::routing::fetch::{FetchRequest, FetchResult};
+use crate::routing::session::{BATCH_ID_BYTES, BatchId, BatchVerdict};
+use crate::rpc::notice::ReplicaNotice;
+use txn::locks::StepReply;
+
+mod codec;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RpcMessage {
+    /// 1: commands for a shard, for whoever leads it.
+    Write {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Their number: 32 bytes.
+        id: BatchId,
+        /// How many they are: `varint`.
+        count: u32,
+        /// Their bytes: all that is left.
+        commands: Bytes,
+    },
+    /// 2: from which index on does a shard's state hold all that was ever committed, with nothing
+    /// under way at or below this time?
+    ReadIndex {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number for it: `varint`.
+        number: u64,
+        /// The time: u64.
+        at: Timestamp,
+    },
+    /// 3: a change of the catalogue.
+    Catalogue {
+        /// The asker's number for it: `varint`.
+        number: u64,
+        /// A `keyspace::CatalogueOp`: `bytes`.
+        op: Vec<u8>,
+    },
+    /// 4: what became of a batch.
+    WriteReply {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Its session: u64.
+        session: u64,
+        /// Its place there: `varint`.
+        sequence: u64,
+        /// What: tag `u8` and fields.
+        verdict: BatchVerdict,
+    },
+    /// 5: apply this far, and read.
+    ReadIndexReply {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// The index: `varint`.
+        index: u64,
+        /// The leader's clock when it was asked or, if that is later and not too far ahead, the
+        /// time that it was asked for, in ms since 1970: `varint`.
+        now_ms: u64,
+        /// Nothing is under way at or below this time that is not applied as of the index, nor will
+        /// be: u64. The same time, unless the leader's disk is full.
+        settled: Timestamp,
+    },
+    /// 6: what the catalogue said.
+    CatalogueReply {
+        /// The asker's number: `varint`.
+        number: u64,
+        /// Applied as this index of the system shard, or earlier: `varint`.
+        index: u64,
+        /// What it was about, as it is then: `u8` 0 and a keyspace, 1 and the error, or 2 and a
+        /// node u64 with its standing.
+        result: Result<Box<Subject>, CatalogueError>,
+    },
+    /// 7: nothing was done about one of these: somebody else leads the shard.
+    NotLeader {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Which.
+        what: RpcRequestId,
+        /// The shard as it is known there, so that whoever has an old image of it gets a newer
+        /// one: `u8` 0, or 1 and an [`overlay::KnownShard`].
+        known: Option<Box<KnownShard>>,
+    },
+    /// 8: nothing was done about one of these, for this node cannot now: its disk is full.
+    NoRoom {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Which.
+        what: RpcRequestId,
+    },
+    /// 9: what a shard holds, for a node that has no replica of it, or one that lags.
+    Fetch {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number for it: `varint`.
+        number: u64,
+        /// What is wanted.
+        want: FetchRequest,
+    },
+    /// 10: what was found.
+    FetchReply {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// When: u64.
+        at: Timestamp,
+        /// What.
+        found: FetchResult,
+    },
+    /// 11: a keyspace's old versions could go, if its safe point rose; for the system shard.
+    /// Keyspace `varint`, time u64, whether memory is short there `u8`.
+    RaiseSafePoint(SafePointRequest),
+    /// 12: what a keyspace's safe point is, or was a moment ago; of the system shard.
+    SafePoint {
+        /// The keyspace: `varint`.
+        keyspace: KeyspaceId,
+        /// Its safe point: u64.
+        at: Timestamp,
+    },
+    /// 13: how many replicas have a shard's log on disk up to an index; asked of its leader.
+    Count {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`; told back. Answered or lost: nobody keeps it.
+        number: u64,
+        /// … and who asks there: `varint`.
+        origin: u32,
+        /// The index, or 0, and then it is what the leader has applied by now: `varint`.
+        index: u64,
+    },
+    /// 14: so many have.
+    CountReply {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// … and who asked there: `varint`.
+        origin: u32,
+        /// Who has it: index `varint`, others `varint`, whether the asker's node has it `u8`.
+        count: Count,
+    },
+    /// 15: what the leader of a neighbour says: two are to become one.
+    Merge {
+        /// The shard that it is said to: `varint`.
+        shard: ShardId,
+        /// What.
+        word: MergeMessage,
+    },
+    /// 16: a step of a transaction over several shards.
+    Step {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// The step: all that is left.
+        step: Bytes,
+    },
+    /// 17: what the shard says to one.
+    StepReply {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// This: all that is left.
+        said: StepReply,
+    },
+    /// 20: what a replica says of itself or another.
+    Notice {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// What.
+        tiding: ReplicaNotice,
+    },
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RpcRequestId {
+    /// 0: a batch: session u64, sequence `varint`.
+    Write {
+        /// Its session.
+        session: u64,
+        /// Its place there.
+        sequence: u64,
+    },
+    /// 1: an index to read at: number `varint`.
+    Read {
+        /// The asker's number.
+        number: u64,
+    },
+    /// 2: a change of the catalogue: number `varint`.
+    Catalogue {
+        /// The asker's number.
+        number: u64,
+    },
+    /// 3: what a shard holds: number `varint`.
+    Fetch {
+        /// The asker's number.
+        number: u64,
+    },
+    /// 4: who has a shard's log on disk: number `varint`.
+    Count {
+        /// The asker's number.
+        number: u64,
+    },
+    /// 5: a step of a transaction: number `varint`.
+    Step {
+        /// The asker's number.
+        number: u64,
+    },
+}
+
+impl RpcMessage {
+    /// Whose business it is.
+    pub fn shard(&self) -> ShardId {
+        match self {
+            RpcMessage::Write { shard, .. }
+            | RpcMessage::ReadIndex { shard, .. }
+            | RpcMessage::WriteReply { shard, .. }
+            | RpcMessage::ReadIndexReply { shard, .. }
+            | RpcMessage::NotLeader { shard, .. }
+            | RpcMessage::Fetch { shard, .. }
+            | RpcMessage::FetchReply { shard, .. }
+            | RpcMessage::NoRoom { shard, .. }
+            | RpcMessage::Count { shard, .. }
+            | RpcMessage::CountReply { shard, .. }
+            | RpcMessage::Merge { shard, .. }
+            | RpcMessage::Step { shard, .. }
+            | RpcMessage::StepReply { shard, .. }
+            | RpcMessage::Notice { shard, .. } => *shard,
+            RpcMessage::Catalogue { .. } | RpcMessage::CatalogueReply { .. } => SYSTEM,
+            RpcMessage::RaiseSafePoint(_) | RpcMessage::SafePoint { .. } => SYSTEM,
+        }
+    }
+
+    /// Names of the kinds of RPCs, for metrics: never changed.
+    pub const KINDS: [&'static str; 18] = [
+        "write",
+        "read",
+        "catalogue",
+        "written",
+        "read_at",
+        "catalogue_done",
+        "not_led",
+        "unable",
+        "fetch",
+        "fetched",
+        "tiding",
+        "raise",
+        "safe_point",
+        "count",
+        "counted",
+        "merge",
+        "step",
+        "stepped",
+    ];
+
+    /// The place of its kind in [`Self::KINDS`].
+    pub fn kind(&self) -> usize {
+        match self {
+            RpcMessage::Write { .. } => 0,
+            RpcMessage::ReadIndex { .. } => 1,
+            RpcMessage::Catalogue { .. } => 2,
+            RpcMessage::WriteReply { .. } => 3,
+            RpcMessage::ReadIndexReply { .. } => 4,
+            RpcMessage::CatalogueReply { .. } => 5,
+            RpcMessage::NotLeader { .. } => 6,
+            RpcMessage::NoRoom { .. } => 7,
+            RpcMessage::Fetch { .. } => 8,
+            RpcMessage::FetchReply { .. } => 9,
+            RpcMessage::Notice { .. } => 10,
+            RpcMessage::RaiseSafePoint(_) => 11,
+            RpcMessage::SafePoint { .. } => 12,
+            RpcMessage::Count { .. } => 13,
+            RpcMessage::CountReply { .. } => 14,
+            RpcMessage::Merge { .. } => 15,
+            RpcMessage::Step { .. } => 16,
+            RpcMessage::StepReply { .. } => 17,
+        }
+    }
+
+    /// What who asked is answered when there is no room for it in the log, if it needs any.
+    /// Readers are let in: most need none.
+    pub fn no_room_reply(&self) -> Option<Self> {
+        let shard = self.shard();
+        let what = self.asks()?;
+        let is_write = matches!(
+            what,
+            RpcRequestId::Write { .. } | RpcRequestId::Catalogue { .. } | RpcRequestId::Step { .. }
+        );
+        is_write.then_some(RpcMessage::NoRoom { shard, what })
+    }
+
+    /// What it asks for, if it does.
+    pub(crate) fn asks(&self) -> Option<RpcRequestId> {
+        match self {
+            RpcMessage::Write { id: BatchId { session, sequence, .. }, .. } => {
+                Some(RpcRequestId::Write { session: *session, sequence: *sequence })
+            }
+            RpcMessage::ReadIndex { number, .. } => Some(RpcRequestId::Read { number: *number }),
+            RpcMessage::Catalogue { number, .. } => {
+                Some(RpcRequestId::Catalogue { number: *number })
+            }
+            RpcMessage::Fetch { number, .. } => Some(RpcRequestId::Fetch { number: *number }),
+            RpcMessage::Count { number, .. } => Some(RpcRequestId::Count { number: *number }),
+            RpcMessage::Step { number, .. } => Some(RpcRequestId::Step { number: *number }),
+            _ => None,
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        match self {
+            RpcMessage::Write { commands, .. } => 16 + BATCH_ID_BYTES + commands.len(),
+            RpcMessage::WriteReply { verdict: BatchVerdict::Done(Some(replies)), .. } => {
+                32 + replies.len()
+            }
+            RpcMessage::Fetch { want, .. } => want.bytes_about(),
+            RpcMessage::Step { step, .. } => 16 + step.len(),
+            RpcMessage::StepReply { said, .. } => said.bytes_about(),
+            RpcMessage::FetchReply { found, .. } => 32 + found.bytes_about(),
+            _ => 32,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Which streams come in, and how far has each come?
+//!
+//! A block is taken if it is the next of its stream. One that was taken before is not taken again,
+//! and neither is one behind a gap: its sender asks what is here, and goes on from there.
+//!
+//! Invariants:
+//! 1. Of each stream blocks 0, 1, 2, … are taken, each once, in this order.
+//! 2. Of one shard there is one stream, the newest.
+//! 3. Nothing is kept of a stream of which nothing was heard for [`RESUME_FOR`], but its name if
+//!    it came whole: of the last [`DONE_MAX`] of these.
+//!
+//! Pure: time is given, and what blocks are taken into is the caller's.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use keyspace::{NodeId, ShardId};
+use replication::BootNanos;
+
+use super::frame::ReceiverFrame;
+use super::outgoing::RESUME_FOR;
+
+/// So many streams that came whole are remembered, so that their senders are not told that they
+/// are gone.
+pub const DONE_MAX: usize = 256;
+
+/// A stream: who sends it, and its number there.
+pub type Name = (NodeId, u64);
+
+/// What the end of a stream has led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StreamEnd<T> {
+    /// All blocks are here.
+    Complete(T),
+    /// Some are missing, or it is not known.
+    Incomplete,
+}
+
+struct Stream<T> {
+    shard: ShardId,
+    blocks: u32,
+    heard: BootNanos,
+    into: T,
+}
+
+/// The receiver's side of all streams, each taken into a `T`.
+pub struct IncomingStreams<T> {
+    streams: BTreeMap<Name, Stream<T>>,
+    done: VecDeque<Name>,
+}
+
+impl<T> Default for IncomingStreams<T> {
+    fn default() -> Self {
+        Self { streams: BTreeMap::new(), done: VecDeque::new() }
+    }
+}
+
+impl<T> IncomingStreams<T> {
+    /// Makes way for a stream: what there was of others of its shard is given back.
+    pub fn make_way(&mut self, shard: ShardId) -> Vec<T> {
+        let others = self.streams.extract_if(.., |_, stream| stream.shard == shard);
+        others.map(|(_, stream)| stream.into).collect()
+    }
+
+    /// A stream begins, for which [way is made](Self::make_way).
+    pub fn begin(&mut self, name: Name, shard: ShardId, into: T, now: BootNanos) {
+        let is_alone = self.streams.values().all(|stream| stream.shard != shard);
+        assert!(is_alone, "two streams of shard {shard}");
+        self.streams.insert(name, Stream { shard, blocks: 0, heard: now, into });
+    }
+
+    /// A block has come. If it is the next of its stream, it counts as taken, and is to be put
+    /// into this.
+    pub fn block(&mut self, name: Name, number: u32, now: BootNanos) -> Option<&mut T> {
+        let stream = self.streams.get_mut(&name)?;
+        stream.heard = now;
+        let is_next = number == stream.blocks;
+        is_next.then(|| {
+            stream.blocks += 1;
+            &mut stream.into
+        })
+    }
+
+    /// What the blocks of a stream are put into.
+    pub fn half(&mut self, name: Name) -> Option<&mut T> {
+        self.streams.get_mut(&name).map(|stream| &mut stream.into)
+    }
+
+    /// A stream's end has come, behind so many blocks. If all are here, the stream is over, and
+    /// [`Self::done`] is to be said if something became of it.
+    pub fn end(&mut self, name: Name, blocks: u32) -> StreamEnd<T> {
+        match self.streams.get(&name) {
+            Some(stream) if stream.blocks == blocks => {
+                let stream = self.streams.remove(&name).expect("it was found");
+                StreamEnd::Complete(stream.into)
+            }
+            _ => StreamEnd::Incomplete,
+        }
+    }
+
+    /// A stream that came whole has served its purpose.
+    pub fn done(&mut self, name: Name) {
+        self.done.push_back(name);
+        if self.done.len() > DONE_MAX {
+            self.done.pop_front();
+        }
+    }
+
+    /// Nothing more is to be taken of a stream. What there was of it is given back.
+    pub fn give_up(&mut self, name: Name) -> Option<T> {
+        self.streams.remove(&name).map(|stream| stream.into)
+    }
+
+    /// What to answer its sender.
+    pub fn answer(&mut self, name: Name, ask: u32, now: BootNanos) -> ReceiverFrame {
+        match self.streams.get_mut(&name) {
+            Some(stream) => {
+                stream.heard = now;
+                ReceiverFrame::Has { ask, blocks: stream.blocks }
+            }
+            None if self.done.contains(&name) => ReceiverFrame::Done,
+            None => ReceiverFrame::NotFound,
+        }
+    }
+
+    /// Streams that are under way.
+    pub fn count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Gives back what there was of streams that nobody goes on with.
+    pub fn expire(&mut self, now: BootNanos) -> Vec<(Name, T)> {
+        let is_late = |_: &Name, stream: &mut Stream<T>| now >= stream.heard + RESUME_FOR;
+        let late = self.streams.extract_if(.., is_late);
+        late.map(|(name, stream)| (name, stream.into)).collect()
+    }
+}

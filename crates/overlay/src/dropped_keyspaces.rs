@@ -1,0 +1,116 @@
+//! Which keyspaces are gone for ever?
+//!
+//! Ids of keyspaces rise and are never reused, so what is dropped stays dropped, and the union of
+//! two sets of dropped ids is the truth of both. Every id that was ever given out is alive or
+//! dropped; as stretches of ids the set therefore has at most one stretch more than keyspaces are
+//! alive, however many came and went.
+
+use std::collections::BTreeMap;
+
+use keyspace::KeyspaceId;
+use keyspace::catalogue::KEYSPACES_MAX;
+use keyspace::random::mix;
+
+/// The most stretches of ids: one after each keyspace that may be alive, and one before.
+pub const STRETCHES_MAX: usize = KEYSPACES_MAX + 1;
+
+/// A growing set of keyspace ids, kept as stretches `first..=last` with a gap between any two.
+/// Id 0, the system keyspace, is never in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DroppedKeyspaces {
+    stretches: BTreeMap<u32, u32>,
+}
+
+impl DroppedKeyspaces {
+    /// Whether a keyspace is gone.
+    pub fn contains(&self, keyspace: KeyspaceId) -> bool {
+        let below = self.stretches.range(..=keyspace.0).next_back();
+        below.is_some_and(|(_, last)| keyspace.0 <= *last)
+    }
+
+    /// Adds the ids `first..=last`; answers whether any was new. Nothing is added if `first` is 0
+    /// or exceeds `last`, or if there would be more than [`STRETCHES_MAX`] stretches, which no
+    /// catalogue leads to.
+    pub fn insert(&mut self, first: KeyspaceId, last: KeyspaceId) -> bool {
+        let (first, last) = (first.0, last.0);
+        let below = self.stretches.range(..=first).next_back();
+        let known = below.is_some_and(|(_, end)| last <= *end);
+        if first == 0 || first > last || known {
+            return false;
+        }
+        // Those that overlap the new stretch or touch it: they become one with it.
+        let touched = self
+            .stretches
+            .range(..=last.saturating_add(1))
+            .rev()
+            .take_while(|(_, end)| end.saturating_add(1) >= first);
+        let touched: Vec<(u32, u32)> = touched.map(|(start, end)| (*start, *end)).collect();
+        if touched.is_empty() && self.stretches.len() >= STRETCHES_MAX {
+            return false;
+        }
+        let start = touched.iter().fold(first, |start, stretch| start.min(stretch.0));
+        let end = touched.iter().fold(last, |end, stretch| end.max(stretch.1));
+        for (start, _) in &touched {
+            self.stretches.remove(start);
+        }
+        self.stretches.insert(start, end);
+        true
+    }
+
+    /// Its stretches, rising.
+    pub fn stretches(&self) -> impl ExactSizeIterator<Item = (KeyspaceId, KeyspaceId)> {
+        self.stretches.iter().map(|(first, last)| (KeyspaceId(*first), KeyspaceId(*last)))
+    }
+
+    /// A number that differs, but for rare chance, if the sets do.
+    pub fn sum(&self) -> u64 {
+        let each = |(first, last): (KeyspaceId, KeyspaceId)| {
+            mix(u64::from(first.0) << 32 | u64::from(last.0))
+        };
+        self.stretches().fold(0, |sum, stretch| sum ^ each(stretch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn stretches_against_a_plain_set(
+            inserted in prop::collection::vec((0..40u32, 0..6u32), 0..30)
+        ) {
+            let (mut dropped, mut model) = (DroppedKeyspaces::default(), BTreeSet::new());
+            for (first, more) in inserted {
+                let (first, last) = (first, first + more);
+                let new = first > 0 && (first..=last).any(|id| !model.contains(&id));
+                model.extend((first..=last).filter(|_| first > 0));
+                let before = dropped.sum();
+                prop_assert_eq!(dropped.insert(KeyspaceId(first), KeyspaceId(last)), new);
+                prop_assert_eq!(dropped.sum() != before, new);
+            }
+            for id in 0..60 {
+                prop_assert_eq!(dropped.contains(KeyspaceId(id)), model.contains(&id));
+            }
+            let ends: Vec<_> = dropped.stretches().collect();
+            prop_assert!(ends.windows(2).all(|pair| pair[0].1.0 + 1 < pair[1].0.0), "{:?}", ends);
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_ids_and_the_limit() {
+        let mut dropped = DroppedKeyspaces::default();
+        assert!(dropped.insert(KeyspaceId(u32::MAX), KeyspaceId(u32::MAX)));
+        assert!(dropped.insert(KeyspaceId(u32::MAX - 1), KeyspaceId(u32::MAX - 1)));
+        assert_eq!(dropped.stretches().count(), 1);
+        let id = |index: usize| KeyspaceId(1 + 2 * index as u32);
+        assert!((1..STRETCHES_MAX).all(|index| dropped.insert(id(index), id(index))));
+        assert!(!dropped.insert(id(STRETCHES_MAX), id(STRETCHES_MAX)), "one stretch too many");
+        assert!(dropped.insert(KeyspaceId(1), KeyspaceId(9000)), "but what joins them is taken");
+        assert_eq!(dropped.stretches().count(), 2);
+    }
+}

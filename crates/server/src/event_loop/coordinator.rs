@@ -1,0 +1,259 @@
+//! Transactions over several shards, of this loop's connections; all that come by other doors; and
+//! those that leaders here find abandoned, in the first loop.
+//!
+//! ```text
+//!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► executor … Answer::Stepped ──┐
+//!                        ▲   └──End──► the reply owed                              │
+//!                        └─────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The connection's next command waits until the reply is there: it may name the same keys, and
+//! would go another way.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use command::{NotDone, Reply, Transaction};
+use keyspace::KeyspaceId;
+use node::executor::{Input, Origin};
+use node::replica::entry::Waiter;
+use node::replica::read;
+use txn::coordinator::{Coordinator, CoordinatorAction, CoordinatorTime, Routes, TxnOutcome};
+use txn::locks::{StepReply, TxnId};
+use txn::{AbandonedTxn, ShardMap};
+
+use super::EventLoop;
+use super::connection::Connection;
+use super::serve::{not_done_text, place};
+use super::state::WatchedExec;
+use super::value_moves::RetryDecision;
+use crate::runtime::mailbox::{Fate, Transact};
+use crate::runtime::{NodeRuntime, boot_nanos};
+
+/// The bit of a waiter that is a question of the coordinator.
+const ASK: u64 = 1 << 63;
+/// The bit of a waiter that is nobody's connection: who has asked is outside the loops.
+const EXTERNAL: u64 = 1 << 62;
+/// So often what waits for a moment is looked at.
+const TICK: Duration = Duration::from_millis(2);
+/// … and so often if that is nothing but records to be forgotten.
+const SLOW_TICK: Duration = Duration::from_millis(25);
+
+/// So often executors here look after those who wait for locks.
+const LOOK: Duration = Duration::from_millis(4);
+
+/// The coordinator of a loop.
+pub(super) fn coordinator(runtime: &NodeRuntime, number: usize) -> Coordinator {
+    // No two loops have the same.
+    let drawn = (keyspace::random::mix(runtime.identity.seed) as u32).wrapping_add(number as u32);
+    let by = TxnId::name(runtime.identity.node, drawn);
+    Coordinator::new(by, runtime.request_timeout_nanos, runtime.command_bytes_max())
+}
+
+/// The coordinator's question that this waiter stands for.
+fn ask_of(waiter: Waiter) -> Option<u64> {
+    (waiter.0 & ASK != 0).then_some(waiter.0 & !ASK)
+}
+
+/// Those outside the loops whose transactions this one sees through.
+#[derive(Default)]
+pub(super) struct ExternalTxns {
+    next: u64,
+    waiting: BTreeMap<u64, Fate>,
+}
+
+impl ExternalTxns {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+impl EventLoop {
+    /// Begins a transaction of somebody outside the loops.
+    pub(super) fn transact(&mut self, asked: Transact) {
+        let token = EXTERNAL | self.external_txns.next;
+        self.external_txns.next += 1;
+        self.external_txns.waiting.insert(token, asked.done);
+        self.with_coordinator(|coordinator, at, routes| {
+            let transaction = asked.copy.transaction();
+            coordinator.begin_again(asked.keyspace, &transaction, token, asked.before, at, routes);
+        });
+    }
+
+    /// Begins a transaction of a connection, whose reply is owed to this waiter; not if replicas
+    /// here know that what it has watched has changed.
+    pub(super) fn coordinate(
+        &mut self,
+        connection: &mut Connection,
+        keyspace: KeyspaceId,
+        transaction: &Transaction<'_>,
+        waiter: Waiter,
+    ) {
+        connection.next.barrier = true;
+        connection.watching.exec = match connection.watching.exec {
+            WatchedExec::HandedOver => WatchedExec::OverShards,
+            _ => WatchedExec::None,
+        };
+        let route = connection.route.as_ref();
+        if let Some(key) = route.and_then(|route| read::outdated(route, &transaction.watched)) {
+            self.endings.push((waiter, TxnOutcome::Changed(key.into())));
+            return;
+        }
+        if let Some(route) = route.filter(|_| self.runtime.peers.is_some()) {
+            transaction.each_key(&mut |key| {
+                connection.written.add(route.shard(route.place_of_key(key)));
+            });
+        }
+        let before = self.retries.conflict_retry(place(waiter));
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.begin_again(keyspace, transaction, waiter.0, before, at, routes);
+        });
+    }
+
+    /// Leaders here have found a transaction that nobody sees to.
+    pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.finish(abandoned, at, routes);
+        });
+    }
+
+    /// An answer has come to what the coordinator has asked, if it is for that.
+    pub(super) fn coordinated(&mut self, waiter: Waiter, said: Result<StepReply, NotDone>) -> bool {
+        let Some(ask) = ask_of(waiter) else { return false };
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.answered(ask, said, at, routes);
+        });
+        true
+    }
+
+    /// Goes on with what waits for a moment.
+    pub(super) fn tick_coordinator(&mut self) {
+        if self.coordinator.is_empty() {
+            return;
+        }
+        if self.coordinator.is_busy() && self.looked_at.elapsed() >= LOOK {
+            self.looked_at = Instant::now();
+            let origin = Origin(self.number as u32);
+            let mut answers = std::mem::take(&mut self.answers);
+            for executor in self.runtime.executors.cells() {
+                executor.submit(&self.runtime, [Input::CheckWaiters], origin, &mut answers);
+            }
+            answers.drain(..).for_each(|answer| self.answered(answer));
+            self.answers = answers;
+        }
+        if self.coordinator.waits() {
+            self.with_coordinator(|coordinator, at, routes| {
+                coordinator.tick(at, routes);
+            });
+        }
+    }
+
+    /// When that is to be done again.
+    pub(super) fn next_tick(&self) -> Option<Duration> {
+        let tick = if self.coordinator.is_busy() { TICK } else { SLOW_TICK };
+        (!self.coordinator.is_empty()).then_some(tick)
+    }
+
+    fn with_coordinator(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, CoordinatorTime, Routes<'_>),
+    ) {
+        let at = CoordinatorTime { now: boot_nanos(), time: self.runtime.clock.now() };
+        let runtime = &self.runtime;
+        self.coordinator.set_step_bytes_max(runtime.command_bytes_max());
+        let routes = runtime.routing.routes();
+        let map_of = |id| Some(routes.by_id(id)?.clone() as Arc<dyn ShardMap>);
+        act(&mut self.coordinator, at, &map_of);
+        for act in self.coordinator.acts() {
+            match act {
+                CoordinatorAction::SendStep { shard, step, ask } => {
+                    let (origin, waiter) = (Origin(self.number as u32), Waiter(ASK | ask));
+                    self.inputs.push((shard, Input::Step { shard, step, origin, waiter }));
+                }
+                CoordinatorAction::Report { token, ended } => {
+                    self.endings.push((Waiter(token), ended))
+                }
+            }
+        }
+    }
+
+    /// Whether there is something to be told, to an executor or a connection.
+    pub(super) fn has_more(&self) -> bool {
+        !self.inputs.is_empty() || !self.endings.is_empty()
+    }
+
+    /// Tells connections what has become of their transactions: not while one is being served.
+    pub(super) fn tell_endings(&mut self) {
+        while let Some((waiter, ended)) = self.endings.pop() {
+            self.ended(waiter, ended);
+        }
+    }
+
+    fn ended(&mut self, waiter: Waiter, ended: TxnOutcome) {
+        let counters = &self.runtime.counters;
+        match &ended {
+            TxnOutcome::Done(_) => counters.transactions.add(1),
+            TxnOutcome::Changed(_) => counters.transactions_changed.add(1),
+            _ => counters.transactions_refused.add(1),
+        }
+        if waiter.0 & EXTERNAL != 0 {
+            let done = self.external_txns.waiting.remove(&waiter.0).expect("it is ended once");
+            return done(ended);
+        }
+        let ended = match ended {
+            TxnOutcome::Changed(key) => match self.run_again(waiter, &key) {
+                RetryDecision::Retry => return,
+                RetryDecision::TimedOut => TxnOutcome::Busy(Some(key)),
+                RetryDecision::Never => TxnOutcome::Changed(key),
+            },
+            other => other,
+        };
+        self.leave_retry_queue(place(waiter));
+        if let TxnOutcome::Done(_) | TxnOutcome::Changed(_) = &ended {
+            self.note_transaction_done(place(waiter), matches!(ended, TxnOutcome::Changed(_)));
+        }
+        let reply = match ended {
+            TxnOutcome::Done(replies) => Ok(Reply::Array(replies)),
+            TxnOutcome::Changed(key) => Ok(Reply::Changed(key)),
+            refused => Err(ended_text(&refused).into()),
+        };
+        self.fill(waiter, reply);
+    }
+}
+
+/// What a client is told whose transaction is not done, or may not be.
+pub(crate) fn ended_text(ended: &TxnOutcome) -> Cow<'static, str> {
+    let text = match ended {
+        TxnOutcome::Busy(Some(key)) => {
+            return Cow::Owned(format!(
+                "BUSY others had keys of the transaction all the time, '{}' last; nothing was \
+                 done. Send it again",
+                key.escape_ascii()
+            ));
+        }
+        TxnOutcome::Done(_) | TxnOutcome::Changed(_) => unreachable!("these are no errors"),
+        TxnOutcome::Busy(None) => {
+            "BUSY a shard of the transaction has not answered in time, or nobody led it; nothing \
+             was done. Send it again"
+        }
+        TxnOutcome::Unknown => {
+            "UNKNOWN a shard of the transaction has not answered; all of it may have been done, or \
+             nothing. Read what it would have changed before you send it again"
+        }
+        TxnOutcome::TooLong => {
+            "ERR keys and values of the transaction, and what it watches, have more than 514 MiB \
+             in one shard, and no entry of its log is longer; nothing was done"
+        }
+        TxnOutcome::TooMuch => {
+            "ERR the transaction writes more than 128 MiB in one shard, or others under way do; \
+             nothing was done"
+        }
+        TxnOutcome::CrossShard => super::resp::CROSS_SLOT,
+        TxnOutcome::NoKeyspace => not_done_text(NotDone::NoSuchShard),
+        TxnOutcome::DiskFull => not_done_text(NotDone::DiskFull),
+    };
+    Cow::Borrowed(text)
+}

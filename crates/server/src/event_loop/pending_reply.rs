@@ -1,0 +1,196 @@
+//! One reply that a connection owes: which parts are there, and how is it written?
+
+use command::Reply;
+
+use super::transactions::ExecPart;
+use gateway::native::Op;
+use gateway::resp::{Gather, Version};
+
+/// A reply owed.
+pub struct PendingReply {
+    pub(super) state: ReplyState,
+    pub(super) frame: ReplyFrame,
+    /// To stand before it: replies that wait for it, an attribute.
+    pub(super) before: Vec<u8>,
+    /// Whether it is a transaction's that only reads: whatever becomes of that, nothing is done.
+    only_reads: bool,
+}
+
+/// How the reply will be written.
+pub enum ReplyFrame {
+    /// RESP; thrown away if muted (CLIENT REPLY).
+    Resp {
+        /// The protocol when the command came; a HELLO behind it changes nothing.
+        version: Version,
+        /// Whether it is.
+        muted: bool,
+    },
+    /// Encoded already.
+    Bytes,
+    /// Encoded already, and no reply: a push.
+    Push,
+    /// A native frame, which repeats the key.
+    Native(Op, Box<[u8]>),
+}
+
+/// How far it is.
+pub(super) enum ReplyState {
+    Waiting,
+    Gathering {
+        gather: Gather,
+        left: u32,
+        sum: i64,
+        any_done: bool,
+    },
+    /// A part has failed; the reply is its error, once the others have come.
+    Failing {
+        text: Box<str>,
+        left: u32,
+        any_done: bool,
+    },
+    /// A transaction is under way, whose commands are answered so.
+    Executing(Box<[ExecPart]>),
+    /// Boxed, so that other replies are no larger for it.
+    Executed(Box<(Box<[ExecPart]>, Reply)>),
+    Done(Reply),
+    Failed(Box<str>),
+    Bytes(Vec<u8>),
+}
+
+/// How errors begin when it is not known whether anything was done (SAFETY G10).
+pub(super) const UNKNOWN: &str = "UNKNOWN";
+
+/// What is said instead to who has only read.
+const NOT_READ: &str = "BUSY a shard of the transaction has not answered in time, or is gone; it \
+                        only reads, so nothing was done. Send it again";
+
+impl ReplyState {
+    /// What has failed, once all its parts have come. If others were done, "nothing was done" is
+    /// not the truth.
+    fn settled(self) -> Self {
+        match self {
+            ReplyState::Failing { text, left: 0, any_done: false } => ReplyState::Failed(text),
+            ReplyState::Failing { text, left: 0, any_done: true } => ReplyState::Failed(
+                format!("{UNKNOWN} done for some of the keys only: {text}").into(),
+            ),
+            other => other,
+        }
+    }
+}
+
+impl ReplyState {
+    /// How many errors it is. Who makes bytes counts those in them.
+    pub fn errors(&self) -> u64 {
+        let is_refused = |reply: &&Reply| matches!(reply, Reply::Refused(_));
+        match self {
+            ReplyState::Failed(_) | ReplyState::Done(Reply::Refused(_)) => 1,
+            ReplyState::Executed(executed) => match &**executed {
+                (_, Reply::Array(all)) => all.iter().filter(is_refused).count() as u64,
+                (_, Reply::Refused(_)) => 1,
+                (parts, Reply::Changed(_)) => u64::from(matches!(**parts, [ExecPart::Committed])),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+}
+
+impl PendingReply {
+    fn new(state: ReplyState, frame: ReplyFrame) -> Self {
+        Self { state, frame, before: Vec::new(), only_reads: false }
+    }
+
+    /// One reply to come.
+    pub fn waiting(frame: ReplyFrame) -> Self {
+        Self::new(ReplyState::Waiting, frame)
+    }
+
+    /// One reply made of `parts` that are to come.
+    pub fn gathering(gather: Gather, parts: u32, frame: ReplyFrame) -> Self {
+        Self::new(ReplyState::Gathering { gather, left: parts, sum: 0, any_done: false }, frame)
+    }
+
+    /// One reply of a transaction's many.
+    pub fn executing(parts: Vec<ExecPart>, frame: ReplyFrame) -> Self {
+        Self::new(ReplyState::Executing(parts.into()), frame)
+    }
+
+    /// The same, of one that only reads or does not.
+    pub fn reading(self, only_reads: bool) -> Self {
+        Self { only_reads, ..self }
+    }
+
+    /// The same, with replies before it that are sent together with it.
+    pub fn behind(self, before: Vec<u8>) -> Self {
+        Self { before, ..self }
+    }
+
+    /// A reply that is known, behind others that are not.
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self::new(ReplyState::Bytes(bytes), ReplyFrame::Bytes)
+    }
+
+    /// A push, in its place among the replies.
+    pub fn push(bytes: Vec<u8>) -> Self {
+        Self::new(ReplyState::Bytes(bytes), ReplyFrame::Push)
+    }
+
+    /// Whether it is a push.
+    pub fn is_push(&self) -> bool {
+        matches!(self.frame, ReplyFrame::Push)
+    }
+
+    /// Whether it can be written.
+    pub fn is_done(&self) -> bool {
+        matches!(
+            self.state,
+            ReplyState::Done(_)
+                | ReplyState::Failed(_)
+                | ReplyState::Bytes(_)
+                | ReplyState::Executed(..)
+        )
+    }
+
+    /// The reply, or a part of it, has come.
+    pub fn fill(&mut self, reply: Result<Reply, Box<str>>) {
+        if let ReplyState::Waiting = self.state {
+            self.state = reply.map_or_else(ReplyState::Failed, ReplyState::Done);
+            return;
+        }
+        self.state = match (std::mem::replace(&mut self.state, ReplyState::Waiting), reply) {
+            (ReplyState::Gathering { gather, left, sum, .. }, Ok(reply)) => {
+                let sum = sum + if let Reply::Int(n) = reply { n } else { 0 };
+                match (left - 1, gather) {
+                    (0, Gather::Sum) => ReplyState::Done(Reply::Int(sum)),
+                    (0, Gather::Ok) => ReplyState::Done(Reply::Ok),
+                    (0, Gather::One) => ReplyState::Done(Reply::Int(1)),
+                    (left, _) => ReplyState::Gathering { gather, left, sum, any_done: true },
+                }
+            }
+            (ReplyState::Gathering { left, any_done, .. }, Err(text)) => {
+                ReplyState::Failing { text, left: left - 1, any_done }.settled()
+            }
+            (ReplyState::Failing { text, left, any_done }, reply) => {
+                let any_done = any_done || reply.is_ok();
+                ReplyState::Failing { text, left: left - 1, any_done }.settled()
+            }
+            (ReplyState::Executing(parts), Ok(reply)) => {
+                ReplyState::Executed(Box::new((parts, reply)))
+            }
+            (ReplyState::Executing(_), Err(text))
+                if self.only_reads && text.starts_with(UNKNOWN) =>
+            {
+                ReplyState::Failed(NOT_READ.into())
+            }
+            (ReplyState::Executing(_), Err(text)) => ReplyState::Failed(text),
+            (
+                ReplyState::Waiting
+                | ReplyState::Done(_)
+                | ReplyState::Failed(_)
+                | ReplyState::Bytes(_)
+                | ReplyState::Executed(..),
+                _,
+            ) => unreachable!("a reply came twice"),
+        };
+    }
+}

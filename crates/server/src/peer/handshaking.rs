@@ -1,0 +1,229 @@
+//! A connection that is no link yet: a socket and its handshake.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Instant;
+
+use keyspace::{ClusterVersion, NodeId, VersionRange};
+use mio::net::TcpStream;
+
+use super::dial::Target;
+use super::handshake::{Expected, Handshake, HandshakeError, Local, PeerHello, Progress};
+use super::handshake_record::NONCE_BYTES;
+use super::refusal::Refusal;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 2 << 10;
+
+/// What a step has led to.
+#[derive(Debug)]
+pub enum Step {
+    /// More must come.
+    Wait,
+    /// The other side is who it says; see [`Handshaking::proceed`] and [`Handshaking::refuse`].
+    Proven(PeerHello),
+    /// It is a link.
+    Linked(PeerHello, u64),
+    /// It is over.
+    Ended(Ending),
+}
+
+/// Why it is over.
+#[derive(Debug, thiserror::Error)]
+pub enum Ending {
+    /// One of the two refuses.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// The socket broke.
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+}
+
+/// A connection in its handshake.
+#[derive(Debug)]
+pub struct Handshaking {
+    stream: TcpStream,
+    /// The other side, for people.
+    pub address: String,
+    /// What was dialled, if this node did.
+    pub target: Option<Target>,
+    /// When it was dialled or accepted.
+    pub began: Instant,
+    handshake: Handshake,
+    peer: Option<PeerHello>,
+    /// Not sent yet.
+    out: Vec<u8>,
+    connecting: bool,
+}
+
+/// What is left of a handshake that has led to a link.
+pub struct Parts {
+    /// The socket.
+    pub stream: TcpStream,
+    /// The beginning of what the link sends.
+    pub out: Vec<u8>,
+    /// The beginning of what it has received.
+    pub rest: Vec<u8>,
+}
+
+impl Handshaking {
+    /// Dials.
+    ///
+    /// # Errors
+    /// What the system says at once.
+    pub fn dial(
+        local: Local,
+        target: Target,
+        expected: Expected,
+        socket: SocketAddr,
+        address: String,
+        nonce: [u8; NONCE_BYTES],
+        now: Instant,
+    ) -> io::Result<Self> {
+        let stream = TcpStream::connect(socket)?;
+        let mut out = Vec::new();
+        let handshake = Handshake::dial(local, expected, nonce, &mut out);
+        let (target, peer, connecting) = (Some(target), None, true);
+        Ok(Self { stream, address, target, began: now, handshake, peer, out, connecting })
+    }
+
+    /// A connection that was accepted.
+    pub fn accept(
+        local: Local,
+        stream: TcpStream,
+        address: String,
+        nonce: [u8; NONCE_BYTES],
+        now: Instant,
+    ) -> Self {
+        let handshake = Handshake::accept(local, nonce);
+        let (target, peer, out, connecting) = (None, None, Vec::new(), false);
+        Self { stream, address, target, began: now, handshake, peer, out, connecting }
+    }
+
+    /// Its socket.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Whether it can be dropped for another connection without the other side's taking it for
+    /// the link meanwhile.
+    pub fn is_undecided(&self) -> bool {
+        self.connecting || self.handshake.is_judge()
+    }
+
+    /// The socket may be read or written.
+    pub fn step(&mut self) -> Step {
+        match self.connect_and_send() {
+            Ok(true) => {}
+            Ok(false) => return Step::Wait,
+            Err(error) => return Step::Ended(error.into()),
+        }
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            let room = self.handshake.room().min(READ_BYTES);
+            let count = match self.stream.read(&mut buffer[..room]) {
+                Ok(0) => {
+                    return Step::Ended(io::Error::from(ErrorKind::UnexpectedEof).into());
+                }
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Wait,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Step::Ended(error.into()),
+            };
+            let progress = self.handshake.step(&buffer[..count], &mut self.out);
+            match self.went(progress) {
+                Step::Wait => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether it is connected; sends what is to be sent.
+    fn connect_and_send(&mut self) -> io::Result<bool> {
+        if self.connecting {
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            match self.stream.peer_addr() {
+                Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
+                peer => peer.map(drop)?,
+            }
+            self.connecting = false;
+        }
+        self.send()?;
+        Ok(true)
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while !self.out.is_empty() {
+            match self.stream.write(&self.out) {
+                Ok(count) => drop(self.out.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn went(&mut self, progress: Result<Progress, HandshakeError>) -> Step {
+        let sent = match &progress {
+            // What is not sent yet leaves first on the link.
+            Ok(Progress::Linked { .. }) => Ok(()),
+            _ => self.send(),
+        };
+        match (progress, sent) {
+            (Err(error), _) => Step::Ended(error.into()),
+            (_, Err(error)) => Step::Ended(error.into()),
+            (Ok(Progress::More), _) => Step::Wait,
+            (Ok(Progress::Proven(peer)), _) => {
+                self.peer = Some(peer.clone());
+                Step::Proven(peer)
+            }
+            (Ok(Progress::Linked { commit }), _) => {
+                let peer = self.peer.take().expect("who is linked was proven");
+                Step::Linked(peer, commit)
+            }
+        }
+    }
+
+    /// The other side may be linked; if it is this side's to decide, by this number.
+    pub fn proceed(&mut self, peer: &PeerHello, commit: u64) -> Step {
+        let progress = self.handshake.proceed(peer, commit, &mut self.out);
+        match self.went(progress) {
+            // What waits in the socket will not be told of again.
+            Step::Wait => self.step(),
+            other => other,
+        }
+    }
+
+    /// Tells the other side why there will be no link, as far as the socket takes it at once.
+    pub fn refuse(&mut self, refusal: Refusal) -> Ending {
+        let error = self.handshake.refuse(refusal, &mut self.out);
+        self.close(error)
+    }
+
+    /// As [`refuse`](Self::refuse), because the node, which has proven itself, was removed.
+    pub fn refuse_removed(&mut self, node: NodeId) -> Ending {
+        let error = self.handshake.refuse_removed(node, &mut self.out);
+        self.close(error)
+    }
+
+    /// As [`refuse`](Self::refuse), because the node, which has proven itself, does not speak the
+    /// cluster's level.
+    pub fn refuse_version(&mut self, level: ClusterVersion, speaks: VersionRange) -> Ending {
+        let error = self.handshake.refuse_version(level, speaks, &mut self.out);
+        self.close(error)
+    }
+
+    fn close(&mut self, error: HandshakeError) -> Ending {
+        // Nobody is there to be told otherwise.
+        let _gone = self.send().and_then(|()| self.stream.shutdown(Shutdown::Write));
+        error.into()
+    }
+
+    /// Takes it apart, for the link.
+    pub fn into_parts(self) -> Parts {
+        Parts { stream: self.stream, out: self.out, rest: self.handshake.into_rest() }
+    }
+}

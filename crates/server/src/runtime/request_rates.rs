@@ -1,0 +1,287 @@
+//! How often are the shards asked? Those that are asked too often are cut in two.
+//!
+//! ```text
+//!   event loops: reads and writes of their clients ──┐ one in 64
+//!   HTTP, and what other nodes' clients ask ─────────┴──► Record of each shard (balancer::hot)
+//!   each second: a rate; above split_rate, where a cut parts it ──► control
+//! ```
+//!
+//! A shard's leader does nearly all that is done for it, so only what leaders here are asked
+//! counts: reads that a follower answers ask the leader for an index, many at once. What comes of
+//! it for the node is told to all ([`super::survey::publish`]), so that leaders part it evenly.
+//!
+//! A loop counts down to the next request that it notes, and nothing else; the rest is done for
+//! that one alone, under a lock that all loops share.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::time::Instant;
+
+use balancer::hot::{Sampler, ShardLoad, SplitPoint};
+use command::{Write, codec};
+use keyspace::linear_hash::bit_reversed_hash;
+use keyspace::random::{Random, mix};
+use keyspace::{Placement, ShardId, Slot, slot_of};
+use node::control::{HotShard, Loads};
+use node::routing::fetch::FetchRequest;
+use node::routing::route::Route;
+use node::rpc::message::RpcMessage;
+use parking_lot::Mutex;
+
+use super::NodeRuntime;
+use super::routing::Routing;
+
+/// A node that is asked less than so many times a second for what it leads tells 0.
+const REPORTED_RATE_MIN: u32 = 500;
+
+/// Why a shard is not cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoSplitReason {
+    /// One slot, which is never cut, has most of its keys.
+    OneSlot,
+    /// Too many of its requests are for one slot, or one key of an ordered keyspace.
+    OneKey,
+    /// Most of its requests are for so many keys each that they would be for both halves.
+    Scans,
+}
+
+impl NoSplitReason {
+    /// All reasons of shards that are asked too often.
+    pub const HOT: [Self; 2] = [Self::OneKey, Self::Scans];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            NoSplitReason::OneSlot => "one-slot",
+            NoSplitReason::OneKey => "one-key",
+            NoSplitReason::Scans => "scans",
+        }
+    }
+}
+
+/// What the node remembers about it.
+pub struct RequestRates {
+    /// More requests a second than this, and a shard is cut.
+    rate_max: Option<NonZeroU64>,
+    seed: u64,
+    /// Of those who ask other than by a loop.
+    sampler: Mutex<Sampler>,
+    records: Mutex<Records>,
+}
+
+struct Records {
+    shards: BTreeMap<ShardId, ShardLoad>,
+    random: Random,
+    looked_at: Instant,
+    /// Shards led here that stay whole, and why.
+    whole: BTreeMap<ShardId, NoSplitReason>,
+}
+
+/// A place of a shard: what stands behind the keyspace's id in positions there.
+fn place_of(placement: Placement, key: &[u8]) -> Box<[u8]> {
+    match placement {
+        Placement::Hashed => slot_of(key).to_be_bytes().into(),
+        Placement::Ordered => key.into(),
+        Placement::LinearHash => bit_reversed_hash(key).to_be_bytes().into(),
+    }
+}
+
+impl RequestRates {
+    /// As configured. `seed` was drawn at random.
+    pub fn new(rate_max: Option<NonZeroU64>, seed: u64) -> Self {
+        let (looked_at, random) = (Instant::now(), Random::new(mix(seed)));
+        let (shards, whole) = (BTreeMap::new(), BTreeMap::new());
+        Self {
+            rate_max,
+            seed,
+            sampler: Mutex::new(Sampler::new(seed)),
+            records: Mutex::new(Records { shards, random, looked_at, whole }),
+        }
+    }
+
+    /// What a loop counts with.
+    pub fn sampler(&self, number: usize) -> Sampler {
+        Sampler::new(mix(self.seed ^ number as u64))
+    }
+
+    /// Beyond so many requests a second a shard is cut.
+    pub fn rate_max(&self) -> Option<u64> {
+        self.rate_max.map(NonZeroU64::get)
+    }
+
+    /// How many shards that are led here are asked too often and stay whole, for each reason.
+    pub fn whole(&self) -> [(NoSplitReason, u64); NoSplitReason::HOT.len()] {
+        let whole = &self.records.lock().whole;
+        NoSplitReason::HOT
+            .map(|why| (why, whole.values().filter(|other| **other == why).count() as u64))
+    }
+
+    /// A request that is noted: for keys of one keyspace.
+    #[cold]
+    pub fn note_keys<'k>(&self, route: &Route, keys: impl IntoIterator<Item = &'k [u8]>) {
+        let placement = route.keyspace.options.placement;
+        let place = |key| (route.place_of_key(key), place_of(placement, key));
+        let mut places: Vec<(usize, Box<[u8]>)> = keys.into_iter().map(place).collect();
+        places.sort_unstable();
+        let mut records = self.records.lock();
+        for of_shard in places.chunk_by(|(one, _), (other, _)| one == other) {
+            let [(place, first), ..] = of_shard else { continue };
+            let last = of_shard.last().map(|(_, last)| &**last);
+            records.shards.entry(route.shard(*place)).or_default().add(first, last);
+        }
+    }
+
+    /// A request that is noted: a write.
+    #[cold]
+    pub fn note_write(&self, route: &Route, write: &Write<'_>) {
+        let mut keys = Vec::new();
+        write.each_key(&mut |key| keys.push(key));
+        self.note_keys(route, keys);
+    }
+
+    /// A request that is noted: for a stretch of a shard, from `first` up to and with `last`, or to
+    /// its end.
+    pub fn note_stretch(&self, shard: ShardId, first: &[u8], last: Option<&[u8]>) {
+        self.records.lock().shards.entry(shard).or_default().add(first, last);
+    }
+
+    /// A request for one key, which came by no loop.
+    pub fn asked(&self, route: &Route, key: &[u8]) {
+        if self.sampler.lock().notes() {
+            self.note_keys(route, [key]);
+        }
+    }
+
+    /// A request of another node has come: it asks for its clients.
+    pub(super) fn asked_by_peer(&self, routing: &Routing, rpc: &RpcMessage) {
+        match rpc {
+            RpcMessage::Write { shard, count, commands, .. } => {
+                let mut noted = Vec::new();
+                // Each has a byte at least, whatever is said of their number.
+                let count = (*count).min(commands.len() as u32);
+                self.sampler.lock().among(count, |which| noted.push(which));
+                if !noted.is_empty() {
+                    self.note_commands(routing, *shard, commands, &noted);
+                }
+            }
+            // These may be of several requests, and each key is taken for one.
+            RpcMessage::Fetch { shard, want: FetchRequest::Keys { keys, .. }, .. } => {
+                let mut noted = Vec::new();
+                let count = keys.len() as u32;
+                self.sampler.lock().among(count, |which| noted.push(which as usize));
+                noted.into_iter().for_each(|which| self.note_key(routing, *shard, &keys[which]));
+            }
+            RpcMessage::Fetch { shard, want, .. } if self.sampler.lock().notes() => {
+                self.note_want(routing, *shard, want);
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn note_commands(&self, routing: &Routing, shard: ShardId, mut commands: &[u8], noted: &[u32]) {
+        let routes = routing.routes();
+        let Some(route) = routes.of_shard(shard) else { return };
+        for number in 0..=noted.last().copied().unwrap_or_default() {
+            // What cannot be read is refused elsewhere.
+            let Ok(write) = codec::decode(&mut commands) else { return };
+            if noted.contains(&number) && !matches!(write, Write::Flush { .. }) {
+                self.note_write(route, &write);
+            }
+        }
+    }
+
+    fn note_key(&self, routing: &Routing, shard: ShardId, key: &[u8]) {
+        let routes = routing.routes();
+        if let Some(route) = routes.of_shard(shard) {
+            self.note_keys(route, [key]);
+        }
+    }
+
+    #[cold]
+    fn note_want(&self, routing: &Routing, shard: ShardId, want: &FetchRequest) {
+        let routes = routing.routes();
+        let Some(route) = routes.of_shard(shard) else { return };
+        let slot = |slot: Slot| slot.to_be_bytes();
+        match want {
+            FetchRequest::At { key, .. } => self.note_keys(route, [&**key]),
+            FetchRequest::Scan { cursor, end, .. } => {
+                let from = node::replica::scan::place_of_cursor(*cursor).slot;
+                let last = end.saturating_sub(1);
+                self.note_stretch(shard, &slot(from), Some(&slot(last)));
+            }
+            FetchRequest::Numbers { from, end, .. } => {
+                let last = end.wrapping_sub(1).to_be_bytes();
+                self.note_stretch(shard, &from.to_be_bytes(), Some(&last));
+            }
+            FetchRequest::Range { .. } => self.note_stretch(shard, &[], None),
+            _ => {}
+        }
+    }
+}
+
+/// A rate to one part in sixteen at most below it; 0 if it is not worth telling.
+fn roughly(rate: u32) -> u32 {
+    let kept = u32::MAX << (rate.max(1).ilog2().saturating_sub(4));
+    if rate < REPORTED_RATE_MIN { 0 } else { rate & kept }
+}
+
+/// Requests a second for all shards that are led here, as they are told: roughly, so that not
+/// every look is news for all nodes.
+pub fn requests_led(runtime: &NodeRuntime) -> u32 {
+    let asked: Vec<(ShardId, u32)> = {
+        let records = runtime.request_rates.records.lock();
+        let rate = |(shard, record): (&ShardId, &ShardLoad)| (*shard, record.rate() as u32);
+        records.shards.iter().map(rate).collect()
+    };
+    let led = asked.into_iter().filter(|(shard, _)| leads(runtime, *shard));
+    roughly(led.map(|(_, rate)| rate).sum())
+}
+
+/// Looks at how often shards are asked, and where those could be cut that are asked too often.
+pub(super) fn loads(runtime: &NodeRuntime) -> Loads {
+    let NodeRuntime { request_rates, clock, .. } = runtime;
+    let now_ms = clock.elapsed_millis();
+    let rate_max = request_rates.rate_max();
+    let (mut hot, mut stay) = (Vec::new(), Vec::new());
+    let rates = {
+        let mut records = request_rates.records.lock();
+        let Records { shards, random, looked_at, .. } = &mut *records;
+        let elapsed = std::mem::replace(looked_at, Instant::now()).elapsed();
+        for (shard, record) in shards.iter_mut() {
+            let (elapsed_ms, most) = (elapsed.as_millis() as u64, rate_max.unwrap_or(u64::MAX));
+            if let Some(at) = record.look(now_ms, elapsed_ms, most, random.bits()) {
+                let rate = record.rate();
+                let rate_max = rate_max.unwrap_or_default();
+                let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
+                hot.push(HotShard { shard: *shard, at, why });
+            }
+            stay.extend(record.whole().map(|found| match found {
+                SplitPoint::Scans => (*shard, NoSplitReason::Scans),
+                _ => (*shard, NoSplitReason::OneKey),
+            }));
+        }
+        shards.retain(|_, record| !record.is_idle());
+        shards.iter().map(|(shard, record)| (*shard, record.rate() as u32)).collect()
+    };
+    stay.retain(|(shard, _)| leads(runtime, *shard));
+    request_rates.records.lock().whole = stay.into_iter().collect();
+    Loads { rates, hot }
+}
+
+/// Whether the replica here leads its shard.
+fn leads(runtime: &NodeRuntime, shard: ShardId) -> bool {
+    runtime.with_executor(shard, |executor| {
+        executor.shard(shard).is_some_and(|shard| shard.is_leader())
+    })
+}
+
+#[cfg(test)]
+#[test]
+fn what_is_told_is_near_and_changes_seldom() {
+    assert_eq!([0, 499, 500, 510, 1_000].map(roughly), [0, 0, 496, 496, 992]);
+    for rate in (500..u32::MAX).step_by(99_991) {
+        let told = roughly(rate);
+        assert!(told <= rate && rate - told <= rate / 16, "{rate}: {told}");
+    }
+}

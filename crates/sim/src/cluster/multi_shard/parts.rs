@@ -1,0 +1,94 @@
+//! What is asked of a key, in bytes; and what it did, as its reply says.
+
+use command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
+
+use super::PendingOp;
+use crate::check::serial::Op;
+
+/// A part of a transaction, of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Append(usize, u64),
+    Get(usize),
+    Set(usize, i64),
+    /// A value that says when it ends, in ms.
+    Expiring(usize, u64),
+    Add(usize, i64),
+}
+
+impl Part {
+    pub fn key(self) -> usize {
+        match self {
+            Part::Append(key, _)
+            | Part::Get(key)
+            | Part::Set(key, _)
+            | Part::Expiring(key, _)
+            | Part::Add(key, _) => key,
+        }
+    }
+}
+
+/// What is appended or set by each part, as bytes.
+pub(super) fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
+    let value = |part: &Part| match part {
+        Part::Append(_, element) => format!("{element} ").into_bytes(),
+        Part::Set(_, value) => value.to_string().into_bytes(),
+        Part::Expiring(_, end_ms) => end_ms.to_string().into_bytes(),
+        Part::Get(_) | Part::Add(..) => Vec::new(),
+    };
+    parts.iter().map(value).collect()
+}
+
+pub(super) fn transaction_of<'a>(
+    asked: &PendingOp,
+    names: &'a [Vec<u8>],
+    values: &'a [Vec<u8>],
+) -> Transaction<'a> {
+    let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
+        Part::Append(key, _) => Step::Write(Write::append(&names[*key], value)),
+        Part::Set(key, _) | Part::Expiring(key, _) => {
+            let expiry = match part {
+                Part::Expiring(_, end_ms) => Expiry::At(*end_ms),
+                _ => Expiry::Never,
+            };
+            let (when, reply) = (SetIf::Always, SetReply::Ok);
+            Step::Write(Write::Set { key: &names[*key], value, when, expiry, reply })
+        }
+        Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
+        Part::Get(key) => Step::Read(command::Read::Get(&names[*key])),
+    };
+    let watched = asked.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
+    Transaction {
+        watched: watched.collect(),
+        commands: asked.parts.iter().zip(values).map(command).collect(),
+        ranges: Vec::new(),
+    }
+}
+
+/// What a part did, as its reply says.
+pub(super) fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op {
+    match part {
+        Part::Append(key, element) => Op::Append { key: names[key].clone(), element },
+        Part::Set(..) | Part::Expiring(..) | Part::Add(..) => {
+            unreachable!("{part:?} is of no list")
+        }
+        Part::Get(key) => {
+            let list = match reply {
+                Some(Reply::Bulk(bytes)) => Some(list_of(bytes)),
+                Some(Reply::Nil) => Some(Vec::new()),
+                Some(_) => Some(vec![u64::MAX]),
+                None => None,
+            };
+            Op::Read { key: names[key].clone(), list }
+        }
+    }
+}
+
+/// The elements of a list. What is none is one that nobody has appended.
+pub(super) fn list_of(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    words
+        .map(|word| std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()))
+        .map(|element| element.unwrap_or(u64::MAX))
+        .collect()
+}

@@ -1,0 +1,290 @@
+//! Transactions over several shards that the node's clients have begun, or that leaders here find
+//! abandoned: what the server's `event_loop::coordinator` does.
+//!
+//! ```text
+//!   clients ──► Coordinator ──Ask──► Input::Step ──► executor … Answer::Stepped ──┐
+//!                   ▲   └──End──► the world                                   │
+//!                   └─────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! With the process its coordinator ends, whatever is under way. It may also end alone, at a step
+//! that is chosen ([`Fuse`]): then another takes its place, which has never heard of anything.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use command::{NotDone, Transaction};
+use keyspace::codec::Reader;
+use keyspace::random::mix;
+use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
+use node::executor::{Answer, Input, Origin};
+use node::replica::entry::Waiter;
+use txn::coordinator::{Coordinator, CoordinatorAction, CoordinatorTime, TxnOutcome};
+use txn::locks::{KeyFinding, Mark, Outcome, RecordState, Step, StepReply, TxnId};
+use txn::{AbandonedTxn, ConflictRetry, ShardMap};
+
+use super::Machine;
+
+/// The origin of the coordinator's questions.
+pub const COORDINATOR: Origin = Origin(3);
+/// How long clients wait for a transaction, in nanoseconds.
+const PATIENCE_NANOS: u64 = 1_500_000_000;
+/// The number of a question, below that of the coordinator whose it is.
+const ASK_BITS: u32 = 40;
+
+/// What is planted in coordinators: it is done to what they ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// PREVENT looks at the replica here, and makes no mark.
+    ForgetfulPrevent,
+    /// Records are forgotten before all keys are resolved, and nobody finishes what is left before
+    /// they are gone.
+    RecordDropped,
+    /// RESOLVE ends the lock of a key, whoever has it.
+    ResolveByKey,
+    /// A record is taken for ABORTED before it says so.
+    EarlyRetry,
+    /// No lock has a deadline, and nobody looks for one.
+    LateCommit,
+}
+
+/// When a coordinator ends: it does so much more of what it has to do about transactions of one
+/// coordinator, itself or another, and nothing after that. What counts is each step that it asks
+/// for, each answer that it takes, and that it tells its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fuse {
+    /// Whose transactions.
+    pub of: u64,
+    /// How much more.
+    pub left: u32,
+}
+
+/// The coordinator of a node, and what came of what it was asked for.
+pub struct NodeCoordinator {
+    coordinator: Coordinator,
+    /// What its transactions are named by.
+    pub by: u64,
+    /// How many coordinators there were before: what they have asked for is not answered.
+    before: u64,
+    /// When it ends, if that is chosen.
+    pub fuse: Option<Fuse>,
+    /// Its questions whose answers count.
+    of_fuse: BTreeSet<u64>,
+    /// It has ended, to be looked at by the world.
+    pub has_ended: bool,
+    /// What has ended, to be looked at by the world.
+    pub ended: Vec<(u64, TxnOutcome)>,
+    /// Transactions of others that it has finished.
+    pub finished: u64,
+    /// What is planted.
+    pub planted: Option<PlantedBug>,
+}
+
+/// As of nodes that have peers.
+const STEP_BYTES_MAX: usize = 64 << 20;
+
+impl NodeCoordinator {
+    /// Of a node's process, which has drawn this number.
+    pub(super) fn new(node: NodeId, drawn: u64) -> Self {
+        let by = TxnId::name(node, drawn as u32);
+        let coordinator = Coordinator::new(by, PATIENCE_NANOS, STEP_BYTES_MAX);
+        Self {
+            coordinator,
+            by,
+            before: 0,
+            fuse: None,
+            of_fuse: BTreeSet::new(),
+            has_ended: false,
+            ended: Vec::new(),
+            finished: 0,
+            planted: None,
+        }
+    }
+
+    /// Whether it ends before this.
+    fn ends_before(&mut self, act: &CoordinatorAction) -> bool {
+        let Some(Fuse { of, .. }) = self.fuse else { return false };
+        let counts = match act {
+            CoordinatorAction::SendStep { step, ask, .. } => {
+                let step = Step::decode(&mut Reader::new(step)).expect("it was encoded");
+                let counts = step.id().by == of;
+                if counts {
+                    self.of_fuse.insert(*ask);
+                }
+                counts
+            }
+            CoordinatorAction::Report { .. } => self.by == of,
+        };
+        counts && self.burn()
+    }
+
+    /// One thing is done, or the coordinator ends before it.
+    fn burn(&mut self) -> bool {
+        let Some(fuse) = &mut self.fuse else { return false };
+        if let Some(left) = fuse.left.checked_sub(1) {
+            fuse.left = left;
+            return false;
+        }
+        // Another process of the same node would have drawn another number.
+        self.by = self.by >> 32 << 32 | u64::from(mix(self.by) as u32);
+        self.coordinator = Coordinator::new(self.by, PATIENCE_NANOS, STEP_BYTES_MAX);
+        self.before += 1;
+        (self.fuse, self.has_ended) = (None, true);
+        self.of_fuse.clear();
+        true
+    }
+}
+
+impl Machine {
+    /// Begins a transaction of the client who is known by this token, for whom its keys may be kept
+    /// by a name.
+    pub fn coordinate(
+        &mut self,
+        keyspace: KeyspaceId,
+        transaction: &Transaction<'_>,
+        token: u64,
+        reserved_as: Option<Timestamp>,
+    ) {
+        self.with_coordinator(|coordinator, at, routes| {
+            let (since, key) = (at.now, Box::default());
+            let before = reserved_as.map(|_| ConflictRetry { since, key, reserved_as });
+            coordinator.begin_again(keyspace, transaction, token, before, at, routes);
+        });
+    }
+
+    /// Leaders here have found a transaction that nobody sees to.
+    pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
+        let is_dropped = self.coordinates.planted == Some(PlantedBug::RecordDropped);
+        if is_dropped && !abandoned.id.is_too_old(self.now()) {
+            return;
+        }
+        self.with_coordinator(|coordinator, at, routes| coordinator.finish(abandoned, at, routes));
+    }
+
+    /// Goes on with what waits for a moment.
+    pub fn tick_coordinator(&mut self) {
+        if self.coordinates.coordinator.waits() {
+            self.with_coordinator(|coordinator, at, routes| coordinator.tick(at, routes));
+        }
+    }
+
+    /// How many transactions it sees to.
+    pub fn coordinated(&self) -> usize {
+        self.coordinates.coordinator.len()
+    }
+
+    /// Takes out the answers that are for the coordinator.
+    pub(super) fn take_coordinated(&mut self, answers: &mut Vec<Answer>) {
+        let is_its = |answer: &mut Answer| answer.origin() == COORDINATOR;
+        let its: Vec<Answer> = answers.extract_if(.., is_its).collect();
+        for answer in its {
+            match answer {
+                Answer::StepDone { waiter, said, .. } => self.said(waiter, Ok(*said)),
+                Answer::NotDone { waiters, why, .. } => {
+                    waiters.into_iter().for_each(|waiter| self.said(waiter, Err(why)));
+                }
+                other => unreachable!("it asks for steps: {other:?}"),
+            }
+        }
+    }
+
+    fn said(&mut self, Waiter(asked): Waiter, said: Result<StepReply, NotDone>) {
+        let (before, ask) = (asked >> ASK_BITS, asked & ((1 << ASK_BITS) - 1));
+        if before != self.coordinates.before {
+            return;
+        }
+        if self.coordinates.of_fuse.remove(&ask) && self.coordinates.burn() {
+            return;
+        }
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.answered(ask, said, at, routes);
+        });
+    }
+
+    fn with_coordinator(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, CoordinatorTime, txn::coordinator::Routes<'_>),
+    ) {
+        let at = CoordinatorTime { now: self.boot, time: self.now() };
+        let routes = &self.routes;
+        let find = |id| {
+            let route = routes.values().find(|route| route.keyspace.id == id)?;
+            Some(route.clone() as Arc<dyn ShardMap>)
+        };
+        act(&mut self.coordinates.coordinator, at, &find);
+        let acts: Vec<CoordinatorAction> = self.coordinates.coordinator.acts().collect();
+        for act in acts {
+            if self.coordinates.ends_before(&act) {
+                return;
+            }
+            match act {
+                CoordinatorAction::SendStep { shard, step, ask } => {
+                    self.count_finished(&step);
+                    let waiter = Waiter(self.coordinates.before << ASK_BITS | ask);
+                    let origin = COORDINATOR;
+                    match self.planted(shard, &step) {
+                        Some(Ok(said)) => self.said(waiter, Ok(said)),
+                        Some(Err(other)) => {
+                            let step = other.into();
+                            self.submit(shard, Input::Step { shard, step, origin, waiter });
+                        }
+                        None => self.submit(shard, Input::Step { shard, step, origin, waiter }),
+                    }
+                }
+                CoordinatorAction::Report { token, ended } => {
+                    self.coordinates.ended.push((token, ended))
+                }
+            }
+        }
+    }
+
+    /// Planted: what is said to a step that is not taken, or another step that is.
+    fn planted(&self, shard: ShardId, step: &[u8]) -> Option<Result<StepReply, Vec<u8>>> {
+        let planted = self.coordinates.planted?;
+        let step = Step::decode(&mut Reader::new(step)).ok()?;
+        match (planted, step) {
+            (PlantedBug::ForgetfulPrevent, Step::Prevent { id, keys }) => {
+                let view = self.view(shard)?;
+                let state = view.read();
+                let find = |key: &&[u8]| match state.locks.get(key).filter(|lock| lock.id == id) {
+                    Some(lock) => KeyFinding::Locked(lock.vote()),
+                    None => KeyFinding::Marked(Mark::Aborted),
+                };
+                Some(Ok(StepReply::Found(keys.iter().map(find).collect())))
+            }
+            (
+                PlantedBug::RecordDropped,
+                Step::Resolve { id, outcome: Outcome::Committed(_), .. },
+            ) if id.by == self.coordinates.by => Some(Ok(StepReply::Done)),
+            (PlantedBug::ResolveByKey, Step::Resolve { id, outcome: Outcome::Aborted, keys }) => {
+                let view = self.view(shard)?;
+                let state = view.read();
+                let mut locks = keys.iter().filter_map(|key| state.locks.get(key));
+                let id = locks.find(|lock| lock.id != id)?.id;
+                let mut other = Vec::new();
+                Step::Resolve { id, outcome: Outcome::Aborted, keys }.encode(&mut other);
+                Some(Err(other))
+            }
+            (PlantedBug::LateCommit, Step::Prepare(mut prepare)) => {
+                prepare.deadline = None;
+                let mut other = Vec::new();
+                Step::Prepare(prepare).encode(&mut other);
+                Some(Err(other))
+            }
+            (PlantedBug::EarlyRetry, Step::Decide { id, outcome: Outcome::Aborted, .. })
+                if id.by == self.coordinates.by =>
+            {
+                Some(Ok(StepReply::Record(RecordState::Aborted, Vec::new())))
+            }
+            _ => None,
+        }
+    }
+
+    /// The last that is asked for is that the record's keys are forgotten.
+    fn count_finished(&mut self, step: &[u8]) {
+        if let Ok(Step::Forget { all, .. }) = Step::decode(&mut Reader::new(step)) {
+            let others = all.iter().filter(|(id, _)| id.by != self.coordinates.by);
+            self.coordinates.finished += others.count() as u64;
+        }
+    }
+}

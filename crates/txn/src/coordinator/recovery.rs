@@ -1,0 +1,117 @@
+//! Transactions that others have left: whose coordinator is gone, or seems to be.
+//!
+//! ```text
+//!   LOOK at the record ── an outcome ────────────────────────────► RESOLVE, as for one's own
+//!          └── staged ──► PREVENT every key ── one is prevented ──► DECIDE aborted
+//!                                ├── a value found alive expires ─► DECIDE aborted
+//!                                └── all are locked ──────────────► DECIDE committed
+//! ```
+//!
+//! Several may do so at a time, and beside the coordinator itself: each step says what is so, and
+//! is done once.
+
+use bytes::Bytes;
+use keyspace::BootNanos;
+
+use super::{Coordinator, CoordinatorTime, NextStep, Phase, Routes, RunningTxn};
+use crate::AbandonedTxn;
+use crate::locks::{
+    Deadline, KeyFinding, Mark, Name, Outcome, RecordState, StepReply, commit_time,
+};
+use command::NotDone;
+
+impl Coordinator {
+    /// Finishes a transaction whose coordinator seems to be gone.
+    pub fn finish(&mut self, abandoned: AbandonedTxn, at: CoordinatorTime, routes: Routes<'_>) {
+        let AbandonedTxn { keyspace, id, record, keys } = abandoned;
+        if self.runs.values().any(|run| run.id == id) {
+            return;
+        }
+        let run = RunningTxn {
+            keyspace,
+            id,
+            token: None,
+            body: Bytes::new(),
+            commands: 0,
+            began: at.now,
+            until: BootNanos::MAX,
+            record,
+            keys: Vec::new(),
+            in_record_shard: Vec::new(),
+            in_order: false,
+            phase: Phase::ReadingRecord(keys),
+            locked: None,
+            reserved_as: None,
+            tries: 0,
+            not_before: 0,
+            asks_from: 0,
+        };
+        self.start(run, at, routes);
+    }
+
+    /// The record has said what it says.
+    pub(super) fn looked(
+        &mut self,
+        number: u64,
+        said: Result<StepReply, NotDone>,
+        at: CoordinatorTime,
+        routes: Routes<'_>,
+    ) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let (Ok(StepReply::Record(standing, keys)), Phase::ReadingRecord(locked)) =
+            (said, &mut run.phase)
+        else {
+            // Whoever has found it finds it again.
+            self.runs.remove(&number);
+            return;
+        };
+        let locked = std::mem::take(locked);
+        run.keys = keys;
+        let outcome = match standing {
+            RecordState::Staged => {
+                return self.enter(number, Phase::Preventing(Vec::new()), at, routes);
+            }
+            RecordState::Committed(at) => Outcome::Committed(at),
+            // What is too old and still locked was never committed: a record that says so keeps
+            // its keys until all are resolved.
+            RecordState::Aborted | RecordState::TooOld => Outcome::Aborted,
+        };
+        run.keys.extend(locked.iter().map(|key| Name::from(&**key)));
+        run.keys.sort_unstable();
+        run.keys.dedup();
+        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+    }
+
+    /// A part has said what it found.
+    pub(super) fn prevented(
+        &mut self,
+        number: u64,
+        part: usize,
+        said: Result<StepReply, NotDone>,
+        at: CoordinatorTime,
+        routes: Routes<'_>,
+    ) {
+        let Some(RunningTxn { phase: Phase::Preventing(found), .. }) = self.runs.get_mut(&number)
+        else {
+            return;
+        };
+        let Ok(StepReply::Found(findings)) = said else {
+            self.runs.remove(&number);
+            return;
+        };
+        found[part] = Some(findings);
+        if found.iter().any(Option::is_none) {
+            return;
+        }
+        let locked_at = |finding: &KeyFinding| match finding {
+            KeyFinding::Locked(vote) => Some((vote.at, vote.deadline)),
+            // The record says so, whatever is found elsewhere.
+            KeyFinding::Marked(Mark::Committed(at, _, _)) => Some((*at, Deadline::NEVER)),
+            KeyFinding::Marked(Mark::Aborted) => None,
+        };
+        let all: Option<Vec<_>> = found.iter().flatten().flatten().map(locked_at).collect();
+        let commit = all.and_then(commit_time);
+        let outcome = commit.map_or(Outcome::Aborted, Outcome::Committed);
+        self.enter(number, Phase::Deciding(outcome, NextStep::Nothing), at, routes);
+    }
+}

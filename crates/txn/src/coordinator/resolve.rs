@@ -1,0 +1,207 @@
+//! What goes on behind an attempt: its outcome is written, its locks go, its record is forgotten;
+//! and if it has failed, the next one begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keyspace::{ShardId, Timestamp};
+
+use super::{
+    Coordinator, CoordinatorAction, CoordinatorTime, FORGET_NANOS, NextStep, Phase,
+    ROUTE_RETRY_NANOS, Routes, RunningTxn, TRIES_MAX, TxnOutcome,
+};
+use crate::locks::{Name, Outcome, RecordState, Step, StepReply, TxnId};
+use command::NotDone;
+
+impl Coordinator {
+    /// An attempt has failed, for good: tells who waits, or begins the next one, in a run that is
+    /// to go on now if it is told.
+    pub(super) fn continue_after_failure(
+        &mut self,
+        number: u64,
+        then: NextStep,
+        at: CoordinatorTime,
+    ) -> Option<u64> {
+        let id = self.runs.get(&number)?.id;
+        match then {
+            NextStep::Nothing | NextStep::Acknowledged => None,
+            NextStep::Report(ended) => {
+                self.tell(number, ended);
+                None
+            }
+            NextStep::Retry(pause) => {
+                let id = TxnId { attempt: id.attempt + 1, ..id };
+                self.start_retry(number, id, pause, at)
+            }
+            NextStep::Restart => {
+                let id = self.new_id(at.time);
+                self.start_retry(number, id, 0, at)
+            }
+        }
+    }
+
+    pub(super) fn decided(
+        &mut self,
+        number: u64,
+        said: Result<StepReply, NotDone>,
+        at: CoordinatorTime,
+        routes: Routes<'_>,
+    ) {
+        let Ok(StepReply::Record(standing, rest)) = said else {
+            return self.retry_phase_later(number, at);
+        };
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Phase::Deciding(_, then) = &run.phase else { return };
+        let then = then.clone();
+        let outcome = match standing {
+            RecordState::Committed(at) => Outcome::Committed(at),
+            RecordState::Aborted | RecordState::TooOld | RecordState::Staged => Outcome::Aborted,
+        };
+        if let Outcome::Committed(_) = outcome {
+            // Those that the record's shard has not resolved.
+            run.keys = rest;
+            // Another has finished it, and what was answered is not known.
+            self.tell(number, TxnOutcome::Unknown);
+            return self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+        }
+        if let NextStep::Acknowledged = then {
+            // Another has finished it long ago, and the record is forgotten.
+            assert!(standing == RecordState::TooOld, "what is committed stays so (G8)");
+            self.runs.remove(&number);
+            return;
+        }
+        if standing == RecordState::TooOld {
+            // What is so old may have been committed by another, and forgotten.
+            self.tell(number, TxnOutcome::Unknown);
+        }
+        let is_known = standing != RecordState::TooOld;
+        let next = if is_known { self.continue_after_failure(number, then, at) } else { None };
+        if let Some(run) = self.runs.get_mut(&number)
+            && let Some(route) = routes(run.keyspace)
+        {
+            // What comes with the record is resolved with it, or never locked. Other keys may have
+            // come there since, by a merge, and keys of the record's may have gone, by a cut.
+            let there = route.shard_of(&run.record);
+            let in_record_shard = &run.in_record_shard;
+            let is_done = |key: &Name| {
+                in_record_shard.binary_search(key).is_ok() && route.shard_of(key) == there
+            };
+            let rest: BTreeSet<Name> = rest.into_iter().collect();
+            run.keys.retain(|key| !is_done(key) || rest.contains(key));
+        }
+        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+        if let Some(next) = next {
+            // Behind what gives up the locks of the one before.
+            self.go_on(next, at, routes);
+        }
+    }
+
+    /// Another attempt in a run of its own, which may begin at once if it is told: what is left of
+    /// this one goes on behind it.
+    pub(super) fn start_retry(
+        &mut self,
+        number: u64,
+        id: TxnId,
+        pause: u64,
+        at: CoordinatorTime,
+    ) -> Option<u64> {
+        let run = self.runs.get_mut(&number)?;
+        let next = RunningTxn {
+            keyspace: run.keyspace,
+            id,
+            token: run.token.take(),
+            body: run.body.clone(),
+            commands: run.commands,
+            began: run.began,
+            until: run.until,
+            record: Box::default(),
+            keys: Vec::new(),
+            in_record_shard: Vec::new(),
+            in_order: false,
+            phase: Phase::New,
+            locked: run.locked.take(),
+            reserved_as: run.reserved_as,
+            tries: 0,
+            not_before: at.now.saturating_add(pause).max(1),
+            asks_from: 0,
+        };
+        let number = self.next_run;
+        self.runs.insert(number, next);
+        self.next_run += 1;
+        (pause == 0).then_some(number)
+    }
+
+    pub(super) fn resolved(
+        &mut self,
+        number: u64,
+        part: usize,
+        said: Result<StepReply, NotDone>,
+        at: CoordinatorTime,
+    ) {
+        let Some(RunningTxn { phase: Phase::Resolving(_, done), .. }) = self.runs.get_mut(&number)
+        else {
+            return;
+        };
+        match said {
+            Ok(StepReply::Done) => {
+                done[part] = true;
+                if done.iter().all(|done| *done) {
+                    self.is_over(number, at);
+                }
+            }
+            _ => self.retry_phase_later(number, at),
+        }
+    }
+
+    /// All keys are resolved: that is written into its record together with others.
+    pub(super) fn is_over(&mut self, number: u64, at: CoordinatorTime) {
+        let Some(run) = self.runs.remove(&number) else { return };
+        if self.finished_records.is_empty() {
+            self.forget_at = at.now.saturating_add(FORGET_NANOS);
+        }
+        self.finished_records.push((run.keyspace, run.id, run.record));
+    }
+
+    /// Has the records that are over lose their keys. Nobody waits for that: if it is not done,
+    /// whoever leads the record's shard has somebody finish the transaction once more.
+    ///
+    /// With it goes the time before which nothing is under way here.
+    pub(super) fn forget(&mut self, routes: Routes<'_>) {
+        let mine = self.runs.values().map(|run| run.id).filter(|id| id.by == self.by);
+        // The next start is above all that there were.
+        let next = Timestamp(self.newest.0 + 1);
+        let before = mine.map(|id| id.start).min().unwrap_or(next);
+        let floor = Some((self.by, before));
+        let mut by_shard: BTreeMap<ShardId, Vec<(TxnId, &[u8])>> = BTreeMap::new();
+        let finished_records = std::mem::take(&mut self.finished_records);
+        for (keyspace, id, record) in &finished_records {
+            // What is of a keyspace that is gone is gone with it.
+            if let Some(route) = routes(*keyspace) {
+                by_shard.entry(route.shard_of(record)).or_default().push((*id, record));
+            }
+        }
+        for (shard, all) in by_shard {
+            let ask = self.next_ask;
+            self.next_ask += 1;
+            let step = self.arena.put(&Step::Forget { all, floor });
+            self.acts.push(CoordinatorAction::SendStep { shard, step, ask });
+        }
+    }
+
+    /// What a phase needs could not be had: it is asked for again, unless it was too often.
+    pub(super) fn retry_phase_later(&mut self, number: u64, at: CoordinatorTime) {
+        let next_ask = self.next_ask;
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        run.asks_from = next_ask;
+        run.tries += 1;
+        run.not_before = at.now.saturating_add(ROUTE_RETRY_NANOS);
+        let is_late = run.began.saturating_add(self.request_timeout) <= at.now;
+        let is_given_up = run.tries > TRIES_MAX && is_late;
+        if is_late {
+            self.tell(number, TxnOutcome::Unknown);
+        }
+        if is_given_up {
+            // Whoever leads a shard with a lock has somebody else finish it.
+            self.runs.remove(&number);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! May a PREPARE be proposed, is it to wait, or is it refused? The front page of
+//! [`wait_queue`](super) says when.
+//!
+//! Who asks once more for what is done, or will never be, waits for nobody: it locks nothing now
+//! ([`Locks::knows`]), and is answered as before. That is looked up if somebody is in its way, for
+//! most ask once; else its keys count as about to be locked until it is applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use command::Write;
+use command::transaction::ObservedVersion;
+use keyspace::{BootNanos, Timestamp};
+use storage::engine::MemoryEngine;
+
+use super::commands::{Commands, HeldCommands};
+use super::starvation_guard::{STAYS_MILLIS, may_guard};
+use super::{
+    COMMANDS_FIRST_NANOS, QueuedStep, WAITING_MAX, WaitQueue, YOUNGER_WAITS_NANOS, decoded,
+};
+use crate::locks::{Keys, Locks, Name, Prepare, PrepareRefusal, Role, Step, TxnId};
+
+/// Locks in the way of a PREPARE that are looked at, each time that it is.
+const LOOKED_AT_MAX: usize = 256;
+
+/// Locks that go before what is looked at is applied: whose, and of which keys; and when what they
+/// write was committed, if it was.
+pub(super) type Releases = BTreeMap<(TxnId, Name), Option<Timestamp>>;
+
+/// A shard as of what is applied.
+#[derive(Clone, Copy)]
+pub struct AppliedState<'s> {
+    /// What transactions have locked.
+    pub locks: &'s Locks,
+    /// Its keys, if it has any.
+    pub engine: Option<&'s MemoryEngine>,
+    /// Whether a key is its own.
+    pub owns: &'s dyn Fn(&[u8]) -> bool,
+}
+
+/// When steps are looked at.
+#[derive(Clone, Copy)]
+pub struct JudgedAt {
+    /// By the node's boot clock.
+    pub now: BootNanos,
+    /// By its hybrid clock.
+    pub time: Timestamp,
+    /// For so long a PREPARE may wait.
+    pub waits_for: BootNanos,
+}
+
+/// What steps that are looked at together are judged by.
+pub struct JudgeRound<'s> {
+    shard: AppliedState<'s>,
+    pub(super) moment: JudgedAt,
+    releases: Releases,
+    /// Keys that commands wait for are not locked before these are done.
+    wanted: BTreeSet<Box<[u8]>>,
+    /// Whether a flush waits, which wants them all.
+    flushes: bool,
+    /// Keys that what is proposed among these is to write, and not to lock.
+    changing: BTreeSet<Box<[u8]>>,
+}
+
+/// What becomes of a PREPARE.
+#[derive(Debug)]
+pub enum PrepareVerdict {
+    /// It is proposed.
+    Propose,
+    /// It is judged again later.
+    Wait,
+    /// It is not done.
+    Refuse(PrepareRefusal),
+}
+
+/// Who stops a PREPARE, and at which of its keys.
+type BlockedBy<'a> = Option<(TxnId, &'a [u8])>;
+
+impl<'s> JudgeRound<'s> {
+    /// One in which these steps release locks, to be passed on; and these commands wait.
+    pub(super) fn new(
+        shard: AppliedState<'s>,
+        moment: JudgedAt,
+        releasing: &[QueuedStep],
+        held: &HeldCommands<impl Commands>,
+    ) -> Self {
+        let (mut wanted, mut flushes) = (BTreeSet::new(), false);
+        for commands in held.iter() {
+            commands.any(|write| {
+                flushes |= matches!(write, Write::Flush { .. });
+                write.each_key(&mut |key| {
+                    wanted.insert(Box::<[u8]>::from(key));
+                });
+                false
+            });
+        }
+        let releases = releases(shard.locks, releasing);
+        Self { shard, moment, releases, wanted, flushes, changing: BTreeSet::new() }
+    }
+
+    /// Why a PREPARE would be refused by the log as well.
+    fn refusal(&self, prepare: &Prepare<'_>, keys: &[&[u8]]) -> Option<PrepareRefusal> {
+        if let Some(key) = self.changed_key(prepare, keys) {
+            return Some(PrepareRefusal::Changed(key.into()));
+        }
+        // Who has a record there may have been ended in it, and nowhere else.
+        let has_record = prepare.role != Role::Votes || !prepare.promised.is_empty();
+        let is_aborted = has_record && self.shard.locks.is_refused(prepare.id, keys);
+        is_aborted.then_some(PrepareRefusal::Aborted)
+    }
+
+    /// A watched key that has changed for good.
+    fn changed_key<'a>(&self, prepare: &Prepare<'a>, keys: &[&[u8]]) -> Option<&'a [u8]> {
+        let AppliedState { locks, engine, owns } = self.shard;
+        let engine = engine.filter(|_| !prepare.part.watched.is_empty())?;
+        let are_here = keys.iter().all(|key| owns(key));
+        if are_here { locks.changed_key(engine, prepare, keys) } else { None }
+    }
+
+    /// Whether the lock of a key is passed on to a PREPARE within the entry that releases it.
+    fn passes_on(&self, key: &[u8], by: TxnId, prepare: &Prepare<'_>) -> bool {
+        if self.releases.is_empty() {
+            return false;
+        }
+        let Some(committed) = self.releases.get(&(by, key.into())) else { return false };
+        // Else it would have changed meanwhile; but that may be what was seen.
+        let is_seen = |seen: ObservedVersion| {
+            committed.is_some_and(|at| seen == ObservedVersion::Version(at))
+        };
+        let mut watched = prepare.part.watched.iter().filter(|(watched, _)| *watched == key);
+        watched.all(|(_, seen)| is_seen(*seen))
+            && self.shard.locks.get(key).is_some_and(|lock| lock.id == by)
+    }
+
+    /// Whether a lock that a PREPARE waits for has been there for so long that it may be abandoned;
+    /// or it waits for so many that they are not all looked at.
+    fn has_stayed(&self, prepare: &Prepare<'_>, keys: &[&[u8]]) -> bool {
+        let (id, locks, now_ms) = (prepare.id, self.shard.locks, self.moment.time.millis());
+        let of_keys = keys.iter().filter_map(|key| Some((*key, locks.blocking_lock(key)?)));
+        let within = prepare.part.ranges.iter().flat_map(|range| locks.within(id, *range));
+        let stopping = of_keys.filter(|(_, lock)| lock.id != id).chain(within);
+        stopping.zip(0..).any(|((key, lock), number)| {
+            let is_old = lock.at.millis().saturating_add(STAYS_MILLIS) <= now_ms;
+            let is_released = || self.releases.contains_key(&(lock.id, key.into()));
+            number == LOOKED_AT_MAX || (is_old && !is_released())
+        })
+    }
+
+    fn commands_want_any(&self, keys: &[&[u8]]) -> bool {
+        self.flushes || keys.iter().any(|key| self.wanted.contains(*key))
+    }
+}
+
+impl WaitQueue {
+    /// Judges a PREPARE that has waited since then, and would be in the entry of this index; keeps
+    /// in mind what it locks, or what is guarded for it.
+    pub fn judge(
+        &mut self,
+        prepare: &Prepare<'_>,
+        since: BootNanos,
+        round: &mut JudgeRound<'_>,
+        index: u64,
+    ) -> PrepareVerdict {
+        let (id, keys) = (prepare.id, prepare.keys());
+        if let Some(why) = round.refusal(prepare, &keys) {
+            return PrepareVerdict::Refuse(why);
+        }
+        let JudgedAt { now, waits_for, .. } = round.moment;
+        let waits_since = |nanos| now < since.saturating_add(nanos);
+        let locked_by = self.locked_by(round, prepare, &keys);
+        let is_guarded = locked_by.is_some()
+            && may_guard(prepare, &keys, now.saturating_sub(since))
+            && !round.has_stayed(prepare, &keys);
+        // It passes all who wait: they wait with its keys, or will be told that these changed.
+        let is_reserved = self.pending.reservations.is_for(prepare, &keys);
+        let stopped = locked_by
+            .or_else(|| if is_reserved { None } else { self.guarded_from(prepare, &keys) })
+            .or_else(|| self.pending.reservations.stops(prepare, &keys));
+        // What locks nothing passes commands for no longer than a moment.
+        let would_pass =
+            prepare.role == Role::Votes && waits_since(COMMANDS_FIRST_NANOS) && !is_reserved;
+        let is_wanted = would_pass && round.commands_want_any(&keys);
+        // It would fail, and is refused for that once they are applied.
+        let is_early = prepare.part.watched.iter().any(|(key, _)| round.changing.contains(*key));
+        if (stopped.is_some() || is_wanted || is_early) && round.shard.locks.knows(id, &keys) {
+            return PrepareVerdict::Propose;
+        }
+        let may_wait = waits_since(waits_for) && self.waiting.len() < WAITING_MAX;
+        let Some((by, key)) = stopped else {
+            if (is_wanted || is_early) && may_wait {
+                return PrepareVerdict::Wait;
+            }
+            self.plan(prepare, keys, round, index);
+            return PrepareVerdict::Propose;
+        };
+        let is_younger = by.is_older_than(&id) && !prepare.is_first;
+        if !may_wait || (is_younger && !waits_since(YOUNGER_WAITS_NANOS)) {
+            return PrepareVerdict::Refuse(PrepareRefusal::Locked(key.into()));
+        }
+        if is_guarded {
+            self.guard.guard(prepare, &keys);
+        }
+        PrepareVerdict::Wait
+    }
+
+    /// Keeps in mind what a PREPARE that goes will lock, or write.
+    fn plan(
+        &mut self,
+        prepare: &Prepare<'_>,
+        keys: Keys<'_>,
+        round: &mut JudgeRound<'_>,
+        index: u64,
+    ) {
+        if let Role::Commits(_) = prepare.role {
+            return round.changing.extend(keys.into_iter().map(Box::from));
+        }
+        for key in keys {
+            self.planned.add_key(key, index, prepare.id);
+        }
+        for range in &prepare.part.ranges {
+            self.planned.add_range(*range, index, prepare.id);
+        }
+    }
+
+    /// An older transaction for which the starvation guard stops a PREPARE. What commits locks
+    /// nothing, and has others give up what it has locked elsewhere: nothing is guarded from it.
+    fn guarded_from<'a>(&self, prepare: &Prepare<'a>, keys: &[&'a [u8]]) -> BlockedBy<'a> {
+        match prepare.role {
+            Role::Votes => self.guard.stops(prepare, keys),
+            Role::Commits(_) => None,
+        }
+    }
+
+    /// Who has locked a key of a PREPARE, or is about to.
+    fn locked_by<'a>(
+        &self,
+        round: &JudgeRound<'_>,
+        prepare: &Prepare<'a>,
+        keys: &[&'a [u8]],
+    ) -> BlockedBy<'a> {
+        let (id, locks) = (prepare.id, round.shard.locks);
+        let of_key = |key: &[u8]| {
+            let locked = locks.blocking_lock(key).map(|lock| lock.id);
+            locked
+                .filter(|by| *by != id && !round.passes_on(key, *by, prepare))
+                .or_else(|| self.planned.at(key).filter(|by| *by != id))
+        };
+        let by_key = keys.iter().find_map(|key| Some((of_key(key)?, *key)));
+        by_key.or_else(|| {
+            prepare.part.ranges.iter().find_map(|range| {
+                let locked = locks.within(id, *range).next().map(|(_, lock)| lock.id);
+                let by = locked.or_else(|| self.planned.within(id, *range))?;
+                Some((by, range.0))
+            })
+        })
+    }
+}
+
+/// Locks that these steps release.
+fn releases(locks: &Locks, steps: &[QueuedStep]) -> Releases {
+    let mut all = Releases::new();
+    for queued in steps {
+        match decoded(&queued.step) {
+            Step::Resolve { id, keys, outcome } => {
+                let at = outcome.committed();
+                all.extend(keys.into_iter().map(|key| ((id, key.into()), at)));
+            }
+            Step::Decide { id, outcome, .. } => {
+                let keys = locks.keys_of(id).iter();
+                all.extend(keys.map(|key| ((id, key.clone()), outcome.committed())));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use command::{Step as Command, Transaction};
+    use keyspace::KeyHasher;
+    use storage::engine::Layout;
+
+    use super::*;
+    use crate::locks::apply::{Owns, apply};
+    use crate::locks::{Places, StepReply};
+    use crate::wait_queue::samples::prepare;
+
+    /// Nothing is guarded for a PREPARE that waits for a transaction which may be abandoned,
+    /// whichever of the locks in its way that one has.
+    #[test]
+    fn the_oldest_of_all_locks_in_the_way_says_whether_one_has_stayed() {
+        let mut locks = Locks::default();
+        let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+        let mut lock = |start, key| {
+            let commands = vec![Command::Write(Write::Delete { key })];
+            let part = Transaction { commands, ..Transaction::default() };
+            let places = Places::from_slice(&[0]);
+            let step = Step::Prepare(Prepare { places, part, ..prepare(start, &[]) });
+            let owns = Owns { key: &|_| true, up_to: &|_| true };
+            let at = Timestamp::from_millis(start + 1);
+            let said = apply(&mut locks, &mut engine, &step, at, &owns);
+            assert!(matches!(said, StepReply::Voted(..)));
+        };
+        lock(100, b"m");
+        lock(500, b"a");
+        let moment = JudgedAt { now: 0, time: Timestamp::from_millis(700), waits_for: 0 };
+        let stays = |releases: &Releases, waits: &Prepare<'_>, keys: &[&[u8]]| {
+            let shard = AppliedState { locks: &locks, engine: None, owns: &|_| true };
+            let held = HeldCommands::<Nothing>::default();
+            let round = JudgeRound {
+                releases: releases.clone(),
+                ..JudgeRound::new(shard, moment, &[], &held)
+            };
+            round.has_stayed(waits, keys)
+        };
+        let (none, waits) = (Releases::new(), prepare(50, &[]));
+        assert!(!stays(&none, &waits, &[b"a", b"b"]));
+        assert!(stays(&none, &waits, &[b"a", b"m"]) && stays(&none, &waits, &[b"m", b"z"]));
+        let range = prepare(50, &[(b"b", Some(b"z"))]);
+        assert!(stays(&none, &range, &[b"b"]));
+        assert!(!stays(&none, &prepare(50, &[(b"a", Some(b"m"))]), &[b"a"]));
+        assert!(!stays(&none, &prepare(50, &[(b"z", Some(b"a"))]), &[b"z"]));
+        // What goes with the next entry does not stay; nor does what is its own.
+        let m = Releases::from([((prepare(100, &[]).id, Name::from_slice(b"m")), None)]);
+        assert!(!stays(&m, &waits, &[b"a", b"m"]) && !stays(&m, &range, &[b"b"]));
+        assert!(!stays(&none, &prepare(100, &[(b"b", None)]), &[b"m"]));
+    }
+
+    /// No commands.
+    struct Nothing;
+
+    impl Commands for Nothing {
+        type Asker = ();
+
+        fn asker(&self) -> Option<()> {
+            None
+        }
+
+        fn any(&self, _: impl FnMut(&Write<'_>) -> bool) -> bool {
+            false
+        }
+
+        fn is_refused_late(&self) -> bool {
+            true
+        }
+    }
+}
