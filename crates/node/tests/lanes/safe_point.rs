@@ -18,8 +18,7 @@ fn raise(story: &mut Story, to: Timestamp) -> Timestamp {
     story.five.lanes[0].accept(Input::RaiseShard { shard: SHARD, to });
     story.together();
     let view = story.five.lanes[0].view(SHARD).expect("a replica");
-    let point = view.read().keys().expect("it has keys").safe_point();
-    point
+    view.read().keys().expect("it has keys").safe_point()
 }
 
 #[test]
