@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build dist run check test bench callgrind golden sim fuzz soak deny
+.PHONY: help setup build dist run check test bench callgrind golden settings sim fuzz soak deny
 
 DIR ?= carillon-dev
 NODES ?=
@@ -53,6 +53,9 @@ callgrind: ## Counts instructions per GET and SET
 golden: ## Rewrites golden files (read the diff before committing it)
 	@touch crates/*/tests/golden/main.rs crates/storage/src/engine/conformance/golden.rs # for scripts are listed when these are compiled
 	@UPDATE_GOLDENFILES=1 cargo test --release --locked --workspace -- golden
+
+settings: build ## Rewrites docs/settings.md from the settings of the program
+	@scripts/settings_page.py
 
 sim: build ## Runs the simulator once: make sim SEED=7
 	@target/release/carillon sim --seed $(SEED)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replays the sessions of README.md and compares what is printed.
+"""Replays the sessions of README.md and docs/start.md, and compares what is printed.
 
 | in front of a block | what it is |
 |---|---|
@@ -10,7 +10,7 @@
 | `<!-- session: soon -->` | the same, each command again and again until it prints that |
 
 The binary is the one that `TEST_CARILLON` names, by default target/release/carillon. Everything
-runs in a directory of its own on free ports; the README's addresses and process numbers are
+runs in a directory of its own on free ports; the documents' addresses and process numbers are
 translated. In what is expected, `…` stands for any text, alone on a line for any number of lines.
 Four more things may differ: how wide the columns of a table are, the order of the keys that `scan`
 shows, and on a slow machine a time to live that is a few seconds shorter and what `time` shows.
@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from harness.server import CARILLON, free_ports  # noqa: E402
 
 BINARY = Path(CARILLON).resolve()
+DOCUMENTS = ("README.md", "docs/start.md")
 BLOCK = re.compile(r"<!-- session(?:: (\w+))? -->\n```console\n(.*?)```", re.DOTALL)
 LONE_PORTS = {"resp": 6379, "native": 7400, "http": 7480}
 CLUSTER_PORTS = LONE_PORTS | {"peer": 7600}
@@ -58,7 +59,7 @@ def steps(block):
 
 
 def matches(command, expected, printed):
-    """Whether what a command printed is what the README says."""
+    """Whether what a command printed is what the document says."""
     if re.match(r"redis-cli ttl ", command):
         want, got = (re.fullmatch(r"\(integer\) (\d+)", "\n".join(x)) for x in (expected, printed))
         return bool(want and got) and 0 <= int(want[1]) - int(got[1]) <= TTL_SECONDS_SHORTER_MAX
@@ -107,7 +108,7 @@ def stop(process):
 
 
 class Session:
-    """A shell, and what it talks to. `replaced` translates words of the README."""
+    """A shell, and what it talks to. `replaced` translates words of the document."""
 
     def __init__(self, directory):
         self.directory = Path(directory)
@@ -130,7 +131,7 @@ class Session:
         expected = [self.translated(line) for line in expected]
         if not matches(command, expected, printed):
             self.failures.append(command)
-            print(f"$ {command}\n-- README.md says:")
+            print(f"$ {command}\n-- the document says:")
             print("\n".join(expected) + "\n-- printed:\n" + "\n".join(printed) + "\n")
 
     def spawn(self, command, is_ready):
@@ -298,7 +299,7 @@ def main():
     # Both end what was started.
     signal.signal(signal.SIGALRM, too_late)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+    blocks = [block for name in DOCUMENTS for block in BLOCK.findall((ROOT / name).read_text())]
     begin = {"node": Lone, "cluster": Cluster}
     sessions = []
     with tempfile.TemporaryDirectory(prefix="carillon-readme-") as directory:
@@ -319,8 +320,8 @@ def main():
         finally:
             for session in sessions:
                 session.close()
-    if [type(session) for session in sessions] != list(begin.values()):
-        sys.exit("README.md is to have a session with a node, and one with a cluster")
+    if sorted(type(session).__name__ for session in sessions) != ["Cluster", "Lone"]:
+        sys.exit(f"{' and '.join(DOCUMENTS)} need one session with a node and one with a cluster")
     failed = sum(len(session.failures) for session in sessions)
     print(f"readme: {sum(s.checked for s in sessions) - failed} passed, {failed} failed")
     return failed != 0

@@ -63,6 +63,11 @@ step "tests of all crates" cargo test --release --locked --workspace --exclude t
   --no-fail-fast --quiet
 step "tests of what threads share" cargo test --release --locked -p threads --quiet
 step "documents" python3 scripts/check_docs.py
+step "documents: words, length, numbers" python3 scripts/check_words.py
+step "documents: the checks themselves" bash -c \
+  "python3 scripts/check_docs.py --self-test && python3 scripts/check_words.py --self-test"
+step "documents: messages of commits" python3 scripts/commit-msg --self-test
+step "the page of settings" python3 scripts/settings_page.py --check
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
 step "simulator" target/release/carillon sim --seed 1 --seeds 200
@@ -84,5 +89,5 @@ step "a cluster that grows" "$python" tests/rearrange/run.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "format: the document as a reader" "$python" tests/format/run.py
-step "the sessions of the README" "$python" scripts/check_readme.py
+step "the sessions of the documents" "$python" scripts/check_readme.py
 finish

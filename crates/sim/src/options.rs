@@ -16,9 +16,10 @@ pub const CLIENTS_DEFAULT: u8 = 8;
 
 named! {
     #[what = "bug"]
-    /// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All
-    /// but [`Bug::ForgottenShard`] are planted in the simulator's driver: cores have no switch for
-    /// them. What it plants in a core, no other driver may (`crates/node/tests/layers.rs`).
+    /// A fault that is planted to see whether the checkers find it
+    /// (docs/safety.md#planted-faults). All but [`Bug::ForgottenShard`] are planted in the
+    /// simulator's driver: cores have no switch for them. What it plants in a core, no other driver
+    /// may (`crates/node/tests/layers.rs`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Bug {
         /// INCR and APPEND are evaluated when they are proposed, and the result is logged (G3).

@@ -1,6 +1,6 @@
 //! How many requests a second, by each lookup in each form, on a live cluster?
 //!
-//! The question of the thesis (FEATURES T2, T95): its test bed asked clusters that ran Chord, or a
+//! The question of the thesis: its test bed asked clusters that ran Chord, or a
 //! fully connected net (FCN), and counted answers. Here one cluster runs all lookups at once, and
 //! each connection names the one that it wants (`LOOKUP`), without images, as the thesis had it.
 //! The keyspace is a file of linear hashing with as many buckets as shards are wanted: all have

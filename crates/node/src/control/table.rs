@@ -13,7 +13,7 @@
 //!                                        tables of other nodes, each 200 ms
 //! ```
 //!
-//! Nothing here decides anything: a table that is wrong costs a hop (DESIGN §4).
+//! Nothing here decides anything: a table that is wrong costs a hop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -26,7 +26,7 @@
 //! and goes on with d, the next of its list, which tells b its own list; so b's is full again. d
 //! hears from b that it stands before it, pings c, and takes b when c does not answer.
 //!
-//! # Stabilise and rectify (Zave 2017, ALGORITHMS of Chord corrected)
+//! # Stabilise and rectify (Zave 2017, ALGORITHMS 1.2)
 //! ```text
 //!   t asks its head s for (predecessor p, list)        silent: the next of the list is the head
 //!      t.list := s, s.list                             no change of the head from here …

@@ -18,7 +18,7 @@ use crate::trace::Trace;
 named! {
     #[what = "bug of clusters"]
     /// A fault planted in the driver, or by it in a core, to see whether the checkers find it
-    /// (SAFETY, last paragraph).
+    /// (docs/safety.md#planted-faults).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Plant {
         /// A node's boot clock does not count pauses, so that a leader trusts its lease after one

@@ -44,7 +44,7 @@ named! {
         JoinsInto3 = "joins-into-3",
         /// A hundred nodes join a hundred at once.
         JoinsInto100 = "joins-into-100",
-        /// Nine of twenty nodes leave one by one under load, and come back (FEATURES E35).
+        /// Nine of twenty nodes leave one by one under load, and come back.
         NineOfTwenty = "nine-of-twenty",
         /// All nodes lose their power at once.
         AllOff = "all-off",

@@ -11,7 +11,7 @@ use crate::check::serial::{Done, Op, Outcome};
 use crate::machine::coordinates::Fuse;
 
 /// Virtual time within which others get the keys of a transaction whose coordinator is gone, and
-/// nothing is left of it (SAFETY R12).
+/// nothing is left of it (R12).
 const FINISHED_MS_MAX: u64 = 6_000;
 /// Shards that it goes over.
 const SHARDS: usize = 3;
