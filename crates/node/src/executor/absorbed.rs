@@ -166,7 +166,6 @@ impl ShardExecutor {
         if !self.has_had(right) {
             self.ended.insert(right);
             self.absorbed_ends.add(right, left, self.next_ticket, &mut self.pending.records);
-            self.pending.sync = true;
         }
     }
 
