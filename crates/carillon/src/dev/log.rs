@@ -49,7 +49,7 @@ impl Log {
 
 fn begin_file(path: &Path) -> io::Result<File> {
     match fs::rename(path, old(path)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => File::create(path),
     }
 }

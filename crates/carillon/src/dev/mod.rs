@@ -11,10 +11,10 @@
 //!                                                                      again: SIGKILL to all
 //! ```
 //!
-//! The nodes' logs go to files beside their directories, and with `--verbose` to standard error too.
-//! A node that ends later is reported and left alone, for that is what one wants to look at; the
-//! message holds the command that starts it again. Nothing is ever deleted: a directory that has
-//! data is resumed.
+//! The nodes' logs go to files beside their directories, and with `--verbose` to standard error
+//! too. A node that ends later is reported and left alone, for that is what one wants to look at;
+//! the message holds the command that starts it again. No data is ever deleted: a directory that
+//! has data is resumed.
 //!
 //! What it does not know: anything about what nodes say to each other. A cluster is what their
 //! flags make of them ([`plan`]).
