@@ -140,18 +140,18 @@ impl Decisions {
 
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
     pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<Happened> {
-        let is_cut = |what: &What| matches!(what, What::Split { right, .. } if *right == half);
-        let is_cut = |one: &&mut Decided| one.came == Came::UnderWay && is_cut(&one.what);
-        let decided = self.open.iter_mut().find(is_cut)?;
-        decided.came = Came::Done { took: decided.age(now), deviation: None };
-        Some(decided.came_of())
+        self.done(|what| matches!(what, What::Split { right, .. } if *right == half), now)
     }
 
-    /// A shard has taken another in here, whatever becomes of it later.
-    pub fn has_merged(&mut self, gone: ShardId, now: BootNanos) -> Option<Happened> {
-        let is_it = |what: &What| matches!(what, What::Merge { right, .. } if *right == gone);
-        let is_it = |one: &&mut Decided| one.came == Came::UnderWay && is_it(&one.what);
-        let decided = self.open.iter_mut().find(is_it)?;
+    /// A shard has absorbed this one here, whatever becomes of it later.
+    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Option<Happened> {
+        self.done(|what| matches!(what, What::Merge { right, .. } if *right == absorbed), now)
+    }
+
+    /// The first open decision of this kind is carried out.
+    fn done(&mut self, is_it: impl Fn(&What) -> bool, now: BootNanos) -> Option<Happened> {
+        let mut open = self.open.iter_mut();
+        let decided = open.find(|one| one.came == Came::UnderWay && is_it(&one.what))?;
         decided.came = Came::Done { took: decided.age(now), deviation: None };
         Some(decided.came_of())
     }
