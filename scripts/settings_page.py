@@ -43,8 +43,11 @@ bounds, or with settings that contradict each other:
 - `resp_advertise_port` without `resp`;
 - `input_bytes_max` or `output_bytes_max` below `key_bytes_max` + `value_bytes_max` + 16 KiB.
 
-This page is generated: `make settings` writes it, and `make test` compares it with the program. What happens when a
-limit is reached: [limits.md](limits.md).
+Settings whose names end in `_ms` take milliseconds, or a time with its unit: `250ms`, `10s`, `5m`, `1h`, `7d`.
+
+To find a setting by what you want to do, see [settings by task](operations.md#settings-by-task). What happens when a
+limit is reached: [limits.md](limits.md). This page is generated: `make settings` writes it, and `make test` compares it
+with the program.
 """
 
 GROUPS = {

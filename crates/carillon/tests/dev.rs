@@ -124,10 +124,12 @@ fn nodes_start_together_stop_together_and_resume() {
     assert_eq!(dev.ask(2, "SET greeting hello"), "+OK");
     let mode = fs::metadata(dir.join("secret")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "a secret is its owner's");
-    dev.says("node-3 │ ");
 
     send_signal(pids[0], Signal::Kill).unwrap();
     let told = dev.says("node-1 ended by SIGKILL");
+    let log = dir.join("node-1.log").display().to_string();
+    assert!(told.contains(&log), "{told}");
+    let told = dev.says("to start it again: ");
     assert!(told.contains("carillon start") && told.contains("node-1"), "{told}");
     assert!(runs(pids[1]) && runs(pids[2]), "the others go on");
 
@@ -151,6 +153,37 @@ fn nodes_start_together_stop_together_and_resume() {
     let mut fewer = Dev::start(&dir, base, &["--nodes", "2"]);
     assert_eq!(fewer.wait().code(), Some(2));
     fewer.says("--nodes 3");
+}
+
+/// What a person sees is a handful of lines; the nodes' own are in files, of this run and the last.
+#[test]
+fn logs_go_to_files_and_a_terminal_gets_a_handful_of_lines() {
+    let (dir, base) = (dir("quiet"), base_port());
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    let mut dev = Dev::start(&dir, base, &[]);
+    dev.ready(3);
+    let tried = dev.printed();
+    assert!(tried.len() <= 8, "{tried:?}");
+    for words in ["node-*.log", "Ctrl-C", "start them again"] {
+        assert_eq!(tried.iter().filter(|line| line.contains(words)).count(), 1, "{tried:?}");
+    }
+    dev.signal(Signal::Interrupt);
+    assert_eq!(dev.wait().code(), Some(0));
+    let said = dev.complaints();
+    assert_eq!(said.len(), 1, "that it stops: {said:?}");
+    for number in 1..=3 {
+        let log = read(&format!("node-{number}.log"));
+        assert!(log.contains("INFO ready") && log.contains("stopped"), "{log}");
+    }
+
+    let first = read("node-2.log");
+    let mut loud = Dev::start(&dir, base, &["--verbose"]);
+    loud.says("node-3 │ ");
+    loud.ready(3);
+    loud.signal(Signal::Interrupt);
+    assert_eq!(loud.wait().code(), Some(0));
+    assert_eq!(read("node-2.log.old"), first, "the run before is kept");
+    assert!(read("node-2.log").contains("INFO ready"), "{}", read("node-2.log"));
 }
 
 /// Nodes, shards, health and metrics say what has become of a cluster, as each loss is worse.
@@ -304,9 +337,13 @@ fn a_node_that_does_not_start_ends_it_all() {
     fs::write(dir.join("node-2"), "in the way").unwrap();
     let mut dev = Dev::start(&dir, base, &["--nodes", "2"]);
     assert_eq!(dev.wait().code(), Some(1));
-    dev.says("node-2 │ ");
     let told = dev.says("node-2 ended with exit code 1 before it was ready");
+    assert!(told.contains("The last lines of") && told.contains("node-2.log"), "{told}");
+    // Its own last line says why.
+    dev.says("  carillon: ");
+    let told = dev.says("No node is left");
     assert!(told.contains("carillon start"), "{told}");
+    assert_eq!(dev.complaints(), [""; 0], "the other one ended as it was asked to");
     for number in 0..2 {
         assert!(TcpStream::connect(("127.0.0.1", base + number)).is_err(), "nobody is left");
     }

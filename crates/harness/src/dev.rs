@@ -68,6 +68,11 @@ impl Dev {
         std::iter::from_fn(|| self.out.next_now().expect("a file that can be read")).collect()
     }
 
+    /// The lines of its standard error that nobody has read.
+    pub fn complaints(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.err.next_now().expect("a file that can be read")).collect()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal).expect("it runs");

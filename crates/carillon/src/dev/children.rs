@@ -9,24 +9,30 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::thread::JoinHandle;
 
-use super::node_output;
+use super::log::Log;
 use super::plan::NodePlan;
+use super::node_output::{self, NodeOutput};
 
 /// A node's process.
 pub struct Child {
     process: std::process::Child,
     ended: Option<ExitStatus>,
-    output: Option<JoinHandle<()>>,
+    output: Option<NodeOutput>,
 }
 
 impl Child {
-    /// Starts a node. Call it from the program's first thread.
+    /// Starts a node, whose lines go to a log and, with a prefix, to standard error. Call it from
+    /// the program's first thread.
     ///
     /// # Errors
     /// If there is no such program, or no room for a process.
-    pub fn start(program: &Path, node: &NodePlan, width: usize) -> io::Result<Self> {
+    pub fn start(
+        program: &Path,
+        node: &NodePlan,
+        log: Log,
+        prefix: Option<String>,
+    ) -> io::Result<Self> {
         let parent = std::process::id();
         let mut command = Command::new(program);
         command.args(node.arguments.iter().map(AsRef::<OsStr>::as_ref));
@@ -49,7 +55,7 @@ impl Child {
         }
         let mut process = command.spawn()?;
         let stderr = process.stderr.take().expect("it is piped");
-        let output = node_output::stream(stderr, node.number, width)?;
+        let output = node_output::stream(stderr, log, prefix)?;
         Ok(Self { process, ended: None, output: Some(output) })
     }
 
@@ -92,13 +98,13 @@ impl Child {
         }
     }
 
-    /// Waits until everything it said is printed. It must have ended.
-    pub fn finish(&mut self) {
+    /// Waits until everything it said is written, and returns its last lines; asked again, none.
+    /// It must have ended.
+    pub fn last_lines(&mut self) -> Vec<String> {
         assert!(!self.runs(), "a node that runs may go on speaking");
-        if let Some(output) = self.output.take() {
-            // It only prints; a panic of it was printed as well.
-            let _panicked = output.join();
-        }
+        // It only writes; a panic of it was printed.
+        let last = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
+        last.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
     }
 }
 

@@ -11,14 +11,16 @@
 //!                                                                      again: SIGKILL to all
 //! ```
 //!
-//! A node that ends later is reported and left alone, for that is what one wants to look at; the
-//! message holds the command that starts it again. Nothing is ever deleted: a directory that has
-//! data is resumed.
+//! The nodes' logs go to files beside their directories, and with `--verbose` to standard error
+//! too. A node that ends later is reported and left alone, for that is what one wants to look at;
+//! the message holds the command that starts it again. No data is ever deleted: a directory that
+//! has data is resumed.
 //!
 //! What it does not know: anything about what nodes say to each other. A cluster is what their
 //! flags make of them ([`plan`]).
 
 mod children;
+mod log;
 mod node_output;
 mod plan;
 mod preflight;
@@ -27,6 +29,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -38,6 +41,7 @@ use signal_hook::iterator::Signals;
 use crate::exit::Exit;
 use crate::output;
 use children::Child;
+use log::Log;
 use plan::{BASE_PORT, BASE_PORT_MAX, DevOptions, NODES_MAX, NodePlan};
 
 /// Nodes of a new directory.
@@ -57,7 +61,10 @@ Each node has a directory in DIR. Ctrl-C stops all of them; the next time they g
 To begin anew, remove DIR. Settings come from the environment as for `carillon start`, or behind --.
 
 A node that ends is not started again: kill -9 one and see how the others go on. The message then
-tells how to start it again by hand.
+shows the last lines of its log, and how to start it again by hand.
+
+Each node's log is DIR/node-N.log, begun anew at each start. At the start, and when it has 16 MiB,
+the file before becomes DIR/node-N.log.old, in place of an older one.
 
 Examples:
   carillon dev                                three nodes on ./carillon-dev
@@ -65,6 +72,7 @@ Examples:
   carillon dev --base-port 16379              beside something that has the usual ports
   carillon dev --resp-mode cluster            for cluster clients of Redis
   carillon dev -- --durability interval       a setting for every node
+  carillon dev --verbose                      the nodes' logs in the terminal as well
   carillon dev --print                        the command lines, to start nodes one by one";
 
 /// `carillon dev`
@@ -89,6 +97,9 @@ pub struct DevArgs {
     /// Print the command line of each node, and start none.
     #[arg(long)]
     print: bool,
+    /// Print the nodes' logs as well; they are in files in any case.
+    #[arg(long, short)]
+    verbose: bool,
     /// Further flags of `carillon start`, for every node.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<OsString>,
@@ -124,8 +135,8 @@ enum DevError {
     #[error("cannot start {what}: {source}")]
     System { what: String, source: io::Error },
     /// A node ended before it was ready. The others were stopped.
-    #[error("{node} ended {how} before it was ready: its last lines above say why. It was: {line}")]
-    NotReady { node: String, how: String, line: String },
+    #[error("{node} ended {how} before it was ready. {said}\nNo node is left. It was: {line}")]
+    NotReady { node: String, how: String, said: String, line: String },
 }
 
 /// Runs a cluster until it is asked to stop.
@@ -168,7 +179,7 @@ fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
     }
     preflight::ports_are_free(&nodes)?;
     preflight::prepare(&wish.dir)?;
-    Cluster::start(program, nodes)?.run()
+    Cluster::start(program, nodes, args.verbose)?.run()
 }
 
 /// Nodes, and their processes in the same order.
@@ -177,18 +188,34 @@ struct Cluster {
     nodes: Vec<NodePlan>,
     children: Vec<Child>,
     signals: Signals,
+    /// Whether the nodes' logs are printed.
+    verbose: bool,
+}
+
+/// A node that has ended.
+struct Ended {
+    node: NodePlan,
+    status: ExitStatus,
+    /// The end of its log, unless that was printed, and where the log is.
+    said: String,
 }
 
 impl Cluster {
-    fn start(program: PathBuf, nodes: Vec<NodePlan>) -> Result<Self, DevError> {
+    fn start(program: PathBuf, nodes: Vec<NodePlan>, verbose: bool) -> Result<Self, DevError> {
         let failed = |what: &str, source| DevError::System { what: what.to_owned(), source };
         // Before the first child, so that no end of one is missed.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
         let signals = signals.map_err(|source| failed("the handler of signals", source))?;
-        let mut cluster = Self { program, nodes, children: Vec::new(), signals };
+        let begun = nodes.iter().map(|node| {
+            let path = node.log();
+            Log::begin(&path).map_err(|source| DevError::Directory { path, source })
+        });
+        let logs = begun.collect::<Result<Vec<Log>, DevError>>()?;
+        let mut cluster = Self { program, nodes, children: Vec::new(), signals, verbose };
         let width = cluster.nodes.iter().map(|node| node.name().len()).max().unwrap_or(0);
-        for node in &cluster.nodes {
-            match Child::start(&cluster.program, node, width) {
+        for (node, log) in cluster.nodes.iter().zip(logs) {
+            let prefix = verbose.then(|| voice::prefix(node.number, width));
+            match Child::start(&cluster.program, node, log, prefix) {
                 Ok(child) => cluster.children.push(child),
                 Err(source) => {
                     cluster.children.iter().for_each(Child::kill);
@@ -211,11 +238,11 @@ impl Cluster {
         output::raw(self.welcome().as_bytes());
         loop {
             let asked = self.signals.wait().any(|signal| signal != SIGCHLD);
-            for (node, how) in self.ended() {
+            for Ended { node, status, said } in self.ended() {
+                let (name, how) = (node.name(), children::how(status));
                 let line = node.command_line(&self.program);
                 output::complain(&format!(
-                    "{} ended {how}. The others go on; to start it again: {line}",
-                    node.name()
+                    "{name} ended {how}. {said}\nThe others go on; to start it again: {line}"
                 ));
             }
             if asked {
@@ -237,9 +264,9 @@ impl Cluster {
             if self.signals.pending().any(|signal| signal != SIGCHLD) {
                 return Ok(false);
             }
-            if let Some((node, how)) = self.ended().into_iter().next() {
-                let line = node.command_line(&self.program);
-                return Err(DevError::NotReady { node: node.name(), how, line });
+            if let Some(Ended { node, status, said }) = self.ended().into_iter().next() {
+                let (how, line) = (children::how(status), node.command_line(&self.program));
+                return Err(DevError::NotReady { node: node.name(), how, said, line });
             }
             for (node, ready) in self.nodes.iter().zip(&mut ready).filter(|(_, ready)| !**ready) {
                 *ready = is_ready(node);
@@ -248,7 +275,8 @@ impl Cluster {
                 has_said = true;
                 let late = self.nodes.iter().zip(&ready).filter(|(_, ready)| !**ready);
                 let late: Vec<String> = late.map(|(node, _)| node.name()).collect();
-                output::complain(&format!("still waiting for {}", late.join(", ")));
+                let late = late.join(", ");
+                output::note(&format!("still waiting for {late}; its log: {}", self.logs()));
             }
             sleep(LOOK_EVERY);
         }
@@ -256,10 +284,16 @@ impl Cluster {
     }
 
     /// Who has ended since this was asked last, and how.
-    fn ended(&mut self) -> Vec<(NodePlan, String)> {
+    fn ended(&mut self) -> Vec<Ended> {
         let both = self.nodes.iter().zip(&mut self.children);
         let ended = both.filter_map(|(node, child)| {
-            child.ended_now().map(|status| (node.clone(), children::how(status)))
+            let status = child.ended_now()?;
+            let (lines, path) = (child.last_lines(), node.log().display().to_string());
+            let said = match self.verbose || lines.is_empty() {
+                true => format!("Its log: {path}"),
+                false => format!("The last lines of {path}:\n  {}", lines.join("\n  ")),
+            };
+            Some(Ended { node: node.clone(), status, said })
         });
         ended.collect()
     }
@@ -270,18 +304,32 @@ impl Cluster {
 
     /// Asks all to stop and waits for them; whoever asks for an end once more does not want to.
     fn stop_with(&mut self, exit: Exit) -> Exit {
+        if self.children.iter().any(Child::runs) {
+            output::note("stopping the nodes; Ctrl-C once more ends them at once");
+        }
         self.children.iter().for_each(Child::ask_to_stop);
+        let mut patient = true;
         loop {
-            self.ended();
+            for Ended { node, status, said } in self.ended() {
+                if patient && !status.success() {
+                    let (name, how) = (node.name(), children::how(status));
+                    output::complain(&format!("{name} ended {how} when asked to stop. {said}"));
+                }
+            }
             if self.children.iter().all(|child| !child.runs()) {
                 break;
             }
             if self.signals.wait().any(|signal| signal != SIGCHLD) {
+                patient = false;
                 self.children.iter().for_each(Child::kill);
             }
         }
-        self.children.iter_mut().for_each(Child::finish);
         exit
+    }
+
+    /// Where the logs are, as a pattern for a shell.
+    fn logs(&self) -> String {
+        self.nodes[0].dir.with_file_name("node-*.log").display().to_string()
     }
 
     /// Where everything is, and what to try.
@@ -293,7 +341,17 @@ impl Cluster {
         });
         let rows: Vec<Vec<String>> = rows.collect();
         let headings = ["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
-        format!("\n{}\n{}\n", output::table(&headings, &rows), self.first_steps())
+        // The words of this run, whose directory may be a relative one: the same start it again.
+        let words: Vec<String> =
+            std::env::args_os().map(|word| plan::quoted(&word.to_string_lossy())).collect();
+        format!(
+            "{}\n{}\nThe nodes' logs: {}\nCtrl-C stops all nodes. To start them again from their \
+             data: {}\n",
+            output::table(&headings, &rows),
+            self.first_steps(),
+            self.logs(),
+            words.join(" ")
+        )
     }
 
     fn first_steps(&self) -> String {
@@ -307,7 +365,6 @@ impl Cluster {
             let pid = self.children[0].pid();
             steps.push((format!("kill -9 {pid}"), "the others go on"));
         }
-        steps.push(("Ctrl-C".to_owned(), "stops all; their data stays"));
         let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
         let line = |(step, why): (String, &str)| format!("  {step:<width$}   {why}");
         steps.into_iter().map(|step| line(step).trim_end().to_owned() + "\n").collect()

@@ -1,35 +1,51 @@
-//! What the nodes say, line by line, each with its speaker in front.
+//! What the nodes say, line by line: into a file of each, and for people with its speaker in front.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::thread::{self, JoinHandle};
 
+use super::log::Log;
 use crate::output;
 
 /// Longest piece of a line that is held in memory; a longer line comes in pieces.
 const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Lines that are remembered, to be shown when a node has ended.
+const LAST_LINES: usize = 5;
 /// Of the speakers, in turn: cyan, yellow, green, magenta, blue, red.
 const COLOURS: [&str; 6] = ["\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[31m"];
 
-/// Prints lines of `source` on standard error until it ends.
+/// The last lines of a node, when it has ended.
+pub type NodeOutput = JoinHandle<VecDeque<Vec<u8>>>;
+
+/// Writes lines of `source` to a log until it ends; with a prefix to standard error as well.
 ///
 /// # Errors
 /// If there is no thread for it.
 pub fn stream(
     source: impl Read + Send + 'static,
-    number: usize,
-    width: usize,
-) -> io::Result<JoinHandle<()>> {
-    let prefix = prefix(number, width, output::colour());
-    let name = format!("voice-{number}");
+    mut log: Log,
+    prefix: Option<String>,
+) -> io::Result<NodeOutput> {
+    let name = "node-output".to_owned();
     thread::Builder::new().name(name).spawn(move || {
         let mut reader = BufReader::new(source);
         let mut line = Vec::new();
+        let mut last = VecDeque::new();
         while matches!(next(&mut reader, &mut line), Ok(1..)) {
-            // One write for a line, so that those of several nodes do not mix. If nobody reads
-            // them, the node must be able to go on speaking nevertheless.
-            let whole = [prefix.as_bytes(), &line, b"\n"].concat();
-            let _unread = io::stderr().write_all(&whole);
+            // If nobody reads them, or the disk is full, the node must be able to go on speaking
+            // nevertheless.
+            let _unwritten = log.line(&line);
+            if let Some(prefix) = &prefix {
+                // One write for a line, so that those of several nodes do not mix.
+                let whole = [prefix.as_bytes(), &line, b"\n"].concat();
+                let _unread = io::stderr().write_all(&whole);
+            }
+            if last.len() == LAST_LINES {
+                last.pop_front();
+            }
+            last.push_back(line.clone());
         }
+        last
     })
 }
 
@@ -43,7 +59,12 @@ fn next(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     Ok(bytes)
 }
 
-fn prefix(number: usize, width: usize, coloured: bool) -> String {
+/// What stands in front of a node's lines.
+pub fn prefix(number: usize, width: usize) -> String {
+    coloured_prefix(number, width, output::colour())
+}
+
+fn coloured_prefix(number: usize, width: usize, coloured: bool) -> String {
     let name = super::plan::name(number);
     match coloured {
         true => format!("{}{name:<width$} │\x1b[0m ", COLOURS[(number - 1) % COLOURS.len()]),
@@ -70,7 +91,7 @@ mod tests {
 
     #[test]
     fn colours_are_for_terminals() {
-        assert_eq!(prefix(2, 6, false), "node-2 │ ");
-        assert_eq!(prefix(8, 6, true), "\x1b[33mnode-8 │\x1b[0m ");
+        assert_eq!(coloured_prefix(2, 6, false), "node-2 │ ");
+        assert_eq!(coloured_prefix(8, 6, true), "\x1b[33mnode-8 │\x1b[0m ");
     }
 }

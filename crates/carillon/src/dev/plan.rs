@@ -75,6 +75,11 @@ impl NodePlan {
         name(self.number)
     }
 
+    /// The file of its log, beside its directory: in there only a node writes.
+    pub fn log(&self) -> PathBuf {
+        self.dir.with_extension("log")
+    }
+
     /// Its listeners, by the names of their settings.
     pub fn listeners(&self) -> [(&'static str, SocketAddr); 4] {
         [("resp", self.resp), ("native", self.native), ("http", self.http), ("peer", self.peer)]
@@ -169,7 +174,7 @@ fn is_flag(word: &OsString, name: &str) -> bool {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,%@".contains(&byte);
     match !word.is_empty() && word.bytes().all(plain) {
         true => word.to_owned(),

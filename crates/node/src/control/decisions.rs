@@ -140,27 +140,18 @@ impl Decisions {
 
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
     pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<EventKind> {
-        let is_cut = |what: &DecisionKind| match what {
-            DecisionKind::Split { right, .. } => *right == half,
-            _ => false,
-        };
-        let is_cut = |one: &&mut RecordedDecision| {
-            one.came == DecisionOutcome::UnderWay && is_cut(&one.what)
-        };
-        let decided = self.open.iter_mut().find(is_cut)?;
-        decided.came = DecisionOutcome::Done { took: decided.age(now), deviation: None };
-        Some(decided.outcome_of())
+        self.done(|what| matches!(what, DecisionKind::Split { right, .. } if *right == half), now)
     }
 
-    /// A shard has taken another in here, whatever becomes of it later.
-    pub fn has_merged(&mut self, gone: ShardId, now: BootNanos) -> Option<EventKind> {
-        let is_it = |what: &DecisionKind| match what {
-            DecisionKind::Merge { right, .. } => *right == gone,
-            _ => false,
-        };
-        let is_it =
-            |one: &&mut RecordedDecision| one.came == DecisionOutcome::UnderWay && is_it(&one.what);
-        let decided = self.open.iter_mut().find(is_it)?;
+    /// A shard has absorbed this one here, whatever becomes of it later.
+    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Option<EventKind> {
+        self.done(|what| matches!(what, DecisionKind::Merge { right, .. } if *right == absorbed), now)
+    }
+
+    /// The first open decision of this kind is carried out.
+    fn done(&mut self, is_it: impl Fn(&DecisionKind) -> bool, now: BootNanos) -> Option<EventKind> {
+        let mut open = self.open.iter_mut();
+        let decided = open.find(|one| one.came == DecisionOutcome::UnderWay && is_it(&one.what))?;
         decided.came = DecisionOutcome::Done { took: decided.age(now), deviation: None };
         Some(decided.outcome_of())
     }

@@ -236,6 +236,8 @@ impl ShardExecutor {
         let had_ended = self.ended_replicas.remove(&right).is_some();
         if shard.is_some() || had_ended {
             self.merged_ends.add(right, left, self.next_ticket, &mut effects.records);
+            // A round of checkpoints waits for it, and installations of snapshots for the round.
+            effects.sync = true;
             self.ended.insert(right);
         }
         let first = |shard: &crate::replica::Replica| shard.view().read().descriptor.arc.ends().0;

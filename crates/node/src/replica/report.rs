@@ -137,7 +137,7 @@ pub enum LagReason {
 pub struct ReplicaCounters {
     /// How often a leader was heard of that was not known before: another, or in another term.
     pub leaders_seen: u64,
-    /// How often the replica here has stood for election.
+    /// How often the replica here has campaigned, but for leader transfers.
     pub campaigns: u64,
     /// For how long nobody was known to lead, in nanoseconds.
     pub leaderless_nanos: u64,

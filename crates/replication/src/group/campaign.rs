@@ -1,21 +1,27 @@
-//! When may this replica stand for election?
+//! When may this replica campaign?
 //!
-//! By itself, when nothing is heard of a leader, and no word to one forbids it. At once, when its
-//! leader tells it to, so as to go: that is said once, and until it has stood, or an election's
-//! time is over, the leader proposes nothing. So if it comes too early it is not forgotten:
+//! - After an *election timeout* of 12 to 19 ticks without a leader ([`Group::tick`]), unless a
+//!   promise to a leader forbids it (its lease; SAFETY G4, G5), or entries are not synced.
+//! - When its owner says so ([`Group::campaign`]), under the same conditions: a sole voter, or the
+//!   first replica of a new shard.
+//! - At once when its leader sends *TimeoutNow*, to transfer the lead ([`Group::step`]); not before
+//!   its entries are synced and committed changes of members are applied.
+//!
+//! `TimeoutNow` is sent once, and until the target has campaigned, or an election timeout is over,
+//! the leader proposes nothing. So a message that comes too early is remembered, and obeyed later:
 //!
 //! ```text
-//!   the leader:  commit index ── stand! ─►
-//!   the transfer target:    (reads both) ── applies what is committed ── stands
+//!   the leader:  commit index ── TimeoutNow ─►
+//!   the target:  (reads both) ── applies what is committed ── campaigns
 //! ```
-//! Who leads a joint state and is not to stay says both in one breath, as it has just applied the
-//! change itself.
+//! A leader that is to leave a joint state sends both at once, as it has just applied the change
+//! itself.
 //!
-//! Two who stand at the same time would each have the other's word, and then no vote of it: while
-//! the one asks whether it would be elected, it has to write down what it had to say, and to hear.
-//! So of two with equal logs, the one with the higher number lets the other wait, which gives way.
-//! Only at the first attempt: who cannot be elected itself is not in others' way for ever (decision
-//! 0034).
+//! Two replicas that campaign at the same time would each grant the other a pre-vote, vote for
+//! themselves, and refuse the other's vote: the time in which this happens is as long as a write to
+//! disk. So of two with equal logs the one with the higher id does not answer, and the one with the
+//! lower id grants and gives way. Only at the first attempt: a replica that cannot be elected must
+//! not hold back others for ever (decision 0034).
 
 use keyspace::ReplicaId;
 use raft::eraftpb::{self, MessageType};
@@ -24,7 +30,8 @@ use raft::{INVALID_ID, StateRole};
 use super::Group;
 
 impl Group {
-    /// Stands for election, unless its word to a leader forbids it. A sole voter wins at once.
+    /// Campaigns, unless a promise to a leader (its lease) or unsynced entries forbid it. A sole
+    /// voter wins at once.
     pub fn campaign(&mut self) {
         if self.may_campaign() {
             self.raw.campaign().expect("campaign fails only on a broken store, and ours is memory");
@@ -33,23 +40,23 @@ impl Group {
         }
     }
 
-    /// Whether it may stand for election by itself. Not with entries that it could still lose: the
-    /// library would not have it.
+    /// Whether it may campaign by itself: not with entries that are not synced, which it could
+    /// still lose (the library refuses that too), nor before its promises to leaders are over.
     pub(super) fn may_campaign(&self) -> bool {
         let vote_promise =
             self.vote_promise.no_vote_until.max(self.vote_promise.no_forced_vote_until);
         self.unsynced == 0 && self.now >= vote_promise
     }
 
-    /// Whether it could stand as soon as it is told to: not with entries that it could still lose,
-    /// nor before it has applied a change of members that it knows to be committed. The library
-    /// would not have it.
+    /// Whether it can obey a `TimeoutNow` now: not with entries that are not synced, nor before it
+    /// has applied what it knows to be committed, which may change members. The library refuses
+    /// both.
     pub(super) fn is_fit(&self) -> bool {
         let log = &self.raw.raft.raft_log;
         self.unsynced == 0 && log.applied >= log.committed
     }
 
-    /// Whether it stands itself, and whoever asks here for its word is to be the one that waits.
+    /// Whether it campaigns itself, and the replica that asks for a pre-vote is to give way.
     pub(super) fn yields_to_nobody(&self, asks: &eraftpb::Message) -> bool {
         let core = &self.raw.raft;
         let log = &core.raft_log;
@@ -58,8 +65,8 @@ impl Group {
         is_rival && is_level && self.attempts == 1 && asks.from < self.id.0
     }
 
-    /// Stands no more, if it stood and has just given its word to another, which may be elected
-    /// then; if that comes to nothing, it stands again as after an election.
+    /// Stops its campaign if it has just granted another a pre-vote. If that one is not elected,
+    /// it campaigns again as after an election that nobody has won.
     pub(super) fn abandon_campaign(&mut self, to: ReplicaId) {
         let core = &mut self.raw.raft;
         let has_granted = core.msgs.last().is_some_and(|answer| {
@@ -74,12 +81,12 @@ impl Group {
         }
     }
 
-    /// Stands if it was told to and could not.
+    /// Obeys a `TimeoutNow` that came too early, as soon as it can.
     pub(super) fn campaign_if_pending(&mut self) {
         if self.pending_timeout_now.is_some() && self.is_fit() {
-            let told = self.pending_timeout_now.take().expect("it was just looked at");
-            // Of a term that is over, it is of no account.
-            let _refused = self.step(told, self.now);
+            let timeout_now = self.pending_timeout_now.take().expect("it was just looked at");
+            // If its term is over, the step ignores it.
+            let _refused = self.step(timeout_now, self.now);
         }
     }
 }

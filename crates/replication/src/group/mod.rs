@@ -1,8 +1,8 @@
 //! One replica of one group: its verbs over the library's node.
 //!
 //! [`limits`] has what it is configured with, [`leading`] what a leader does, [`types`] what goes
-//! in and out of its verbs, [`rest`] the messages that need no work, [`stand`] when it may be
-//! elected. What is here decides three things by itself: when the replica may stand or vote
+//! in and out of its verbs, [`rest`] the messages that need no work, [`stand`] when it may
+//! campaign. What is here decides three things by itself: when the replica may campaign or vote
 //! ([`lease`]), what leaves before and what after an fsync, and which applied entries stay in
 //! memory.
 //!
@@ -49,15 +49,15 @@ pub struct Group {
     /// Chooses election time-outs: equal seeds, equal elections.
     seed: u64,
     campaigns: u64,
-    /// How often it has stood since there was a leader.
+    /// How often it has campaigned since there was a leader.
     attempts: u64,
-    /// The newest work with entries that is not persisted, or 0: until then it does not stand.
+    /// The newest work with entries that is not persisted, or 0: until then it does not campaign.
     unsynced: u64,
     /// The work that brought a snapshot and is not persisted, and the snapshot's index.
     restored: Option<(u64, u64)>,
     /// No more is kept for others.
     retained_bytes_max: usize,
-    /// Its leader's word that it is to stand, which came too early.
+    /// A `TimeoutNow` of its leader that came too early.
     pending_timeout_now: Option<Message>,
     /// To be sent now.
     outbox: Vec<Message>,
@@ -185,7 +185,7 @@ impl Group {
             }
         }
         if kind == MessageType::MsgTimeoutNow && !self.is_fit() {
-            // It is told once, and its leader proposes nothing until it has stood.
+            // `TimeoutNow` is sent once, and the leader proposes nothing until this campaigns.
             self.pending_timeout_now = Some(Message { inner, clock });
             return Ok(());
         }
@@ -244,7 +244,8 @@ impl Group {
         Some(ReplicaId(self.raw.raft.leader_id)).filter(|leader| leader.0 != 0)
     }
 
-    /// How often it has stood for election since it began, by itself or told to.
+    /// How often it has campaigned since it began: after an election timeout, or by
+    /// [`Self::campaign`]. Campaigns after a `TimeoutNow` are not counted.
     pub fn campaigns(&self) -> u64 {
         self.campaigns
     }

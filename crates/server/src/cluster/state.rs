@@ -224,6 +224,9 @@ impl MembershipState {
             News::Suspect(node) => {
                 tracing::debug!(node = id(node), "member {} does not answer", name(node));
             }
+            News::Down(node) if self.membership.member(node).is_none() => {
+                tracing::debug!(node = id(node), "a member that was removed is down")
+            }
             News::Down(node) => {
                 tracing::warn!(node = id(node), "member {} is down", name(node))
             }

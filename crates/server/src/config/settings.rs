@@ -144,45 +144,45 @@ settings! {
     insecure: bool = "false", Switch, Switch;
     /// Event loops, each with its own thread; 0 = as many as there are cores, less one.
     threads: u64 = "0", Number(0..=1024), Number;
-    /// Memory that data may take. Beyond it writes fail with OOM; reads and deletes go on.
+    /// Memory that data may take. A share is of the machine's memory, or of the cgroup's limit if
+    /// that is lower. Beyond it writes fail with OOM; reads and deletes go on.
     memory_max: MemoryMax = "60%", Memory, Memory;
     /// Longest key: less than 1 MiB.
     key_bytes_max: u64 = "64KiB", Size(1..=command::limits::KEY_BYTES_MAX), Size;
     /// Longest value, and what commands may make of one (APPEND, SETRANGE). The same on all nodes.
     value_bytes_max: u64 = "64MiB", Size(1..=512 * MIB), Size;
-    /// Connections of Redis and native clients together; further ones are told so and closed.
+    /// Connections of Redis and native clients together; further ones get an error and are closed.
     connections_max: u64 = "20000", Number(1..=1_000_000), Number;
     /// Connections of HTTP clients; further ones wait to be accepted.
     http_connections_max: u64 = "1024", Number(1..=100_000), Number;
     /// Close a Redis or native connection that was silent for this long; 0 = never.
     idle_timeout_ms: u64 = "0", Millis(0..=365 * DAY_MS), Millis;
-    /// How long a request may take, from its last byte to its answer; a transaction over shards,
-    /// of which it is not known then what has become, twice as long.
+    /// Longest time from a request's last byte to its answer. A transaction over several shards
+    /// whose outcome is still unknown then gets as long again.
     request_timeout_ms: u64 = "5s", Millis(100..=3_600_000), Millis;
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.
     consistency_check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
-    /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
-    /// those that lag too far behind; or off: as fast as can be.
+    /// Bytes of snapshots a second that this node sends: to new replicas, and to those that lag too
+    /// far behind; or off: as fast as it can.
     snapshot_rate: Option<NonZeroU64> = "64MiB", Bytes(64 * KIB..=1024 * GIB, " a second"), Bytes;
-    /// Bytes of live keys and values beyond which a shard is cut in two, each half a shard of its
-    /// own; or off: never.
+    /// Bytes of live keys and values beyond which a shard is split; or off: never.
     split_bytes: Option<NonZeroU64> = "96MiB", Bytes(MIB..=1024 * GIB, ""), Bytes;
-    /// Live keys beyond which a shard is cut in two, so that cutting it takes little time; or off:
-    /// however many.
+    /// Live keys beyond which a shard is split, so that a split takes little time; or off: however
+    /// many.
     split_keys: Option<NonZeroU64> = "125000", Limit(1_000..=1_000_000_000, ""), Limit;
-    /// Bytes of live keys and values below which two neighbouring shards become one, both taken
-    /// together, if the second was cut off from another; at most half of split_bytes and, in keys,
-    /// an eighth of split_keys; or off: never.
+    /// Two neighbouring shards merge when together they hold fewer bytes of live keys and values
+    /// than this, and fewer keys than an eighth of split_keys. Only a shard that was split off
+    /// merges, with its left neighbour. No more than half of split_bytes counts; or off: never.
     merge_bytes: Option<NonZeroU64> = "16MiB", Bytes(64 * KIB..=1024 * GIB, ""), Bytes;
-    /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
+    /// Requests a second for its leader beyond which a shard is split, if a split divides them
     /// about evenly; or off: never.
     split_rate: Option<NonZeroU64> = "50000", Limit(100..=1_000_000_000, " a second"), Limit;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
-    /// Whether the shards that this node leads move so that all nodes carry about the same, and
-    /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
+    /// Balance the shards that this node leads over all nodes, new ones included. Off: replicas
+    /// move only away from nodes that are dead, draining or removed.
     balance: bool = "true", Switch, Switch;
     /// Where replicas go: balanced (where most room is), successors (on the nodes that follow the
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
@@ -193,9 +193,9 @@ settings! {
     /// linear hashing); then perhaps iterative, recursive or semi-recursive, and noimages: what was
     /// found before is not used.
     lookup: LookupChoice = "full", Lookup, Lookup;
-    /// … on the listener of Redis clients.
+    /// The lookup for requests of Redis clients. Unless given: what the setting lookup says.
     resp_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
-    /// … on the listener of HTTP.
+    /// The lookup for requests by HTTP. Unless given: what the setting lookup says.
     http_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
     /// Highest cluster version that this node supports: below the newest it behaves as the version
     /// before. To hold a node back, or to try a downgrade.
@@ -222,7 +222,8 @@ settings! {
     native_error_reason: bool = "false", Switch, Switch;
     /// Length at which a file of the log ends and the next begins.
     segment_bytes: u64 = "64MiB", Size(MIB..=4 * GIB), Size;
-    /// Bytes of log since the last checkpoint that start the next one.
+    /// Bytes of log since the last checkpoint that start the next one; or half of all keys, values
+    /// and old versions, if that is more.
     checkpoint_log_bytes: u64 = "512MiB", Size(MIB..=1024 * GIB), Size;
     /// Time between two fsyncs for keyspaces of durability interval.
     interval_ms: u64 = "100", Millis(1..=60_000), Millis;

@@ -89,7 +89,7 @@ impl NodeApi {
         let counts = survey::shard_counts(&self.runtime);
         let help = "Leaders heard of that were not known before, summed over shards.";
         out.counter("carillon_raft_leader_changes_total", help, counts.leaders_seen);
-        let help = "Election campaigns of replicas of this node.";
+        let help = "Campaigns of local replicas: pre-votes asked, won or not; no leader transfers.";
         out.counter("carillon_raft_campaigns_total", help, counts.campaigns);
         let help = "Time in which no leader was known, summed over the shards of this node.";
         let seconds = counts.leaderless_nanos as f64 / 1e9;

@@ -186,7 +186,11 @@ impl PeerThread {
         }
         match refusal {
             Some(refusal) => {
-                self.log_dial_failure(&shaking.address, &ending.to_string());
+                match refusal {
+                    // Two nodes have dialled each other at the same moment: all is well.
+                    Refusal::Linked => tracing::debug!(address = shaking.address, "{ending}"),
+                    _ => self.log_dial_failure(&shaking.address, &ending.to_string()),
+                }
                 handler.refused(&shaking.address, refusal);
             }
             None => self.unreachable(&shaking.address, &ending.to_string(), handler),
@@ -200,7 +204,8 @@ impl PeerThread {
     /// Logs that a stranger was refused; not what port scanners leave, and not all of it.
     fn warn(&mut self, address: &str, ending: &Ending) {
         let Ending::Handshake(error) = ending else { return };
-        let quiet = matches!(error.refusal(), Refusal::Nonsense | Refusal::TooSlow);
+        let quiet =
+            matches!(error.refusal(), Refusal::Nonsense | Refusal::TooSlow | Refusal::Linked);
         let lately = self.warned.is_some_and(|warned| self.now < warned + WARNING_PAUSE);
         if !quiet && !lately {
             self.warned = Some(self.now);
