@@ -1,5 +1,5 @@
-//! Any bytes are a letter between nodes or refused; what was read is written as bytes that say the
-//! same.
+//! A peer RPC: the decoder accepts or refuses any bytes; a decoded message that is encoded again
+//! decodes to the same message.
 #![no_main]
 
 use bytes::Bytes;
@@ -7,13 +7,13 @@ use libfuzzer_sys::fuzz_target;
 use node::rpc::message::RpcMessage;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(letter) = RpcMessage::decode(Bytes::copy_from_slice(bytes)) {
+    if let Ok(message) = RpcMessage::decode(Bytes::copy_from_slice(bytes)) {
         let mut again = Vec::new();
-        letter.encode(&mut again);
-        assert!(!RpcMessage::KINDS[letter.kind()].is_empty());
-        if let Some(unable) = letter.no_room_reply() {
-            assert_eq!(unable.shard(), letter.shard());
+        message.encode(&mut again);
+        assert!(!RpcMessage::KINDS[message.kind()].is_empty());
+        if let Some(unable) = message.no_room_reply() {
+            assert_eq!(unable.shard(), message.shard());
         }
-        assert_eq!(RpcMessage::decode(again.into()), Ok(letter));
+        assert_eq!(RpcMessage::decode(again.into()), Ok(message));
     }
 });

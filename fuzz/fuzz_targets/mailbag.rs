@@ -18,7 +18,7 @@ fn again(mut frame: Bytes) -> Vec<u8> {
                 let bootstrap = bootstrap.map(|bootstrap| bootstrap.to_vec());
                 batch.message(&Envelope { shard, node, bootstrap, message }, &mut send);
             }
-            Item::Rpc(letter) => batch.rpc(node, &letter, &mut send),
+            Item::Rpc(message) => batch.rpc(node, &message, &mut send),
         }
         // Each by itself: what is urgent would go into a frame of its own.
         batch.send(&mut send);

@@ -4,7 +4,7 @@
 
 use keyspace::{VersionRange, NodeId};
 use libfuzzer_sys::fuzz_target;
-use server::peer::handshake::{Expected, Handshake, INPUT_BYTES_MAX, Progress};
+use server::peer::handshake::{ExpectedPeer, Handshake, INPUT_BYTES_MAX, Progress};
 use server::peer::handshake_record::{Introduction, MAC_BYTES, Parsed, Tag, parse};
 use server::peer::{Cluster, Local, Refusal, Secret, VERSIONS};
 
@@ -38,7 +38,7 @@ fn feed(mut side: Handshake, bytes: &[u8], piece: usize) -> Option<Refusal> {
 fuzz_target!(|bytes: &[u8]| {
     for piece in [1, 7, 500] {
         feed(Handshake::accept(local(), [2; 32]), bytes, piece);
-        let any = Expected::AnyBut(Vec::new());
+        let any = ExpectedPeer::AnyBut(Vec::new());
         feed(Handshake::dial(local(), any, [3; 32], &mut Vec::new()), bytes, piece);
     }
     // What stands behind the MAC is read only from friends; it must be read without panic too.

@@ -77,7 +77,7 @@ def http_unknown(server):
 
 
 def http_transactions(server):
-    """Transactions that make no sense, that ask for too much, and that nobody ends."""
+    """Transactions that are invalid, that ask for too much, and that no client ends."""
     for path in ("/v1/txn", "/v1/txn/begin", "/v1/txn/x", "/v1/txn/x/commit"):
         head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % path.encode()
         for body in (b"", b"{", b"[]", b"7", b'"', b"\xff", b"[" * 20_000, b'{"then":' * 20_000):

@@ -60,7 +60,7 @@ def native_serves(server):
     assert (op, value) == (b"GOK", b"value"), (op, value)
     sock.sendall(frame(b"DEL", b"native") + frame(b"GET", b"native"))
     assert receive(sock)[0] == b"DOK"
-    # An error's value is empty unless the node is told to give reasons.
+    # An error's value is empty unless the node is configured to give reasons.
     assert exactly(sock, 17) == frame(b"GER", b"native")
     sock.close()
 

@@ -29,13 +29,13 @@ def ends_with_error(server, data, seconds=5.0):
 
 
 def huge_declared_bulk(server):
-    """A bulk length that nobody can mean."""
+    """An absurd bulk length."""
     for length in (b"536870913", b"99999999999", b"9223372036854775807", b"9" * 30):
         ends_with_error(server, b"*2\r\n$3\r\nGET\r\n$" + length + b"\r\n")
 
 
 def huge_declared_array(server):
-    """An array length that nobody can mean."""
+    """An absurd array length."""
     for length in (b"2147483648", b"99999999999", b"9" * 30):
         ends_with_error(server, b"*" + length + b"\r\n")
 

@@ -42,7 +42,7 @@ def main():
             cases += resp_cases.CARILLON_CASES + native_cases.CASES + http_cases.CASES
         else:
             connection = server.connect()
-            # Redis bounds this only if it is told to.
+            # Redis bounds this only if it is configured to.
             connection.call("CONFIG", "SET", "client-output-buffer-limit", "normal 64mb 32mb 5")
             connection.close()
         for case, growth_mib in cases:

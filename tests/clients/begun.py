@@ -45,7 +45,7 @@ def refused(said, text):
 
 
 def one_by_one(cluster):
-    """What commands between BEGIN and COMMIT say, and who sees what."""
+    """Replies of commands between BEGIN and COMMIT, and what other clients see."""
     for node, other in zip(cluster.nodes, cluster.nodes[1:] + cluster.nodes[:1]):
         me, you = Session(node), Session(other)
         you("DEL", *(f"b{n}" for n in range(9)))
@@ -106,7 +106,7 @@ def moves_within(cluster):
 
 
 def absent_again(cluster):
-    """Who watches that a key is absent is told that it was there, whichever shards the others lie in."""
+    """A client that watches an absent key notices that it existed, in one shard or several."""
     made_and_deleted = (
         (["SET", "{k}", "1"], ["DEL", "{k}", "{other}"]),
         (["SET", "{k}", "1"], ["SET", "{other}", "1"], ["EXPIRE", "{k}", "-1"]),
@@ -259,7 +259,7 @@ def made_anew(cluster, keyspace="anew"):
 
 
 def own_writes(cluster, keyspace="own"):
-    """What is written between WATCH and a read counts, even if nobody hears of it."""
+    """A write between WATCH and a read counts, even if its client gets no answer."""
     options = {"name": keyspace, "replicas": 1, "durability": "memory"}
     status, text = cluster.nodes[0].request("POST", "/v1/keyspaces", options)
     assert status == 201, text

@@ -49,7 +49,7 @@ def words(cluster):
     refused(link.pipeline([["EXPLAIN", "ROUTE"]])[0], "ERR wrong number")
     refused(link.pipeline([["EXPLAIN", "ROUTE", "k", "all", "up"]])[0], "ERR ")
     refused(link.pipeline([["EXPLAIN", "PLAN", "k"]])[0], "ERR ")
-    # Who names two means something else than one of them.
+    # A request that names two lookups is refused: it cannot mean one of them.
     for twice in (["chord", "linear"], ["chord", "recursive", "iterative"], ["noimages", "images"]):
         refused(link.pipeline([["LOOKUP", *twice]])[0], "ERR ")
     refused(link.pipeline([["EXPLAIN", "ROUTE", "k", "all", "chord"]])[0], "ERR ")
@@ -131,7 +131,7 @@ def routes(cluster):
         [way] = ways(link.call("LOOKUP", "LAST"))
         same((b"chord", b"recursive", b"off", None),
              tuple(way[name] for name in ("lookup", "form", "images", "failure")))
-        # Found once, it is remembered: the next time nobody is asked on the way.
+        # The node remembers the found owner: the next request asks no other node.
         link.call("LOOKUP", "linear", "images")
         link.call("GET", "r1")
         link.call("GET", "r1")

@@ -81,7 +81,7 @@ def use(r):
         raise AssertionError("no error")
 
     def whole():
-        # Unless told to ask all, this client asks one.
+        # By default, this client asks one node; it can be configured to ask all.
         every = {"target_nodes": RedisCluster.PRIMARIES}
         # A node that one lead has left counts as a replica until the slots are fetched again; and a
         # lead may move from a node that was not asked yet to one that was.

@@ -39,7 +39,7 @@ PLAIN = {
 
 
 class Client:
-    """A client's process, told by lines how far the others are."""
+    """A client's process; it reads lines that state how far the others are."""
 
     def __init__(self, name, command, addresses):
         self.name = name
@@ -165,7 +165,7 @@ def cluster_answers(cluster):
 
 
 def waits(cluster):
-    """WAIT says who has the writes; fewer while a node is dead."""
+    """WAIT counts the replicas that have the writes; fewer while a node is dead."""
     leader = cluster.leader("waited")
     others = [node for node in cluster.nodes if node is not leader]
     for node in cluster.nodes:
@@ -192,7 +192,7 @@ def waits(cluster):
 
 
 def sure(link, *command):
-    """The reply to a command that is sent again while nobody leads its shard."""
+    """The reply to a command that is repeated while its shard has no leader."""
     until = time.time() + 60
     while True:
         try:

@@ -422,7 +422,7 @@ class Generator:
         return (name, *[self.pick(JUNK + [self.key()]) for _ in range(count)])
 
     def unknown(self):
-        """Commands that nobody knows."""
+        """Unknown commands."""
         args = [self.pick([self.value(), "x", "y" * 200]) for _ in range(self.random.randint(0, 4))]
         return (self.pick(NOT_KNOWN), *args)
 

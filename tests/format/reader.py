@@ -231,13 +231,13 @@ def read_options(reader):
 
 
 class Catalogue:
-    """Section 5.5: keyspaces by name, each with id, options and shards; standings; level."""
+    """Section 5.5: keyspaces by name, each with id, options and shards; admin states; level."""
 
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
         self.files = {}
-        self.standings = {}
+        self.admin_states = {}
         self.level = 1
 
     def set_standing(self, reader):
@@ -245,16 +245,16 @@ class Catalogue:
         among = [reader.number("Q") for _ in range(reader.varint())]
         reader.end()
         check(among == sorted(set(among)) and standing in (0, 1, 2, 3), "operation on a node")
-        before = self.standings.get(node, 0)
+        before = self.admin_states.get(node, 0)
         if before == standing or before == 3 or (standing == 3 and before != 2):
             return
         if standing in (1, 2) and before == 0 and node in among:
-            left = [other for other in among if other != node and not self.standings.get(other)]
+            left = [other for other in among if other != node and not self.admin_states.get(other)]
             if len(left) < max([1] + [options[3] for _, options, _ in self.keyspaces.values()]):
                 return
-        self.standings.pop(node, None)
+        self.admin_states.pop(node, None)
         if standing:
-            self.standings[node] = standing
+            self.admin_states[node] = standing
 
     def read_file(self, reader):
         """How large the file of a keyspace of linear hashing is."""
@@ -291,8 +291,8 @@ class Catalogue:
         for _ in range(reader.varint() if version >= 3 else 0):
             node, standing = reader.number("Q"), reader.number("B")
             check(standing in (1, 2, 3), "standing")
-            self.standings[node] = standing
-        check(version != 3 or self.standings, "standings")
+            self.admin_states[node] = standing
+        check(version != 3 or self.admin_states, "admin_states")
         if version == 4:
             self.level = reader.number("B")
             check(self.level >= 2, "level")

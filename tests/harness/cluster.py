@@ -61,7 +61,7 @@ class Cluster(Started):
         return len({port for _, port in self.leads(node)})
 
     def leads(self, node):
-        """Where slots begin, and the port of who leads there, as a node knows."""
+        """The first slot of each slot range and its leader's port, as this node knows them."""
         link = node.connect()
         leads = [(entry[0], entry[2][1]) for entry in link.call("CLUSTER", "SLOTS")]
         link.close()
@@ -80,7 +80,7 @@ class Cluster(Started):
             time.sleep(0.1)
 
     def is_whole(self, node):
-        """Whether a node knows who leads each slot, and all other nodes as holders."""
+        """Whether a node knows each slot's leader, and all other nodes as holders."""
         link = node.connect()
         shards = link.call("CLUSTER", "SHARDS")
         fine = b"cluster_state:ok" in link.call("CLUSTER", "INFO")

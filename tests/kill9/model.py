@@ -67,7 +67,7 @@ class Model:
         return Write(("DEL", key), key, None, 0 if old is None else 1)
 
     def set(self, key):
-        """A SET with a value that nobody else writes."""
+        """A SET with a value that no other client writes."""
         size = self.random.choice([0, 10, 100, 100, self.random.randint(0, VALUE_BYTES_MAX)])
         value = b"%s:%d:" % (self.name.encode(), self.sequence) + b"v" * size
         return Write(("SET", key, value), key, value, b"OK")

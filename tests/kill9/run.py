@@ -175,7 +175,7 @@ def verify(server, model):
 
 
 def count_keys(server, models):
-    """No keyspace holds keys that nobody wrote."""
+    """No keyspace holds keys that no client wrote."""
     connection = server.connect()
     for keyspace in LEVELS:
         connection.call("SELECT", keyspace)

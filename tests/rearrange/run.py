@@ -67,7 +67,7 @@ CHARTS = [
     "replicas of each node", "leaders of each node", "processor of each node", "the host",
 ]
 SVG = "{http://www.w3.org/2000/svg}"
-# Of the play `part`: who is cut off, and who goes on.
+# Scenario `part`: which nodes are cut off, and which go on.
 FEW, MANY = (1, 2), (3, 4, 5)
 REPLICAS_OF_PART = 5
 # One half of a shard, and a keyspace.
@@ -137,7 +137,7 @@ def are_there(report, timeline, replicas):
 
 
 def judge_join(report, timeline):
-    """A node has joined, and nobody noticed."""
+    """A node joins, and clients do not notice."""
     seconds, setup = timeline["seconds"], timeline["setup"]
     failed = sum(second["not_done"] + second["unknown"] for second in seconds)
     check(report, "no request failed", failed == 0, str(timeline["failures"][:3]))

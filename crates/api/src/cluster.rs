@@ -1,8 +1,8 @@
-//! The cluster in the words of the wire: nodes, shards, and whether all is well.
+//! Wire types of the cluster: nodes, shards, health.
 
 use serde::{Deserialize, Serialize};
 
-/// How things are, in one word.
+/// The health verdict, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -51,7 +51,7 @@ pub struct Overview {
     /// Of these, those that know no leader, or are elected and get nothing done.
     pub shards_without_leader: u64,
     /// Of these, those with fewer live voters than wanted.
-    pub shards_below_strength: u64,
+    pub shards_under_replicated: u64,
     /// Other nodes that are up and hold something that this one holds too.
     pub companions: u64,
     /// Keys and values of all replicas here, in bytes.
@@ -70,7 +70,7 @@ impl Default for Overview {
             shards: 0,
             shards_led: 0,
             shards_without_leader: 0,
-            shards_below_strength: 0,
+            shards_under_replicated: 0,
             companions: 0,
             data_bytes: 0,
             verdict: Verdict::Ok,
@@ -78,7 +78,7 @@ impl Default for Overview {
     }
 }
 
-/// The cluster in numbers, as `/v1/status` tells them.
+/// The cluster in numbers, as `/v1/status` shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// Its id, in hexadecimal.
@@ -95,10 +95,10 @@ pub struct ClusterStatus {
     pub shards_without_leader: u64,
     /// Shards of which this node has a replica, and which have fewer live replicas than their
     /// keyspace asks for.
-    pub shards_below_strength: u64,
+    pub shards_under_replicated: u64,
 }
 
-/// Whether a node is there.
+/// Whether a node is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
@@ -112,18 +112,18 @@ pub enum NodeState {
     Left,
 }
 
-/// How a node stands in its cluster.
+/// A node's admin state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AdminState {
-    /// It takes its part.
+    /// It may hold replicas and lead shards.
     #[default]
     Member,
     /// It keeps its replicas and gets no more.
     Cordoned,
     /// It gets no more, and those it has move elsewhere.
     Draining,
-    /// It is gone for good.
+    /// It was removed for good.
     Removed,
 }
 
@@ -156,14 +156,14 @@ impl From<keyspace::AdminState> for AdminState {
     }
 }
 
-/// How a node stands, and what it still has.
+/// A node's admin state, and what it still holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAdminState {
     /// Its id, in hexadecimal.
     pub id: String,
     /// Its name, if it is known.
     pub name: Option<String>,
-    /// How it stands from now on.
+    /// Its admin state from now on.
     pub standing: AdminState,
     /// Shards that have a replica there.
     pub replicas: u64,
@@ -193,11 +193,11 @@ pub struct NodeStatus {
     pub id: String,
     /// Its name; not unique.
     pub name: String,
-    /// Whether it is the node that says all this.
+    /// Whether it is the node that answers.
     pub this: bool,
     /// Whether it is there.
     pub state: NodeState,
-    /// How it stands in the cluster.
+    /// Its admin state.
     #[serde(default)]
     pub standing: AdminState,
     /// Since when this node sees it in this state, in milliseconds since 1970.
@@ -206,26 +206,26 @@ pub struct NodeStatus {
     pub linked: bool,
     /// Where it is reached.
     pub addresses: NodeAddresses,
-    /// What it shares a fate with; empty: unknown.
+    /// Its failure domain; empty: unknown.
     pub domain: String,
     /// The program it runs.
     pub version: String,
-    /// Shards that have a replica there, as far as the node that says all this knows.
+    /// Shards that have a replica there, as far as the answering node knows.
     #[serde(default)]
     pub replicas: u64,
     /// Of these, those that it leads.
     #[serde(default)]
     pub leads: u64,
-    /// Replicas it holds, as it last told.
+    /// Replicas it holds, as it last reported.
     pub shards: u64,
     /// Of these, the ones that lead.
     pub leaders: u64,
     /// Its keys and values, in bytes, as it last told.
     pub data_bytes: u64,
-    /// Requests a second for the shards it leads, as it last told, roughly; 0 below some 500.
+    /// Requests a second for the shards it leads, as it last reported, roughly; 0 below some 500.
     #[serde(default)]
     pub requests_per_second: u64,
-    /// Whether its disk is slow, so that it hands its shards over; as it last told.
+    /// Whether its disk is slow, so that it transfers its leaderships; as it last reported.
     #[serde(default)]
     pub slow_disk: bool,
     /// When it joined, in milliseconds since 1970: nodes are in this order.
@@ -256,7 +256,7 @@ pub enum ReplicaRole {
     Outgoing,
 }
 
-/// How far a snapshot has come on its way to a replica.
+/// The progress of a snapshot to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotStatus {
     /// Bytes that have left; those sent again count again.
@@ -306,7 +306,7 @@ pub struct ShardStatus {
     pub generation: u64,
     /// Whether it is well, by itself.
     pub verdict: Verdict,
-    /// Whether this node has a replica of it. If not, what follows is what it began with.
+    /// Whether this node has a replica of it. If not, the members below are those of its bootstrap.
     pub here: bool,
     /// How many replicas its keyspace asks for.
     pub replicas_wanted: u64,
@@ -322,8 +322,8 @@ pub struct ShardStatus {
     pub replicas: Vec<ReplicaStatus>,
     /// The id of the node that leads it.
     pub leader: Option<String>,
-    /// For how long nobody has been known to lead it, or this node, which is elected, has got
-    /// nothing done; 0 if somebody leads.
+    /// For how long no leader has been known, or this node, which is elected, has committed
+    /// nothing; 0 if it has a leader.
     pub without_leader_ms: u64,
     /// Its term, at this node.
     pub term: u64,
@@ -331,17 +331,17 @@ pub struct ShardStatus {
     pub committed: u64,
     /// Up to where they are applied here.
     pub applied: u64,
-    /// If this node leads it: for how long nobody else can. `null` for a sole replica, which needs
-    /// no lease.
+    /// If this node leads it: how long its lease lasts. `null` for a sole replica, which needs no
+    /// lease.
     pub lease_ms: Option<u64>,
-    /// Nodes whose forwarded writes it remembers, so that none is done twice.
+    /// Its sessions: nodes whose forwarded writes it remembers, so that none is done twice.
     pub sessions: u64,
     /// Its keys.
     pub keys: u64,
     /// What they take in memory here, in bytes, with old versions.
     pub bytes: u64,
-    /// Replicas that take no part any more and are not replaced yet: this node's own, or, if it
-    /// leads, all of them.
+    /// Quarantined replicas that are not replaced yet: this node's own, or, if it leads, all of
+    /// them.
     #[serde(default)]
     pub quarantined: Vec<u64>,
     /// Voters that it cannot count on, if this node leads it: they lag, or have not answered.
@@ -349,7 +349,7 @@ pub struct ShardStatus {
     pub lagging: Vec<u64>,
 }
 
-/// Shards that one answer of `GET /v1/shards` may hold, and holds unless fewer are asked for.
+/// The page size of `GET /v1/shards`, unless the request asks for fewer.
 pub const SHARDS_PAGE_MAX: usize = 1_000;
 
 /// Which shards are asked for.
@@ -366,10 +366,10 @@ pub struct ShardsQuery<'a> {
 /// What `GET /v1/shards` answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shards {
-    /// The id of the node that says this.
+    /// The id of the answering node.
     #[serde(default)]
     pub node: String,
-    /// Whether all is well, as this node sees it: all shards, whichever were asked for.
+    /// The health of all shards, as this node sees it, whichever were asked for.
     pub health: Health,
     /// Shards by id.
     pub shards: Vec<ShardStatus>,
@@ -378,7 +378,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// The beginning of `shards`, which rise by their ids, that fits into what was asked for.
+    /// The first page of `shards`, which are sorted by id, within the limit of the request.
     pub fn page(
         health: Health,
         shards: impl Iterator<Item = ShardStatus>,

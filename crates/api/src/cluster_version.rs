@@ -1,19 +1,19 @@
-//! Cluster versions in the words of the wire.
+//! Wire types of the cluster version.
 
 use serde::{Deserialize, Serialize};
 
-/// A node, and the levels that it speaks.
+/// A node, and the cluster versions that it supports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeVersions {
     /// Its id, in hexadecimal.
     pub id: String,
     /// Its name, or its id.
     pub name: String,
-    /// The lowest and the highest level that it speaks; `null`: it was not heard of.
+    /// The lowest and the highest version that it supports; `null`: not known.
     pub speaks: Option<[u8; 2]>,
 }
 
-/// What `GET` and `POST /v1/level` answer: the cluster's level, and what its nodes speak.
+/// The answer of `GET` and `POST /v1/level`: the cluster version, and what its nodes support.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterVersionStatus {
     /// The cluster's.
@@ -22,9 +22,9 @@ pub struct ClusterVersionStatus {
     pub speaks: [u8; 2],
     /// Whether this node, when it leads the system shard, raises it by itself.
     pub automatic: bool,
-    /// Why the next level cannot be used yet: clauses. Empty if it can, or there is none that this
-    /// node knows.
+    /// Why the next version cannot be used yet, as clauses. Empty if it can, or if this node knows
+    /// no next one.
     pub objections: Vec<String>,
-    /// All nodes whose word is needed, by their ids.
+    /// All nodes that must support it, by their ids.
     pub nodes: Vec<NodeVersions>,
 }

@@ -1,4 +1,4 @@
-//! What must be so of a key's value for a write of it to be done.
+//! Conditions of a write: what must hold of the key's value.
 
 use keyspace::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What a node has decided about the shards that it leads: `/v1/decisions`.
+//! A node's decisions about the shards that it leads: `/v1/decisions`.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum DecisionOutcomeStatus {
     Done,
     /// It was called off, or overtaken by another change.
     NotDone,
-    /// Another node leads the shard now, and goes on with it.
+    /// Another node leads the shard now, and carries the decision on.
     HandedOn,
 }
 
@@ -27,7 +27,7 @@ pub struct DecisionNode {
     pub name: String,
 }
 
-/// Where a shard is cut in two: at the first slot of its right half, or at the first key, as text.
+/// Where a shard is split: at the first slot of its right half, or at its first key, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CutAt {
@@ -37,10 +37,10 @@ pub enum CutAt {
     Key(String),
 }
 
-/// A shard is cut in two.
+/// The split of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitStatus {
-    /// The shard, which keeps what is below `at`.
+    /// The shard, which keeps its part below `at`.
     pub shard: u64,
     /// The new shard, with all from `at` on.
     pub right: u64,
@@ -48,7 +48,7 @@ pub struct SplitStatus {
     pub at: CutAt,
 }
 
-/// A shard takes in its right neighbour.
+/// The merge of a shard with its right neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeStatus {
     /// The shard, which will have the slots of both.
@@ -72,8 +72,7 @@ pub struct Deviation {
     pub achieved: Option<f64>,
 }
 
-/// A decision about one shard: its replicas, its leader, or that it is cut in two, or takes in its
-/// neighbour.
+/// A decision about one shard: its replicas, its leader, a split or a merge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionStatus {
     /// When, in milliseconds since 1970.
@@ -88,13 +87,13 @@ pub struct DecisionStatus {
     pub remove: Vec<u64>,
     /// The node that is to lead, if it is about that.
     pub leader: Option<DecisionNode>,
-    /// How the shard is cut in two, if it is about that.
+    /// The split, if it is one.
     pub split: Option<SplitStatus>,
-    /// Which shard it takes in, if it is about that.
+    /// The merge, if it is one.
     pub merge: Option<MergeStatus>,
     /// Why, in words.
     pub why: String,
-    /// What it does for evenness; `null` if it is about the leader.
+    /// How it improves balance; `null` if it is about the leader.
     pub deviation: Option<Deviation>,
     /// What came of it.
     pub came: DecisionOutcomeStatus,

@@ -1,4 +1,4 @@
-//! Why a node did not do what it was asked: what state is left, and what to do next.
+//! Errors of requests: what happened, what state is left, what to do next.
 
 use keyspace::Timestamp;
 
@@ -31,7 +31,7 @@ pub enum ApiError {
         /// The name.
         name: String,
     },
-    /// A keyspace cannot be called that, or not be what was asked for. Nothing was done.
+    /// The name or the options of a keyspace are not allowed. Nothing was done.
     #[error("{why}")]
     BadKeyspace {
         /// What is wrong, as a clause.
@@ -45,7 +45,7 @@ pub enum ApiError {
         /// Names and ids of those that there are.
         known: Vec<String>,
     },
-    /// Several nodes have this name. Nothing was done: say which by its id.
+    /// Several nodes have this name. Nothing was done: name the node by its id.
     #[error("several nodes are called {node:?}: {}", ids.join(", "))]
     AmbiguousNode {
         /// The name.
@@ -77,13 +77,13 @@ pub enum ApiError {
         /// Its number.
         shard: u64,
     },
-    /// Another node leads the shard, and has to be asked. Nothing was done.
+    /// Another node leads the shard: ask that one. Nothing was done.
     #[error("{why}")]
     NotLeader {
-        /// Who leads it, as a clause.
+        /// Which node leads it, as a clause.
         why: String,
     },
-    /// The shard cannot be cut, or not there. Nothing was done.
+    /// The shard cannot be split, or not at this place. Nothing was done.
     #[error("shard {shard} is not cut: {why}")]
     NoSplit {
         /// Its number.
@@ -91,7 +91,7 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
-    /// The shard cannot take in its right neighbour. Nothing was done.
+    /// The shard cannot merge with its right neighbour. Nothing was done.
     #[error("shard {shard} takes no other in: {why}")]
     NoMerge {
         /// Its number.
@@ -99,7 +99,7 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
-    /// The cluster's level cannot become the one that was asked for. Nothing was done.
+    /// The cluster version cannot be raised to the one that was asked for. Nothing was done.
     #[error("{why}")]
     VersionRefused {
         /// Why, as a clause.
@@ -152,8 +152,8 @@ pub enum ApiError {
     /// The disk is full. The write was not done; reads go on.
     #[error("the disk of the data directory is full")]
     DiskFull,
-    /// It cannot be done just now: nobody leads a shard, or too much is waiting already. Nothing
-    /// was done: try again a little later.
+    /// It cannot be done just now: a shard has no leader, or too many requests wait. Nothing was
+    /// done: try again a little later.
     #[error("{why}")]
     Busy {
         /// Why, as a clause.
@@ -191,7 +191,7 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
-    /// Another request for the transaction is under way. By this one nothing was done.
+    /// Another request for the transaction is under way. This one has done nothing.
     #[error("another request for the transaction is under way")]
     TransactionInUse,
     /// Too many transactions are open here, or they hold too much. Nothing was done.
@@ -209,7 +209,7 @@ pub enum ApiError {
     /// An operation of the transaction makes no sense. Nothing was done.
     #[error("operation {at}{}: {why}", list.map(|list| format!(" of {list}")).unwrap_or_default())]
     OperationRefused {
-        /// In which list of the request it stands, if the request has several.
+        /// Which list of the request it is in, if the request has several.
         list: Option<&'static str>,
         /// Which operation of the list; the first is 1.
         at: usize,

@@ -1,20 +1,19 @@
-//! What may be asked of a node beside the hot path, and in which words on the wire.
+//! The API of a node beside the hot path: the trait [`NodeService`], and its types on the wire.
 //!
-//! HTTP, and whatever comes to stand beside it, asks through [`NodeService`]; the event loops
-//! answer it. The trait is shaped for them: nothing here waits, and every answer that takes a while
-//! comes through a function that is called once.
+//! HTTP, or another protocol later, asks through [`NodeService`]; crate `server` implements it.
+//! Nothing here blocks: an answer that takes a while comes through a callback that is called once.
 //!
 //! ```text
-//!   HTTP thread ── call(id, "orders", Put …, done) ──► NodeService ──► the loop that has the key
+//!   HTTP thread ── call(id, "orders", Put …, done) ──► NodeService ──► executor of the key's shard
 //!        ▲                                                                   │
 //!        └──────────────── done(Ok(Answer) | Err(ApiError)) ◄────────────────┘
 //! ```
 //!
 //! Every error is of one of two kinds (SAFETY G10): nothing was done, or the outcome is unknown;
-//! [`ApiError::outcome`] says which. The types with `Serialize` are the wire's own: cores have
-//! others, and the event loops translate.
+//! [`ApiError::outcome`] says which. The types with `Serialize` are for the wire only: cores have
+//! others, and the server translates.
 //!
-//! It does not know HTTP, JSON's layout or who asks.
+//! But for [`http`], it knows neither HTTP nor the layout of JSON.
 
 mod cluster;
 mod cluster_version;
@@ -49,8 +48,8 @@ pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 use overlay::LookupChoice;
 
-/// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
-/// outcome of a write is unknown.
+/// Called once with the answer, from any thread. If it is dropped uncalled, the client gets the
+/// answer that the outcome of the write is unknown.
 pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 
 /// A running node, as the API sees it.
@@ -59,13 +58,13 @@ pub trait NodeService: Send + Sync + 'static {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
     /// Does a transaction that is one request.
     fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>);
-    /// Begins one that is gone through request by request, and ends when none comes for so long.
-    /// Its name.
+    /// Begins a transaction that a client runs request by request; it ends when no request comes
+    /// for so long. Returns its name.
     fn txn_begin(&self, keyspace: &str, timeout_ms: u64, done: Done<String>);
-    /// Runs operations of one that was begun: on a copy, as long as it is not committed. They stop
-    /// at the first that is refused.
+    /// Runs operations of an open transaction, on its copy. They stop at the first that is refused.
     fn txn_run(&self, txn: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>);
-    /// Has all of it done, if all that it has read is as it was. Whatever comes of it, it is over.
+    /// Commits a transaction: all writes, if nothing that it has read has changed. It is over in
+    /// any case.
     fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>);
     /// Ends it; nothing is done.
     ///
@@ -81,10 +80,10 @@ pub trait NodeService: Send + Sync + 'static {
     fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>);
     /// Changes what `change` names and nothing else.
     fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>);
-    /// Removes a keyspace and everything in it.
+    /// Removes a keyspace with all its keys.
     fn keyspace_drop(&self, name: &str, done: Done<()>);
-    /// How the owner of a key is found, each of these ways; move by move, if it is traced. None for
-    /// a keyspace that is only made when it is used.
+    /// The route to the owner of a key, by each of these lookups; hop by hop, if traced. None for a
+    /// keyspace that is only created when it is used.
     fn route(
         &self,
         keyspace: &str,
@@ -101,8 +100,8 @@ pub trait NodeService: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.
     fn nodes(&self) -> Nodes;
-    /// Has a node, by its id or name, stand otherwise in the cluster; one that nobody here knows
-    /// only if that is `unknown_too`.
+    /// Sets the admin state of a node, named by its id or name. A node that no running node knows
+    /// is accepted only with `unknown_too`.
     fn set_admin_state(
         &self,
         id: RequestId,
@@ -114,16 +113,16 @@ pub trait NodeService: Send + Sync + 'static {
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError>;
-    /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
+    /// Splits a shard at a slot or key, or in its middle, if this node leads it.
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
-    /// Has a shard take in its right neighbour, if this node leads it.
+    /// Merges a shard with its right neighbour, if this node leads it.
     fn merge(&self, shard: u64, done: Done<MergeStatus>);
     /// The cluster version, and what its nodes speak.
     fn level(&self) -> ClusterVersionStatus;
     /// Raises it: to the next one, unless another is named.
     fn raise_version(&self, id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>);
-    /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
-    /// now if it moved things to be even.
+    /// Decisions of the node about the shards that it leads; or, with `dry`, those that the
+    /// balancer would make now.
     fn decisions(&self, dry: bool) -> Decisions;
     /// What the node counts.
     fn metrics(&self) -> Metrics;

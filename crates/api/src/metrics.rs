@@ -1,7 +1,7 @@
-//! What a node counts, as values, and as Prometheus reads them.
+//! A node's metrics as values, and as the text that Prometheus reads.
 //!
-//! A snapshot is built when somebody asks: counters live wherever they are counted, and nothing on
-//! the hot path knows this module.
+//! A snapshot is built on request. Counters live in the modules that count; nothing on the hot path
+//! knows this module.
 
 use std::fmt::Write;
 

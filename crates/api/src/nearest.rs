@@ -1,4 +1,4 @@
-//! Which known name did somebody mean?
+//! Finds the known name that is nearest to a misspelt one.
 
 /// The candidate closest to `name`, if one is close enough to be worth suggesting: at most a third
 /// of its letters (and at least one) have to change. Case and `-` against `_` cost nothing.

@@ -1,8 +1,8 @@
-//! By which way is the owner of a key found? As values.
+//! Wire types of routes: how a lookup found the owner of a key.
 
 use serde::{Deserialize, Serialize};
 
-/// The way that one lookup went.
+/// The route of one lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteStatus {
     /// `full`, `chord`, `chord-sharp`, `linear` or `lh`.
@@ -11,17 +11,17 @@ pub struct RouteStatus {
     pub form: String,
     /// Whether nodes went by whatever they happened to know.
     pub images: bool,
-    /// Who owns the key; none if nobody was found.
+    /// The shard that owns the key; none if none was found.
     pub shard: Option<u64>,
     /// The id of the node that leads it, in hexadecimal.
     pub leader: Option<String>,
     /// Moves from shard to shard.
     pub hops: u32,
-    /// Messages between nodes; none if the way was not traced.
+    /// Messages between nodes; none if the route was not traced.
     pub messages: Option<u32>,
     /// How long it took.
     pub micros: u64,
-    /// Why nobody was found.
+    /// Why no owner was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Every move, if it was traced.

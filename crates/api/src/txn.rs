@@ -1,4 +1,4 @@
-//! Transactions, as who is outside the loops asks for them.
+//! Transactions of HTTP clients, as values.
 
 use bytes::Bytes;
 use keyspace::Timestamp;
@@ -94,7 +94,7 @@ pub enum TxnOp {
     },
 }
 
-/// What an operation has come to.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnResult {
     /// The key has this value.
@@ -127,7 +127,7 @@ pub struct TxnPair {
     pub version: Option<Timestamp>,
 }
 
-/// What a transaction has come to that was one request.
+/// The result of a transaction in one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnDone {
     /// Whether all conditions held.

@@ -1,7 +1,7 @@
-//! What does chance say to this shard, at this decision?
+//! The random choices of a shard's leader, at one decision.
 //!
-//! Drawn from the salt and the shard alone, so that a simulator can replay it, and so that two
-//! shards that see the same nodes do not choose the same one.
+//! They follow from the salt and the shard alone, so that a simulator can replay them, and two
+//! shards that see the same nodes choose differently.
 
 use keyspace::ShardId;
 use keyspace::random::{Random, mix};

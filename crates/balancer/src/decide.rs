@@ -6,7 +6,7 @@ use crate::chance::Chance;
 use crate::measure::{BalanceEffect, Measure, deviation};
 use crate::nodes::Nodes;
 use crate::reason::DecisionReason;
-use crate::rebalance::{even, place_by_policy};
+use crate::rebalance::{place_by_policy, plan_rebalance};
 use crate::repair::repair;
 use crate::shard::{PlacementSettings, Shard};
 use crate::spread::part;
@@ -64,7 +64,7 @@ fn begin(nodes: &Nodes, shard: &Shard<'_>, settings: &PlacementSettings) -> Opti
         match (settings.balance, settings.policy.is_fixed()) {
             (false, _) => None,
             (true, true) => place_by_policy(&view),
-            (true, false) => even(&view, &mut chance),
+            (true, false) => plan_rebalance(&view, &mut chance),
         }
     })
 }

@@ -1,17 +1,18 @@
-//! Should a shard's leader hand over, and to whom?
+//! Should a shard's leader transfer its leadership, and to which replica?
 //!
-//! It must if its node is to be left, or is slow: then to whom of the others leads least. It should
+//! It must if its node is leaving or slow: then to the node that leads the fewest shards. It should
 //! if its node leads more shards than the mean of the shard's nodes by more than the band, and one
-//! of them at least two fewer. Like replicas, leaders move by chance: of `n` on a node with `e` too
-//! many each is handed over with probability `e / n` times the pace, twice that of replicas.
+//! of them leads at least two fewer. Leaders move by chance, as replicas do. Of `n` leaders on a
+//! node with `e` too many, each is transferred with probability `e / n` times the pace, twice the
+//! pace of replicas.
 //!
-//! Where much is asked ([`BUSY`]), that comes first: a shard is handed over if its node is asked
-//! more than the mean by more than twice the band, and whoever gets it is not then asked as much.
-//! Then no shard moves for the sake of numbers to where that would make a node busier than that.
+//! Above [`BUSY`] requests a second, request rates come first. A shard's leader moves if its node's
+//! rate exceeds the mean by more than twice the band, and the target's rate would not. Then no
+//! leader moves for the sake of counts if that would make the target's rate exceed this bound.
 //!
 //! ```text
 //!   n1  a 9000, b 2000, c 1000 = 12000/s      mean 7000      c, or b, goes to n2; a never does:
-//!   n2  d 1000, e 1000         =  2000/s                     then n2 would be asked 11000/s
+//!   n2  d 1000, e 1000         =  2000/s                     then n2 would get 11000/s
 //! ```
 
 use keyspace::{NodeId, ReplicaId};
@@ -21,12 +22,11 @@ use crate::nodes::{Node, Nodes, Unavailable};
 use crate::policy::balanced;
 use crate::shard::{PlacementSettings, Shard};
 
-/// Requests a second for what a node leads, as the mean of a shard's nodes, from which on nodes are
-/// even when they are asked evenly. Below, what is known by one request in 64 is too vague, and
-/// nobody suffers.
+/// Mean requests a second of the leaders on a shard's nodes from which on rates, not counts, are
+/// balanced. Below it the estimate from one request in 64 is too vague, and no node is overloaded.
 pub const BUSY: f64 = 5_000.0;
-/// How much of what a node leads too much goes elsewhere in one round (see [`PACE`]): it alone
-/// gives its leads away, and knows what is on its way.
+/// How much of a node's excess of leaders moves in one round (see [`PACE`]). It is larger, because
+/// only this node transfers them, and it knows which transfers are under way.
 const LEAD_PACE: f64 = 2.0 * PACE;
 /// How much of what a node is asked too often goes elsewhere in one round (see [`PACE`]): who leads
 /// a shard knows for sure how often it is asked some ten rounds later.
@@ -84,8 +84,8 @@ impl TransferReason {
         matches!(self, Self::Uneven { .. } | Self::Busy { .. })
     }
 
-    /// In words, with nodes called as `name` says.
-    pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
+    /// Its text; `name` gives the names of nodes.
+    pub fn text(&self, name: &dyn Fn(NodeId) -> String) -> String {
         match self {
             TransferReason::NodeUnavailable { node, unavailable } => {
                 format!("{} {unavailable}", name(*node))

@@ -1,10 +1,10 @@
-//! What does a node decide about all the shards that it leads?
+//! The balancer's decisions for all shards that a node leads.
 //!
-//! Each shard by itself, but not all at once: every change sends a state to another node, so at
-//! most [`CHANGES_MAX`] of the shards led at a node are being changed; by choice fewer, if they are
-//! large ([`REBALANCE_BYTES_MAX`]), and one that was moved by choice rests a while. Learners that
-//! will never vote are called off all the same: that ends a change. A driver says what it leads
-//! ([`LedShard`]), what rests, and carries out what comes of it.
+//! It decides for each shard by itself, but not for all at once: every change sends a state to
+//! another node. So at most [`CHANGES_MAX`] shards change at a time. For balance alone fewer do, if
+//! they are large ([`REBALANCE_BYTES_MAX`]), and a shard moved for balance rests a while. It always
+//! removes learners that will never vote, because that ends a change. The driver lists the shards
+//! that it leads ([`LedShard`]) and those that rest, and carries out the decisions.
 
 use keyspace::{Descriptor, Placement, ReplicaId, ShardId};
 
@@ -14,15 +14,15 @@ use crate::policy::place_of;
 use crate::reason::DecisionReason;
 use crate::shard::{PlacementSettings, Shard};
 
-/// Shards led at a node whose replicas change at one time, at most.
+/// The most shards led at one node whose replicas change at one time.
 pub const CHANGES_MAX: usize = 4;
 
-/// Bytes of the shards led at a node whose replicas change at one time, beyond which none is moved
-/// by choice; so a large one is moved alone. A node that joins is sent states by all leaders at
-/// once, and it is in no hurry: whoever serves clients there and here would notice.
+/// Bytes of changing shards, led at one node, beyond which none moves for balance alone; so a large
+/// one moves alone. All leaders send states to a node that joins, at the same time. There is no
+/// hurry, and clients of both nodes would notice.
 pub const REBALANCE_BYTES_MAX: u64 = 8 << 20;
 
-/// A shard that is led here, owned: what [`Shard`] borrows from.
+/// A shard that this node leads, owned: what [`Shard`] borrows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedShard {
     /// Its replicas and their nodes.
@@ -85,8 +85,8 @@ pub fn wanted(asked: usize, voters: usize, balance: bool) -> usize {
     if balance { asked } else { voters | 1 }
 }
 
-/// What is decided now about the shards that a node leads, in their order. `settings` gives each
-/// its own; `rests` says which were moved by choice lately.
+/// Decides for all shards that a node leads, in their order. `settings` gives each its own; `rests`
+/// names those that were moved for balance lately.
 pub fn decide_all<'l>(
     nodes: &Nodes,
     led: &'l [LedShard],
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_better_rests() {
+    fn shard_moved_for_balance_rests() {
         let crowded = |id| Node {
             id: NodeId(id),
             takes: true,

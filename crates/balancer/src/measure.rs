@@ -1,4 +1,4 @@
-//! How full is a node beside the others, and would a move make them more equal?
+//! How full is a node beside the others, and would a move balance them?
 //!
 //! Bytes and replicas both count: bytes for disks and memory, replicas for the work that even an
 //! empty shard makes. Each is divided by its mean, so a load is a point in the plane and the mean
@@ -15,8 +15,8 @@
 //! ```
 //! Along one axis, with equal shards, that says: `x` has at least two replicas more than `y`.
 //!
-//! Where there is hardly any data, bytes say nothing: below [`BYTES_MEAN_FULL`] their weight in
-//! the sum of squares falls in proportion, without a step at which decisions would turn.
+//! Where there is hardly any data, bytes say nothing. Below [`BYTES_MEAN_FULL`] their weight in the
+//! sum of squares falls in proportion, so that decisions do not jump.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! What does gossip tell of the nodes, and what does that make of them?
+//! Reports of nodes, as gossip brings them, and what follows for placement.
 //!
-//! Who has been down for so long that it has lost its place, who is to be emptied, and who may be
-//! given replicas: a driver says only what it was told, node by node.
+//! It judges which nodes have been down for too long, are draining, or may get replicas. The driver
+//! only passes what it was told, node by node.
 
 use std::time::Duration;
 
@@ -58,9 +58,9 @@ impl NodeReport {
     }
 }
 
-/// All nodes for a decision: those that were told of, and those of which nobody knows any more but
-/// that have replicas of shards led here. Of these it is sure only once there was time to be told
-/// (`is_told`): then they were forgotten, and so have been down for long.
+/// All nodes for a decision: those with a report, and those without one that have replicas of
+/// shards led here. The latter were forgotten, and so have been down for long; that is sure only
+/// once reports had time to arrive (`is_told`).
 pub fn nodes_to_place(
     told: impl IntoIterator<Item = NodeReport>,
     standings: &AdminStates,

@@ -1,7 +1,7 @@
-//! What is known of the nodes, and what is the mean?
+//! The nodes, as known, and their mean load.
 //!
-//! The mean is taken over the nodes that take replicas: who gives up all it has, or is not there,
-//! would only draw it to where nobody can be.
+//! The mean is over the nodes that take replicas. A node that is leaving or dead would draw it to
+//! where no node can be.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl fmt::Display for Unavailable {
     }
 }
 
-/// A node as gossip tells of it.
+/// A node as gossip reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Which one.
@@ -168,7 +168,7 @@ impl Nodes {
     }
 
     /// Whether nobody is beyond the band, so that nothing need move to be even.
-    pub(crate) fn are_even(&self, band: f64) -> bool {
+    pub(crate) fn are_balanced(&self, band: f64) -> bool {
         !self.highest.is_above(band) && !(self.lowest * -1.0).is_above(band)
     }
 }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(nodes.mean().bytes, f64::from(200 << 20));
         let loads: Vec<f64> = nodes.sites().iter().map(|site| site.load.bytes).collect();
         assert_eq!(loads, [0.5, 1.5, 4.5]);
-        assert!(!nodes.are_even(0.4) && nodes.get(NodeId(4)).is_none());
+        assert!(!nodes.are_balanced(0.4) && nodes.get(NodeId(4)).is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why was it decided so? In words for people, who read them in logs and in `shards --why`.
+//! The reason of a decision, as a value and as text for logs and `shards --why`.
 
 use keyspace::NodeId;
 
@@ -100,8 +100,8 @@ impl DecisionReason {
         )
     }
 
-    /// In words, with nodes called as `name` says.
-    pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
+    /// Its text; `name` gives the names of nodes.
+    pub fn text(&self, name: &dyn Fn(NodeId) -> String) -> String {
         match self {
             DecisionReason::RemoveLearner { node, unavailable } => {
                 format!("{} {unavailable}: the new replica there will never catch up", name(*node))
@@ -127,7 +127,7 @@ impl DecisionReason {
                 let [node, beside, to] = [node, beside, to].map(|id| name(*id));
                 format!("{node} and {beside} share the failure domain {domain:?}; {to} is apart")
             }
-            DecisionReason::Rebalance { from, to, mean } => even(from, to, mean, name),
+            DecisionReason::Rebalance { from, to, mean } => rebalance_text(from, to, mean, name),
             DecisionReason::Place { policy, from, to } => {
                 let [from, to] = [from, to].map(|id| name(*id));
                 format!("the policy {policy} puts it on {to} rather than on {from}")
@@ -136,7 +136,12 @@ impl DecisionReason {
     }
 }
 
-fn even(from: &NodeLoad, to: &NodeLoad, mean: &Mean, name: &dyn Fn(NodeId) -> String) -> String {
+fn rebalance_text(
+    from: &NodeLoad,
+    to: &NodeLoad,
+    mean: &Mean,
+    name: &dyn Fn(NodeId) -> String,
+) -> String {
     let bytes_count = mean.bytes >= BYTES_MEAN_FULL;
     let bytes = |bytes: f64| match bytes_count {
         true => format!(" ({:.1} MiB)", bytes / f64::from(1 << 20)),
@@ -208,7 +213,7 @@ mod tests {
             ),
         ];
         for (why, words) in whys {
-            assert_eq!(why.words(&|id| format!("node {id}")), words);
+            assert_eq!(why.text(&|id| format!("node {id}")), words);
         }
     }
 }

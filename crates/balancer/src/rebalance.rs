@@ -1,9 +1,9 @@
-//! Which replica should move so that nodes are more equal, or are where the policy wants them?
+//! Which replica should move to balance the nodes, or to follow the policy?
 //!
-//! **Even.** For each of the shard's nodes there is a set of nodes that could have the replica in
-//! its place: none of its own, domains as they are. The mean of these (and of the node itself) is
-//! the *level* that they could come to; it is the mean of the cluster where domains forbid
-//! nothing. What the node has above its level, in shards of this size, is what should leave it.
+//! **Balanced.** For each of the shard's nodes there is a set of nodes that could have the replica
+//! in its place: without a replica, with failure domains as they are. The mean load of these and of
+//! the node itself is the *level* that they could come to. Where domains forbid nothing, it is the
+//! mean of the cluster. What the node has above its level, in shards of this size, should leave it.
 //!
 //! ```text
 //!      41                    level 26: 15 too many on node 7. Each of the leaders of its 41
@@ -15,9 +15,10 @@
 //!       7   8   6   9
 //! ```
 //!
-//! Two nodes that differ by one shard leave each other alone, so where nearly all are equal, many
-//! have a little too much and few lack anything. Then leaders hold back by as much as the targets
-//! lack less than all have too much who see them, or those few would be overrun.
+//! Two nodes that differ by one shard exchange nothing. So where nearly all are equal, many have a
+//! little too much and few lack anything. Then leaders hold back: they move less, in the proportion
+//! of what the targets lack to what all other nodes have too much. Otherwise those few would be
+//! overrun.
 //!
 //! **In place.** A policy that fixes a shard's nodes by its place moves one replica at a time from
 //! a node that is not among them to one that is.
@@ -43,8 +44,8 @@ struct Move<'n> {
     targets: Vec<&'n NodeView>,
 }
 
-pub(crate) fn even(view: &View<'_>, chance: &mut Chance) -> Option<Plan> {
-    if view.nodes.are_even(view.settings.band) {
+pub(crate) fn plan_rebalance(view: &View<'_>, chance: &mut Chance) -> Option<Plan> {
+    if view.nodes.are_balanced(view.settings.band) {
         return None;
     }
     let candidates = view.candidates();

@@ -1,8 +1,8 @@
-//! How many voters should a shard have, and who of them must go?
+//! How many voters should a shard have, and which of them must move?
 //!
-//! As many as its keyspace wants, all on nodes that are not gone; or, where nodes are too few, as
-//! many as there are, but an odd number: an even one survives no more than the odd one below it,
-//! and needs more answers.
+//! As many as its keyspace wants, on nodes that are not leaving. Where nodes are too few, as many
+//! as there are, but an odd number: an even one survives no more failures than the odd one below
+//! it, and needs more answers.
 //!
 //! | wanted | voters | nodes that may take one | becomes |
 //! |---|---|---|---|
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_what_can_be_kept() {
+    fn voter_counts_keep_healthy_replicas() {
         let all = (0..5).map(|half| 2 * half + 1).flat_map(|wanted| {
             (0..6).flat_map(move |free| (0..8).map(move |healthy| (wanted, free, healthy)))
         });

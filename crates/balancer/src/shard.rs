@@ -1,4 +1,4 @@
-//! What does a shard's leader say about its shard, and how does it want decisions made?
+//! The input of a decision: a shard, as its leader knows it, and the settings.
 
 use keyspace::{NodeId, ReplicaId, ShardId};
 

@@ -1,13 +1,13 @@
-//! What can the cluster lose before a shard has no majority? Asked by `carillon prove`.
+//! Which failures can the cluster survive before a shard loses its majority? For `carillon prove`.
 //!
-//! A shard serves as long as a majority of its voters is there, and what it has acknowledged is on
-//! a majority. So what is lost together, nodes or failure domains, is a *unit*, and the smallest
-//! set of units that takes a majority away from some shard says what the placement promises:
+//! A shard serves as long as a majority of its voters is alive, and a majority holds all that it
+//! has acknowledged. Nodes, or failure domains, fail as a *unit*. The smallest set of units that
+//! takes a majority from some shard is the promise of a placement:
 //!
 //! ```text
 //!   shard 3: voters on a (rack 1), b (rack 1), c (rack 2)
-//!     units are nodes:    {a, b} is smallest: any one node may go
-//!     units are domains:  {rack 1} is enough: the loss of one domain takes shard 3 away
+//!     units are nodes:    {a, b} is smallest: any one node may fail
+//!     units are domains:  {rack 1} is enough: the loss of one domain takes shard 3's majority
 //! ```
 //!
 //! For one shard the smallest set takes the units with most of its voters first; for all shards it
@@ -48,8 +48,8 @@ impl<U> FatalSet<U> {
     }
 }
 
-/// The fewest units whose loss takes a majority away from this shard. `unit_of` says what a node
-/// would be lost with; `None`: it is lost already.
+/// The fewest units whose loss takes a majority from this shard. `unit_of` names the unit of a
+/// node; `None`: the node is lost already.
 pub fn smallest_of<U: Ord + Clone>(
     shard: &Voters,
     unit_of: impl Fn(NodeId) -> Option<U>,

@@ -1,4 +1,4 @@
-//! A shard among the nodes: who votes where, and what a failure domain holds of it.
+//! A shard among the nodes: its voters, and how many of them each failure domain holds.
 
 use keyspace::{NodeId, ReplicaId};
 
@@ -13,13 +13,13 @@ use crate::shard::{PlacementSettings, Shard};
 pub(crate) struct Voter<'a> {
     pub(crate) replica: ReplicaId,
     pub(crate) node: NodeId,
-    /// `None` if nothing is known of the node, which is no reason to leave it.
+    /// `None` if nothing is known of the node; the voter stays there.
     pub(crate) site: Option<&'a NodeView>,
     pub(crate) leads: bool,
 }
 
 impl Voter<'_> {
-    /// Why it must leave, if it must. Whoever leads is not dead, whatever gossip says.
+    /// Why the voter must move, if it must. A leader is not dead, whatever gossip says.
     pub(crate) fn unavailable(&self) -> Option<Unavailable> {
         let unavailable = self.site?.node.unavailable?;
         (unavailable != Unavailable::Dead || !self.leads).then_some(unavailable)

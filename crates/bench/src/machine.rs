@@ -1,4 +1,4 @@
-//! What the machine is, and what it gives at this moment.
+//! The machine: what it is, and how fast it is at this moment.
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};

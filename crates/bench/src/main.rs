@@ -1,8 +1,8 @@
-//! How fast is Carillon, and how much does it take, beside redis-server on this very machine?
+//! Measures Carillon beside redis-server on the same machine: rates, memory, disk, start.
 //!
-//! Both servers run at once, on their own files and ports; Redis's own load generator drives one,
-//! then the other, then the first again, so that whatever else the machine does meets both. Of
-//! several rounds the median counts, and the figure to look at is the ratio:
+//! Both servers run at once, on their own files and ports. Redis's own load generator drives them
+//! alternately, so that other load of the machine meets both. The median of several rounds counts,
+//! and the figure to look at is the ratio:
 //!
 //! ```text
 //!   mode      redis-server         carillon keyspace
@@ -14,11 +14,11 @@
 //! ```
 //!
 //! A rate is what server and load generator reach together. Unpipelined, the generator's one thread
-//! is the ceiling whoever answers, so the servers' processor time per request stands beside it: the
-//! time of all threads of the process (utime + stime of /proc/PID/stat) over a run, divided by the
-//! run's requests. Polling for the next request is in it, so it bounds what requests need from
-//! above; and where a server keeps just one core busy all the time, it is 1 ÷ rate and says nothing
-//! new.
+//! is the limit for either server. So the server's processor time per request stands beside the
+//! rate: utime + stime of /proc/PID/stat over a run, divided by the run's requests.
+//!
+//! That time includes polling for the next request, so it is an upper bound. Where a server keeps
+//! just one core busy all the time, it is 1 ÷ rate and says nothing new.
 //!
 //! Beside the rates: memory with five million keys, time to ready after a stop and after a kill,
 //! bytes on disk, an idle node. Rates of durable writes mean nothing without the fsync rate of the
@@ -54,7 +54,7 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 
-/// What every step returns: its value, or a message for whoever runs the benchmark.
+/// What every step returns: its value, or a message for the person who runs the benchmark.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Measures Carillon beside redis-server: one node, unless a command says otherwise.

@@ -1,4 +1,4 @@
-//! What data takes: memory, disk, time to be ready again; and what an idle node takes.
+//! Measures what data takes (memory, disk, time until ready), and what an idle node takes.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What only a shard's leader knows, every node has to be asked for.
+//! Asks every node of a cluster: some facts only a shard's leader knows.
 
 use std::thread;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use client::http::{Client, ClientError};
 use serde_json::Value;
 
-/// Who does not answer within this is silent.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A node that does not answer within this time counts as silent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// So many are asked at a time.
+/// How many nodes are asked at a time.
 const AT_ONCE: usize = 32;
 
-/// What the nodes that are up have answered.
+/// The answers of all nodes that are up.
 pub struct AllNodes {
     /// The members, as the node that was asked first sees them.
     pub nodes: Value,
@@ -23,7 +23,7 @@ pub struct AllNodes {
 }
 
 impl AllNodes {
-    /// Asks this node who is there, and then each of them.
+    /// Asks the first node for its list of members, and then each member that is up.
     ///
     /// # Errors
     /// If the first node does not answer.
@@ -35,7 +35,7 @@ impl AllNodes {
         let up: Vec<&Value> = members(&nodes).filter(|node| is_up(node)).collect();
         let other = |node: &Value| {
             let at = node["addresses"]["http"].as_str()?;
-            Client::new(at).and_then(|client| ask(&client.with_timeout(PATIENCE))).ok()
+            Client::new(at).and_then(|client| ask(&client.with_timeout(ANSWER_TIMEOUT))).ok()
         };
         let mut others: Vec<Option<Value>> = Vec::new();
         for some in up.chunks(AT_ONCE) {
@@ -67,7 +67,7 @@ pub fn members(nodes: &Value) -> impl Iterator<Item = &Value> {
     nodes["nodes"].as_array().into_iter().flatten()
 }
 
-/// Whether a member is there, or may be.
+/// Whether a member is up, or may be.
 pub fn is_up(node: &Value) -> bool {
     node["state"] == "up" || node["state"] == "suspected"
 }

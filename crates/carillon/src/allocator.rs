@@ -1,8 +1,8 @@
-//! The program's allocator: mimalloc, asked in its short way.
+//! The program's allocator: mimalloc, mostly called without an alignment.
 //!
-//! All its blocks of 16 bytes and more are aligned to 16, and smaller ones to their size. Asked for
-//! an alignment by name, it looks for one all the same, and takes a larger block if it does not
-//! find it at once. What is aligned to its own size or less, and to no more than 16, need not ask.
+//! All its blocks of 16 bytes and more are aligned to 16, and smaller ones to their size. Its
+//! aligned functions search nevertheless, and take a larger block if they find none at once. So
+//! requests whose alignment is at most their size, and at most 16, use the plain functions.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -14,7 +14,7 @@ pub struct Allocator;
 /// The alignment that every block has which is not smaller.
 const ALIGN: usize = 16;
 
-/// Whether a block of `size` is aligned enough without being asked for it.
+/// Whether every block of `size` has this alignment without asking for it.
 fn is_aligned_anyway(size: usize, align: usize) -> bool {
     align <= ALIGN && align <= size
 }

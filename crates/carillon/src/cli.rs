@@ -1,4 +1,4 @@
-//! What can be typed, and the help that teaches it.
+//! The command line: arguments and help.
 
 mod keys;
 mod keyspaces;

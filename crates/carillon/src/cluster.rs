@@ -1,7 +1,7 @@
-//! `carillon nodes` and `carillon shards`, and what `carillon status` has in common with them.
+//! `carillon nodes` and `carillon shards`, and what `carillon status` shares with them.
 //!
-//! What is shown comes from one node: it says what it sees. What this version does not know of an
-//! answer is not shown; what it misses is left empty.
+//! One node answers, by what it knows. Fields of an answer that this version does not know are not
+//! shown; fields that it misses are left empty.
 
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,7 +26,7 @@ pub fn shards(args: &ShardsArgs) -> Exit {
     show(&args.node, &args.watch, ask, shards_table, exit)
 }
 
-/// Asks, and prints the answer for people or programs: once, or again and again.
+/// Sends the request, and prints the answer for people or programs: once, or repeatedly.
 pub fn show(
     node: &NodeArgs,
     watch: &WatchArgs,
@@ -60,7 +60,7 @@ pub fn show(
     }
 }
 
-/// What scripts are told: whether the answer says that something fails.
+/// The exit code for scripts: whether the answer reports a failure.
 pub fn exit(answer: &Value) -> Exit {
     match answer["health"]["verdict"] == "failing" {
         true => Exit::Refused,
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_stand_in_a_table_without_empty_columns() {
+    fn nodes_table_has_no_empty_columns() {
         let node = |name: &str, this: bool, state: &str| {
             json!({
                 "id": "00000000000000aa", "name": name, "this": this, "state": state,

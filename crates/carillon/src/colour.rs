@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-/// What a word is to be noticed for.
+/// The meaning that a word's colour shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// All is well.

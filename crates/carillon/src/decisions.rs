@@ -1,4 +1,5 @@
-//! `carillon shards --why` and `--dry-run`: what leaders have decided about shards, and would.
+//! `carillon shards --why` and `--dry-run`: what leaders have decided about shards, or would
+//! decide.
 //!
 //! Each shard's leader decides for its own shard, so every node is asked.
 
@@ -12,7 +13,7 @@ use crate::colour::{Paint, Tone};
 use crate::exit::Exit;
 use crate::output::{self, time, with_node};
 
-/// Shows what was decided or, with `dry_run`, would be.
+/// Shows decisions or, with `dry_run`, those that leaders would make.
 pub fn decisions(args: &ShardsArgs) -> Exit {
     with_node(&args.node, |client| {
         // Says so if there is no such keyspace.
@@ -32,7 +33,7 @@ pub fn decisions(args: &ShardsArgs) -> Exit {
     })
 }
 
-/// What is to be said of a shard that is not among these, if it is not.
+/// The error for a shard that is not among these, if it is not.
 fn unknown(shards: &Value, id: u64) -> Option<String> {
     let mut all = shards["shards"].as_array().into_iter().flatten();
     let is_there = all.any(|shard| shard["id"] == id);

@@ -1,7 +1,7 @@
 //! `carillon nodes cordon`, `uncordon`, `remove`; `carillon drain`, which waits.
 //!
-//! The cluster does the work, and remembers what it was told: this only asks, looks, and says how
-//! far it is. So it may be ended and begun again at any time.
+//! The cluster does the work, and remembers the request: this command only asks and reports
+//! progress. So it may be ended and begun again at any time.
 
 use std::io::{IsTerminal, Write};
 use std::thread::sleep;
@@ -16,10 +16,10 @@ use crate::output::{self, complain, size, with_node};
 
 /// How often a drain is looked at.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A line that stays the same is repeated after so long where nothing can be overwritten.
+/// How often an unchanged line is repeated where lines cannot be overwritten.
 const REPEAT: Duration = Duration::from_secs(30);
-/// For so long a node that does not answer is asked again.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a node that does not answer is asked again.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Cordons, uncordons or removes a node.
 pub fn act(command: &NodesCommand) -> Exit {
@@ -32,7 +32,7 @@ pub fn act(command: &NodesCommand) -> Exit {
         let answer = client.node_act(which, action, *unknown)?;
         Ok(match node.json {
             true => output::json(&answer),
-            false => output::line(&stands(&answer)),
+            false => output::line(&state_text(&answer)),
         })
     })
 }
@@ -44,7 +44,7 @@ pub fn drain(args: &DrainArgs) -> Exit {
         if args.no_wait {
             return Ok(match args.node.json {
                 true => output::json(&begun),
-                false => output::line(&stands(&begun)),
+                false => output::line(&state_text(&begun)),
             });
         }
         let until = args.timeout.map(|millis| Instant::now() + Duration::from_millis(millis));
@@ -62,13 +62,13 @@ enum DrainOutcome {
     Empty,
     /// The node has been removed meanwhile, so it was empty.
     Gone,
-    /// Somebody has had it stand otherwise.
+    /// Another request has changed its admin state.
     Cancelled,
     /// The time is over; the drain is not.
     TimeOut,
 }
 
-/// Looks at the node until it is empty, or there is no use in waiting; and what it then has.
+/// Watches the node until it is empty, or waiting is of no use; returns what it holds then.
 fn watch(
     client: &Client,
     begun: &Value,
@@ -94,7 +94,7 @@ fn watch(
             // The node that is asked may be restarted meanwhile.
             Err(error) => {
                 let since = *silent_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= PATIENCE {
+                if since.elapsed() >= SILENCE_MAX {
                     return Err(error);
                 }
             }
@@ -132,7 +132,7 @@ fn look(nodes: &Value, id: &str) -> Result<DrainProgress, DrainOutcome> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DrainProgress {
     name: String,
-    /// By the descriptors of shards and, while it is up, by its own word; none: not known.
+    /// By the descriptors of shards and, while it is up, by its own report; none: not known.
     replicas: Option<u64>,
     leads: u64,
     bytes: u64,
@@ -179,7 +179,7 @@ impl DrainProgress {
     }
 }
 
-/// Says how waiting has ended, and what to do next.
+/// Prints how waiting has ended, and what to do next.
 fn ended(args: &DrainArgs, end: DrainOutcome, left: &DrainProgress) -> Exit {
     let DrainProgress { name, .. } = left;
     let is_done = matches!(end, DrainOutcome::Empty | DrainOutcome::Gone);
@@ -216,8 +216,8 @@ fn ended(args: &DrainArgs, end: DrainOutcome, left: &DrainProgress) -> Exit {
     }
 }
 
-/// How a node stands, for people.
-fn stands(answer: &Value) -> String {
+/// A node's admin state, for people.
+fn state_text(answer: &Value) -> String {
     let (name, standing) = (name(answer), answer["standing"].as_str().unwrap_or_default());
     match standing {
         "removed" => format!("{name} is removed, for good"),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_done_when_nobody_says_that_anything_is_left() {
+    fn drain_is_done_when_no_node_reports_replicas() {
         let left = |node| look(&node, "0a").unwrap();
         assert!(left(node("draining", "up", 0, 0)).is_nothing());
         assert!(!left(node("draining", "up", 0, 2)).is_nothing(), "by its own word");
@@ -302,6 +302,6 @@ mod tests {
         let left = look(&node("draining", "down", 3, 0), "0a").unwrap();
         assert_eq!(left.words(), "d: 3 replicas (1 leader), 2.0 KiB left; it is down");
         let answer = json!({ "id": "0a", "name": null, "standing": "removed" });
-        assert_eq!(stands(&answer), "0a is removed, for good");
+        assert_eq!(state_text(&answer), "0a is removed, for good");
     }
 }

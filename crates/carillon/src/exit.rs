@@ -1,4 +1,4 @@
-//! How a command ended, as scripts see it. `carillon --help` lists these.
+//! Exit codes, for scripts. `carillon --help` lists them.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ pub enum Exit {
     Usage,
     /// No node could be reached: nothing was changed.
     Unreachable,
-    /// Nobody knows whether it was done.
+    /// The outcome is unknown.
     Unknown,
     /// The node's directory is of another cluster, or the node runs already.
     NotHere,

@@ -53,8 +53,8 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
     }
 }
 
-/// Says so if more replicas were asked for than there are nodes to hold them. They come once there
-/// are: it is no error.
+/// Warns if a request asks for more replicas than there are nodes to hold them. It is no error:
+/// they come once there are enough nodes.
 fn warn_of_few_nodes(client: &Client, asked: Option<u8>) {
     let Some(asked) = asked else { return };
     if let Some(warning) = client.nodes().ok().and_then(|nodes| too_few(&nodes, asked)) {

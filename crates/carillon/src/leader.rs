@@ -1,5 +1,5 @@
-//! Some things only the node that leads a shard can do: the nodes are asked one after the other,
-//! and again for a while if none leads it, as when the lead is being handed over.
+//! Sends a request to the leader of a shard: it asks the nodes one after the other, and again for a
+//! while if none leads the shard, as during a leader transfer.
 
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use client::http::{Client, ClientError};
 use serde_json::Value;
 
-/// All nodes are asked so often,
+/// How often all nodes are asked,
 const ROUNDS: usize = 10;
 /// with so much time between.
 const BETWEEN: Duration = Duration::from_millis(300);

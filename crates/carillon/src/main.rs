@@ -1,9 +1,8 @@
 //! The program: a node (`carillon start`) and the commands that talk to one.
 //!
 //! `start` turns flags into a configuration and runs the server; `dev` starts several of these
-//! processes; everything else speaks HTTP to a
-//! running node, but `check` and `recover`, which read a stopped node's directory. Nothing is
-//! decided here that a library could decide.
+//! processes. `check` and `recover` read a stopped node's directory; all others speak HTTP to a
+//! running node. Nothing is decided here that a library could decide.
 
 mod all_nodes;
 mod allocator;

@@ -1,4 +1,4 @@
-//! `carillon merge`: a shard takes in the one behind it.
+//! `carillon merge`: merges a shard with its right neighbour.
 
 use clap::Args;
 
@@ -28,7 +28,7 @@ pub struct MergeArgs {
     pub node: NodeArgs,
 }
 
-/// Has it take in the one behind it.
+/// Merges the shard with its right neighbour.
 pub fn merge(args: &MergeArgs) -> Exit {
     with_node(&args.node, |client| {
         let merged = leader::ask(client, |client| client.merge(args.shard))?;

@@ -1,4 +1,4 @@
-//! Printing for people and for programs.
+//! Prints for people and for programs.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -21,8 +21,8 @@ pub fn value(bytes: &[u8]) -> Exit {
     write(&[bytes, newline])
 }
 
-/// Writes in place of what stands on the terminal; elsewhere, after it. Whether it could be
-/// written: if not, nobody reads any more.
+/// Overwrites the last text on a terminal; elsewhere appends. Returns whether it could be written:
+/// if not, the reader is gone.
 pub fn screen(text: &str) -> bool {
     let mut out = io::stdout().lock();
     let clear: &[u8] = if out.is_terminal() { b"\x1b[H\x1b[2J" } else { b"" };
@@ -44,7 +44,7 @@ fn write(pieces: &[&[u8]]) -> Exit {
     let mut out = io::stdout().lock();
     match pieces.iter().try_for_each(|piece| out.write_all(piece)).and_then(|()| out.flush()) {
         Ok(()) => Exit::Done,
-        // Whoever read it has had enough, as `head` does.
+        // The reader closed the pipe, as `head` does: that is no error.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Exit::Done,
         Err(error) => {
             complain(&format!("cannot write to standard output: {error}"));
@@ -53,14 +53,14 @@ fn write(pieces: &[&[u8]]) -> Exit {
     }
 }
 
-/// Says on standard error why it did not work.
+/// Prints an error to standard error.
 pub fn complain(why: &str) {
     let (begin, end) = if colour() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
     // If even that cannot be written, the exit code has to do.
     let _unread = writeln!(io::stderr(), "{begin}carillon:{end} {why}");
 }
 
-/// As [`complain`], or as JSON if that is asked for, of what was certainly not done.
+/// As [`complain`], or as JSON if that is asked for, for a request that was certainly not done.
 pub fn refuse(node: &NodeArgs, why: &str) {
     if node.json {
         complain_json(why, Outcome::NotDone);
@@ -78,7 +78,7 @@ fn complain_json(why: &str, outcome: Outcome) {
     let _unread = writeln!(io::stderr(), "{}", json!({ "error": why, "outcome": outcome }));
 }
 
-/// Says something on standard error that is no failure.
+/// Prints a note that is no error to standard error.
 pub fn note(what: &str) {
     // As above.
     let _unread = writeln!(io::stderr(), "{what}");

@@ -182,7 +182,7 @@ impl Bar {
 
     fn show(&self, what: &str, done: u64, of: u64) {
         let Some(drawn) = &self.drawn else { return };
-        // Whoever draws is enough.
+        // Another thread draws the bar just now: that is enough.
         let Ok(mut drawn) = drawn.try_lock() else { return };
         if drawn.elapsed() < EVERY {
             return;

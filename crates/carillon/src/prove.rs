@@ -1,15 +1,15 @@
-//! `carillon prove`: what can the cluster lose, as its shards are placed now?
+//! `carillon prove`: which nodes or domains the cluster can lose, as its shards are placed now.
 //!
-//! Only a shard's leader knows its voters. So every node is asked of the shards that it leads:
+//! Only a shard's leader knows its voters. So every node is asked for the shards that it leads:
 //!
 //! ```text
 //!   node asked ──► who is there ──► each of them ──► the shards it leads ─┐
 //!                  failure domains ───────────────────────────────────────┴─► balancer::prove
 //! ```
 //!
-//! A voter that its leader cannot count on is lost already, and so is a node that is not surely up.
-//! A shard whose leader did not answer, or whose replicas are just changing, is not proven; nor is
-//! anything while a node that is up does not answer.
+//! A lagging voter counts as lost, and so does a node that is not surely up. A shard is not proven
+//! if its leader did not answer, or its replicas are just changing. Nothing is proven while a node
+//! that is up does not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ use crate::output::{self, with_node};
 /// Shards that are named at most.
 const NAMED_MAX: usize = 8;
 
-/// Proves it, or says what is in the way.
+/// Proves it, or prints what prevents the proof.
 pub fn prove(args: &ProveArgs) -> Exit {
     with_node(&args.node, |client| {
         let seen = Cluster::ask(client)?;
@@ -53,14 +53,14 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 struct Shard {
     keyspace: Option<String>,
-    /// How many voters it has, and where those are that can be counted on, if its leader has said.
+    /// The number of voters, and the nodes of those that are live; none before its leader answers.
     voters: Option<(usize, Vec<NodeId>)>,
     is_changing: bool,
-    /// Of whom says so.
+    /// The term of the leader that reported this.
     term: u64,
 }
 
-/// What the nodes have said.
+/// What the nodes have reported.
 #[derive(Debug, Default)]
 struct Cluster {
     members: BTreeMap<NodeId, Member>,
@@ -77,7 +77,7 @@ struct SurvivabilityReport {
     sets: Vec<FatalSet<String>>,
     /// Shards of which it is not known.
     unproven: Vec<ShardId>,
-    /// Why it is not known, in words.
+    /// Why it is not known, for people.
     obstacles: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl SurvivabilityReport {
 }
 
 impl Cluster {
-    /// Asks this node who is there, and then all of them.
+    /// Asks this node for the members, and then all of them.
     fn ask(client: &Client) -> Result<Self, ClientError> {
         let all = AllNodes::ask(client, |client| client.shards(None))?;
         let mut cluster = Self { silent: all.silent, ..Self::default() };
@@ -124,7 +124,7 @@ impl Cluster {
         }
         for (node, answer) in &all.answers {
             match id_of(&node["id"]).filter(|_| answer["node"] == node["id"]) {
-                Some(id) => cluster.told(id, answer),
+                Some(id) => cluster.take_answer(id, answer),
                 // Its address leads to somebody else.
                 None => cluster.silent.push(node["name"].as_str().unwrap_or_default().to_owned()),
             }
@@ -132,8 +132,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Takes what a node says of its shards.
-    fn told(&mut self, node: NodeId, answer: &Value) {
+    /// Takes a node's answer about its shards.
+    fn take_answer(&mut self, node: NodeId, answer: &Value) {
         for told in answer["shards"].as_array().into_iter().flatten() {
             let Some(id) = told["id"].as_u64().map(ShardId) else { continue };
             let shard = self.shards.entry(id).or_default();
@@ -200,7 +200,7 @@ impl Cluster {
         SurvivabilityReport { survive, sets: smallest(&shards, unit_of), unproven, obstacles }
     }
 
-    /// A unit as people call it.
+    /// The name of a unit, for people.
     fn unit(&self, unit: &str) -> String {
         match (unit.strip_prefix('='), u64::from_str_radix(unit, 16)) {
             (Some(domain), _) => format!("domain {domain}"),
@@ -339,10 +339,10 @@ mod tests {
             }] })
         };
         // Who does not lead is not believed.
-        cluster.told(NodeId(0xb), &shards(9, &[1, 2, 3], 0));
-        cluster.told(NodeId(0xa), &shards(4, lagging, 0));
+        cluster.take_answer(NodeId(0xb), &shards(9, &[1, 2, 3], 0));
+        cluster.take_answer(NodeId(0xa), &shards(4, lagging, 0));
         // Nor who led in an older term.
-        cluster.told(NodeId(0xc), &shards(3, &[1, 2, 3], 2));
+        cluster.take_answer(NodeId(0xc), &shards(3, &[1, 2, 3], 2));
         cluster
     }
 

@@ -1,4 +1,4 @@
-//! `carillon repair-clock`: a lone node's data, written anew without times that are far ahead.
+//! `carillon repair-clock`: rewrites a lone node's data without times that are far ahead.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::cli::RepairClockArgs;
 use crate::exit::Exit;
 use crate::output::{self, complain};
 
-/// Does it, and says what was done.
+/// Runs the repair, and prints what was done.
 pub fn repair_clock(args: &RepairClockArgs) -> Exit {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_or(0, |since| since.as_millis() as u64);

@@ -1,4 +1,4 @@
-//! `carillon route`: how is the owner of a key found?
+//! `carillon route`: shows how lookups find the owner of a key.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! `carillon split`: a shard is cut in two.
+//! `carillon split`: splits a shard.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub fn split(args: &SplitArgs) -> Exit {
     })
 }
 
-/// Where a shard is cut: a slot is a number, a key a text.
+/// Where a shard is split: a slot is a number, a key a text.
 pub fn place(at: &Value) -> String {
     match at.as_str() {
         Some(key) => format!("key {}", key.escape_debug()),

@@ -1,4 +1,4 @@
-//! `carillon upgrade`: the cluster version rises, and what is new may be used.
+//! `carillon upgrade`: raises the cluster version, so that new features may be used.
 
 use clap::Args;
 use client::http::Client;
@@ -66,12 +66,12 @@ fn print(args: &UpgradeArgs, level: &Value, text: String) -> Exit {
     if args.node.json { output::json(level) } else { output::line(&text) }
 }
 
-/// Whether nothing is in the way of the next level.
+/// Whether nothing prevents the next cluster version.
 fn is_free(level: &Value) -> bool {
     level["objections"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// What a range of levels is called.
+/// The text of a range of cluster versions.
 pub fn range(speaks: &Value) -> Option<String> {
     let (lowest, highest) = speaks[0].as_u64().zip(speaks[1].as_u64())?;
     Some(match lowest == highest {

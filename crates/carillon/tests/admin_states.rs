@@ -5,7 +5,7 @@ use four::{Cluster, EMPTY, until};
 
 /// A cluster in which everything that people can ask of nodes is asked for, and outlives them.
 #[test]
-fn nodes_stand_as_people_say_and_a_removed_one_is_out_for_good() {
+fn admin_states_are_set_and_removal_is_final() {
     let mut cluster = Cluster::new("standings", &["--balance=off"]);
     // It comes when the others have all replicas.
     cluster.begin(0..=EMPTY - 1);

@@ -1,4 +1,4 @@
-//! The real program against a node of one map: what it prints, and how it ends.
+//! The real program against a fake node of one map: its output and its exit codes.
 
 #[path = "../../api/tests/fake/mod.rs"]
 mod fake;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::http::{Options, Server, start};
-use harness::command::{Ended, run};
+use harness::command::{CommandResult, run};
 
 struct Node {
     server: Server,
 }
 
-fn carillon(arguments: &[&OsStr], input: &[u8], environment: &[(&str, &str)]) -> Ended {
+fn carillon(arguments: &[&OsStr], input: &[u8], environment: &[(&str, &str)]) -> CommandResult {
     run(env!("CARGO_BIN_EXE_carillon"), arguments, input, environment)
 }
 
-fn alone(line: &str) -> Ended {
+fn alone(line: &str) -> CommandResult {
     let arguments: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
     carillon(&arguments, b"", &[])
 }
@@ -32,12 +32,12 @@ impl Node {
         Self { server: start(listener, Arc::new(fake::Fake::new()), options).unwrap() }
     }
 
-    fn with(&self, arguments: &[&OsStr], input: &[u8]) -> Ended {
+    fn with(&self, arguments: &[&OsStr], input: &[u8]) -> CommandResult {
         let address = self.server.address().to_string();
         carillon(arguments, input, &[("CARILLON_HTTP", &address)])
     }
 
-    fn run(&self, line: &str) -> Ended {
+    fn run(&self, line: &str) -> CommandResult {
         let arguments: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
         self.with(&arguments, b"")
     }
@@ -331,7 +331,7 @@ fn ways_to_a_key_are_tables_and_commands_name_them() {
     assert!(!node.run("get greeting").err.contains("lookup="));
 }
 
-fn carillon_with(node: &Node, words: &[&str]) -> Ended {
+fn carillon_with(node: &Node, words: &[&str]) -> CommandResult {
     node.with(&words.iter().map(OsStr::new).collect::<Vec<_>>(), b"")
 }
 

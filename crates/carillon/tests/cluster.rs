@@ -1,4 +1,4 @@
-//! The real program as a node of a cluster: it founds, joins, waits, and is refused.
+//! The real program as a node of a cluster: it founds one, joins, waits, or is refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use harness::ports::unused;
 use harness::process::{Directory, Process};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A directory with a secret, removed when it is dropped.
 struct Place(Directory);
@@ -51,18 +51,18 @@ struct Node {
 }
 
 impl Node {
-    /// Reads on until a line has these words, for [`PATIENCE`] at most.
+    /// Reads on until a line has these words, for [`TEST_TIMEOUT`] at most.
     #[track_caller]
     fn says(&mut self, words: &str) -> String {
-        self.lines.until(words, PATIENCE)
+        self.lines.until(words, TEST_TIMEOUT)
     }
 
     fn ends(&mut self) -> ExitStatus {
-        self.process.wait_for(PATIENCE).unwrap()
+        self.process.wait_for(TEST_TIMEOUT).unwrap()
     }
 
     fn stop(&mut self) -> ExitStatus {
-        self.process.stop(PATIENCE).unwrap()
+        self.process.stop(TEST_TIMEOUT).unwrap()
     }
 }
 

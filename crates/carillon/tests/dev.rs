@@ -15,7 +15,7 @@ use harness::dev::{self, base_port};
 use harness::process::{Signal, send_signal};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 fn dir(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("carillon-dev-{name}-{}", std::process::id()))
 }
@@ -45,7 +45,7 @@ impl Dev {
     /// Sends a line to a node and reads one.
     fn ask(&self, number: u16, line: &str) -> String {
         let mut stream = TcpStream::connect(self.resp(number)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
@@ -74,7 +74,7 @@ impl Dev {
             if wanted(&answer, code) {
                 return answer;
             }
-            assert!(begun.elapsed() < PATIENCE, "{words} of node {number}: {code} {answer}");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{words} of node {number}: {code} {answer}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -104,10 +104,10 @@ fn runs(pid: u32) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
-fn wait_until_gone(pids: &[u32]) {
+fn wait_until_ended(pids: &[u32]) {
     let begun = Instant::now();
     while pids.iter().any(|pid| runs(*pid)) {
-        assert!(begun.elapsed() < PATIENCE, "left behind: {pids:?}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "left behind: {pids:?}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -137,7 +137,7 @@ fn nodes_start_together_stop_together_and_resume() {
     send_signal(pids[1], Signal::Stop).unwrap();
     dev.signal(Signal::Terminate);
     assert_eq!(dev.wait().code(), Some(0));
-    wait_until_gone(&pids);
+    wait_until_ended(&pids);
 
     let secret = fs::read_to_string(dir.join("secret")).unwrap();
     // Without a number: as many as there are.
@@ -147,7 +147,7 @@ fn nodes_start_together_stop_together_and_resume() {
     assert_eq!(fs::read_to_string(dir.join("secret")).unwrap(), secret);
     again.signal(Signal::Interrupt);
     assert_eq!(again.wait().code(), Some(0));
-    wait_until_gone(&pids);
+    wait_until_ended(&pids);
     assert!(dir.join("node-3").is_dir(), "nothing is deleted");
 
     let mut fewer = Dev::start(&dir, base, &["--nodes", "2"]);
@@ -196,7 +196,7 @@ fn what_an_operator_sees_follows_what_happens() {
             code == 0
                 && status["health"]["verdict"] == "ok"
                 && status["cluster"]["members_up"] == 3
-                && status["cluster"]["shards_below_strength"] == 0
+                && status["cluster"]["shards_under_replicated"] == 0
         };
         dev.until(number, "status", well);
     }
@@ -225,7 +225,7 @@ fn what_an_operator_sees_follows_what_happens() {
             && reasons.contains("missing: node-1")
             && !reasons.contains("cannot be counted on")
     });
-    assert_eq!(degraded["cluster"]["shards_below_strength"], 9);
+    assert_eq!(degraded["cluster"]["shards_under_replicated"], 9);
     dev.until(3, "nodes", |nodes, _| nodes["nodes"][0]["state"] == "down");
     assert_eq!(dev.ask(3, "SET after kill"), "+OK");
     assert!(dev.metric(3, "carillon_peer_link_losses_total", &["name=\"node-1\""]) >= 1.0);
@@ -291,7 +291,7 @@ fn nodes_end_with_their_parent_process() {
     let pids = dev.ready(2);
     dev.signal(Signal::Kill);
     dev.wait();
-    wait_until_gone(&pids);
+    wait_until_ended(&pids);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn an_impatient_stop_kills() {
     assert!(runs(pids[0]), "it waits for its client");
     dev.signal(Signal::Terminate);
     dev.wait();
-    wait_until_gone(&pids);
+    wait_until_ended(&pids);
 }
 
 #[test]

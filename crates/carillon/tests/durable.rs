@@ -1,6 +1,5 @@
-//! A node alone, the real program, whose disk or clock does what it should not: a full disk is
-//! reported, a clock that was far ahead can be repaired, and damage at the end of the log is not
-//! called something else.
+//! A lone node, the real program, with a faulty disk or clock: a full disk is reported, a clock
+//! that was far ahead can be repaired, and damage at the end of the log is reported as such.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harness::disk::SmallDisk;
-use harness::node::{Node, PATIENCE};
+use harness::node::{Node, TEST_TIMEOUT};
 use harness::process::Directory;
 
 const YEAR_SECS: u64 = 365 * 86_400;
@@ -24,7 +23,7 @@ struct Place {
 
 /// Waits until something is there.
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    harness::until(PATIENCE, what, look)
+    harness::until(TEST_TIMEOUT, what, look)
 }
 
 fn now_secs() -> u64 {

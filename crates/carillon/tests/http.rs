@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::http::{Reply, Request};
-use harness::node::{self, PATIENCE};
+use harness::node::{self, TEST_TIMEOUT};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_carillon");
 
@@ -115,7 +115,7 @@ fn writers_that_require_what_they_have_read_lose_nothing() {
                 let mut done = 0;
                 let begun = Instant::now();
                 while done < EACH {
-                    assert!(begun.elapsed() < PATIENCE, "{done} of {EACH}");
+                    assert!(begun.elapsed() < TEST_TIMEOUT, "{done} of {EACH}");
                     let reply = node.ask("GET", "/v1/kv/0/n", "", b"");
                     let (headers, number) = match reply.status {
                         404 => ("If-None-Match: *".to_owned(), 0),

@@ -8,7 +8,7 @@ use harness::process::Directory;
 use harness::resp::Connection;
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 const MIB: usize = 1 << 20;
 /// More than any frame between nodes had before long messages went in pieces.
 const LONG: usize = 70 * MIB;
@@ -68,7 +68,7 @@ impl Nodes {
     }
 
     fn client(&self, number: usize) -> Client {
-        Client(Connection::open(self.nodes[number].resp, PATIENCE, PATIENCE).unwrap())
+        Client(Connection::open(self.nodes[number].resp, TEST_TIMEOUT, TEST_TIMEOUT).unwrap())
     }
 
     /// What the command line says of a node.
@@ -86,7 +86,7 @@ impl Nodes {
     }
 
     fn until(&self, what: &str, is_so: impl Fn() -> bool) {
-        harness::until(PATIENCE, what, || is_so().then_some(()));
+        harness::until(TEST_TIMEOUT, what, || is_so().then_some(()));
     }
 }
 
@@ -127,7 +127,7 @@ impl Client {
             if !again.iter().any(|word| reply.starts_with(word)) {
                 return reply;
             }
-            assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&reply));
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{}", String::from_utf8_lossy(&reply));
         }
     }
 }
@@ -214,7 +214,8 @@ fn a_value_longer_than_a_reply_may_be_is_refused_and_read_in_parts() {
     assert_eq!(client.bytes(&[b"GETRANGE", b"k", b"0", b"-1"]), stored);
 }
 
-/// A page of SCAN is a reply as well: whoever asks for a long one is told to ask for less.
+/// A page of SCAN is a reply as well: for one that is too long, the client gets an error that
+/// names `output_bytes_max`.
 #[test]
 fn a_page_of_keys_is_no_longer_than_a_reply_may_be() {
     let mut nodes = Nodes::plan("page", 1);

@@ -1,4 +1,4 @@
-//! Shards take in their neighbours while clients write to them through every node: real processes.
+//! Shards are merged while clients write to them through every node: real processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -117,8 +117,8 @@ fn ask(cluster: &Cluster, asked: usize, command: &str) -> String {
     line.trim_end()[1..].to_owned()
 }
 
-/// Values expire when they are to, and not half a second sooner for each cut and each merge:
-/// whoever leads next begins where the one before had promised to be.
+/// Values expire on time, and not half a second sooner for each split and each merge: the next
+/// leader's clock begins at the read promise of the leader before.
 #[test]
 fn cuts_and_merges_do_not_push_time_on() {
     const TTL_MS: u64 = 100_000;

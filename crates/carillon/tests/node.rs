@@ -1,4 +1,4 @@
-//! The real program as a node: its start, its stop, and its catalogue under several hands.
+//! The real program as a node: its start, its stop, and its catalogue under concurrent changes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use harness::node;
 use client::http::{Client, ClientError, KeyspaceSpec};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A node of its own directory, killed and removed when it is dropped.
 struct Node(node::Node);
@@ -39,7 +39,7 @@ impl Node {
     /// Waits until it serves its first keyspace.
     fn ready(self) -> Self {
         let client = self.client();
-        harness::until(PATIENCE, "it serves", || {
+        harness::until(TEST_TIMEOUT, "it serves", || {
             client.keyspaces().is_ok_and(|all| !all.is_empty()).then_some(())
         });
         self
@@ -47,7 +47,7 @@ impl Node {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.resp).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
     }
 
@@ -65,11 +65,11 @@ fn first_ping(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = loop {
         match TcpStream::connect(address) {
             Ok(stream) => break stream,
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(error) if begun.elapsed() > TEST_TIMEOUT => return Err(error),
             Err(_) => thread::yield_now(),
         }
     };
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
     stream.write_all(b"PING\r\n")?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
@@ -113,7 +113,7 @@ fn a_stop_waits_once_for_all_clients() {
         })
         .collect();
     let mut http = TcpStream::connect(node.http).unwrap();
-    http.set_read_timeout(Some(PATIENCE)).unwrap();
+    http.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let head = "PUT /v1/kv/0/k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
                 Content-Type: application/octet-stream\r\nContent-Length: 9\r\n\r\n";
     http.write_all(head.as_bytes()).unwrap();
@@ -131,12 +131,12 @@ fn a_stop_waits_once_for_all_clients() {
 /// So many keyspaces are made and dropped, in all.
 const ENOUGH: u32 = 60;
 
-/// Whoever makes a keyspace is told so, though somebody drops it in the same turn.
+/// A client that creates a keyspace gets its answer, though another drops it in the same turn.
 #[test]
 fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
     // However slow the machine is, each request is answered.
     let node = Node::start("drops", &["--request-timeout-ms", "60s"]).ready();
-    let client = || node.client().with_timeout(PATIENCE);
+    let client = || node.client().with_timeout(TEST_TIMEOUT);
     let create = |client: &Client| {
         let spec = KeyspaceSpec { name: "k".into(), ..KeyspaceSpec::default() };
         match client.keyspace_create(&spec) {
@@ -160,7 +160,8 @@ fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
         let client = client();
         let mut done = 0;
         for round in 0.. {
-            let is_enough = enough.load(Ordering::Relaxed) > ENOUGH || begun.elapsed() > PATIENCE;
+            let is_enough =
+                enough.load(Ordering::Relaxed) > ENOUGH || begun.elapsed() > TEST_TIMEOUT;
             if round >= 60 && is_enough {
                 break;
             }
@@ -254,7 +255,7 @@ fn protocol_errors_are_told_whatever_was_muted_before() {
 /// What happens to its shards stands in its log, and what was decided is remembered with what came
 /// of it.
 #[test]
-fn what_happens_to_shards_is_told() {
+fn shard_events_are_logged() {
     let node = Node::start("events", &["--log-level", "debug"]).ready();
     let http = node.http.to_string();
     let client = node.client();
@@ -270,7 +271,7 @@ fn what_happens_to_shards_is_told() {
         "shard 1 was cut in two: its right half is shard",
         "shard 1: decision 1 is done after",
     ];
-    harness::until(PATIENCE, "all is told", || {
+    harness::until(TEST_TIMEOUT, "all is told", || {
         let log = node.log();
         told.iter().all(|words| log.contains(words)).then_some(())
     });

@@ -1,10 +1,10 @@
-//! `carillon sim overlay`, as it is typed: what it prints, writes and refuses.
+//! `carillon sim overlay` on the command line: its output, its files and its errors.
 
 use std::fs;
 
-use harness::command::{Ended, run};
+use harness::command::{CommandResult, run};
 
-fn overlay(arguments: &[&str]) -> Ended {
+fn overlay(arguments: &[&str]) -> CommandResult {
     let words = [&["sim", "overlay"], arguments].concat();
     run(env!("CARGO_BIN_EXE_carillon"), words, b"", &[])
 }

@@ -1,5 +1,5 @@
-//! Replicas leave a node that is drained and one that has died, and spread if they may: real
-//! processes, whose keys are read through all of them meanwhile.
+//! Replicas move off a drained node and a dead one, and spread if they may: real processes, whose
+//! keys are read through all of them meanwhile.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 mod four;
 use four::{Cluster, EMPTY, until};
-use harness::node::PATIENCE;
+use harness::node::TEST_TIMEOUT;
 use harness::process::Process;
 
 /// Shards of the keyspace 0, and the system shard.
@@ -145,7 +145,7 @@ impl Stalled {
 impl Drop for Stalled {
     fn drop(&mut self) {
         // It lets the process go on, and ends.
-        let _ended = self.0.stop(PATIENCE);
+        let _ended = self.0.stop(TEST_TIMEOUT);
     }
 }
 

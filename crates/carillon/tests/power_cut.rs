@@ -1,5 +1,5 @@
-//! After a power cut of all nodes, the rest of a cluster finds itself again although the node that
-//! everybody joined through never comes back: real processes, with the flags of the README.
+//! After a power cut of all nodes, the others form the cluster again although the node that all
+//! joined through never comes back: real processes, with the flags of the README.
 
 mod four;
 

@@ -1,5 +1,5 @@
-//! Two of three nodes are lost for good: real processes, directories that are deleted, and what the
-//! third goes on with.
+//! Quorum-loss recovery: two of three nodes are lost for good, and the third goes on. Real
+//! processes, whose directories are deleted.
 
 mod four;
 use std::fs;

@@ -1,10 +1,10 @@
-//! The real program towards tools of Redis: what INFO tells, who is closed, what is advertised.
+//! The real program with tools of Redis: INFO, closed connections, advertised addresses.
 
 use std::ops::Deref;
 use std::thread;
 use std::time::Duration;
 
-use harness::node::{self, PATIENCE};
+use harness::node::{self, TEST_TIMEOUT};
 use harness::process::Directory;
 use harness::resp::Connection;
 
@@ -47,19 +47,19 @@ impl Node {
         Self { node, _dir: dir }
     }
 
-    fn talk(&self) -> Talk {
-        Talk(self.connect())
+    fn talk(&self) -> TestConnection {
+        TestConnection(self.connect())
     }
 }
 
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    harness::until(PATIENCE, what, look)
+    harness::until(TEST_TIMEOUT, what, look)
 }
 
 /// A connection.
-struct Talk(Connection);
+struct TestConnection(Connection);
 
-impl Talk {
+impl TestConnection {
     fn send(&mut self, line: &str) {
         self.0.send(format!("{line}\r\n").as_bytes()).unwrap();
     }
@@ -108,7 +108,7 @@ fn info_counts_keys_that_expire_and_keys_that_did() {
 }
 
 #[test]
-fn info_tells_what_is_asked_refused_and_waited_for() {
+fn info_counts_requests_refusals_and_waits() {
     let node = Node::start_with_peer("waits", &[]);
     let mut talk = node.talk();
     let errors = talk.info("total_error_replies");
@@ -127,7 +127,7 @@ fn info_tells_what_is_asked_refused_and_waited_for() {
     assert_eq!(talk.info("total_error_replies"), errors + 5);
 
     // Those that wait for replicas, of which there are none.
-    let mut waiting: Vec<Talk> = (0..30).map(|_| node.talk()).collect();
+    let mut waiting: Vec<TestConnection> = (0..30).map(|_| node.talk()).collect();
     waiting.iter_mut().for_each(|talk| talk.send("WAIT 9 0"));
     until("30 wait", || (node.talk().info("blocked_clients") == 30).then_some(()));
     waiting.truncate(10);
@@ -163,7 +163,7 @@ fn client_kill_is_answered_when_the_connection_is_gone() {
         assert!(other.0.is_at_its_end(), "its client sees the end");
         assert_eq!(talk.ask(&format!("CLIENT KILL ID {id}")), ":0");
     }
-    let others: Vec<Talk> = (0..7).map(|_| node.talk()).collect();
+    let others: Vec<TestConnection> = (0..7).map(|_| node.talk()).collect();
     until("they are there", || (node.talk().ask("CLIENT LIST").lines().count() >= 9).then_some(()));
     let address = others[0].0.local_address().unwrap();
     assert_eq!(talk.ask(&format!("CLIENT KILL {address}")), "+OK");
@@ -176,7 +176,7 @@ fn client_kill_is_answered_when_the_connection_is_gone() {
 
 /// Twenty clients ask for more than they read: the longest outputs go, and who reads is served.
 #[test]
-fn replies_that_nobody_reads_are_bounded_in_all() {
+fn unread_replies_are_bounded_over_all_connections() {
     const VALUE_BYTES: usize = 8 << 20;
     let flags = ["--threads", "2", "--value-bytes-max", "8MiB", "--output-bytes-max", "16MiB"];
     let node =
@@ -187,7 +187,7 @@ fn replies_that_nobody_reads_are_bounded_in_all() {
         talk.ask(&format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${VALUE_BYTES}\r\n{value}")),
         "+OK"
     );
-    let mut silent: Vec<Talk> = (0..20).map(|_| node.talk()).collect();
+    let mut silent: Vec<TestConnection> = (0..20).map(|_| node.talk()).collect();
     silent.iter_mut().for_each(|talk| talk.send("GET big\r\nGET big"));
     until("some are closed", || (talk_info(&node, "evicted_clients") >= 12).then_some(()));
     assert!(talk_info(&node, "evicted_clients") < 20, "not more than needed");

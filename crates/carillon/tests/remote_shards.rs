@@ -1,4 +1,4 @@
-//! Clients at nodes that have no replica of what they ask for, or one that has nothing yet: real
+//! Clients at nodes without a replica of the shard, or with one that has no state yet: real
 //! processes.
 
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::http::Request;
-use harness::node::{Node, PATIENCE};
+use harness::node::{Node, TEST_TIMEOUT};
 use harness::process::Directory;
 use harness::resp::{Connection, TextReply};
 
@@ -44,7 +44,7 @@ impl Cluster {
 
     /// Waits until a node takes writes.
     fn served_at(&self, number: usize) {
-        harness::until(PATIENCE, &format!("node {number} takes writes"), || {
+        harness::until(TEST_TIMEOUT, &format!("node {number} takes writes"), || {
             let mut connection = self.nodes[number].try_connect().ok()?;
             let reply = connection.ask_line("SET ready 1").ok()?;
             (reply.text() == "OK").then_some(())
@@ -176,7 +176,7 @@ fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
     let (mut done, mut unknown, mut left) = (0, 0, 50);
     let begun = Instant::now();
     while left > 0 {
-        assert!(begun.elapsed() < PATIENCE, "no service without the first node");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "no service without the first node");
         match client.ask("INCR counter").as_str() {
             refused if refused.starts_with("TRYAGAIN") => continue,
             reply if reply.starts_with("UNKNOWN") => unknown += 1,
@@ -200,7 +200,7 @@ fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
         if here == there && !here.iter().any(|(node, _)| *node == dead) {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{tables:?}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{tables:?}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -232,7 +232,7 @@ fn wait_reports_true_replica_count_at_any_node() {
     let begun = Instant::now();
     let mut quick = 0;
     while quick < 20 {
-        assert!(begun.elapsed() < PATIENCE, "the replicas do not come");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the replicas do not come");
         let mut client = cluster.client(quick % 5);
         assert_eq!(client.ask(&format!("SET before-{quick} 1")), "OK");
         quick = if client.ask("WAIT 2 1000") == "2" { quick + 1 } else { 0 };
@@ -260,7 +260,7 @@ fn wait_reports_true_replica_count_at_any_node() {
         let mut client = cluster.client(number);
         let begun = Instant::now();
         while client.ask(&format!("SET after-{number} 1")) != "OK" {
-            assert!(begun.elapsed() < PATIENCE, "no service without the third node");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "no service without the third node");
         }
         assert_eq!(client.ask("WAIT 2 300"), "1", "node {number}");
     }
@@ -287,7 +287,7 @@ fn nodes_that_wait_for_their_states_answer_at_once() {
     };
     let begun = Instant::now();
     while !is_under_way() {
-        assert!(begun.elapsed() < PATIENCE, "no state is sent");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "no state is sent");
         thread::sleep(Duration::from_millis(20));
     }
     for number in [2, 1] {
@@ -325,10 +325,10 @@ fn long_command(words: &[&str]) -> String {
     format!("*{}\r\n{}", words.len(), all.join("\r\n"))
 }
 
-/// Clients whose EXEC was in vain ask leaders as contenders: also for what is too long to be told
-/// in one answer, at the node that leads as well as elsewhere.
+/// After a conflict of EXEC a connection reads with key reservations. It gets values that are too
+/// long for one answer as well, at the leader's node and at others.
 #[test]
-fn contenders_are_told_long_values() {
+fn reserving_reads_get_values_longer_than_one_answer() {
     let cluster = Cluster::start("away-contend", 3);
     let value = "7".repeat(3 << 20);
     let mut other = cluster.client(0);
@@ -356,7 +356,7 @@ fn contenders_are_told_long_values() {
         assert_eq!(client.ask("SET near0 mine"), "QUEUED");
         assert_eq!(client.ask("SET {t}c mine"), "QUEUED");
         assert_eq!(client.ask("EXEC"), "OK OK");
-        assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < TEST_TIMEOUT / 2, "{:?}", begun.elapsed());
     }
 }
 
@@ -446,7 +446,7 @@ fn preconditions_are_judged_through_nodes_without_a_replica() {
             let status = |method: &str, header: String| ask(method, header).0;
             let begun = Instant::now();
             while status("PUT", "If-None-Match: \"1\", \"2\"".into()) != 204 {
-                assert!(begun.elapsed() < PATIENCE, "node {number} writes nothing");
+                assert!(begun.elapsed() < TEST_TIMEOUT, "node {number} writes nothing");
             }
             let (_, old) = ask("GET", String::new());
             assert_eq!(status("PUT", "If-None-Match: *".into()), 412);

@@ -1,13 +1,13 @@
-//! Do the states of shards leave a node as fast as it was told, and no faster? And do they wait for
-//! that when clients wait for them? Real processes.
+//! Tests that snapshots leave a node at the configured rate, and faster if clients wait for them:
+//! real processes.
 //!
-//! A node with data is joined by two others, to which it sends the states of its shards, several at
-//! a time. What has left is counted by its metrics, from a tenth of all to nine tenths: the time
-//! between is some seconds, and nothing but the rate decides on it.
+//! Two nodes join a node with data, which sends them snapshots of its shards, several at a time.
+//! Its metrics count the bytes sent, from a tenth of all to nine tenths. The time between is some
+//! seconds, and only the rate determines it.
 //!
-//! More than the rate is a bug on any machine. Less may be the machine's: with two cores and other
-//! work beside it, a half is forgiven; on one at rest it is within a few hundredths. The tests here
-//! take turns.
+//! More than the rate is a bug on any machine. Less may be the machine's fault: with two cores and
+//! other load, half the rate passes; an idle machine is within a few hundredths. The tests here run
+//! one after the other.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ use harness::process::{Directory, Process};
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const VALUES: u64 = 384;
 const VALUE_BYTES: u64 = 64 << 10;
@@ -72,10 +72,10 @@ fn connect(address: SocketAddr) -> TcpStream {
     let begun = Instant::now();
     loop {
         if let Ok(stream) = TcpStream::connect(address) {
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             return stream;
         }
-        assert!(begun.elapsed() < PATIENCE, "nobody listens at {address}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "nobody listens at {address}");
         sleep(LOOK_EVERY);
     }
 }
@@ -138,13 +138,13 @@ fn when(address: SocketAddr, what: &str, is_so: impl Fn(&Sample) -> bool) -> Sam
         if is_so(&sample) {
             return sample;
         }
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}: not so");
         sleep(LOOK_EVERY);
     }
 }
 
 #[test]
-fn states_leave_a_node_at_the_rate_that_it_was_told() {
+fn snapshots_leave_a_node_at_snapshot_rate() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut nodes = Nodes::new("rate");
     let (peer, resp, http) = (nodes.founder.to_string(), unused(), unused());
@@ -192,7 +192,7 @@ fn until(address: SocketAddr, what: &str, is_so: impl Fn(&str) -> bool) -> Strin
         if is_so(&status) {
             return status;
         }
-        assert!(begun.elapsed() < PATIENCE, "{what}: not so: {status}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{what}: not so: {status}");
         sleep(LOOK_EVERY);
     }
 }
@@ -242,13 +242,13 @@ fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
         if let Some(told) = said.iter().find(is_awaited) {
             break told.clone();
         }
-        assert!(begun.elapsed() < PATIENCE, "nobody says that c lags: {said:?}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "nobody says that c lags: {said:?}");
         sleep(LOOK_EVERY);
     };
     assert!(told.contains(r#""verdict":"degraded""#) && told.contains("(replica "), "{told}");
 
     let begun = Instant::now();
-    nodes.processes[1].stop(PATIENCE).unwrap();
+    nodes.processes[1].stop(TEST_TIMEOUT).unwrap();
     let mut stream = connect(resps[0]);
     let ask = b"SET {k} short\r\n";
     loop {
@@ -259,7 +259,7 @@ fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
             break;
         }
         let reply = String::from_utf8_lossy(&reply[..length]);
-        assert!(begun.elapsed() < PATIENCE, "{reply}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{reply}");
     }
     let seconds = begun.elapsed().as_secs_f64();
     eprintln!("{} MiB were there after {seconds:.3} s", LONG_VALUES);
@@ -272,7 +272,7 @@ fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
     };
     let begun = Instant::now();
     while led(https[0]) + led(https[2]) != 9 {
-        assert!(begun.elapsed() < PATIENCE, "{}", get(https[0], "/v1/status"));
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{}", get(https[0], "/v1/status"));
         sleep(LOOK_EVERY);
     }
 }

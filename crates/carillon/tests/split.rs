@@ -1,4 +1,4 @@
-//! Shards are cut in two while clients write to them through every node: real processes.
+//! Shards are split while clients write to them through every node: real processes.
 
 use client::http::PutOptions;
 

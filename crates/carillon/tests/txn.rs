@@ -268,7 +268,7 @@ fn open_transactions_read_own_writes_and_name_conflicting_key() {
 }
 
 #[test]
-fn an_open_transaction_that_nobody_asks_ends() {
+fn idle_open_transaction_expires() {
     let node = Node::start("idle");
     let client = node.client();
     let txn = client.txn_begin("0", 100).unwrap();
@@ -460,7 +460,7 @@ fn what_a_node_refuses_of_a_file_was_sent() {
 }
 
 #[test]
-fn a_keyspace_that_is_dropped_meanwhile_is_said_to_be() {
+fn commit_fails_after_keyspace_was_dropped() {
     let node = Node::start("dropped");
     node.ordered("books");
     let client = node.client();

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::palette::{self, GRID, INK};
-use super::picture::{Area, Drawn, LEFT, picture, text};
+use super::picture::{Area, DrawResult, LEFT, picture, text};
 use super::scale::Scale;
 
 const SIZE: (u32, u32) = (720, 400);
@@ -24,7 +24,7 @@ const GAP: u32 = 4;
 pub struct Line {
     /// What the legend calls it; a line without a name is not in the legend.
     pub name: String,
-    /// The number of its colour: 0 for what is only compared with.
+    /// The number of its colour: 0 for a line that is only a reference.
     pub colour: usize,
     /// Whether it is dashed.
     pub is_dashed: bool,
@@ -99,7 +99,7 @@ pub fn lines(title: &str, [x, y]: [Axis; 2], lines: &[Line]) -> String {
     })
 }
 
-fn draw_legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
+fn draw_legend(area: &Area<'_>, lines: &[Line]) -> DrawResult {
     for (place, line) in lines.iter().enumerate() {
         let y = TOP as i32 + 8 + 18 * place as i32;
         let sample = [(4, y), (24, y)];

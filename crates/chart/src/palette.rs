@@ -20,7 +20,7 @@ pub(crate) const EVENT: RGBColor = RGBColor(0x82, 0x50, 0xDF);
 /// A bound that values are to keep.
 pub(crate) const LIMIT: RGBColor = RGBColor(0xCF, 0x22, 0x2F);
 
-/// Colours of lines. The first is for what is only compared with.
+/// Colours of lines. The first is for reference lines.
 const LINES: [RGBColor; 10] = [
     RGBColor(0x57, 0x60, 0x6B),
     RGBColor(0x09, 0x69, 0xDA),
@@ -50,8 +50,8 @@ const OTHERS_DARK: [(RGBColor, &str); 6] = [
     (LIMIT, "#ff7b72"),
 ];
 
-/// The colour of a line by its number. 0 is for what is only compared with; from 10 on, numbers
-/// share the colours of 1 to 9.
+/// The colour of a line by its number. 0 is for reference lines; from 10 on, numbers share the
+/// colours of 1 to 9.
 pub(crate) fn line(number: usize) -> RGBColor {
     LINES[if number == 0 { 0 } else { (number - 1) % (LINES.len() - 1) + 1 }]
 }

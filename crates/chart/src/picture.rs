@@ -12,7 +12,7 @@ use super::palette;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Whether drawing worked. It writes into a string, so that it does.
-pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
+pub(crate) type DrawResult = Result<(), DrawingAreaErrorKind<io::Error>>;
 
 /// From the left edge of a picture to its title and its vertical axis.
 pub(crate) const LEFT: i32 = 64;
@@ -24,7 +24,7 @@ const FONT_UNITS_PER_PIXEL: f64 = 1.24;
 pub(crate) fn picture(
     title: &str,
     size: (u32, u32),
-    draw: impl FnOnce(&Area<'_>) -> Drawn,
+    draw: impl FnOnce(&Area<'_>) -> DrawResult,
 ) -> String {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();

@@ -5,7 +5,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::lines::Line;
 use super::palette::{self, EVENT, GRID, INK, LIMIT, MUTED_INK};
-use super::picture::{Area, Drawn, LEFT, picture, text};
+use super::picture::{Area, DrawResult, LEFT, picture, text};
 use super::scale::Scale;
 
 const WIDTH: i32 = 960;
@@ -22,15 +22,15 @@ const NAME: i32 = 24;
 const PANEL: i32 = 64 + NAME;
 /// The axis of time, and its name.
 const FOOTER_HEIGHT: i32 = 40;
-/// Of a letter of an event's name, about.
-const LETTER: i32 = 6;
+/// About the width of a character of an event's name.
+const CHARACTER_WIDTH: i32 = 6;
 /// An entry of the legend.
 const ENTRY: i32 = 72;
 
 /// The whole.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    /// What is shown.
+    /// Its title.
     pub title: String,
     /// Where and with what it was measured.
     pub about: String,
@@ -81,7 +81,7 @@ pub fn stack(stack: &Stack) -> String {
 }
 
 /// Each name once, in the order of panels and lines.
-fn draw_legend(area: &Area<'_>, panels: &[Panel]) -> Drawn {
+fn draw_legend(area: &Area<'_>, panels: &[Panel]) -> DrawResult {
     let mut shown: Vec<&str> = Vec::new();
     for line in panels.iter().flat_map(|panel| &panel.lines) {
         if line.name.is_empty() || shown.contains(&line.name.as_str()) {
@@ -97,7 +97,7 @@ fn draw_legend(area: &Area<'_>, panels: &[Panel]) -> Drawn {
 }
 
 /// Draws a panel whose name begins at `top`; the last one with the axis of time below it.
-fn draw_panel(area: &Area<'_>, panel: &Panel, stack: &Stack, top: i32) -> Drawn {
+fn draw_panel(area: &Area<'_>, panel: &Panel, stack: &Stack, top: i32) -> DrawResult {
     let is_last = std::ptr::eq(panel, stack.panels.last().expect("this one, at least"));
     area.draw(&Text::new(panel.name.as_str(), (LEFT, top + 14), text(INK, HPos::Left)))?;
     let values = panel.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
@@ -146,7 +146,8 @@ impl EventLabels {
         let mut ends: Vec<i32> = Vec::new();
         let mut places = Vec::new();
         for event in events {
-            let (at, width) = (x(event.at), event.name.chars().count() as i32 * LETTER + 10);
+            let (at, width) =
+                (x(event.at), event.name.chars().count() as i32 * CHARACTER_WIDTH + 10);
             let is_left = at + width > WIDTH;
             let from = if is_left { at - width } else { at };
             let free = ends.iter().position(|end| *end <= from);
@@ -160,7 +161,7 @@ impl EventLabels {
         Self { at: events.iter().map(|event| x(event.at)).collect(), places, rows: ends.len() }
     }
 
-    fn draw(&self, area: &Area<'_>, events: &[Event], bottom: i32) -> Drawn {
+    fn draw(&self, area: &Area<'_>, events: &[Event], bottom: i32) -> DrawResult {
         for ((event, at), (row, is_left)) in events.iter().zip(&self.at).zip(&self.places) {
             let y = HEADER_HEIGHT + *row as i32 * ROW + 6;
             let (x, side) = if *is_left { (at - 4, HPos::Right) } else { (at + 4, HPos::Left) };

@@ -14,7 +14,7 @@ pub async fn run(nodes: Vec<String>) -> Result<(), Error> {
     assert_eq!(store.get("greeting").await?.as_deref(), Some(b"hello".as_slice()));
     assert_eq!(store.get("nothing").await?, None);
 
-    // Whoever comes first has the lock, for a minute at most.
+    // The first client to set it has the lock, for a minute at most.
     let once = SetOptions { when: When::Absent, expiry: Expiry::After(Duration::from_secs(60)) };
     assert!(store.set_with("lock", "me", once).await?);
     assert!(!store.set_with("lock", "you", once).await?);

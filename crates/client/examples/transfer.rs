@@ -1,5 +1,5 @@
-//! Money goes from account to account: a transaction with an error of its own, many at once, and
-//! one that is gone through by hand.
+//! Transfers between accounts: a transaction with an error of its own, many at once, and an open
+//! transaction that the program commits itself.
 //!
 //! `carillon dev`, then `cargo run -p client --example transfer`.
 

@@ -1,4 +1,4 @@
-//! How does a program speak with a running cluster?
+//! Clients of a running cluster, for Rust programs.
 //!
 //! | client | for | speaks |
 //! |---|---|---|
@@ -26,13 +26,13 @@
 //! `examples/` has programs that the project's tests run; docs/client.md is the manual.
 //!
 //! Invariants of [`Store`]:
-//! 1. A request that failed is one of three kinds ([`Error`], SAFETY G10): nothing was done; nobody
-//!    knows; or the request itself is wrong. A write is sent again only if it is certain that
-//!    nothing was done, so that no write is done twice; so is a transaction.
-//! 2. A request ends within its time, whatever nodes and networks do, and waits for none that is
-//!    not asked.
-//! 3. Everything is bounded: what waits on a connection, what an answer takes, how deep it nests,
-//!    how many nodes are known, how many transactions are under way.
+//! 1. An error is of one of three kinds ([`Error`], SAFETY G10): nothing was done; the outcome is
+//!    unknown; or the request itself is wrong. A write or transaction is sent again only if it is
+//!    certain that nothing was done, so none is done twice.
+//! 2. A request ends within its timeout, whatever nodes and networks do, and waits only for nodes
+//!    that it asks.
+//! 3. Everything is bounded: requests that wait on a connection, the bytes and the nesting of an
+//!    answer, known nodes, transactions under way.
 
 pub mod http;
 mod store;

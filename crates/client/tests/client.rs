@@ -1,4 +1,4 @@
-//! The client against scripted peers: what leaves, and what each failure is called.
+//! The HTTP client against scripted peers: what it sends, and the error of each failure.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -49,7 +49,7 @@ fn a_put_is_these_bytes() {
 }
 
 #[test]
-fn a_get_tells_values_from_none() {
+fn get_distinguishes_value_nil_and_nil_yet() {
     let (client, read) = peer(
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nCarillon-Timestamp: 77\r\n\
           Carillon-Expires-At-Ms: 5\r\n\r\na\0\xff",

@@ -1,4 +1,4 @@
-//! The store against scripted nodes: what is sent, what is sent again, what each failure is called.
+//! The store against scripted nodes: requests, retries, and the error of each failure.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ async fn a_server_of_old_is_spoken_to_in_its_protocol() {
 }
 
 #[tokio::test]
-async fn who_finds_no_room_waits_for_it() {
+async fn request_waits_for_room_in_the_queue() {
     let fake = Fake::new(vec![Act::Say(":1\r\n")]).await;
     let builder = Store::builder().outstanding_max(2).queued_bytes_max(1);
     let store = builder.connect([fake.address.clone()]).await.unwrap();

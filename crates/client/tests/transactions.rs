@@ -1,5 +1,5 @@
-//! Transactions against scripted nodes: what is tried again, what never is, and what becomes of
-//! connections.
+//! Transactions against scripted nodes: which are tried again, which never, and which connections
+//! are reused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ async fn add(acts: Vec<Act>) -> (Result<i64, Error>, usize, Vec<String>) {
 const ONCE: [&str; 3] = ["BEGIN", "INCRBY k 1", "COMMIT"];
 
 #[tokio::test]
-async fn what_may_have_been_done_is_never_tried_again() {
+async fn transaction_with_unknown_outcome_is_never_retried() {
     for last in [Act::Close, Act::Say("-UNKNOWN who knows\r\n"), Act::Say("?\r\n"), Act::Hush, ONE]
     {
         let (done, runs, seen) = add(vec![OK, ONE, last, OK]).await;
@@ -43,7 +43,7 @@ async fn what_may_have_been_done_is_never_tried_again() {
 }
 
 #[tokio::test]
-async fn what_was_not_done_is_gone_through_again() {
+async fn transaction_is_retried_if_nothing_was_done() {
     let refused = ["-BUSY x\r\n", "-TRYAGAIN x\r\n", "-CLUSTERDOWN x\r\n", "-LOADING x\r\n"];
     for answer in refused.into_iter().map(Act::Say).chain([CONFLICT]) {
         let (done, runs, seen) = add(vec![OK, ONE, answer, OK, Act::Say(":2\r\n"), OK]).await;
@@ -91,7 +91,7 @@ async fn other_refusals_are_told() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_only_reads_is_tried_again_whatever_became_of_it() {
+async fn read_only_transaction_is_retried_after_unknown_outcome() {
     let value = Act::Say("$1\r\nv\r\n");
     let fake =
         Fake::new(vec![OK, value, Act::Close, OK, value, Act::Say("-UNKNOWN\r\n"), OK, value, OK]);
@@ -132,7 +132,7 @@ async fn the_closures_error_is_returned_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_waits_for_is_not_given_to_the_next() {
+async fn answer_of_dropped_future_is_discarded() {
     // The first answer comes with the second: until then the node is silent.
     let fake =
         Fake::new(vec![OK, Act::Say(""), Act::Say("$4\r\nlate\r\n$4\r\nnext\r\n"), OK]).await;
@@ -189,7 +189,7 @@ async fn a_place_is_waited_for_and_one_that_was_dropped_is_free() {
 }
 
 #[tokio::test]
-async fn what_is_over_takes_no_commands() {
+async fn finished_transaction_refuses_commands() {
     let fake = Fake::new(vec![OK]).await;
     let store = fake.store().await;
     let leaked = store.transaction(async |tx| Ok::<_, Error>(tx)).await.unwrap();

@@ -20,8 +20,8 @@
 //! (`strings`).
 //!
 //! # What it does not know
-//! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
-//! too: only a leader judges them, before proposing.
+//! Arcs, generations, locks, duplicates: the replica that applies an entry checks these before.
+//! Memory limits: only a leader checks them, before it proposes.
 //!
 //! # Caveats
 //! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
@@ -72,7 +72,7 @@ impl<V: Engine> Values for V {
     }
 }
 
-/// Does what a command says, at the time of its entry, and answers what its client is told.
+/// Carries out a command, at the time of its entry, and returns the client's reply.
 ///
 /// # Panics
 /// As the engine does: on a time before the engine's newest, on keys outside its arc.
@@ -151,8 +151,8 @@ pub(super) fn apply_one(
     result.unwrap_or_else(Reply::Refused)
 }
 
-/// Deletes a key; one without a value as if it had had one: who has watched that it has none is to
-/// know that somebody has made and deleted it (SAFETY G15).
+/// Deletes a key; one without a value gets a tombstone, too: a transaction that watches its absence
+/// must notice that it was created and deleted meanwhile (SAFETY G15).
 pub fn write_tombstone(values: &mut impl Values, key: &HashedKey<'_>, at: Timestamp) {
     if !values.delete(key, at) {
         values.put(key, &[], 0, at);

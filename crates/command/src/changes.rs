@@ -1,13 +1,14 @@
-//! Which keys does a command change? An observer is told; without one this costs nothing.
+//! Which keys does a command change? An observer learns each change; without one this costs
+//! nothing.
 //!
-//! [`ObservedValues`] stands between commands and their values, and names every change as it is
-//! made: the key, and the time of its new version, by which a store shows what it is now and what
-//! it was before ([`Engine::at`](storage::engine::Engine::at)). Who asks for nothing gives `()`,
-//! and nothing of it is left in the program.
+//! [`ObservedValues`] wraps the values that commands change, and reports every change to the
+//! observer: the key, and the time of its new version. With that time a store can show the new
+//! value and the one before ([`Engine::at`](storage::engine::Engine::at)). A caller without an
+//! observer passes `()`, and the compiler removes all of it.
 //!
 //! # Caveats
-//! A key may be named more than once, if a command writes it more than once. A flush names its
-//! stretch, and no keys.
+//! The observer may see a key more than once, if a command writes it more than once. A flush
+//! reports its range, and no keys.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub trait Changes {
     fn flushed(&mut self, _from: Option<&Cut>, _end: &Cut, _at: Timestamp) {}
 }
 
-/// Nobody wants to know.
+/// No observer.
 impl Changes for () {}
 
 /// The keys that have changed, each once.
@@ -43,7 +44,7 @@ impl Changes for BTreeSet<Box<[u8]>> {
 pub struct ObservedValues<'a, V, C> {
     /// What commands find and change.
     pub values: &'a mut V,
-    /// What is told.
+    /// The observer.
     pub changes: &'a mut C,
 }
 
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_names_its_stretch() {
+    fn flush_reports_its_range() {
         #[derive(Default)]
         struct Flushes(Vec<(Option<Cut>, Cut)>);
         impl Changes for Flushes {

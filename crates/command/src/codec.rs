@@ -175,7 +175,7 @@ pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Write<'a>, DecodeError> {
     Ok(write)
 }
 
-/// Reads one command from the front of what is left.
+/// Decodes one command from the front of the reader.
 #[inline(always)]
 pub(super) fn decode_one<'a>(reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeError> {
     Ok(match reader.u8()? {
@@ -345,7 +345,7 @@ fn read_set_flags(flags: u8) -> Result<(SetIf, Expiry, SetReply), DecodeError> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::samples::{Owned, writes};
+    use super::super::samples::{OwnedWrite, writes};
     use super::*;
 
     fn encoded(write: &Write<'_>) -> Vec<u8> {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused_and_nothing_taken() {
+    fn invalid_bytes_are_refused_without_consuming() {
         for (bytes, refusal) in [
             (&b""[..], DecodeError::Short),
             (b"\x00", DecodeError::Tag { what: "command", found: 0 }),
@@ -442,7 +442,7 @@ mod tests {
             }
             let mut rest = &bytes[..];
             if let Ok(read) = decode(&mut rest) {
-                let read: Owned = read.into();
+                let read: OwnedWrite = read.into();
                 prop_assert_eq!(&encoded(&read.borrow())[..], &bytes[..bytes.len() - rest.len()]);
             }
         }

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Accepted text: what C's `strtold` takes without leading space: `[+-]`, then decimal or `0x`
-//! hexadecimal digits with at most one point and an exponent, or `inf`, `infinity`, in any case of
-//! letters. Refused: `nan`, what is too large, and what is not 0 but rounds to it.
+//! hexadecimal digits with at most one point and an exponent, or `inf`, `infinity`, in upper or
+//! lower case. Refused: `nan`, numbers that are too large, and those that round to 0 but are not 0.
 
 mod natural;
 
@@ -242,14 +242,16 @@ struct ScannedDigits {
     after_point: i64,
 }
 
-/// Takes apart digits, a point among them, and an exponent after the letter `mark`. All of the text
-/// must be used; there must be a digit.
+/// Parses digits, with at most one point, and an exponent after the character `mark`. The text must
+/// have a digit, and nothing else may be left over.
 fn scan(text: &[u8], mark: u8, is_digit: fn(&u8) -> bool) -> Option<Scanned> {
     let end = text.iter().position(|byte| !is_digit(byte) && *byte != b'.').unwrap_or(text.len());
     let (mantissa, rest) = text.split_at(end);
     let exponent = match rest {
         [] => 0,
-        [letter, exponent @ ..] if letter.eq_ignore_ascii_case(&mark) => scan_exponent(exponent)?,
+        [character, exponent @ ..] if character.eq_ignore_ascii_case(&mark) => {
+            scan_exponent(exponent)?
+        }
         _ => return None,
     };
     let mut parts = mantissa.splitn(2, |byte| *byte == b'.');

@@ -1,29 +1,29 @@
-//! Which keys does a flush empty, if shards are cut and merged while it is on its way?
+//! Which keys does a flush delete, if shards are split and merged while it is on its way?
 //!
-//! FLUSHDB is a command for each shard that its asker knows of: a *piece*, for that tile of the
-//! keyspace. The shard that applies it may have another arc by then:
+//! A node sends FLUSHDB as one *piece* to each shard that it knows of, for that arc of the
+//! keyspace. The shard that applies the piece may have another arc by then:
 //!
 //! ```text
 //!   pieces              [a ─────── m)           [m ─────── z)
-//!   cut at g            [a ─ g) done, [g ─ m) is sent on to who has g
+//!   cut at g            [a ─ g) done, [g ─ m) goes on to the shard that has g
 //!   merged              [a ────────────────────────────── z)   does each, and no more
 //! ```
 //!
-//! Another client may have written a key again after its piece was answered for, and been told so.
-//! So no key may be emptied twice: a piece says where it begins and where it ends, and a shard that
-//! has taken its neighbour in empties that part alone, key by key. A piece that covers all that its
-//! shard has is one step, whatever the shard holds.
+//! Another client may have written a key again after its piece was answered. So a flush must not
+//! delete a key twice: a piece states where it begins and where it ends, and a shard that has
+//! absorbed its neighbour deletes that part alone, key by key. A piece that covers the whole shard
+//! is one step, however many keys the shard holds.
 //!
 //! # Invariants
-//! 1. A shard does what it has of a piece from where the piece begins, without a gap, or nothing.
-//!    So what is left begins at one place: where the shard ends, or where the piece began.
-//! 2. The pieces of a flush have no key in common, and of no piece are two parts done of one key.
+//! 1. A shard does its part of a piece from the piece's beginning on, without a gap, or nothing. So
+//!    the rest begins at one place: at the shard's end, or at the piece's beginning.
+//! 2. The pieces of a flush have no key in common, and no part of a piece is done twice.
 //!
-//! Until the cluster's level allows merges, a piece says only where it ends, as all nodes can read
-//! it: shards only become smaller then. Such a piece is of all that its shard has.
+//! Until the cluster version allows merges, a piece states only its end, as all nodes can read it:
+//! shards only become smaller then. Such a piece covers all keys of its shard.
 //!
 //! # Caveats
-//! A node that has not heard yet that the level has risen sends such pieces for a moment longer.
+//! A node that does not know the new cluster version yet sends such pieces for a moment longer.
 
 use keyspace::{Arc as RingArc, ClusterVersion, Cut, Feature, KeyspaceId};
 
@@ -71,8 +71,8 @@ fn behind(arc: &RingArc, end: &Cut) -> Option<Cut> {
     (is_short && !is_whatever_it_has).then(|| arc.ends().1)
 }
 
-/// What is left of a piece that says where it begins, if a shard has answered that another has
-/// what lies from `rest` on. A shard that has ended, or stands still, names its own beginning.
+/// The rest of a piece that states its beginning, if a shard has answered that another shard has
+/// the keys from `rest` on. A shard that has ended, or is frozen, names its own beginning.
 pub fn remaining_of(from: Cut, rest: &Cut, keyspace: KeyspaceId) -> Cut {
     match rest.position(keyspace) > from.position(keyspace) {
         true => rest.clone(),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn before_there_are_merges_pieces_are_as_all_nodes_can_read_them() {
+    fn flush_pieces_have_old_encoding_before_merges_are_allowed() {
         let tile = RingArc::of_slots(K, 0, 2000);
         let of = |level| Write::flush_of(&tile, level);
         let old = of(ClusterVersion::FIRST);

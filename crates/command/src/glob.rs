@@ -20,7 +20,7 @@ pub fn matches(pattern: &[u8], key: &[u8]) -> bool {
     matches_as(pattern, key, |byte| byte)
 }
 
-/// Whether a word fits a pattern, whatever the case of ASCII letters in either.
+/// Whether a word matches a pattern; upper and lower case of ASCII count as the same.
 pub fn matches_nocase(pattern: &[u8], word: &[u8]) -> bool {
     matches_as(pattern, word, |byte| byte.to_ascii_lowercase())
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn evil_patterns_end() {
+    fn adversarial_glob_patterns_terminate() {
         let (pattern, key) = ("a*".repeat(50) + "b", "a".repeat(10_000));
         assert!(!matches(pattern.as_bytes(), key.as_bytes()));
         assert!(matches(&pattern.as_bytes()[..99], key.as_bytes()));
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stars_mean_what_they_should(pattern in "[ab*?\\[\\]\\\\^-]{0,9}", key in "[ab*-]{1,9}") {
+        fn glob_patterns_agree_with_model(pattern in "[ab*?\\[\\]\\\\^-]{0,9}", key in "[ab*-]{1,9}") {
             let (pattern, key) = (pattern.as_bytes(), key.as_bytes());
             prop_assert_eq!(matches(pattern, key), model(pattern, key));
         }

@@ -60,7 +60,7 @@ impl Digits {
         self.buf[self.start] = byte;
     }
 
-    /// What was written.
+    /// The written bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buf[self.start..]
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_one_way_of_writing_counts() {
+    fn only_canonical_text_is_an_integer() {
         for no in ["", "-", "+7", "07", "-0", " 7", "7 ", "1.0", "0x1", "--1", "00"] {
             assert_eq!(parse(no.as_bytes()), None, "{no:?}");
         }
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digits_come_back(number in prop_oneof![
+        fn written_integer_parses_to_itself(number in prop_oneof![
             any::<i64>(), -11..11i64, Just(i64::MIN), Just(i64::MAX)
         ]) {
             let digits = Digits::of(number);

@@ -25,7 +25,7 @@ pub(super) const CELLS_MAX: u64 = (512 << 20) / 4;
 
 const BLOCK: usize = 64;
 
-/// A stretch of bytes that both values have: `a[a..a+len] == b[b..b+len]`.
+/// A run of bytes that both values have: `a[a..a+len] == b[b..b+len]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) a: usize,
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bits_tell_what_the_table_tells(
+        fn lcs_bits_equal_full_table(
             a in prop::collection::vec(0..4u8, 0..150),
             b in prop::collection::vec(0..4u8, 0..200),
         ) {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_on_cells() {
+    fn lcs_limit_counts_cells() {
         let long = vec![0; 11_585];
         assert!(!is_too_large(&long[1..], &long[1..]));
         assert!(is_too_large(&long, &long));

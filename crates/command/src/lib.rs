@@ -1,9 +1,9 @@
-//! What can be asked of a keyspace, as values: the same for every protocol, log and simulator.
+//! The commands of a keyspace as values: the same for every protocol, log and simulator.
 //!
-//! A gateway turns bytes into a [`Read`] or a [`Write`]. A read is answered at once from the view
-//! of its shards ([`answer`](fn@answer)); a write is encoded ([`codec`]) into a log entry and
-//! judged when the entry is applied ([`apply`](fn@apply)), in log order, as a pure function of
-//! state and entry (SAFETY G3).
+//! A gateway turns bytes into a [`Read`] or a [`Write`]. The node answers a read at once from the
+//! view of its shards ([`answer`](fn@answer)). It encodes a write ([`codec`]) into a log entry, and
+//! each replica runs it when it applies the entry ([`apply`](fn@apply)), in log order, as a pure
+//! function of state and entry (SAFETY G3).
 //!
 //! ```text
 //!   SET a 1 NX ──► Write::Set ──encode──► log ──decode──► apply(engine, …) ──► Reply ──► Sink
@@ -11,15 +11,15 @@
 //! ```
 //!
 //! # Invariants
-//! 1. Times in commands are absolute: nothing here asks what time it is.
-//! 2. What a command does depends on the engine, the command, the entry's timestamp and constants
-//!    ([`limits`]); on nothing else.
-//! 3. Answers are those of Redis 7.0.15, exceptions being named on the front pages ([`read`]). The
+//! 1. Times in commands are absolute: nothing here reads a clock.
+//! 2. The effect of a command depends only on the engine, the command, the entry's timestamp and
+//!    constants ([`limits`]).
+//! 3. Answers are those of Redis 7.0.15; the front pages name the exceptions ([`read`]). The
 //!    scripts beside this file were recorded from it.
 //!
 //! # Where to start
-//! The types below; then [`apply`](mod@apply) and [`read`]; their words are [`integer`], [`float`]
-//! and [`glob`]. What a value is, [`value`] says; which keys have changed, [`changes`].
+//! The types below; then [`apply`](mod@apply) and [`read`], which use [`integer`], [`float`] and
+//! [`glob`]. [`value`] has the types of values, [`changes`] the observer of changed keys.
 
 pub mod apply;
 pub mod changes;
@@ -65,7 +65,7 @@ pub enum Expiry {
     Never,
     /// As the value had it that is replaced (KEEPTTL).
     Keep,
-    /// At this many milliseconds since 1970. In the past: the value is gone at once.
+    /// At this many milliseconds since 1970. A time in the past deletes the value at once.
     At(u64),
 }
 
@@ -118,7 +118,7 @@ pub enum Write<'a> {
         when: SetIf,
         /// Expiry of the new value.
         expiry: Expiry,
-        /// What is answered.
+        /// Which reply it gives.
         reply: SetReply,
     },
     /// DEL, UNLINK, one key: 1 if it was there, else 0.
@@ -142,9 +142,9 @@ pub enum Write<'a> {
     Append {
         /// The key.
         key: &'a [u8],
-        /// What is put at the end.
+        /// The bytes to append.
         value: &'a [u8],
-        /// The longest value that may come of it, by the node that the client has asked; the
+        /// The longest allowed result, by the limit of the node that the client has asked; the
         /// format's limit where that is not in the bytes ([`codec`]).
         bytes_max: u64,
     },
@@ -154,14 +154,14 @@ pub enum Write<'a> {
         key: &'a [u8],
         /// Where `value` begins.
         offset: u64,
-        /// What is put there.
+        /// The bytes to write there.
         value: &'a [u8],
     },
     /// INCR, DECR, INCRBY, DECRBY: the new number.
     Increment {
         /// The key.
         key: &'a [u8],
-        /// What is added.
+        /// The number to add.
         by: i64,
     },
     /// INCRBYFLOAT: the new number as a bulk string.
@@ -214,7 +214,7 @@ pub enum Write<'a> {
     /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19), or over a part of
     /// it (module `flush`). OK; or [`Reply::Moved`], if another shard has the rest.
     Flush {
-        /// The first slot or key of what is to be flushed; none: whatever the shard has.
+        /// The first slot or key to flush; `None`: all that the shard has.
         from: Option<Cut>,
         /// The first slot or key behind it; slot 0, if there is no first one: whatever the shard
         /// has.
@@ -264,7 +264,7 @@ pub enum Read<'a> {
         key: &'a [u8],
         /// In milliseconds, else in seconds (rounded as Redis does).
         millis: bool,
-        /// The time itself, not what is left.
+        /// The expiry time itself, not the time left.
         absolute: bool,
     },
     /// OBJECT ENCODING: int, embstr or raw as Redis would hold it.

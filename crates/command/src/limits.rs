@@ -9,7 +9,7 @@
 /// The longest value that a command may make, as Redis has it.
 pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 
-/// The longest key that a node may be told to take: the engine keeps lengths in 20 bits.
+/// The largest limit for keys that can be configured: the engine stores lengths in 20 bits.
 pub const KEY_BYTES_MAX: u64 = storage::engine::KEY_BYTES_MAX as u64;
 
 /// The most bytes of keys and values that a command may have: the longest value, the longest keys.

@@ -1,5 +1,5 @@
-//! Why has a shard not done what it was asked? One vocabulary for commands, reads and steps of
-//! transactions, whoever asked and however it reached the shard.
+//! Why has a shard not carried out a request? One vocabulary for commands, reads and steps of
+//! transactions, from any client or node.
 
 /// Why nothing was done. The asker may try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,19 +8,19 @@ pub enum NotDone {
     NoSuchShard,
     /// Everything of the shard that was under way when it was dropped may or may not be done.
     Dropped,
-    /// Nobody is known to lead the shard, and the time for the request is over.
+    /// No leader of the shard is known, and the request has timed out.
     NotLeader,
-    /// Of a read: the replica here lacks too much of what its leader has told, or has gone. Look
-    /// again: what is wanted of the shard is to be fetched.
+    /// Of a read: the local replica lags too far behind its leader, or was removed. The caller must
+    /// fetch from the leader instead.
     ReplicaLagging,
     /// Another leader's entry has taken its place in the log.
     EntryReplaced,
-    /// It may or may not have been done, or may still be: whoever was asked has not answered in
-    /// time, or a snapshot has jumped over its place in the log.
+    /// It may have been done, or may be done later: the leader has not answered in time, or a
+    /// snapshot has jumped over its place in the log.
     OutcomeUnknown,
     /// Too much is held for the shard's leader already.
     Busy,
-    /// What was wanted of a shard on other nodes is more than who asked can take.
+    /// The data of a remote shard is more than the asker can take.
     TooLong,
     /// The shard was cut in two, and the keys of the command are not in one half.
     CrossShard,

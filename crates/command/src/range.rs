@@ -1,11 +1,11 @@
-//! Stretches of an ordered keyspace: what a range asks for, and what it shows.
+//! Ranges of an ordered keyspace: what a RANGE command asks for, and its answer.
 
 use std::ops::Bound;
 
 /// A key and its value.
 pub type Pair = (Box<[u8]>, Box<[u8]>);
 
-/// A stretch of an ordered keyspace.
+/// A range of an ordered keyspace.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeQuery<'a> {
     /// Its low end.

@@ -1,12 +1,12 @@
-//! What does a read answer? From the values that are there, straight into the asker's buffer.
+//! What does a read answer? It reads stored values and writes straight into the client's buffer.
 //!
-//! [`answer`] is told what each key has at one moment ([`View`]) and gives the answer to a [`Sink`]
-//! piece by piece, so that a value goes from the store to the wire with one copy. Answers are those
-//! of Redis 7.0.15.
+//! [`answer`] reads keys as of one moment from a [`View`] and writes the answer to a [`Sink`] piece
+//! by piece, so that a value goes from the store to the wire with one copy. Answers are those of
+//! Redis 7.0.15.
 //!
 //! # What it does not know
-//! Shards and guards: the view sees to it that all keys are read at one moment, and that this
-//! moment may be read (SAFETY G1).
+//! Shards and guards: the view ensures that all keys are read at one moment, and that this moment
+//! may be read (SAFETY G1).
 //!
 //! # Caveats
 //! OBJECT ENCODING answers from the value alone what Redis would hold after a SET of it; Redis

@@ -1,4 +1,4 @@
-//! Answers as values, their bytes, and the door through which a gateway takes them.
+//! Replies as values, their bytes, and the trait by which a gateway receives them.
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError};
@@ -49,8 +49,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Nothing was done.
     Refused(Refusal),
-    /// Nothing was done: the keys, or some of them, are another shard's by now. Of a flush:
-    /// what this shard has of it was flushed. Whoever has asked asks again; no client sees it.
+    /// Nothing was done: the keys, or some of them, belong to another shard by now. A flush has
+    /// flushed what this shard owns of it. The node that asked asks again; no client sees this.
     Moved {
         /// Of a flush, the first slot or key that is another shard's. Else slot 0.
         from: Cut,

@@ -8,12 +8,12 @@ use super::{ExpireIf, Expiry, ObservedVersion, Read, SetIf, SetReply, Step, Tran
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Owned {
+pub(crate) struct OwnedWrite {
     /// All byte strings of the command, in the order its fields are declared.
     bytes: Vec<Vec<u8>>,
     /// The command with other bytes.
     shape: Write<'static>,
-    /// Of a transaction, what keys had and what is done.
+    /// Of a transaction, the watched versions and the commands.
     seen: Vec<ObservedVersion>,
     steps: Vec<OwnedStep>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Owned {
 /// A [`Step`] that owns its bytes.
 #[derive(Clone, Debug)]
 enum OwnedStep {
-    Write(Owned),
+    Write(OwnedWrite),
     /// Its keys, and the command with others.
     Read(Vec<Vec<u8>>, Read<'static>),
 }
@@ -68,7 +68,7 @@ fn with_keys<'b>(read: &Read<'_>, keys: Vec<&'b [u8]>) -> Read<'b> {
     }
 }
 
-impl Owned {
+impl OwnedWrite {
     /// The command.
     pub(crate) fn borrow(&self) -> Write<'_> {
         let at = |index: usize| &self.bytes[index][..];
@@ -104,7 +104,7 @@ impl Owned {
     }
 }
 
-impl From<Write<'_>> for Owned {
+impl From<Write<'_>> for OwnedWrite {
     fn from(write: Write<'_>) -> Self {
         let e: &[u8] = &[];
         let (mut seen, mut steps) = (vec![], vec![]);
@@ -162,7 +162,7 @@ fn cut(slots: std::ops::Range<Slot>) -> impl Strategy<Value = Cut> {
 }
 
 /// Any command, on few keys, around time 1000.
-pub(crate) fn writes() -> impl Strategy<Value = Owned> {
+pub(crate) fn writes() -> impl Strategy<Value = OwnedWrite> {
     prop_oneof![
         20 => of_keys(),
         2 => (prop::option::of(cut(0..SLOTS)), cut(1..SLOTS + 1))
@@ -173,7 +173,7 @@ pub(crate) fn writes() -> impl Strategy<Value = Owned> {
 }
 
 /// Any transaction of few commands.
-pub(crate) fn transactions() -> impl Strategy<Value = Owned> {
+pub(crate) fn transactions() -> impl Strategy<Value = OwnedWrite> {
     let key = || prop::sample::select(&KEYS[..]);
     let time = || (0..2000u64).prop_map(Timestamp::from_millis);
     let seen = prop_oneof![
@@ -216,7 +216,7 @@ pub(crate) fn transactions() -> impl Strategy<Value = Owned> {
 }
 
 /// Any command that names keys, but for transactions.
-fn of_keys() -> impl Strategy<Value = Owned> + Clone {
+fn of_keys() -> impl Strategy<Value = OwnedWrite> + Clone {
     let key = || prop::sample::select(&KEYS[..]);
     let value = || {
         let number = any::<i64>().prop_map(|number| number.to_string().into_bytes());
@@ -234,7 +234,7 @@ fn of_keys() -> impl Strategy<Value = Owned> + Clone {
     let pairs = prop::collection::vec((key(), value()), 0..4);
     prop_oneof![
         4 => (key(), value(), when, expiry(), reply).prop_map(|(key, value, when, expiry, reply)| {
-            Owned::from(Write::Set { key, value: &value, when, expiry, reply })
+            OwnedWrite::from(Write::Set { key, value: &value, when, expiry, reply })
         }),
         1 => key().prop_map(|key| Write::Delete { key }.into()),
         1 => key().prop_map(|key| Write::GetDelete { key }.into()),

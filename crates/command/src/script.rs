@@ -21,8 +21,8 @@ fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// What is typed, taken apart.
-struct Words<'w, 'a> {
+/// A typed command, split into words.
+struct TypedCommand<'w, 'a> {
     all: &'w [&'a [u8]],
     name: String,
     /// The first two words behind the name, empty if they are not there.
@@ -32,7 +32,7 @@ struct Words<'w, 'a> {
     options: Vec<String>,
 }
 
-impl<'w, 'a> Words<'w, 'a> {
+impl<'w, 'a> TypedCommand<'w, 'a> {
     fn of(all: &'w [&'a [u8]]) -> Option<Self> {
         let name = String::from_utf8(all.first()?.to_ascii_uppercase()).ok()?;
         let word = |at: usize| all.get(at).copied().unwrap_or_default();
@@ -163,7 +163,7 @@ impl<'w, 'a> Words<'w, 'a> {
 
 /// The command that words mean; `None` if a gateway would not have made one of them.
 pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
-    let words = Words::of(words)?;
+    let words = TypedCommand::of(words)?;
     if words.name == "MSET" {
         return Some(Command::Writes(words.writes()));
     }

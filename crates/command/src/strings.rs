@@ -14,7 +14,7 @@ use super::limits::VALUE_BYTES_MAX;
 use super::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Sink, Value, Values, View, Write};
 
 /// A string, and when it expires.
-type Found<'a> = (&'a [u8], u64);
+type StoredString<'a> = (&'a [u8], u64);
 
 /// Does a write of strings.
 #[inline]
@@ -39,7 +39,7 @@ pub(super) fn apply<V: Values>(
 }
 
 #[inline]
-fn string_of<'a>(version: Option<Version<'a>>) -> Result<Option<Found<'a>>, Refusal> {
+fn string_of<'a>(version: Option<Version<'a>>) -> Result<Option<StoredString<'a>>, Refusal> {
     match version {
         Some(version) => Ok(Some((Value::of(&version).string()?, version.expiry_ms))),
         None => Ok(None),
@@ -49,7 +49,7 @@ fn string_of<'a>(version: Option<Version<'a>>) -> Result<Option<Found<'a>>, Refu
 impl<V: Values> Applier<'_, V> {
     /// The string that a key has.
     #[inline]
-    fn string(&self, key: &HashedKey<'_>) -> Result<Option<Found<'_>>, Refusal> {
+    fn string(&self, key: &HashedKey<'_>) -> Result<Option<StoredString<'_>>, Refusal> {
         string_of(self.newest(key))
     }
 

@@ -1,10 +1,10 @@
 //! Several commands of one shard as one: what does a transaction do, and in which bytes does it
 //! stand in a log?
 //!
-//! It is one command of an entry, so it is applied at one moment, everywhere or nowhere, with no
-//! locks and in one round. First it looks at the keys that its client has watched, and does nothing
-//! if one of them has changed since (SAFETY G15); then it does its commands in their order, each
-//! seeing what those before it did.
+//! It is one command of an entry: all of it is applied at one moment, or none, with no locks and in
+//! one round. First apply checks the watched keys, and does nothing if one of them has changed
+//! since (SAFETY G15). Then it runs the commands in their order; each sees the effects of those
+//! before it.
 //!
 //! ```text
 //!   WATCH a             a is 7, written at 30.0       watched: a, its version of 30.0
@@ -13,22 +13,21 @@
 //!                                                     └─ no ───► nil, and nothing is done
 //! ```
 //!
-//! A version is known by its time: an entry has one time, and only what a whole entry has left of a
-//! key is ever read. What a key without a value had is known by when that was seen: the key is
-//! as it was if it has no value now either, and nothing about it is newer, deletions and flushes
-//! among that as long as they are kept (`retention_ms`). So a key that is watched while it has no
-//! value, and longer than deletions are kept, may have had one meanwhile, unnoticed: what the
-//! transaction was told of it is true again then.
+//! A version's time identifies it: an entry has one time, and reads see only the final state of an
+//! entry. For a watched key without a value, the transaction carries the time of the look. The key
+//! counts as unchanged if it has no value now either, and no newer version, deletion or flush;
+//! these are retained for `retention_ms`. So if a key is watched without a value for longer than
+//! that, it may have had one meanwhile, unnoticed. At commit it has none again, as the client saw.
 //!
-//! A command that is refused (`INCR` of a word) does not undo the others, as in Redis.
+//! A refused command (`INCR` of a word) does not undo the others, as in Redis.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | stored values in its answers | [`REPLY_BYTES_MAX`] | the command is refused |
 //! | values that its commands make | [`WRITTEN_BYTES_MAX`] | the same |
 //!
-//! Both are judged at apply, before each command, as every replica judges them: a few bytes can ask
-//! for many (`COPY`, `GETEX`), of values that only the transaction itself has made.
+//! Apply checks both before each command, on every replica alike: a few bytes can ask for many
+//! (`COPY`, `GETEX`), of values that only the transaction itself has made.
 //!
 //! # Bytes
 //! After op 17: count `varint` of watched keys, each: key `bytes`, `u8` 1 and the time of its
@@ -60,7 +59,7 @@ use storage::engine::{Engine, Range, Version};
 use super::apply::{Values, apply_one};
 use super::{Changes, Collect, ObservedValues, Read, Refusal, Reply, View, Write, answer, codec};
 
-/// Bytes of stored values that a transaction may answer with: they fit into a letter.
+/// Bytes of stored values that a transaction may answer with: they fit into one peer RPC.
 pub const REPLY_BYTES_MAX: u64 = 60 << 20;
 /// Bytes of values that a transaction may make.
 pub const WRITTEN_BYTES_MAX: u64 = 128 << 20;
@@ -81,7 +80,7 @@ const IDLE_TIME: u8 = 73;
 pub struct Transaction<'a> {
     /// Keys that must be as they were seen, or nothing is done.
     pub watched: Vec<(&'a [u8], ObservedVersion)>,
-    /// What is done, in this order.
+    /// The commands, in this order.
     pub commands: Vec<Step<'a>>,
     /// Stretches of keys in order in which there must be no others than those watched. Only of what
     /// a coordinator sees through: they are locked (`txn::locks`).
@@ -141,7 +140,7 @@ impl<'a> Transaction<'a> {
         self.watched.iter().find(changed).map(|(key, _)| *key)
     }
 
-    /// A watched key of which something newer is here than what was seen: that stays so.
+    /// A watched key that has a newer version than the client saw: that never changes back.
     pub fn outdated(&self, engine: &impl Engine) -> Option<&'a [u8]> {
         let hasher = Engine::hasher(engine);
         let is_newer =

@@ -1,4 +1,4 @@
-//! Of which type is a key's value? The one place where a record becomes a typed value.
+//! Which type has a key's value? The one place where a record becomes a typed value.
 //!
 //! A store knows bytes; commands know types. [`Value::of`] reads the type of a record, the
 //! commands of a type ask for their own ([`Value::string`]) and are refused another's

@@ -1,4 +1,4 @@
-//! What do parsing, translating and writing cost? Nanoseconds per command, over a full buffer of
+//! Measures parsing, translating and writing: nanoseconds per command, over a full buffer of
 //! commands, as a pipelining client sends them:
 //! `cargo run --release -p gateway --example resp_cost`.
 

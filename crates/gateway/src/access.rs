@@ -1,17 +1,16 @@
-//! Who asks, and what for? The one place that says who may do what.
+//! Access control: the only place that decides which client may do what.
 //!
-//! A [`Principal`] is set when a connection is accepted, and every request comes with it; an
-//! [`Access`] stands with every command of the table and every operation of native frames.
-//! [`Principal::may`] compares them. Today everybody may do everything: nobody is asked for a
-//! password.
+//! A connection gets a [`Principal`] when it is accepted, and every request carries it. Every
+//! command of the table, and every operation of native frames, has an [`Access`].
+//! [`Principal::may`] compares them. Today every client may do everything: there are no passwords.
 
-/// Who asks.
+/// The client of a connection, for access control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Principal {
-    /// Somebody on this machine.
+    /// A client on this machine.
     #[default]
     Local,
-    /// Somebody on another, who was not asked for a name.
+    /// A client on another machine, without authentication.
     Anonymous,
 }
 
@@ -45,7 +44,7 @@ impl Principal {
         }
     }
 
-    /// The user as whom it asks.
+    /// Its user name.
     pub fn user(self) -> &'static str {
         match self {
             Principal::Local | Principal::Anonymous => Self::USER,

@@ -1,5 +1,5 @@
-//! How do clients speak to a node? One module for each protocol: bytes in, commands out; answers
-//! in, bytes out. No sockets here.
+//! The gateways: one module for each client protocol. Bytes in, commands out; answers in, bytes
+//! out. No sockets here.
 
 pub mod access;
 pub mod native;

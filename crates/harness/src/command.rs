@@ -1,4 +1,4 @@
-//! A program that does one thing and ends: what it is given, what it printed, and how it ended.
+//! A program that does one thing and ends: its arguments, its output, its exit status.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -7,16 +7,16 @@ use std::thread;
 
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CommandResult {
     /// Its exit code; −1 if a signal ended it.
     pub code: i32,
     /// What it printed.
     pub out: Vec<u8>,
-    /// What it complained.
+    /// What it printed to standard error, as text.
     pub err: String,
 }
 
-impl Ended {
+impl CommandResult {
     /// What it printed, as text.
     #[track_caller]
     pub fn text(&self) -> &str {
@@ -31,7 +31,7 @@ pub fn run<W: AsRef<OsStr>>(
     words: impl IntoIterator<Item = W>,
     input: &[u8],
     environment: &[(&str, &str)],
-) -> Ended {
+) -> CommandResult {
     let mut command = Command::new(program);
     command.args(words).env("NO_COLOR", "1").env_remove("CARILLON_HTTP");
     command.envs(environment.iter().copied());
@@ -44,7 +44,7 @@ pub fn run<W: AsRef<OsStr>>(
         child.wait_with_output().expect("it is our child")
     });
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ended { code: output.status.code().unwrap_or(-1), out: output.stdout, err }
+    CommandResult { code: output.status.code().unwrap_or(-1), out: output.stdout, err }
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_given_words_input_and_environment_and_says_how_it_ended() {
+    fn command_gets_arguments_input_and_environment_and_returns_exit() {
         let script = "cat; echo $1 $SEEN >&2; exit 3";
         let ended = run("sh", ["-c", script, "sh", "word"], b"input", &[("SEEN", "it")]);
         assert_eq!((ended.code, ended.text(), ended.err.as_str()), (3, "input", "word it\n"));

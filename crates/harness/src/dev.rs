@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lines::Lines;
-use crate::node::PATIENCE;
+use crate::node::TEST_TIMEOUT;
 use crate::ports;
 use crate::process::{Directory, Process, Signal};
 
@@ -51,7 +51,7 @@ impl Dev {
     #[track_caller]
     pub fn ready(&mut self, nodes: usize) -> Vec<u32> {
         let mut pid = || {
-            let line = self.out.until("node-", PATIENCE);
+            let line = self.out.until("node-", TEST_TIMEOUT);
             line.split_whitespace().nth(5).and_then(|pid| pid.parse().ok()).expect("a process id")
         };
         (0..nodes).map(|_| pid()).collect()
@@ -60,15 +60,15 @@ impl Dev {
     /// The next line of its standard error that holds these words.
     #[track_caller]
     pub fn says(&mut self, words: &str) -> String {
-        self.err.until(words, PATIENCE)
+        self.err.until(words, TEST_TIMEOUT)
     }
 
-    /// The lines of its standard output that nobody has read.
+    /// The unread lines of its standard output.
     pub fn printed(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.out.next_now().expect("a file that can be read")).collect()
     }
 
-    /// The lines of its standard error that nobody has read.
+    /// The unread lines of its standard error.
     pub fn complaints(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.err.next_now().expect("a file that can be read")).collect()
     }
@@ -81,7 +81,7 @@ impl Dev {
     /// Waits until it has ended.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        self.process.wait_for(PATIENCE).expect("it ends")
+        self.process.wait_for(TEST_TIMEOUT).expect("it ends")
     }
 
     /// Where Redis clients reach a node, counted from 1.

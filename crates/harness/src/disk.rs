@@ -1,4 +1,4 @@
-//! A small disk of its own, which can be filled: a tmpfs, for which one must be root.
+//! A small disk that a test can fill: a tmpfs, which needs root.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

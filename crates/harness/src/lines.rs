@@ -38,17 +38,17 @@ impl Lines {
         Ok(Some(String::from_utf8_lossy(&line[..end]).into_owned()))
     }
 
-    /// Reads on until a line holds these words. Panics with what it read when `patience` is over.
+    /// Reads on until a line holds these words. After the timeout it panics with what it read.
     #[track_caller]
-    pub fn until(&mut self, words: &str, patience: Duration) -> String {
+    pub fn until(&mut self, words: &str, timeout: Duration) -> String {
         let begun = Instant::now();
         let mut seen = Vec::new();
         loop {
             match self.next_now().expect("a file that can be read") {
                 Some(line) if line.contains(words) => return line,
                 Some(line) => seen.push(line),
-                None if begun.elapsed() > patience => {
-                    panic!("not within {patience:?}: {words:?}; read:\n{}", seen.join("\n"));
+                None if begun.elapsed() > timeout => {
+                    panic!("not within {timeout:?}: {words:?}; read:\n{}", seen.join("\n"));
                 }
                 None => sleep(LOOK),
             }
@@ -64,7 +64,7 @@ mod tests {
     use crate::process::Directory;
 
     #[test]
-    fn each_whole_line_is_read_once() {
+    fn each_complete_line_is_read_once() {
         let dir = Directory::new("lines").unwrap();
         let path = dir.path().join("out");
         let mut lines = Lines::of(&path);

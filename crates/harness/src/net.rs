@@ -1,4 +1,4 @@
-//! A network for one test or measurement, and scissors for it.
+//! A network for one test or measurement, whose links can be cut.
 //!
 //! Each node has a network namespace; so have the clients, and the bridge that joins them. The
 //! machine's own network is not touched, so every test uses the same addresses.
@@ -10,19 +10,19 @@
 //!    ─────┴───────────────────┴──── bridge ───────┴─────────────────────┴─────
 //! ```
 //!
-//! | cut | what happens | who notices |
+//! | cut | what happens | who gets an error |
 //! |---|---|---|
-//! | [`Net::unplug`] | the bridge's port goes down, as if a cable were pulled | nobody is told |
-//! | [`Net::silence`] | what one sends to another goes to an address that nobody has | nobody is told |
-//! | [`Net::bar`] | a blackhole route: what one sends to another is refused | the sender |
+//! | [`Net::unplug`] | the bridge's port goes down, as if a cable were pulled | nobody |
+//! | [`Net::silence`] | packets from one node to another go to an address that no host has | nobody |
+//! | [`Net::bar`] | a blackhole route refuses packets from one node to another | the sender |
 //!
-//! The last two work in one direction only; the other stays whole, though TCP needs both.
+//! The last two cut one direction only; the other still works, though TCP needs both.
 //!
 //! Without root there are no namespaces. Then each node has an address of its own within 127/8 and
 //! nothing can be cut: tests that want to ask [`root_or_skip`] first, and fail or are skipped.
 //!
-//! Names hold the id of the test's process, so that what a killed run has left is known, and
-//! removed by the next one.
+//! Names hold the id of the test's process, so that the next run finds and removes what a killed
+//! one has left.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -42,7 +42,7 @@ pub const NAMES: &str = "/run/netns";
 const PREFIX: &str = "carillon-";
 /// The clients' number, beyond all nodes.
 const CLIENTS: usize = 100;
-/// A hardware address that nobody has.
+/// A hardware address that no host has.
 const NOBODY: &str = "02:00:00:00:de:ad";
 
 /// Somewhere to run programs and threads.
@@ -55,8 +55,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Moves the calling thread here. For whoever calls it between fork and exec: it takes no
-    /// memory.
+    /// Moves the calling thread into this host's namespace. It allocates no memory, so it may be
+    /// called between fork and exec.
     pub fn enter(&self) -> std::io::Result<()> {
         let Some(namespace) = &self.namespace else { return Ok(()) };
         // SAFETY: setns takes an open descriptor and a number.
@@ -172,12 +172,12 @@ impl Net {
         self.cut(NetworkCut::Unplugged(node));
     }
 
-    /// What one node sends to another is lost.
+    /// Drops packets from one node to another.
     pub fn silence(&mut self, from: usize, to: usize) {
         self.cut(NetworkCut::Silenced(from, to));
     }
 
-    /// What one node sends to another is refused at once.
+    /// Refuses packets from one node to another at once.
     pub fn bar(&mut self, from: usize, to: usize) {
         self.cut(NetworkCut::Barred(from, to));
     }
@@ -203,7 +203,7 @@ impl Net {
             self.apply(cut, false);
         }
         if self.bridge.is_some() {
-            // Whoever has asked for a hardware address in vain would ask again in a second only.
+            // A host whose ARP request found no answer would ask again after a second only.
             for site in self.nodes.iter().chain([&self.clients]) {
                 ip(&format!("-n {} neigh flush dev eth0", site.name));
             }
@@ -264,7 +264,7 @@ fn needs_root(what: &str) -> String {
     format!("{what} needs root: run the tests as root, or set {WITHOUT_ROOT}=1 to skip such tests")
 }
 
-/// Whether networks can be cut. If not, that is said.
+/// Whether networks can be cut. If not, it prints that.
 pub fn can_cut() -> bool {
     if !is_root() {
         eprintln!("skipped: without root there are no network namespaces, and nothing can be cut");
@@ -298,14 +298,14 @@ fn site(prefix: &str, bridge: &str, number: usize) -> Host {
     Host { ip: address, name, namespace: Some(Arc::new(namespace)) }
 }
 
-/// Runs `ip`; nobody here can go on if it fails.
+/// Runs `ip`; panics if it fails.
 fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip (iproute2)");
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {arguments}: {why}");
 }
 
-/// Removes a namespace; one that is gone already is no reason to complain.
+/// Removes a namespace, if it exists.
 fn remove(name: &str) {
     let _gone = Command::new("ip").args(["netns", "del", name]).output();
 }

@@ -16,7 +16,7 @@ use crate::resp::Connection;
 use crate::until;
 
 /// Longer than anything that must happen takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node, running or not. Dropping it kills it; in a panic it prints the end of its log.
 pub struct Node {
@@ -36,7 +36,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with a directory of its own, which goes with it; started with these flags.
+    /// Starts a node with these flags and a directory of its own, which is removed with it.
     #[track_caller]
     pub fn alone(program: &str, name: &str, flags: &[&str]) -> Self {
         let dir = Directory::new(name).expect("a directory can be made");
@@ -105,11 +105,11 @@ impl Node {
         self.process = Some(Process::start(command, &self.log_file()).expect("a process"));
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until it reports that it is ready.
     #[track_caller]
     pub fn wait_until_ready(&mut self) {
         let what = format!("{} is ready", self.name);
-        until(PATIENCE, &what, || {
+        until(TEST_TIMEOUT, &what, || {
             self.assert_runs();
             (self.status()?["ready"] == true).then_some(())
         });
@@ -132,7 +132,7 @@ impl Node {
         self.process.as_ref().unwrap_or_else(|| panic!("{} is off", self.name)).pid()
     }
 
-    /// Whether it was started, and nobody has seen its end.
+    /// Whether it was started, and its end was not observed yet.
     pub fn is_on(&self) -> bool {
         self.process.is_some()
     }
@@ -160,7 +160,7 @@ impl Node {
     /// Waits until it has ended by itself.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        let ended = self.running().wait_for(PATIENCE);
+        let ended = self.running().wait_for(TEST_TIMEOUT);
         self.process = None;
         ended.unwrap_or_else(|why| panic!("{}: {why}", self.name))
     }
@@ -170,7 +170,7 @@ impl Node {
         self.running().wait_for(most).is_ok()
     }
 
-    /// What it has said since its last start.
+    /// Its log since its last start.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl Node {
         Client::new(&self.http.to_string()).expect("an address")
     }
 
-    /// What it says of itself, if it answers.
+    /// Its status, if it answers.
     pub fn status(&self) -> Option<Value> {
         self.client().status().ok()
     }
@@ -205,7 +205,7 @@ impl Node {
     /// # Errors
     /// It does not listen.
     pub fn try_connect(&self) -> std::io::Result<Connection> {
-        Connection::open(self.resp, PATIENCE, PATIENCE)
+        Connection::open(self.resp, TEST_TIMEOUT, TEST_TIMEOUT)
     }
 
     /// Speaks RESP with it.

@@ -1,4 +1,4 @@
-//! Which address can a process be told to listen on?
+//! Finds free addresses for processes to listen on.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};

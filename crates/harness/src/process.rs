@@ -1,4 +1,4 @@
-//! A program that runs: started, signalled, ended by its own id; and a directory for its files.
+//! A running program: started, signalled, ended by its own id; and a directory for its files.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Of what a process has printed, what errors repeat.
 const LAST_WORDS_BYTES: usize = 4000;
 
-/// What a process can be told.
+/// A signal for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGKILL: it ends at once.
@@ -26,7 +26,7 @@ pub enum Signal {
     Terminate,
     /// SIGINT: as Ctrl-C.
     Interrupt,
-    /// SIGSTOP: it stands still, and everything it holds stays as it is.
+    /// SIGSTOP: it is paused, and keeps everything that it holds.
     Stop,
     /// SIGCONT: it goes on.
     Continue,
@@ -68,7 +68,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal. It reaches nobody else, for the id is this process's until its end has been
+    /// Sends a signal. It reaches no other process: the id stays this one's until its end has been
     /// waited for.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ fn sweep(base: &Path) {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
         let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            // Files that cannot go stay for whoever cleans up.
+            // Files that cannot be removed stay.
             let _left = fs::remove_dir_all(base.join(&name));
         }
     }
@@ -246,7 +246,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Files that cannot go stay for whoever cleans up.
+        // Files that cannot be removed stay; the next run tries again.
         let _left = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! A blocking connection of RESP: requests out, replies in, and never longer than it may take.
+//! A blocking connection of RESP: requests out, replies in, each within a timeout.
 //!
 //! Replies are read by `client`'s decoder, and shown here as text, which tests compare.
 
@@ -115,7 +115,7 @@ impl Connection {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// Nobody knows whether it was done; the connection is of no further use.
+    /// Whether it was done is unknown; the connection is of no further use.
     pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<TextReply> {
         let mut request = Vec::new();
         encode(&mut request, words);

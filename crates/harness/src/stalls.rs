@@ -1,10 +1,10 @@
-//! When did the machine itself stand still?
+//! Records when the machine itself stalled.
 //!
-//! Processes that are tested together share a few processors and one disk with whatever else runs
-//! there. A disk that takes half a second for an fsync, or a processor that is not to be had, keeps
-//! service away without any fault of Carillon's. A witness does what a node does all the time, a
-//! small write and an fsync, on the same disk, and notes when it took long. What it could not do in
-//! time is no node's silence.
+//! Processes that are tested together share few processors and one disk with all else that runs
+//! there. A disk that takes half a second for an fsync, or a busy processor, delays answers without
+//! a fault of Carillon's. A witness thread does what a node does all the time, a small write and an
+//! fsync, on the same disk, and notes when it took long. Tests do not count that time as silence of
+//! a node.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ pub struct StallRecorder {
     thread: JoinHandle<Vec<(Duration, Duration)>>,
 }
 
-/// When the machine stood still, from when until when.
+/// The periods in which the machine stalled.
 #[derive(Default)]
 pub struct Stalls(Vec<(Duration, Duration)>);
 

@@ -4,8 +4,8 @@ use keyspace::Timestamp;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// One per node, shared by its executors and connections. Physical time is told to it by the
-/// driver; it asks no clock itself (SAFETY G12).
+/// One per node, shared by its executors and connections. The driver gives it physical time; it
+/// reads no clock itself (SAFETY G12).
 #[derive(Debug, Default)]
 pub struct Clock {
     /// The newest timestamp given to an entry or used by a read.
@@ -28,7 +28,7 @@ impl Clock {
         }
     }
 
-    /// The newest physical time it was told, in milliseconds since 1970.
+    /// The newest physical time it was given, in milliseconds since 1970.
     pub fn physical_millis(&self) -> u64 {
         self.physical_millis.load(Ordering::Acquire)
     }

@@ -1,8 +1,7 @@
-//! When did it happen, and what may still happen before then? The clock, and what a shard has
-//! promised its readers.
+//! The hybrid logical clock, and what a shard has promised its readers.
 //!
-//! Every committed version has a [`Timestamp`](keyspace::Timestamp). Two things hand them out and
-//! hold them back:
+//! Every committed version has a [`Timestamp`](keyspace::Timestamp). The clock gives timestamps to
+//! entries; read promises bound them from below:
 //!
 //! ```text
 //!   physical time ──► Clock ──► entry 7 @ 100   entry 8 @ 130   (rise with the log index, G2)
@@ -11,10 +10,11 @@
 //! ```
 //!
 //! - [`Clock`] is a hybrid logical clock (Kulkarni et al. 2014): never behind physical time as the
-//!   driver tells it, never twice the same, never back.
+//!   driver gives it, never the same twice, never back.
 //! - [`Physical`] is that time: the wall clock at start and what has passed since (SAFETY G12).
-//! - [`ReadPromise`] keeps one shard's side of SAFETY G2: the timestamps in flight, how far readers
-//!   were promised that the past is closed, and the *horizon*, the logged bound of such promises.
+//! - [`ReadPromise`] holds one shard's side of SAFETY G2: the timestamps in flight, up to which
+//!   time readers were promised a closed past, and the *horizon*, the logged bound of such
+//!   promises.
 //! - [`safe_point`] says how far old versions may be collected (ALGORITHMS 8.3).
 //!
 //! Invariants:
@@ -22,7 +22,7 @@
 //! 2. A promise never exceeds the horizon, and the horizon counts only once its entry is applied.
 //! 3. No timestamp is published as in flight at or below the promise.
 //!
-//! Transactions over several shards build on this; they are not here yet.
+//! Crate `txn` builds transactions over several shards on this.
 
 mod clock;
 mod physical;

@@ -8,17 +8,17 @@
 //!   median of all clocks far away:   aim there; taken at once while the node has just started
 //! ```
 //!
-//! The wall clock is read at start only, so its later steps move nothing. A log may hold timestamps
-//! above the wall clock. A little is usual, for horizons are logged ahead: hybrid timestamps then
-//! count on from there until the wall clock has caught up. More means that the wall clock is wrong,
-//! now or before: physical time begins at the newest timestamp, and runs slower by a hundredth
+//! The node reads the wall clock at start only, so its later steps move nothing. A log may hold
+//! timestamps above the wall clock. A little is usual, because horizons are logged ahead: hybrid
+//! timestamps then count on until the wall clock has caught up. More means that the wall clock is
+//! or was wrong. Physical time then begins at the newest timestamp, and runs slower by a hundredth
 //! until both agree, so that expiry goes on.
 
 use keyspace::Timestamp;
 
 use crate::HORIZON_AHEAD_MILLIS;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Physical {
     wall_millis: u64,
@@ -49,7 +49,7 @@ impl Physical {
         Self { wall_millis, since_millis: 0, from_millis, target_millis: 0, ahead_millis }
     }
 
-    /// Milliseconds since 1970, when so many have passed since the start.
+    /// Milliseconds since 1970, at `elapsed_millis` after the start.
     pub fn millis(&self, elapsed_millis: u64) -> u64 {
         self.uncorrected_millis(elapsed_millis)
             .saturating_add_signed(self.correction(elapsed_millis))
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn later_it_is_gone_to_by_a_hundredth() {
+    fn correction_after_start_moves_by_one_percent() {
         for offset in [30_000i64, -30_000] {
             let mut time = Physical::start(1_000_000, Timestamp::ZERO);
             assert!(!time.adjust(50_000, 499, 500));

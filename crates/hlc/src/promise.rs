@@ -11,16 +11,16 @@ use crate::sync::{AtomicU64, Ordering};
 /// How far ahead of physical time a new horizon is logged.
 pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;
 
-/// How far ahead of the reader's time at least, if that is later than physical time. Less, because
-/// whoever leads next begins at the horizon: each change of leader, cut and merge would push time
-/// on by as much. Not nothing, because the clock of a reader's node may be ahead of the leader's:
-/// then this is how often its reads have a horizon logged.
+/// How far ahead of the reader's time at least, if that is later than physical time. It is small,
+/// because the next leader begins at the horizon: each change of leader, split and merge would push
+/// time on by as much. It is not zero, because the clock of a reader's node may be ahead of the
+/// leader's. Then its reads have a horizon logged once in so many milliseconds.
 pub const HORIZON_STEP_MILLIS: u64 = 100;
 
-/// From when on a shard's past may still change: what its readers outside the executor see of the
-/// timestamps in flight. While the replica leads, above every timestamp of an applied entry, at or
-/// below all that are in flight; [`Timestamp::MAX`] if none are. Elsewhere, above what a leader has
-/// said to be settled in what is applied here; zero if none has said anything.
+/// From when on a shard's past may still change, for readers outside the executor. On a leader it
+/// lies above every timestamp of an applied entry, and at or below all that are in flight;
+/// [`Timestamp::MAX`] if none are. On a follower it lies above the time that the leader has
+/// reported as settled in what is applied here; zero if it has reported none.
 #[derive(Debug, Default)]
 pub struct UnsettledFloor(AtomicU64);
 
@@ -36,8 +36,8 @@ impl UnsettledFloor {
     }
 }
 
-/// The leader's view of what it promised and what it has under way. Changed only in the executor,
-/// so that taking a timestamp, publishing it and raising the promise are one critical section.
+/// A leader's promises and its timestamps in flight. Only the executor changes them, so that taking
+/// a timestamp, publishing it and raising the promise are one critical section.
 #[derive(Debug, Default)]
 pub struct ReadPromise {
     promised: Timestamp,
@@ -90,20 +90,19 @@ impl ReadPromise {
         self.unsettled.set(oldest.unwrap_or(Timestamp::MAX));
     }
 
-    /// Forgets all that is in flight: the role was lost, and with it the knowledge of what is.
+    /// Forgets all that is in flight: this replica no longer leads, and does not know it any more.
     pub fn clear(&mut self) {
         self.in_flight.clear();
         self.unsettled.set(Timestamp::ZERO);
     }
 
-    /// The role is taken: nothing that was ever under way is not applied here, but its own.
+    /// This replica leads now: it has applied all entries that were ever in flight, but its own.
     pub fn lead(&mut self) {
         self.publish();
     }
 
-    /// Without the role: who has it has said that nothing comes at or below `at` any more but what
-    /// is applied here now.
-    pub fn settled(&mut self, at: Timestamp) {
+    /// On a follower: the leader has reported that all entries at or below `at` are applied here.
+    pub fn settle_up_to(&mut self, at: Timestamp) {
         self.unsettled.set(self.unsettled.from().max(Timestamp(at.0.saturating_add(1))));
     }
 

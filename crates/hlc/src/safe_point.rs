@@ -4,7 +4,7 @@
 //! This module only finds the point; the storage engine does the collecting.
 //!
 //! ```text
-//!   who holds old versions: target ──► who keeps the keyspace's record: granted ──► its shards
+//!   node with old versions: target ──► leader with the keyspace's record: granted ──► its shards
 //! ```
 
 use keyspace::Timestamp;
@@ -33,9 +33,9 @@ pub fn step_millis(retention_millis: u64) -> u64 {
     (retention_millis / STEPS).max(STEP_MILLIS_MIN)
 }
 
-/// What is made of somebody's wish to have a keyspace's safe point rise from `current` to `to`, by
-/// the clock and the retention of whoever keeps its record: no clock that is far ahead lets go what
-/// is to be kept (SAFETY G12). None: it is not worth an entry.
+/// The safe point that the system shard's leader grants to a request to rise from `current` to
+/// `to`. It judges by its own clock and by the retention, so a clock far ahead collects nothing too
+/// early (SAFETY G12). None: the rise is not worth an entry.
 pub fn granted_safe_point(
     current: Timestamp,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! Which positions belong together? Half-open stretches of one keyspace's circle.
+//! Half-open ranges of one keyspace's circle.
 //!
 //! An arc `[start, end)` begins at `start`, goes up, and ends before `end`; above the highest
 //! position comes the origin again. Three shapes:
@@ -37,7 +37,7 @@ pub struct KeyspaceMismatch {
     pub end: KeyspaceId,
 }
 
-/// A half-open stretch `[start, end)` of one keyspace's circle, never empty.
+/// A half-open range `[start, end)` of one keyspace's circle, never empty.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Arc {
     start: Position,
@@ -90,7 +90,7 @@ impl Arc {
         (place_at(self.start.tail(), 0), place_at(self.end.tail(), SLOTS))
     }
 
-    /// Of which keyspaces it is, as its ends tell; none: it is the whole circle, of any.
+    /// The placement that its ends show; none for a full circle, which may be of any.
     pub fn placement(&self) -> Option<Placement> {
         let end = [&self.start, &self.end].into_iter().find(|end| !end.is_origin())?;
         Some(match (slot_at(end.tail()), number_at(end.tail())) {

@@ -1,5 +1,5 @@
-//! Bytes that are no text, in JSON: base64 (RFC 4648, section 4). We write its padding; whoever
-//! writes to us may leave it out. Server and client judge a text alike.
+//! Bytes that are no text, in JSON: base64 (RFC 4648, section 4). The encoder writes padding; the
+//! decoder accepts text without it. Server and client decode alike.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -9,7 +9,7 @@ pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes that a text encodes; none if it is not base64. Its padding is whole or missing.
+/// The bytes of a base64 text; none if it is not base64. Its padding is complete or missing.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let engine = if text.ends_with('=') { &STANDARD } else { &STANDARD_NO_PAD };
     engine.decode(text).ok()
@@ -21,7 +21,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn it_is_that_of_the_rfc() {
+    fn base64_matches_rfc() {
         let pairs =
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
         for (bytes, text) in pairs {

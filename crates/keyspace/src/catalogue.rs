@@ -1,39 +1,40 @@
-//! Which keyspaces are there, and which shards hold them?
+//! The list of keyspaces, and of the shards that hold them.
 //!
-//! The catalogue is the state of the system shard: changed only by [`CatalogueOp`]s from its log,
-//! each judged when applied, so every replica of it is the same. Names are what people say, ids are
-//! what positions begin with; a name may be used again after a drop, an id never is.
+//! The catalogue is the state of the system shard. Only [`CatalogueOp`]s from its log change it,
+//! and apply judges each of them, so every replica has the same. Clients use names; positions begin
+//! with ids. A name may be used again after a drop, an id never is.
 //!
 //! ```text
 //!   create "orders" hashed   ──►  id 3, shards 17 … 24; 17 + k owns slots [k·2048, (k+1)·2048)
-//!   create "events" ordered  ──►  id 4, shard 25, the whole circle; so is one of linear hashing
-//!   drop   "orders"          ──►  3 and 17 … 24 are never given out again
+//!   create "events" ordered  ──►  id 4, shard 25, the whole circle; so for `linear-hash`
+//!   drop   "orders"          ──►  3 and 17 … 24 are never used again
 //! ```
 //!
-//! The shards listed here are those a keyspace was made with. What they own later, after splits and
-//! merges, is in their descriptors; this list then still says where to begin asking.
+//! The listed shards are those that a keyspace was created with. After splits and merges,
+//! descriptors tell what they own; this list then still says where to begin asking.
 //!
-//! It also says how nodes stand in the cluster ([`AdminState`]): that one is to get no more
-//! replicas, is to lose those it has, or is gone for good. All who place replicas go by that.
+//! It also holds the admin state of nodes ([`AdminState`]): that one gets no more replicas, loses
+//! those it has, or is out for good. Every placement decision obeys it.
 //!
-//! Of a keyspace of linear hashing it says how large its file is, and how that changes:
+//! For a `linear-hash` keyspace it holds the size of its table, and the step under way:
 //! [`mod@linear_hash`].
 //!
-//! And it says the cluster's [`ClusterVersion`]: what may be used in it. Whether all nodes speak
-//! the next one knows who asks to raise it; here it only rises, by one.
+//! And it holds the [`ClusterVersion`], which limits the features that may be used. The node that
+//! proposes to raise it has checked that all nodes support the next one; here it only rises, by
+//! one.
 //!
 //! Names 0 to 15 are ordinary names. The Redis protocol's `SELECT n` means the keyspace of that
-//! name and makes it on first use; nothing here treats them differently.
+//! name and creates it on first use; nothing here treats them differently.
 //!
 //! # Invariants
 //! 1. Keyspace ids and shard ids are unique, above 0 (the system's), and below the next ones.
 //! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; any other one has one.
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
 //! 4. [`AdminState::Removed`] is for ever: ids of nodes are never used again.
-//! 5. The level never falls, and rises by one at a time.
+//! 5. The cluster version never falls, and rises by one at a time.
 //!
-//! How many replicas a keyspace has is odd where it is chosen: four survive the loss of one, as
-//! three do. Catalogues with even numbers can still be read. The number can be raised only.
+//! A new keyspace has an odd number of replicas: four survive the loss of one, as three do.
+//! Catalogues with even numbers can still be read. The number can only be raised.
 //!
 //! # Bytes
 //!
@@ -41,13 +42,13 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8`. Or 7: an op of [`mod@linear_hash`] |
-//! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`] |
+//! | admin state | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
-//! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its standing, not 0; in version 4 then level `u8`, at least 2. Level 1: version 2 if no node has a standing, else 3 |
+//! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; in version 4 then the cluster version `u8`, at least 2. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`); 17 level too low (that there is `u8`, that needed `u8`); 18 no file (name `bytes`); 19 the file is otherwise (name `bytes`, record) |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record) |
 
 mod admin_states;
 mod check;
@@ -79,10 +80,10 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const HASHED_SHARDS: u16 = 8;
 /// The most replicas a keyspace may ask for.
 pub const KEYSPACE_REPLICAS_MAX: u8 = 9;
-/// How long old versions are kept unless said otherwise.
+/// The retention of old versions by default.
 pub const RETENTION_MS_DEFAULT: u64 = 60_000;
-/// The longest that old versions may be kept: ten years. The shortest is 0: they may be collected
-/// at once. Settings and the command line go by the same.
+/// The longest retention of old versions: ten years. The shortest is 0: they may be collected at
+/// once. Settings and the command line have the same limits.
 pub const RETENTION_MS_MAX: u64 = 10 * 366 * 24 * 3_600_000;
 
 /// What an answer promises about power loss.
@@ -121,7 +122,7 @@ impl Default for KeyspaceOptions {
     }
 }
 
-/// What is to be different about a keyspace. `None` leaves it as it is.
+/// A change of a keyspace's options. `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceAlteration {
     /// The new durability.
@@ -146,8 +147,8 @@ pub struct Keyspace {
     /// Where its shards began: the first replica of each on the first of these nodes, and so on.
     /// Where they are now is in their descriptors.
     pub nodes: Vec<NodeId>,
-    /// Of linear hashing: how many shards it has, and what is under way.
-    pub file: Option<LinearHashRecord>,
+    /// Of `linear-hash`: the size of its table, and the step under way.
+    pub linear_hash_table: Option<LinearHashRecord>,
 }
 
 impl Keyspace {
@@ -221,7 +222,7 @@ pub enum CatalogueOp<'a> {
         /// Of which keyspace it is to be.
         keyspace: KeyspaceId,
     },
-    /// Says how a node stands from now on.
+    /// Sets the admin state of a node.
     Node {
         /// Which.
         node: NodeId,
@@ -242,7 +243,7 @@ pub enum CatalogueOp<'a> {
         /// Whose.
         keyspace: KeyspaceId,
         /// The turn that it is about.
-        turn: u64,
+        epoch: u64,
         /// What.
         act: LinearHashOp,
     },
@@ -261,7 +262,7 @@ pub enum Subject {
     ClusterVersion(ClusterVersion),
 }
 
-/// All keyspaces, by name; nodes that stand otherwise than most; and the cluster's level.
+/// All keyspaces, by name; the admin states of nodes; and the cluster version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     keyspaces: BTreeMap<Box<str>, Keyspace>,
@@ -360,9 +361,10 @@ impl Catalogue {
         self.next_keyspace = KeyspaceId(id.0 + 1);
         self.next_shard = ShardId(first + count);
         let shards = (first..first + count).map(ShardId).collect();
-        let file = initial_table(options.placement);
+        let linear_hash_table = initial_table(options.placement);
         let nodes = Vec::new();
-        let keyspace = Keyspace { id, name: name.into(), options, shards, nodes, file };
+        let keyspace =
+            Keyspace { id, name: name.into(), options, shards, nodes, linear_hash_table };
         Ok(self.keyspaces.entry(name.into()).or_insert(keyspace))
     }
 
@@ -394,8 +396,8 @@ impl Catalogue {
         Ok(keyspace)
     }
 
-    /// Says where a keyspace's shards begin, if there is one of that name: on as many of these
-    /// nodes as it is to have replicas, or fewer, but on an odd number. The keyspace.
+    /// Places a keyspace's first shards: on as many of these nodes as it has replicas, or on fewer,
+    /// but an odd number. Returns the keyspace, if there is one of that name.
     pub fn place(&mut self, name: &str, nodes: &[NodeId]) -> Option<&Keyspace> {
         let keyspace = self.keyspaces.get_mut(name)?;
         let count = nodes.len().min(usize::from(keyspace.options.replicas));
@@ -415,7 +417,7 @@ impl Catalogue {
         (self.next_keyspace, self.next_shard)
     }
 
-    /// Gives out no ids below these any more: others have them, whom this catalogue has forgotten.
+    /// Reserves ids below these: other nodes have used them, and this catalogue does not know them.
     pub fn reserve_ids(&mut self, (keyspace, shard): (KeyspaceId, ShardId)) {
         self.next_keyspace = self.next_keyspace.max(keyspace);
         self.next_shard = self.next_shard.max(shard);
@@ -464,8 +466,8 @@ impl Catalogue {
             CatalogueOp::RaiseVersion { to } => {
                 return Ok(Subject::ClusterVersion(self.raise_version(*to)?));
             }
-            CatalogueOp::LinearHash { keyspace, turn, act } => {
-                return self.file(*keyspace, *turn, *act);
+            CatalogueOp::LinearHash { keyspace, epoch, act } => {
+                return self.apply_linear_hash(*keyspace, *epoch, *act);
             }
         };
         keyspace.map(Subject::Keyspace)
@@ -478,7 +480,7 @@ fn initial_table(placement: Placement) -> Option<LinearHashRecord> {
 }
 
 impl Placement {
-    /// The level from which on keyspaces may be so.
+    /// The cluster version from which on a keyspace may have it.
     pub const fn since(self) -> ClusterVersion {
         match self {
             Placement::Hashed | Placement::Ordered => ClusterVersion::FIRST,

@@ -1,36 +1,35 @@
-//! What may be used in a cluster whose nodes are not all of one version?
+//! Which features may a cluster use whose nodes run different software versions?
 //!
-//! Nodes are upgraded one after the other, so versions N and N−1 run together for a while, and
-//! nothing may come into a log that an older one among them cannot read. So a cluster has a
-//! **level**, a number in its catalogue. It rises by one at a time, by an entry of the system
-//! shard's log, once all nodes speak the next one, and never falls (SAFETY G3). What is new in a
-//! version is used from its level on.
+//! Nodes are upgraded one after the other, so versions N and N−1 run together for a while. No entry
+//! may come into a log that an older node cannot read. So the catalogue holds a **cluster
+//! version**. An entry of the system shard's log raises it by one, once all nodes support the next
+//! one, and it never falls (SAFETY G3). New features are used from their cluster version on.
 //!
-//! | level | adds |
+//! | cluster version | adds |
 //! |---|---|
-//! | 1 | all that there was before levels; a catalogue that names no level has this one |
+//! | 1 | all that there was before cluster versions; a catalogue that names none has this one |
 //! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]) |
 //!
-//! A program speaks several levels ([`VersionRange`]): its newest, and the one before, with which
-//! it lives beside version N−1 and which it can be held to. It takes no part in a cluster whose
-//! level is not among them: above, it cannot read what the others write; below, it has forgotten
-//! how to do without.
+//! A program supports several cluster versions ([`VersionRange`]): its newest, and the one before,
+//! so that it runs beside version N−1. It does not join a cluster whose version is not among them:
+//! above, it cannot read what others write; below, it no longer knows how to do without new
+//! features.
 //!
-//! No version with level 2 has been released. So what was added while it grew has no level of its
-//! own: the deadline of a PREPARE (flag 8, `txn::locks::step`), for one, and an append of op 18
-//! when one node sends it to another. Once level 2 is released, whatever changes needs level 3.
+//! No software with cluster version 2 has been released. So features added since have no version of
+//! their own: the deadline of a PREPARE (flag 8, `txn::locks::step`), for one, and an append of op
+//! 18 that one node sends to another. Once version 2 is released, every change needs version 3.
 //!
-//! To add a level: a row above, a [`Feature`], [`ClusterVersion::NEWEST`] one higher. What is new
-//! asks [`ClusterVersion::allows`] before it proposes anything, and new kinds of entries say their
-//! level to `node::replica::entry::Kind::since`.
+//! To add a version: a row above, a [`Feature`], [`ClusterVersion::NEWEST`] one higher. New code
+//! asks [`ClusterVersion::allows`] before it proposes anything, and
+//! `node::replica::entry::Kind::since` names the version of new kinds of entries.
 
 use std::fmt;
 
-/// The level of a cluster, from 1.
+/// The version of a cluster, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterVersion(u8);
 
-/// What may not be used at every level.
+/// A feature that needs a cluster version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// Two neighbouring shards become one; so flushes say where they begin.
@@ -52,7 +51,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// The level from which on it may be used.
+    /// The cluster version from which on it may be used.
     pub const fn since(self) -> ClusterVersion {
         match self {
             Feature::Merges
@@ -68,12 +67,12 @@ impl Feature {
 }
 
 impl ClusterVersion {
-    /// That of all clusters from before there were levels.
+    /// The version of all clusters before there were cluster versions.
     pub const FIRST: Self = Self(1);
     /// The newest that this program knows.
     pub const NEWEST: Self = Self(2);
 
-    /// The level of this number; none is 0.
+    /// The cluster version of this number; none for 0.
     pub const fn new(number: u8) -> Option<Self> {
         if number == 0 { None } else { Some(Self(number)) }
     }
@@ -88,7 +87,7 @@ impl ClusterVersion {
         self.0.checked_add(1).map(Self)
     }
 
-    /// Whether this may be used in a cluster of this level.
+    /// Whether a cluster of this version may use a feature.
     pub fn allows(self, feature: Feature) -> bool {
         self >= feature.since()
     }
@@ -106,7 +105,7 @@ impl fmt::Display for ClusterVersion {
     }
 }
 
-/// The levels that a program speaks: it can be a node of a cluster of any of them.
+/// The cluster versions that a program supports: it can be a node of a cluster of any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRange {
     lowest: ClusterVersion,
@@ -141,7 +140,7 @@ impl VersionRange {
     }
 
     /// Whether it is among them.
-    pub fn speak(self, level: ClusterVersion) -> bool {
+    pub fn supports(self, level: ClusterVersion) -> bool {
         (self.lowest..=self.highest).contains(&level)
     }
 }
@@ -174,15 +173,15 @@ pub struct UnsupportedVersion {
     pub level: ClusterVersion,
     /// The program's.
     pub supported: VersionRange,
-    /// Whether it was told to speak no higher ones, and could.
+    /// Whether its settings hold it to this version, though it supports higher ones.
     pub held: bool,
 }
 
 impl UnsupportedVersion {
     /// If these do not speak it.
     pub fn of(level: ClusterVersion, supported: VersionRange) -> Option<Self> {
-        let held = level > supported.highest && VersionRange::OURS.speak(level);
-        (!supported.speak(level)).then_some(Self { level, supported, held })
+        let held = level > supported.highest && VersionRange::OURS.supports(level);
+        (!supported.supports(level)).then_some(Self { level, supported, held })
     }
 
     fn remedy(&self) -> String {

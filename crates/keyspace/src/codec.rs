@@ -1,6 +1,6 @@
-//! How are small values written as bytes? Little-endian numbers, short numbers, counted bytes.
+//! The bytes of small values: little-endian numbers, short numbers, counted bytes.
 //!
-//! | word | bytes |
+//! | form | bytes |
 //! |---|---|
 //! | `u8`, `u64` | that many bits, little-endian |
 //! | `varint` | 7 bits per byte, lowest first; the top bit says that another byte follows. Shortest form only: 1 to 10 bytes |
@@ -8,9 +8,8 @@
 //!
 //! Example: `varint` 5 is `05`, 300 is `ac 02`; `bytes` "ab" is `02 61 62`.
 //!
-//! Reading borrows, never panics, and allocates nothing that the input has not already paid for in
-//! bytes. Every value has one encoding only, so that equal values are equal bytes (checksums,
-//! tests).
+//! Reading borrows, never panics, and allocates no more than the input's size allows. Every value
+//! has one encoding only, so that equal values are equal bytes (checksums, tests).
 
 use thiserror::Error;
 
@@ -59,7 +58,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been taken yet.
+    /// The bytes that were not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,7 +1,7 @@
-//! Where is a shard cut in two? Before one place, which is then the first of the right half.
+//! The place at which a shard splits: the first of the right half.
 //!
-//! Hashed keyspaces are cut between slots, ordered ones before any key, those of linear hashing at
-//! the number of a position:
+//! Hashed keyspaces split between slots, ordered ones before any key, and `linear-hash` ones at the
+//! number of a position:
 //!
 //! ```text
 //!   hashed    [slot 4096 …)            4096 as a varint: 80 20
@@ -9,10 +9,10 @@
 //!   linear    [2^63 …)                 16386 and the number: 82 80 01 00 00 00 00 00 00 00 80
 //! ```
 //!
-//! A key of two bytes that are a slot's number, or of eight, is no place for a cut: the one right
-//! behind it is. So an arc's ends tell which keyspace it is of, but for the whole circle's. A key
-//! longer than [`KEY_BYTES_MAX`] is none either: every node keeps the ends of all arcs. Its
-//! beginning is.
+//! A key of two bytes would look like a slot's number, and a key of eight like a position's. So
+//! they are no places for a split; the key right behind such a one is. So an arc's ends tell which
+//! keyspace it is of, except the whole circle's. A key longer than [`KEY_BYTES_MAX`] is none
+//! either, because every node stores the ends of all arcs; its beginning is.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! Who owns an arc? What everybody remembers of a shard, possibly too old.
+//! A shard's descriptor: its arc, its replicas and its leader.
 //!
-//! A shard's own log holds its descriptor; everyone else holds copies. The **generation** rises
-//! with every split, merge and replica change, so of two copies of one shard the higher one is
-//! newer.
+//! A shard's own log holds the true one; other nodes hold copies, possibly too old. The
+//! **generation** rises with every split, merge and replica change, so of two copies of one shard
+//! the higher one is newer.
 //!
 //! # Bytes
 //!
@@ -85,7 +85,7 @@ impl Descriptor {
         }
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of a descriptor of this version.

@@ -4,7 +4,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::slot::{Slot, slot_of};
 
-/// Hashes keys with a seed drawn once per cluster, so that nobody can choose keys that collide.
+/// Hashes keys with a seed drawn once per cluster, so that a client cannot choose keys that
+/// collide.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHasher {
     /// The two halves of the seed.

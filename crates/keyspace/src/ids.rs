@@ -1,4 +1,4 @@
-//! Identities that are never reused, as types of their own.
+//! Ids that are never reused, each with its own type.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {

@@ -1,10 +1,10 @@
-//! Where does a key live, and who owns that place?
+//! Where does a key live, and which shard owns that place?
 //!
 //! A **keyspace** is a named set of keys. Its **placement** turns a key into a **position**, a
-//! point on the keyspace's circle. The circle is cut into **arcs**, and each arc belongs to one
-//! **shard**. A **descriptor** says of a shard which arc it owns and which nodes hold it. The
-//! **catalogue** is the list of keyspaces, and says what may be used ([`level`]). **Timestamps**
-//! order what happens to keys.
+//! point on the keyspace's circle. The circle is divided into **arcs**, and each arc belongs to one
+//! **shard**. A shard's **descriptor** names its arc and the nodes that hold it. The **catalogue**
+//! lists the keyspaces, and the [`cluster_version`] that limits which features may be used.
+//! **Timestamps** order what happens to keys.
 //!
 //! ```text
 //!   "user:7" ── placement hashed ──► position 00000003 ‖ 2af1 ‖ "user:7"
@@ -25,7 +25,7 @@
 //!
 //! # What this crate does not know
 //! How to reach an owner (lookups), what a shard agrees on (replication), what keys hold (storage).
-//! It has no clock, no I/O and no chance but what a seed decides ([`random`]): everything here is a
+//! It has no clock, no I/O and no random numbers but from a seed ([`random`]): everything here is a
 //! pure function of its arguments.
 //!
 //! # Where to start

@@ -1,19 +1,19 @@
-//! Which point of its circle is a key, if buckets of a linear-hash file are to be arcs?
+//! Positions of keys in a `linear-hash` keyspace: they make the buckets of a table arcs.
 //!
-//! Linear hashing numbers its buckets by the *low* bits of a key's hash; a circle is ordered by
-//! the *high* bits of a position. So the hash is turned about, lowest bit first, and what the file
-//! calls bucket *a* of level *j* is then the stretch of all hashes that end in *a*'s *j* bits:
+//! Linear hashing numbers its buckets by the *low* bits of a key's hash. A circle is ordered by the
+//! *high* bits of a position. So the hash is bit-reversed, lowest bit first. Bucket *a* of level
+//! *j* is then the range of all hashes that end in *a*'s *j* bits:
 //!
 //! ```text
 //!   position = id (u32 BE) ‖ bitreverse64(hash64(key)) (u64 BE) ‖ key
 //!
 //!   hash64      … 0 1 1 0          bucket 2 of level 2 = all hashes that end in 10
-//!   turned      0 1 1 0 …                              = all positions that begin with 01
+//!   reversed    0 1 1 0 …                              = all positions that begin with 01
 //! ```
 //!
-//! `hash64` is SipHash-1-3 with a key of zeros: equal everywhere and for ever, since positions are
-//! written down. (Whoever may choose keys can choose a bucket, as he can choose a slot.) The whole
-//! key counts; a hash tag means nothing here.
+//! `hash64` is SipHash-1-3 with a key of zeros. It never changes, since positions are on disk. (A
+//! client that chooses keys can choose a bucket, as it can choose a slot.) The whole key counts; a
+//! hash tag means nothing here.
 //!
 //! An end of an arc is the number of its position alone, 8 bytes, and the origin none. As a key's
 //! position is longer, and begins with its number, the number alone decides which arc a key is in.
@@ -29,7 +29,7 @@ pub fn hash64(key: &[u8]) -> u64 {
     SipHasher13::new_with_keys(0, 0).hash(key)
 }
 
-/// The hash of a key, turned about: the number of its position.
+/// The bit-reversed hash of a key: the number of its position.
 pub fn bit_reversed_hash(key: &[u8]) -> u64 {
     hash64(key).reverse_bits()
 }

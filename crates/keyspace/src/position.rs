@@ -1,13 +1,13 @@
-//! Which point of its circle is a key?
+//! The point of a key on its keyspace's circle.
 //!
 //! A position is a byte string, ordered bytewise. It begins with the id of its keyspace, so each
-//! keyspace is a stretch of one order, bent into a circle of its own:
+//! keyspace is a range of one order, bent into a circle of its own:
 //!
 //! | placement | position of `key` in keyspace 3 | example, key `foo` |
 //! |---|---|---|
 //! | hashed | id (u32 BE) ‖ slot (u16 BE) ‖ key | `00000003 2f96 666f6f` (slot 12182) |
 //! | ordered | id (u32 BE) ‖ key | `00000003 666f6f` |
-//! | linear hash | id (u32 BE) ‖ hash, turned about (u64 BE) ‖ key | [`linear_hash`](crate::linear_hash) |
+//! | linear hash | id (u32 BE) ‖ bit-reversed hash (u64 BE) ‖ key | [`linear_hash`](crate::linear_hash) |
 //!
 //! Numbers are big-endian so that bytewise order is the order of the numbers. The lowest point of a
 //! circle, its **origin**, is the id alone; it also stands for the point above all others.

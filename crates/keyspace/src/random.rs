@@ -1,9 +1,9 @@
-//! Where does chance come from, where all must be a function of its arguments? From a seed.
+//! Random numbers from a seed, where all must be a function of its arguments.
 //!
 //! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seedable, and good enough to spread
-//! numbers, to choose peers, and to choose what a test does. Equal seeds give equal rows in every
-//! version of the program: seeds of failing runs are written down. Nobody must rely on not being
-//! able to guess the next number.
+//! numbers, to choose peers, and to choose what a test does. Equal seeds give equal sequences in
+//! every version of the program, because seeds of failing runs are recorded. An attacker may guess
+//! the next number: never use it for secrets.
 //!
 //! ```text
 //!   seed ──+γ──► seed + γ ──+γ──► seed + 2γ ──…          γ: odd, near 2^64 / the golden ratio

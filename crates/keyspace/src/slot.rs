@@ -62,8 +62,8 @@ fn has_brace(key: &[u8]) -> bool {
     words.any(|word| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0) || rest.contains(&b'{')
 }
 
-/// The part of a key that decides its slot: what stands between the first `{` and the next `}`
-/// if that is not empty, else the whole key.
+/// The part of a key that decides its slot: the text between the first `{` and the next `}` if that
+/// is not empty, else the full key.
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     if let Some(open) = key.iter().position(|b| *b == b'{')
         && let Some(len) = key[open + 1..].iter().position(|b| *b == b'}')

@@ -1,4 +1,4 @@
-//! How do two nodes find out who knows more, and how does news get around?
+//! How do two nodes compare what they know, and how does news spread?
 //!
 //! ```text
 //!   A ── digest: 3 up stamp 7.2, 5 down stamp 4.9 … ──► B   B believes what is newer about lives,
@@ -6,8 +6,8 @@
 //!   A ── records that B lacks ────────────────────────► B
 //! ```
 //!
-//! A digest speaks of a range of node ids, so that "not in it" means "not known". If two hold each
-//! other for down, only what each says about the other counts, and the smaller side gives way.
+//! A digest covers a range of node ids, so that "not in it" means "not known". If two nodes take
+//! each other for down, each believes the other only about itself, and the smaller side gives way.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use crate::swim::{Liveness, NodeView};
 use crate::view::{Effect, News, State};
 use crate::wire::{DIGEST_ENTRIES_MAX, Digest, Entry, RecordFrames};
 
-/// In how many rounds a node tells a new record on.
+/// In how many rounds a node gossips a new record.
 const GOSSIP_ROUNDS: u8 = 3;
 /// To how many nodes in each round.
 const GOSSIP_FANOUT: usize = 3;
 /// How many suspects are asked in a round.
-const SUSPECTS_ASKED_MAX: usize = 16;
+const SUSPECTS_NOTIFIED_MAX: usize = 16;
 /// How many frames of records answer one digest; the next digest brings more.
 const RECORD_FRAMES_MAX: usize = 8;
 
@@ -91,7 +91,7 @@ impl Membership {
                 }
             }
         }
-        self.send_what_lacks(from, digest, out);
+        self.send_missing_records(from, digest, out);
         if reborn {
             self.send_digest(from, out);
         } else if !digest.answer {
@@ -165,7 +165,7 @@ impl Membership {
     }
 
     /// Sends the records that are newer here than a digest says they are there.
-    fn send_what_lacks(&self, to: NodeId, digest: &Digest, out: &mut Vec<Effect>) {
+    fn send_missing_records(&self, to: NodeId, digest: &Digest, out: &mut Vec<Effect>) {
         let mut frames = RecordFrames::default();
         for (node, row) in &self.table {
             let theirs = match digest.entries.get(node) {
@@ -246,7 +246,7 @@ impl Membership {
     pub(crate) fn gossip_queued(&mut self, out: &mut Vec<Effect>) {
         let mut active = self.detector.active();
         if active.is_empty() || self.gossip_queue.is_empty() {
-            // Whoever comes will be sent everything anyway.
+            // A node that joins will get all records anyway.
             self.gossip_queue.clear();
             return;
         }
@@ -266,11 +266,11 @@ impl Membership {
         });
     }
 
-    /// Tells suspects that they are suspected; whoever lives objects in its answer.
+    /// Tells suspects of their suspicion; a live one objects in its answer.
     pub(crate) fn send_suspicions(&mut self, out: &mut Vec<Effect>) {
         let suspects = self.table.values().filter(|row| row.told == Some(State::Suspect));
         let mut suspects: Vec<NodeId> = suspects.map(|row| row.record.node).collect();
-        for to in self.rng.choose(&mut suspects, SUSPECTS_ASKED_MAX) {
+        for to in self.rng.choose(&mut suspects, SUSPECTS_NOTIFIED_MAX) {
             self.send_suspicion(to, out);
         }
     }

@@ -1,4 +1,4 @@
-//! What does a node tell the others about itself, and which telling is the newest?
+//! What a node reports about itself, and which of two reports is newer.
 //!
 //! | record | bytes |
 //! |---|---|
@@ -244,7 +244,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The version of "forgotten", which is above every word of the node in that incarnation.
+    /// The version of "forgotten", above every version that the node writes in that incarnation.
     pub const FORGOTTEN: u64 = u64::MAX;
 }
 

@@ -1,15 +1,16 @@
-//! Which nodes are there, which of them are alive, and what does each tell about itself?
+//! Which nodes are members, which of them are alive, and what does each report about itself?
 //!
-//! A node that knows one member gets to know all, and all get to know it. Three things run at once:
+//! A node that knows one member gets to know all, and all get to know it. Three protocols run at
+//! once:
 //!
-//! - **Who is alive**: SWIM (`swim`) pings at random, suspects the silent, and takes for down
-//!   whom nobody vouches for within 1.25 s. News spreads as gossip, in rounds of 200 ms.
-//! - **Who tells what**: each node owns a record of [`Facts`] (addresses, failure domain, version,
-//!   load) with a [`Stamp`]; the newest stamp wins, in whatever order records arrive.
-//! - **Who missed something**: once a second each node sends a random live one a **digest**, its
-//!   stamps and sights; both then send what the other lacks. Gossip is fast and forgets; digests
-//!   are slow and sure. They also go to nodes that are down, now and then, so that a healed
-//!   partition finds together.
+//! - **Liveness**: SWIM (`swim`) pings at random, suspects silent nodes, and takes a suspect for
+//!   down that no node vouches for within 1.25 s. News spreads as gossip, in rounds of 200 ms.
+//! - **Records**: each node owns a record of [`Facts`] (addresses, failure domain, version, load)
+//!   with a [`Stamp`]; the newest stamp wins, in whatever order records arrive.
+//! - **Anti-entropy**: once a second each node sends a random live one a **digest** of its stamps
+//!   and of the liveness it sees; both then send what the other lacks. Gossip is fast and forgets;
+//!   digests are slow and sure. Now and then they go to nodes that are down, so that a healed
+//!   partition reunites.
 //!
 //! ```text
 //!   new node 9                         seed 4                     3, 5, 7 …
@@ -21,38 +22,39 @@
 //!       │ 3, 4, 5, 7 … are up; pings begin                            │
 //! ```
 //!
-//! # One life after another
-//! A node id is for ever; an **incarnation** is one life of it. "Down" is final for an incarnation.
-//! A node that hears of its own death (it was paused, or cut off) is **reborn**: it raises its
-//! incarnation and is up again. Of two halves of a partition that hold each other for down, the
-//! one that sees fewer nodes gives way, node by node; the other notices returns only. The driver
-//! gives an incarnation above all earlier ones, best the wall clock in milliseconds at the start;
-//! if it is too low after all, the node learns so from the others and outbids it.
+//! # Incarnations
 //!
-//! Leaving is a word of the owner in its record; forgetting is the word of another, once the node
-//! is down or has left, with a version above all the owner's in that incarnation.
+//! A node id is for ever; an **incarnation** is one life of it. "Down" is final for an incarnation.
+//! A node that hears of its own death (it was paused, or cut off) **refutes** it: it raises its
+//! incarnation and is up again. Two halves of a partition may take each other for down: the one
+//! that sees fewer nodes gives way, node by node, and the other sees only returns. The driver gives
+//! an incarnation above all earlier ones, best the wall clock in milliseconds at the start. If it
+//! is too low after all, the node learns so from the others and outbids it.
+//!
+//! A node leaves by its own record. Another node may forget it by a record with a version above all
+//! the owner's in that incarnation, once the node is down or has left.
 //!
 //! # Invariants
-//! 1. Our own record's incarnation is the one by which the detector knows us, and is written by us.
+//! 1. A node's own record has the incarnation that its detector uses, and only the node writes it.
 //! 2. A stamp of a record never falls (except that a forgotten node is dropped in the end).
-//! 3. What the driver hears of a node begins with `Up`, `Down` or `Left`, and its facts are there.
+//! 3. What the driver learns of a node begins with `Up`, `Down` or `Left`, with its facts.
 //! 4. No frame exceeds [`FRAME_BYTES_MAX`], no table [`NODES_MAX`].
 //!
 //! # What this crate does not know
 //! Addresses beyond those in facts, links, handshakes (they check cluster, secret and protocol
 //! versions before [`Membership::connected`]), shards. It decides nothing about data: a wrong view
-//! costs time, never safety; elections of shards do not wait for it. Times are monotonic
-//! nanoseconds of the driver; chance comes from the seed.
+//! costs time, never safety, and elections of shards do not wait for it. Times are monotonic
+//! nanoseconds of the driver; randomness comes from the seed.
 //!
 //! # Caveats
 //! - Frames are believed: a node with the cluster's secret can lie about all others.
 //! - Two processes with one id outbid each other for ever, at most once in 200 ms each. The driver
 //!   must lock its directory.
-//! - Who was forgotten can come back as down from a node that was away for longer than
+//! - A forgotten node can come back as down, from a node that was cut off for longer than
 //!   [`FORGOTTEN_NANOS`]; forget it again.
 //!
 //! # Where to start
-//! [`Membership`], then `exchange` (digests and records), then `swim`. Bytes: `wire`, `facts`.
+//! [`Membership`], then `anti_entropy` (digests and records), then `swim`. Bytes: `wire`, `facts`.
 
 mod anti_entropy;
 mod facts;

@@ -1,8 +1,8 @@
-//! What goes in, what comes out, and what is due when?
+//! The state machine of membership: inputs, effects, and timers.
 //!
-//! Every input brings the time; effects are appended to a list that the driver empties. After
-//! every input `settle` compares what the detector holds with what the driver was told, and tells
-//! the difference: there is one place where news is made.
+//! Every input brings the time; effects are appended to a list that the driver empties. After every
+//! input `settle` compares the detector's view with what the driver was told, and reports the
+//! difference. News is made nowhere else.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::wire::{Frame, RecordFrames};
 pub const DIGEST_NANOS: u64 = 1_000_000_000;
 /// How often a digest goes to a random node that is down, in nanoseconds.
 pub const DOWN_DIGEST_NANOS: u64 = 2_000_000_000;
-/// How often the seeds are dialled while nobody is known, in nanoseconds.
+/// How often a node dials its seeds while it knows no other, in nanoseconds.
 pub const DIAL_NANOS: u64 = 1_000_000_000;
-/// An input that comes so long after the one before, in nanoseconds, means that we slept.
+/// If an input comes so long after the one before, in nanoseconds, this process has slept.
 pub const SLEPT_NANOS: u64 = 1_500_000_000;
-/// How long it is kept in mind that a node was forgotten, in nanoseconds.
+/// How long a node remembers that another was forgotten, in nanoseconds.
 pub const FORGOTTEN_NANOS: u64 = 3_600 * 1_000_000_000;
 /// No more nodes than this are known at once; further ones are not heard.
 pub const NODES_MAX: usize = 1024;
@@ -192,7 +192,7 @@ impl Membership {
 
     // ---- inputs ----
 
-    /// Time has come to `now`. Does what is due; nothing is lost if it comes late or early.
+    /// The time is now `now`. Does what is due; a late or early call loses nothing.
     pub fn tick(&mut self, now: u64, out: &mut Vec<Effect>) {
         self.advance(now);
         match self.phase {
@@ -206,7 +206,7 @@ impl Membership {
             }
             Phase::Here => {
                 self.detector.fire(self.now);
-                self.do_what_is_due(out);
+                self.run_due_timers(out);
                 self.settle(None, out);
             }
         }
@@ -248,8 +248,8 @@ impl Membership {
         result
     }
 
-    /// Dials these addresses (`host:port`) until somebody alive is known, and again whenever
-    /// nobody is. The first [`SEEDS_MAX`] count.
+    /// Dials these addresses (`host:port`) until a live node is known, and again whenever none is.
+    /// The first [`SEEDS_MAX`] count.
     pub fn join(&mut self, now: u64, seeds: Vec<String>, out: &mut Vec<Effect>) {
         self.advance(now);
         self.seeds = seeds;
@@ -258,7 +258,8 @@ impl Membership {
         self.tick(now, out);
     }
 
-    /// A link stands, whoever opened it; its handshake brought the other's [`Self::introduction`].
+    /// A link is up, whichever node opened it; its handshake brought the other's
+    /// [`Self::introduction`].
     ///
     /// # Errors
     /// [`FrameError`] if the introduction is no such thing, or another's. Close the link.
@@ -374,7 +375,7 @@ impl Membership {
         }
     }
 
-    fn do_what_is_due(&mut self, out: &mut Vec<Effect>) {
+    fn run_due_timers(&mut self, out: &mut Vec<Effect>) {
         if self.now >= self.digest_at {
             self.digest_at = self.now + DIGEST_NANOS;
             let mut active = self.detector.active();

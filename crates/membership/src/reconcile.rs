@@ -1,5 +1,4 @@
-//! What the detector holds, compared with what the driver was told: the one place where news is
-//! made.
+//! Compares the detector's view with what the driver was told, and makes news of the difference.
 
 use keyspace::NodeId;
 

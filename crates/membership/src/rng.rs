@@ -1,4 +1,4 @@
-//! Where does chance come from? From one seed, so that two runs draw the same.
+//! Random numbers from one seed, so that two runs draw the same.
 
 use std::convert::Infallible;
 

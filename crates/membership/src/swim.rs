@@ -1,8 +1,8 @@
-//! Who is alive? SWIM (Das, Gupta and Motivala, DSN 2002) with suspicion, by foca.
+//! Liveness: SWIM (Das, Gupta and Motivala, DSN 2002) with suspicion, by foca.
 //!
-//! Every half second a node pings one other, in a shuffled round. Silence makes it ask others to
-//! ping in its place; silence again makes a suspect, and a suspect that does not object is down
-//! [`SUSPECT_NANOS`] later. News rides on pings and on a gossip of its own.
+//! Every half second a node pings one other, in a shuffled round. If that is silent, it asks others
+//! to ping it. If it is still silent, it becomes a suspect. A suspect that does not object is down
+//! [`SUSPECT_NANOS`] later. News travels on pings and on gossip of its own.
 //!
 //! | packet | bytes |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! An id is node (u64) and incarnation (u64). "Round" is what SWIM calls the incarnation: it rises
 //! when a suspect objects. "Down" is final for an incarnation; the node comes back with a higher.
 //!
-//! This file hides foca: it keeps its timers, catches its errors, and starts it anew when the node
-//! is reborn. A detector that was cut off from the others must not teach them whom *it* missed;
-//! so a reborn one keeps whom it saw alive and forgets whom it held for down.
+//! This file hides foca: it runs its timers, catches its errors, and starts it anew when the node
+//! refutes its death. A detector that was cut off must not spread its own false deaths. So a new
+//! one takes over the nodes that it saw alive, and forgets those that it took for down.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU8, NonZeroUsize};

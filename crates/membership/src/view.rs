@@ -1,11 +1,11 @@
-//! What does the driver see: members, news, effects, refusals?
+//! What the driver sees: members, news, effects, refusals.
 
 use keyspace::{DecodeError, NodeId};
 use thiserror::Error;
 
 use crate::facts::Facts;
 
-/// What is known of a node's life.
+/// The liveness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It answers.
@@ -33,7 +33,7 @@ pub struct Member<'a> {
     pub since: u64,
 }
 
-/// What has changed. The member itself is read with [`crate::Membership::member`].
+/// A change. Read the member itself with [`crate::Membership::member`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// It is alive: it is new, or no longer suspected, or came back with a higher incarnation.
@@ -63,7 +63,7 @@ pub enum Effect {
         /// What; at most [`crate::FRAME_BYTES_MAX`] bytes.
         bytes: Vec<u8>,
     },
-    /// Open a link to this address, whoever is there; then call [`crate::Membership::connected`].
+    /// Open a link to this address, to any node there; then call [`crate::Membership::connected`].
     Dial {
         /// As given to [`crate::Membership::join`].
         address: String,

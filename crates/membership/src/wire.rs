@@ -1,4 +1,4 @@
-//! What do two nodes exchange, byte by byte?
+//! The frames between two nodes, byte by byte.
 //!
 //! | frame | bytes |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | stamp | `varint` incarnation, `varint` version; 0 and 0: no record |
 //!
 //! Frames may be lost, repeated and reordered; each is harmless to repeat. No frame is longer than
-//! [`FRAME_BYTES_MAX`]. Reading allocates no more than the frame has paid for.
+//! [`FRAME_BYTES_MAX`]. Reading allocates no more than the frame's size allows.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::swim::{Liveness, NodeView};
 
 /// No frame is longer than this, in bytes.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024;
-/// A digest speaks of at most so many nodes; larger clusters are told in turns.
+/// The most nodes in a digest; larger clusters need several, in turns.
 pub const DIGEST_ENTRIES_MAX: usize = 256;
 
 const SWIM: u8 = 1;

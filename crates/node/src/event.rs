@@ -1,14 +1,13 @@
-//! What happens on a node, as one vocabulary: the server logs it, the simulator traces it.
+//! Events on a node, in one vocabulary: the server logs them, the simulator traces them.
 //!
 //! ```text
-//!   executors, control ──► Happened ──► the driver stamps it with node and time: Event
+//!   executors, control ──► EventKind ─► the driver stamps it with node and time: Event
 //!                                        ├─► its log, or the simulator's trace
 //!                                        └─► Recent, a ring ──► `carillon shards --why`
 //! ```
 //!
-//! Who finds something worth telling says [`EventKind`]; its sentence is written here, and nowhere
-//! else. Only what is rare is told: no request of a client makes an event by itself, so nothing is
-//! built for any.
+//! Code that finds something worth reporting creates an [`EventKind`]; only `text` writes its
+//! sentence. Events are rare: no client request makes one by itself.
 
 mod recent;
 mod text;
@@ -38,7 +37,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// What has happened.
+/// What an event reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
     /// A node has another administrative state.
@@ -66,7 +65,7 @@ pub enum EventKind {
         /// For how long that one stood still, if its leader was here.
         frozen_nanos: Option<u64>,
     },
-    /// A replica here was left over of a shard that another has taken in, and ends.
+    /// A leftover replica of an absorbed shard ends here.
     LeftoverReplicaEnded {
         /// Which shard.
         shard: ShardId,
@@ -82,7 +81,7 @@ pub enum EventKind {
         /// Why, as a clause.
         why: String,
     },
-    /// A shard that was to take its neighbour in is led elsewhere.
+    /// Another node leads a shard that was to absorb its neighbour.
     MergeLeaderMoved {
         /// The shard.
         left: ShardId,
@@ -117,7 +116,7 @@ pub enum EventKind {
         /// For so long all have spoken it.
         seconds: u64,
     },
-    /// The cluster's version could rise but for somebody.
+    /// A node keeps the cluster version from rising.
     VersionBlocked {
         /// To this.
         to: ClusterVersion,
@@ -126,14 +125,14 @@ pub enum EventKind {
     },
     /// A shard's leader here has decided something about it.
     DecisionMade(Box<RecordedDecision>),
-    /// It is known what came of a decision, or what else came of it.
+    /// The result of a decision is known, or has changed.
     DecisionEnded {
         /// The decision's number, on its node.
         number: u64,
         /// About which shard.
         shard: ShardId,
-        /// What came of it.
-        came: DecisionOutcome,
+        /// Its result.
+        outcome: DecisionOutcome,
     },
     /// A replica here was elected, and knows all that was ever committed in its shard.
     LeaderElected {
@@ -244,7 +243,7 @@ pub enum EventKind {
     },
 }
 
-/// Why a snapshot that has come whole was given up.
+/// Why a complete snapshot was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotRejection {
     /// Right halves that have begun here are in no checkpoint yet: the log that they need would be
@@ -256,16 +255,16 @@ pub enum SnapshotRejection {
     DiskFull,
 }
 
-/// How much an event matters to people.
+/// How much an event matters to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// To who looks for a fault.
+    /// For debugging.
     Debug,
-    /// To who operates the cluster.
+    /// For operators.
     Info,
     /// Something is wrong, and the node goes on.
     Warn,
-    /// Somebody has to do something.
+    /// An operator has to act.
     Error,
 }
 

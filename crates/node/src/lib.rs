@@ -1,7 +1,7 @@
-//! What happens to a request between the edge and the disk? One node as a pure state machine,
-//! stepped by the server and by the simulator.
+//! One node as a pure state machine, between gateways and disk. The server and the simulator step
+//! it.
 //!
-//! # The life of one `SET`
+//! # How a `SET` runs
 //!
 //! ```text
 //!   *3 SET k v          a gateway parses it: command::Write::Set
@@ -9,36 +9,36 @@
 //!   routing::Route      key ──► slot ──► shard 6, which an executor steps
 //!        │
 //!   replica::entry      the command in its final bytes, behind room for the entry's header
-//!        │              (all writes for one shard in one turn share a batch)
+//!        │              (all writes for one shard in one round share a batch)
 //!   executor::Input::Propose
 //!        │
-//!   replica::Shard      timestamp taken, index and term given (G2): an entry
+//!   replica::Replica    takes timestamp, index and term (G2): an entry
 //!        │
 //!   executor::Effects   record ──► the driver writes the executor's group to the log,
 //!        │              and fsyncs it, if the keyspace asks for that
 //!   executor::Input::Written, Durable
-//!        │              the entry is committed: the group of one agrees with itself
+//!        │              the entry is committed: with one voter, it is its own majority
 //!   replica::state::ShardState::apply, under the write guard: the only judge (G3)
 //!        │              visible to readers from here on
-//!   executor::Answer::Applied ──► reply, to whom the waiter names ──► +OK
+//!   executor::Answer::Applied ──► reply to the waiter ──► +OK
 //! ```
 //!
 //! A `GET` is shorter: `routing`, then [`replica::read::read`] under the shard's read guard (G1).
 //! Only if a check fails does it go to the executor, which says when to try again
 //! ([`executor::Answer::Retry`]).
 //!
-//! # Rooms
+//! # Modules
 //!
-//! | module | what a reader finds there |
+//! | module | content |
 //! |---|---|
 //! | [`executor`] | steps shards, one step round at a time |
 //! | [`replica`] | one shard's replica: propose, apply, answer, read, report |
-//! | [`routing`] | which shard a key is in; requests for shards that others lead |
-//! | [`reshape`] | how shards begin, split, merge; what becomes of commands on their way |
-//! | [`rpc`] | requests between nodes, statuses, streams of snapshots, and their bytes |
-//! | [`control`] | decides what the node does with its shards as a whole |
+//! | [`routing`] | which shard owns a key; requests for remote shards |
+//! | [`reshape`] | how shards begin, split, merge; what happens to commands in flight |
+//! | [`rpc`] | requests between nodes, notices, streams of snapshots, and their bytes |
+//! | [`control`] | what the node decides about all its shards |
 //! | [`recovery`] | start, checkpoints, shards that lost their quorum |
-//! | [`event`] | what happened, in words |
+//! | [`event`] | what happened, as text |
 //!
 //! # Inputs and effects
 //!
@@ -46,31 +46,31 @@
 //! |---|---|
 //! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
 //! | `AwaitRead`: a read that was blocked, or reads the past | `Retry`, or `NotDone` |
-//! | `Fetch`: what a read wants of a remote shard, or lags here | `Fetched`, `NotDone`, `Retry` |
-//! | `Count`: who has a shard's log on disk | `ReplicaCount`, or nothing |
+//! | `Fetch`: a read of a remote shard, or of one that lags | `Fetched`, `NotDone`, `Retry` |
+//! | `Count`: which replicas have a shard's log on disk | `ReplicaCount`, or nothing |
 //! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
 //! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | `safe_points` |
-//! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
-//! | `Written`, `Durable`: how far the log has come | – |
+//! | `Create`, `Drop`, `Configure`: shards, after a change of the catalogue | – |
+//! | `Written`, `Durable`: up to where the log is written, or fsynced | – |
 //! | `Tick`, `Message`: time, and other replicas | – |
-//! | `Rpc`, `LinkLost`: what other nodes ask and answer for clients | RPCs |
-//! | `RemoteShard`: a shard that is on other nodes only | – |
-//! | `DigestDone`: what a replica's state is ([`replica::digest`]) | – |
-//! | `ChangeReplicas`, `Transfer`: what becomes of a shard's replicas | – |
-//! | `InstallSnapshot`, `SnapshotDeclined`, `SnapshotLost`: snapshots that have come, or have not | – |
+//! | `Rpc`, `LinkLost`: requests and answers of other nodes, for clients | RPCs |
+//! | `RemoteShard`: a shard without a replica here | – |
+//! | `DigestDone`: the digest of a replica's state ([`replica::digest`]) | – |
+//! | `ChangeReplicas`, `Transfer`: new replicas, a new leader | – |
+//! | `InstallSnapshot`, `SnapshotDeclined`, `SnapshotLost`: results of snapshots | – |
 //!
 //! | [`executor::Effects`] | the driver |
 //! |---|---|
-//! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
-//! | `answers` | gives them to those who asked |
+//! | `records`, `ticket`, `sync` | appends them as one group; reports `Written`, later `Durable` |
+//! | `answers` | gives them to the waiters |
 //! | `messages` | sends them to other nodes; beside the head of a snapshot, the state |
 //! | `rpcs` | sends them to other nodes |
 //! | `refused` | counts them |
-//! | `digests` | steps them beside the executor; says `DigestDone` |
-//! | `findings` | tells people what comparing replicas has shown |
+//! | `digests` | steps them beside the executor; reports `DigestDone` |
+//! | `findings` | reports what comparing replicas has shown |
 //! | `ended` | forgets the replica; it takes no part any more (SAFETY G9) |
-//! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
-//! | `safe_points` | tells every shard of the keyspace |
+//! | `changes` | creates, configures or drops shards of a keyspace, and then answers the waiter |
+//! | `safe_points` | passes them to every shard of the keyspace |
 //!
 //! Beside the executor a driver calls, from any thread and without it: [`replica::read`],
 //! [`replica::scan`] (keyspace scans), [`recovery::checkpoint`] and, at start, [`recovery`].
@@ -78,27 +78,27 @@
 //! # How shards split, merge and move
 //!
 //! By entries of their logs: [`reshape::split`], [`reshape::merge`], [`replica::members`];
-//! [`reshape::bootstrap`] says how they begin. A replica that does not lead forwards requests to
-//! the leader ([`rpc::message`], [`routing::session`]); a node without any replica of a shard does
-//! the same, and fetches what its clients read ([`routing::fetch`]). What is of several shards at
-//! once is a transaction's ([`txn`]).
+//! [`reshape::bootstrap`] tells how they begin. A follower forwards requests to the leader
+//! ([`rpc::message`], [`routing::session`]). A node without a replica of a shard does the same, and
+//! fetches what its clients read ([`routing::fetch`]). A request for several shards at once is a
+//! transaction ([`txn`]).
 //!
-//! What a node decides about its shards as a whole is in [`control`], stepped like an executor: the
-//! order of a round of checkpoints, and the snapshots that it sends and receives.
+//! [`control`] decides about all shards of a node, and is stepped like an executor. It also orders
+//! the steps of a round of checkpoints, and the snapshots that the node sends and receives.
 //!
 //! # Invariants
-//! 1. What an executor does follows from its inputs, in their order, and the clock it was given. No
-//!    clock, thread, file, socket or random number is asked for here.
-//! 2. Nothing is answered before it is applied; nothing is applied before it is as safe as its
+//! 1. An executor's actions follow from its inputs, in their order, and the clock it is given. This
+//!    crate uses no clock, thread, file, socket or random number of its own.
+//! 2. No answer leaves before its entry is applied. No entry is applied before it is as safe as the
 //!    keyspace's durability says (G3, G9).
-//! 3. Whatever apply computes depends on state, entry and constants ([`command::limits`]) only, so
-//!    that replaying a log gives the same state. A change of it is a change of the format.
-//! 4. Bytes from clients are refused before they reach an entry; bytes in the log are checked by
-//!    the log. So what cannot be read at apply is a broken invariant and panics.
+//! 3. Apply computes from state, entry and constants ([`command::limits`]) only, so that replaying
+//!    a log gives the same state. Changing it changes the format.
+//! 4. Gateways refuse bad bytes before they reach an entry, and the log checks its own bytes. So an
+//!    unreadable entry at apply is a broken invariant, and panics.
 //!
 //! # What it does not know
-//! Protocols, connections, configuration; how a log is written or when it is synced; memory limits
-//! (the driver refuses before it proposes). To it, a waiter is a number.
+//! Protocols, connections, configuration; how and when the log is written and fsynced; memory
+//! limits (the driver refuses before it proposes). A waiter is only a number here.
 //!
 //! # Where to start
 //! [`command`], [`replica::entry`], then [`executor`] and [`replica`]; [`replica::state`] and

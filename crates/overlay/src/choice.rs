@@ -1,6 +1,6 @@
-//! Which lookup does a request ask for, and how does it go from hop to hop?
+//! Which lookup a request uses, and how it goes from hop to hop.
 //!
-//! Clients name it in words: `LOOKUP chord recursive` (RESP), `?lookup=chord+recursive` (HTTP).
+//! Clients choose it: `LOOKUP chord recursive` (RESP), `?lookup=chord+recursive` (HTTP).
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl LookupChoice {
     ///
     /// # Errors
     /// What is wrong, as an error reply.
-    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Self, String> {
+    pub fn parse<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Self, String> {
         let (mut kind, mut form, mut images) = (None, None, None);
         for word in words {
             let before = if let Some(named) = Kind::named(word) {
@@ -55,13 +55,13 @@ impl LookupChoice {
         })
     }
 
-    /// As [`Self::of_words`], for requests that compare lookups: all of them, unless one is named.
+    /// As [`Self::parse`], for requests that compare lookups: all of them, unless one is named.
     ///
     /// # Errors
     /// What is wrong, as an error reply.
-    pub fn all_of_words(words: &[&[u8]]) -> Result<Vec<Self>, String> {
+    pub fn parse_all(words: &[&[u8]]) -> Result<Vec<Self>, String> {
         let is_all = |word: &[u8]| word.eq_ignore_ascii_case(b"all");
-        let first = Self::of_words(words.iter().copied().filter(|word| !is_all(word)))?;
+        let first = Self::parse(words.iter().copied().filter(|word| !is_all(word)))?;
         let named = words.iter().find_map(|word| Kind::named(word));
         match (named, words.iter().any(|word| is_all(word))) {
             (Some(kind), true) => {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn each_word_may_be_named_once() {
-        let way = |words: &str| LookupChoice::of_words(words.split(' ').map(str::as_bytes));
+        let way = |words: &str| LookupChoice::parse(words.split(' ').map(str::as_bytes));
         let found = way("NoImages lh Recursive").unwrap();
         assert_eq!(found.to_string(), "lh recursive noimages");
         for twice in ["chord linear", "chord chord", "full recursive iterative", "noimages images"]
@@ -106,7 +106,7 @@ mod tests {
         assert!(way("all").is_err_and(|why| why.contains("is no lookup")));
         let all = |words: &str| {
             let words: Vec<_> = words.split_ascii_whitespace().map(str::as_bytes).collect();
-            LookupChoice::all_of_words(&words)
+            LookupChoice::parse_all(&words)
                 .map(|ways| ways.iter().map(LookupChoice::to_string).collect::<Vec<_>>())
         };
         assert_eq!(all("linear"), Ok(vec!["linear iterative".to_owned()]));

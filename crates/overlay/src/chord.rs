@@ -2,7 +2,7 @@
 //!
 //! The finger of level *i* is the first member whose prefix is at or after prefix(me) + 2^i, as a
 //! number that wraps around; prefixes are the first eight bytes of places. A request goes to the
-//! farthest entry that is not past its point, and so at least halves what is left of the way:
+//! farthest entry that is not past its point. So each hop at least halves the remaining distance:
 //!
 //! ```text
 //!   me                                                          point
@@ -17,10 +17,10 @@
 //! # Upkeep
 //! One level a tick, by a *find* that goes through the ring as a request does; each member passes
 //! it on and forgets it. A round begins with the highest level whose number is not past the
-//! predecessor: above it there is nobody but the member itself. Down at a level that is the
-//! successor it is over, and the next begins. A find without an answer for [`FIND_TICKS`] costs one
-//! level one round, and the first whom it was passed on to is not trusted for a while; late and
-//! repeated answers carry a number that is not asked for any more.
+//! predecessor: beyond it there is only the member itself. The round ends at a level whose finger
+//! is the successor, and the next begins. A find without an answer for [`FIND_TICKS`] costs one
+//! level one round, and its first receiver is not trusted for a while. Late and repeated answers
+//! carry an old number, and are ignored.
 //!
 //! # Rows
 //! Levels with the same finger make one row, kept under the lowest of them. Rows rise strictly in
@@ -103,8 +103,8 @@ fn top(ring: &Ring) -> Option<u8> {
     distance.checked_ilog2().map(|level| level as u8)
 }
 
-/// From this level on the finger is `member`, up to a level that has another; none if it is the
-/// keeper itself.
+/// From this level on the finger is `member`, up to a level that has another. There is none if
+/// `member` is the table's own shard.
 fn set(ring: &mut Ring, level: u8, member: Shared<KnownShard>) {
     let me = ring.row().place();
     let found = Finger { level, entry: Entry::new(member) };
@@ -189,7 +189,7 @@ impl Numbers {
             Some(_) => match ring.reach(tail) {
                 Some((_, closer)) if hops < HOPS_MAX => {
                     let word = RingMessage::Find { number, asker, node, hops: hops + 1, target };
-                    return ring.say(closer.known(), word, out);
+                    return ring.send_to(closer.known(), word, out);
                 }
                 _ => None,
             },
@@ -199,7 +199,7 @@ impl Numbers {
             if asker == ring.me().shard() {
                 return self.found(ring, number, member);
             }
-            ring.say_at(node, asker, RingMessage::Found { number, member }, out);
+            ring.send_to_node(node, asker, RingMessage::Found { number, member }, out);
         }
     }
 
@@ -249,7 +249,7 @@ impl Fingers for Numbers {
             None => self.search(ring, out),
             Some(search) if search.ticks_left > 1 => search.ticks_left -= 1,
             Some(search) => {
-                // Whoever is at fault: the next time it goes another way.
+                // Whichever member lost the search, the next one avoids this one.
                 if let Some(by) = search.by {
                     ring.mark_unreachable(by);
                 }

@@ -23,8 +23,9 @@
 //!
 //! # Upkeep
 //! One finger a tick, from 1 up, until the answer is "none" or is not between the finger asked and
-//! this member; what is beyond is forgotten, and the next round begins. Who does not answer is not
-//! trusted, and the round begins again; the fingers below lead around it as they are refreshed.
+//! this member. Fingers beyond are forgotten, and the next round begins. A finger that does not
+//! answer is not trusted, and the round begins again; the fingers below lead around it as they are
+//! refreshed.
 
 use std::sync::Arc as Shared;
 
@@ -65,7 +66,7 @@ struct Search {
 }
 
 impl ChordSharp {
-    /// A member that knows nobody yet, or is the only one; lists of `length` successors.
+    /// A member that knows no other yet, or is the only one; lists of `length` successors.
     ///
     /// # Panics
     /// If the base is not from [`BASE`] to [`BASE_MAX`]; the same of the other constructors.
@@ -115,7 +116,7 @@ impl Counted {
         let asked = below.known().clone();
         let level = (self.at - 1) / (self.base - 1) * (self.base - 1);
         let number = ring.number();
-        ring.say(&asked, RingMessage::AskFinger { number, level }, out);
+        ring.send_to(&asked, RingMessage::AskFinger { number, level }, out);
         self.search = Some(Search { number, asked, ticks_left: SILENCE_TICKS });
     }
 
@@ -192,7 +193,7 @@ impl Fingers for Counted {
             RingMessage::AskFinger { number, level } => {
                 let finger = finger(ring, level).map(|entry| entry.known().clone());
                 let member = finger.filter(|member| fits_beside(ring.me(), member));
-                ring.say(from, RingMessage::Finger { number, member }, out);
+                ring.send_to(from, RingMessage::Finger { number, member }, out);
             }
             RingMessage::Finger { number, member } => self.found(ring, number, member),
             word => return Some(word),

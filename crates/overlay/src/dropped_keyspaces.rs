@@ -1,9 +1,8 @@
-//! Which keyspaces are gone for ever?
+//! The set of dropped keyspaces.
 //!
-//! Ids of keyspaces rise and are never reused, so what is dropped stays dropped, and the union of
-//! two sets of dropped ids is the truth of both. Every id that was ever given out is alive or
-//! dropped; as stretches of ids the set therefore has at most one stretch more than keyspaces are
-//! alive, however many came and went.
+//! Ids of keyspaces rise and are never reused, so a dropped keyspace stays dropped. The union of
+//! two nodes' sets is right for both. Every id that was ever given out is alive or dropped. So the
+//! set, as ranges of ids, has at most one range more than there are live keyspaces.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +13,15 @@ use keyspace::random::mix;
 /// The most stretches of ids: one after each keyspace that may be alive, and one before.
 pub const STRETCHES_MAX: usize = KEYSPACES_MAX + 1;
 
-/// A growing set of keyspace ids, kept as stretches `first..=last` with a gap between any two.
-/// Id 0, the system keyspace, is never in it.
+/// A growing set of keyspace ids, stored as ranges `first..=last` with a gap between any two. Id 0,
+/// the system keyspace, is never in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedKeyspaces {
     stretches: BTreeMap<u32, u32>,
 }
 
 impl DroppedKeyspaces {
-    /// Whether a keyspace is gone.
+    /// Whether a keyspace was dropped.
     pub fn contains(&self, keyspace: KeyspaceId) -> bool {
         let below = self.stretches.range(..=keyspace.0).next_back();
         below.is_some_and(|(_, last)| keyspace.0 <= *last)

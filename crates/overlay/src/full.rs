@@ -1,8 +1,8 @@
-//! The full table: every node knows every shard, and gossip keeps it so.
+//! The full table: every node knows every shard, and gossip keeps the tables equal.
 //!
-//! News travels in two ways. A **rumour** is quick: what a node has just learnt it tells three
-//! peers at its next tick, and they do the same, once. It may miss somebody. An **exchange** is
-//! sure: at each tick a node shows one peer the digest of its table, and where they differ both
+//! News spreads in two ways. A **rumour** is quick: at its next tick a node tells three peers what
+//! it has just learnt, and they do the same, once. A rumour may miss a node. An **exchange** is
+//! sure: at each tick a node sends one peer the digest of its table. Where the tables differ, both
 //! learn what they lack:
 //!
 //! ```text
@@ -16,14 +16,13 @@
 //! ```
 //!
 //! # Why two undisturbed exchanges make the two equal
-//! Within the buckets that fit, each side learns what the other has newer, by falling rank. Whoever
-//! learns X by falling rank has by then made every replacement of a higher rank, so X stays
-//! exactly if nothing that stays contradicts it. That is a function of the union of both tables
-//! ([`table`](crate::table), invariant 3), and so the same on both sides: after one exchange the
-//! descriptors are equal. A newer hint that stood beside an older descriptor has then moved to the
-//! newer one on its own side only; the second exchange tells it. Disturbed exchanges do no harm,
-//! and the next one finds a smaller difference: of all that differs, the highest rank is learnt by
-//! whoever lacks it.
+//! Within the buckets that fit, each side learns the other's newer descriptors by falling rank.
+//! When a side learns X, it has already made every replacement of a higher rank. So X stays exactly
+//! if nothing that stays contradicts it. That depends only on the union of both tables
+//! ([`table`](crate::table), invariant 3), so it is equal on both sides: one exchange makes the
+//! descriptors equal. A newer hint beside an older descriptor has then moved to the newer one on
+//! its own side only; the second exchange sends it. Disturbed exchanges do no harm, and the next
+//! one finds a smaller difference, since the side without the highest-ranked difference learns it.
 //!
 //! # Limits
 //! | what | at most | beyond it |
@@ -31,13 +30,13 @@
 //! | a message | [`MESSAGE_BYTES_MAX`](crate::message::MESSAGE_BYTES_MAX) | cut; the rest next time |
 //! | messages with shards for one message or tick | [`SHARDS_MESSAGES_MAX`] | the lowest ranks wait |
 //! | versions in a summary | [`SUMMARY_VERSIONS_MAX`] | other buckets wait; where it begins is drawn |
-//! | news kept for rumours | [`RUMOURS_MAX`] | left to exchanges |
+//! | news held for rumours | [`RUMOURS_MAX`] | left to exchanges |
 //! | shards in the table | [`FULL_ENTRIES_MAX`] | not learnt |
 //!
 //! # Distrust
-//! When all replicas of a shard were asked in vain, the table keeps the descriptor (it is shown,
-//! and compared by generation), but sends requests to peers until it hears of the shard again, at
-//! the latest until the next tick.
+//! When no replica of a shard answered, the table keeps the descriptor: it is shown, and compared
+//! by generation. But it sends requests to peers until it hears of the shard again, or until the
+//! next tick.
 
 use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
@@ -55,10 +54,10 @@ use crate::table::{BUCKETS, Sums, Table, Version};
 /// The most shards a full table holds.
 pub const FULL_ENTRIES_MAX: usize = 512 * 1024;
 
-/// How many peers a node tells what it has just learnt.
+/// To how many peers a node sends what it has just learnt.
 pub const RUMOUR_PEERS: usize = 3;
 
-/// The most shards that wait to be told as rumours.
+/// The most shards that wait to be sent as rumours.
 pub const RUMOURS_MAX: usize = 1024;
 
 /// The most messages with shards that one message, or one tick for each peer, leads to.
@@ -71,9 +70,9 @@ pub struct FullTable {
     peers: Vec<NodeId>,
     /// Shards learnt since the last tick, to be told as rumours.
     fresh: BTreeSet<ShardId>,
-    /// Shards that are known otherwise than when it was last asked ([`FullTable::take_changed`]).
+    /// Shards that changed since the last [`FullTable::take_changed`].
     changed: BTreeSet<ShardId>,
-    /// Shards asked in vain since the last tick.
+    /// Shards whose replicas did not answer since the last tick.
     distrusted: BTreeSet<ShardId>,
     /// The state of the generator that picks peers and buckets.
     random: u64,
@@ -92,7 +91,7 @@ impl FullTable {
         }
     }
 
-    /// What it knows.
+    /// Its descriptors.
     pub fn table(&self) -> &Table {
         &self.table
     }
@@ -203,11 +202,11 @@ impl FullTable {
         if !want.is_empty() {
             out.push((from, Message::Want(want)));
         }
-        self.tell(from, give, out);
+        self.send_shards(from, give, out);
     }
 
     /// Sends shards, newest first, as far as they fit.
-    fn tell(&self, to: NodeId, known: Vec<Shared<KnownShard>>, out: &mut Outbox) {
+    fn send_shards(&self, to: NodeId, known: Vec<Shared<KnownShard>>, out: &mut Outbox) {
         let pieces = pieces(newest_first(known), SHARDS_MESSAGES_MAX);
         out.extend(pieces.into_iter().map(|piece| (to, Message::Shards(piece))));
     }
@@ -223,9 +222,9 @@ impl FullTable {
     }
 }
 
-/// Whether the first is to be told to whoever has the second: a newer descriptor, or a newer leader
-/// with the same. (An older descriptor is not told for its leader's sake: the other side might
-/// have forgotten the newer one by then, and would take it for the truth.)
+/// Whether the first version is news for a node with the second: a newer descriptor, or a newer
+/// leader with the same one. (With an older descriptor a newer leader is no news: the other side
+/// might have forgotten the newer descriptor by then, and would take this one for the truth.)
 fn has_more(first: &Version, second: &Version) -> bool {
     (first.generation, first.term) > (second.generation, second.term)
 }
@@ -294,7 +293,7 @@ impl Lookup for FullTable {
             Message::Summary(summary) => self.reconcile(from, summary, out),
             Message::Want(shards) => {
                 let known = shards.into_iter().filter_map(|shard| self.table.shard(shard).cloned());
-                self.tell(from, known.collect(), out);
+                self.send_shards(from, known.collect(), out);
             }
             Message::Shards(known) => {
                 for known in known {

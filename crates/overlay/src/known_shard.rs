@@ -1,6 +1,6 @@
-//! What is remembered of one shard: its descriptor, and who led it when.
+//! A shard as a node or client remembers it: its descriptor, and its leader's term.
 //!
-//! The descriptor's leader is worth as much as the term it led in, so both are kept together, and
+//! The descriptor's leader is worth as much as the term it led in. So both are stored together, and
 //! either both are known or neither.
 //!
 //! # Bytes
@@ -26,7 +26,8 @@ const fn fixed_bytes(replicas: usize) -> usize {
     1 + 8 * VARINT_BYTES_MAX + replicas * (VARINT_BYTES_MAX + 8)
 }
 
-/// Who led a shard. Of two the newer term wins. May be wrong; that costs a hop.
+/// The leader of a shard, and its term. Of two the newer term wins. It may be wrong; that costs a
+/// hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// The replica that led.
@@ -35,7 +36,7 @@ pub struct Hint {
     pub term: u64,
 }
 
-/// A shard as somebody remembers it.
+/// A shard as a node or client remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownShard {
     descriptor: Descriptor,
@@ -44,8 +45,8 @@ pub struct KnownShard {
 }
 
 impl KnownShard {
-    /// A descriptor whose leader led in `term`. Term 0 says that it is not known: then the leader
-    /// is not remembered either.
+    /// A descriptor whose leader led in `term`. Term 0 means unknown: then the leader is dropped as
+    /// well.
     pub fn new(mut descriptor: Descriptor, term: u64) -> Self {
         if term == 0 {
             descriptor.leader = None;
@@ -69,7 +70,7 @@ impl KnownShard {
         self.descriptor.generation
     }
 
-    /// Who led, if anybody is known to have.
+    /// The last known leader, if any.
     pub fn hint(&self) -> Option<Hint> {
         self.descriptor.leader.map(|leader| Hint { leader, term: self.term })
     }
@@ -98,7 +99,7 @@ impl KnownShard {
         newer
     }
 
-    /// Whether it is small enough to be told to others.
+    /// Whether it is small enough to be sent to others.
     pub fn fits(&self) -> bool {
         let fits = |tail: &[u8]| tail.len() <= TAIL_BYTES_MAX;
         fits(self.descriptor.arc.start().tail()) && fits(self.descriptor.arc.end().tail())
@@ -120,7 +121,7 @@ impl KnownShard {
         put_varint(self.term, out);
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of one.
@@ -137,7 +138,7 @@ impl KnownShard {
         Ok(known)
     }
 
-    /// What it owns.
+    /// The arc that it owns.
     pub fn arc(&self) -> &Arc {
         &self.descriptor.arc
     }

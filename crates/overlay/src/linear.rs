@@ -5,10 +5,9 @@
 //! ```
 //!
 //! A table is a list of successors ([`ring`](crate::ring)), whatever the number of members; all but
-//! the first are there for when that one is gone. A request goes on to the next member that is
-//! trusted: of N it asks about N / 2. Too many for most, and for [`HOPS_MAX`](crate::HOPS_MAX) as
-//! soon as there are some hundred; it is what fingers are measured against, and what is still true
-//! when all fingers are wrong.
+//! the first are spares. A request goes to the next trusted member, and so passes about N / 2 of N
+//! members. That is too many for most uses, and above [`HOPS_MAX`](crate::HOPS_MAX) with some
+//! hundred members. Fingers are measured against it, and it still works when all fingers are wrong.
 
 use std::sync::Arc as Shared;
 

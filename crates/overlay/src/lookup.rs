@@ -1,13 +1,13 @@
-//! What every strategy can be asked and told.
+//! The interface of all lookups: what a caller may ask a strategy, and tell it.
 //!
-//! A strategy is soft state beside the shards. It is asked where a point's owner is, it is told
-//! what answers showed, it hears who is alive, and it may talk to its like on other nodes. A
-//! request goes from hop to hop either way: *iterative*, the asker takes each node's answer and
-//! asks the next, or *recursive*, each node passes the request on by its own lookup. Both call
-//! [`Lookup::next`] where the request is, and count hops against [`HOPS_MAX`](crate::HOPS_MAX).
+//! A strategy is soft state beside the shards. Callers ask it for a point's owner, and tell it what
+//! answers showed and which nodes are alive. It may exchange messages with the same strategy on
+//! other nodes. A request goes from hop to hop in one of two ways. *Iterative*: the asker takes
+//! each node's answer and asks the next. *Recursive*: each node passes the request on by its own
+//! lookup. Both call [`Lookup::next`] on the node that has the request, and count hops against
+//! [`HOPS_MAX`](crate::HOPS_MAX).
 //!
-//! Time is a tick, a call at a steady pace. Nothing here waits: every call runs to its end, and
-//! what is to be said goes to an [`Outbox`].
+//! Time is a tick, a call at a steady pace. No call waits; messages to send go to an [`Outbox`].
 
 use std::sync::Arc as Shared;
 
@@ -29,7 +29,7 @@ pub enum Kind {
     ChordSharp,
     /// The ring and nothing else.
     Linear,
-    /// The image of a file of linear hashing.
+    /// The image of a linear-hash table.
     Lh,
 }
 
@@ -37,7 +37,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Full, Self::Chord, Self::ChordSharp, Self::Linear, Self::Lh];
 
-    /// What people call it.
+    /// Its name in settings and commands.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -48,12 +48,12 @@ impl Kind {
         }
     }
 
-    /// The one of this name, in capitals or not.
+    /// The lookup of this name, in any case.
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
     }
 
-    /// Which tables of shards it goes by, if it goes by such.
+    /// The ring tables that it uses, if any.
     pub fn strategy(self) -> Option<Strategy> {
         match self {
             Self::Chord => Some(Strategy::Chord),
@@ -71,31 +71,31 @@ pub enum Step<'a> {
     Owner(&'a Shared<KnownShard>),
     /// This shard is closer, and keeps a table of its own for what is beyond it: ask its leader.
     Closer(&'a Shared<KnownShard>),
-    /// The owner is not known here: any of these nodes may know more, the first as well as the
-    /// last. None: there is nobody to ask.
+    /// This node does not know the owner: any of these nodes may know more, in no order. If empty,
+    /// there is no node to ask.
     Ask(&'a [NodeId]),
 }
 
 /// Something to learn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// A shard as somebody remembers it.
+    /// A shard, as a node or client remembers it.
     Shard(Shared<KnownShard>),
-    /// Who leads a shard.
+    /// The leader of a shard.
     Leader {
         /// Which shard.
         shard: ShardId,
-        /// Who leads it, in which term.
+        /// Its leader, and the term.
         hint: Hint,
     },
     /// A keyspace was dropped. Its shards are forgotten and not learnt again.
     Dropped(KeyspaceId),
 }
 
-/// What came of something to learn.
+/// The outcome of [`Lookup::learn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnOutcome {
-    /// It was new; whatever contradicted it is gone.
+    /// It was new, and replaced all that contradicted it.
     New,
     /// A newer leader of a shard that was known.
     Leader,
@@ -103,7 +103,7 @@ pub enum LearnOutcome {
     Known,
     /// Something newer was known, or its keyspace is dropped.
     Stale,
-    /// Nothing is known of that shard, so that its leader alone is of no use.
+    /// That shard is unknown, so its leader alone is of no use.
     Unknown,
     /// Larger than a limit allows; not learnt.
     TooLarge,
@@ -121,11 +121,11 @@ pub trait Lookup {
     /// harmless.
     fn learn(&mut self, news: Update) -> LearnOutcome;
 
-    /// Every replica of this descriptor was asked in vain: it must not be the only answer for
-    /// ever. Does nothing if another generation is known by now.
+    /// No replica of this descriptor answered: it must not remain the only answer. Does nothing if
+    /// another generation is known by now.
     fn mark_unreachable(&mut self, shard: ShardId, generation: Generation);
 
-    /// The other nodes that are believed alive, instead of those named before.
+    /// Replaces the list of other nodes that are believed alive.
     fn peers(&mut self, nodes: &[NodeId]);
 
     /// One unit of time passes. A strategy without messages of its own does nothing.

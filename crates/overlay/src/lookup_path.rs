@@ -1,7 +1,7 @@
-//! One request's way to its owner, hop by hop.
+//! One request's path to its owner, hop by hop.
 //!
-//! A walk asks its lookup, goes to the node named, and is told by the caller's next call that the
-//! answer was not final (whatever it showed has been learnt by then):
+//! It asks its lookup and names a node. When the caller calls again, the answer was not final;
+//! whatever it showed has been learnt by then:
 //!
 //! ```text
 //!   next ─► the leader by hint ─► each other replica once ─► distrust ─► a peer, another each time
@@ -9,9 +9,9 @@
 //!             └── a new generation or a newer term was learnt ─────────────┘
 //! ```
 //!
-//! It ends at [`HOPS_MAX`]; the request's deadline usually ends it sooner. Nothing waits in it: it
-//! is a value that lies beside the request. A request that is passed on carries
-//! [`LookupPath::hops`], so that the limit holds over all nodes together.
+//! It ends at [`HOPS_MAX`]; the request's deadline usually ends it sooner. It is a value beside the
+//! request, and waits for nothing. A request that is passed on carries [`LookupPath::hops`], so
+//! that the limit holds over all nodes together.
 
 use keyspace::descriptor::REPLICAS_MAX;
 use keyspace::{Generation, NodeId, ShardId};
@@ -23,7 +23,7 @@ use crate::point::Point;
 /// The most nodes that one request asks.
 pub const HOPS_MAX: u8 = 32;
 
-/// Where a walk goes next.
+/// The next node of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The node to ask.
@@ -57,8 +57,8 @@ struct AskedReplicas {
 const _: () = assert!(REPLICAS_MAX <= u32::BITS as usize);
 
 impl LookupPath {
-    /// A walk after `hops` hops that others made for this request. Walks with different `spread`
-    /// begin with different peers.
+    /// A route after `hops` hops on other nodes. Routes with different `spread` begin with
+    /// different peers.
     pub fn new(hops: u8, spread: usize) -> Self {
         Self { hops, spread, detours: 0, asked: None }
     }
@@ -68,8 +68,7 @@ impl LookupPath {
         self.hops
     }
 
-    /// The next node to ask; `None` if the walk has made [`HOPS_MAX`] hops or there is nobody left
-    /// to ask.
+    /// The next node to ask; `None` after [`HOPS_MAX`] hops, or if no node is left to ask.
     pub fn next(&mut self, lookup: &mut dyn Lookup, point: Point<'_>) -> Option<Hop> {
         if self.hops >= HOPS_MAX {
             return None;

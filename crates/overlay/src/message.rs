@@ -1,8 +1,8 @@
-//! What tables say to each other, as values and as bytes.
+//! Messages between the lookups of nodes, as values and as bytes.
 //!
 //! Messages may be lost, repeated and reordered; each is handled by itself. [`full`](crate::full)
-//! and [`ring`](crate::ring) tell the stories they make. A message of a ring is for the table of
-//! one strategy of one shard; a node that keeps no such table ignores it.
+//! and [`ring`](crate::ring) explain their use. A message of a ring is for the table of one
+//! strategy of one shard; a node without such a table ignores it.
 //!
 //! # Bytes
 //!
@@ -15,8 +15,8 @@
 //! | 1 digest | dropped sum `u64`, sums: [`BUCKETS`] × `u64` |
 //! | 2 summary | `varint` count of buckets, each bucket `u8` rising, then `varint` count of versions: shard `varint` rising and of that bucket, generation `varint`, term `varint` |
 //! | 3 want | `varint` count, shard `varint` each |
-//! | 4 shards, 5 rumour | `varint` count, each as in [`known`](crate::known) |
-//! | 6 dropped | `varint` count, then first and last keyspace id, `varint` each, as rising stretches with gaps between them |
+//! | 4 shards, 5 rumour | `varint` count, each as in [`known_shard`](crate::known_shard) |
+//! | 6 dropped | `varint` count, then first and last keyspace id, `varint` each, as rising ranges with gaps between them |
 //! | 7 ring | as in [`ring::message`](crate::ring::message) |
 //! | 8 request | as in [`request::message`] |
 //!
@@ -68,7 +68,7 @@ const REQUEST: u8 = 8;
 /// The kinds of messages of full tables.
 const FULL_KINDS: [&str; 6] = ["digest", "summary", "want", "shards", "rumour", "dropped"];
 
-/// What one table says to another. Repeating any of them is harmless.
+/// A message from one table to another. Repeating any of them is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// "Is your table like this?" Once a tick, to one peer. Equal tables: no answer.
@@ -85,7 +85,7 @@ pub enum Message {
     Want(Vec<ShardId>),
     /// Shards by falling rank: the answer to a want, or to a summary that lacks them.
     Shards(Vec<Shared<KnownShard>>),
-    /// Shards that the sender has just learnt. Whoever learns from it passes it on, once.
+    /// Shards that the sender has just learnt. A receiver to which one is new passes it on, once.
     Rumour(Vec<Shared<KnownShard>>),
     /// "These keyspaces are gone." When the digest's sum differs, and in answer if there are more.
     Dropped(DroppedKeyspaces),

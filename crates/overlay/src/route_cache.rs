@@ -1,17 +1,17 @@
-//! A private, possibly stale set of descriptors: what a client, or a node for its proxied
-//! requests, happened to learn.
+//! A private, possibly stale set of descriptors: those that a client, or a node for its proxied
+//! requests, happened to learn. LH\* papers call it *image*.
 //!
-//! An image begins empty and asks whom it was told to ask. Every answer adjusts it. It cannot stay
-//! wrong for ever:
+//! It begins empty and asks the nodes that it was given. Every answer adjusts it, so that every
+//! error ends:
 //!
-//! | what is wrong | what puts it right |
+//! | error | correction |
 //! |---|---|
 //! | the shard was split, merged or moved | the node asked answers with a descriptor of a higher generation, which replaces whatever it overlaps |
 //! | another replica leads | the answer names the leader with its term |
-//! | no replica answers, or none knows better | the walk distrusts the descriptor: it is forgotten, and a peer is asked, whose word then counts whatever its generation |
-//! | the keyspace is gone | the answer says so |
+//! | no replica answers, or none knows better | the path distrusts the descriptor and forgets it; it asks a peer, and believes it whatever its generation |
+//! | the keyspace was dropped | the answer says so |
 //!
-//! It is bounded: when it is full, learning a shard costs another, taken in turn from the whole
+//! It is bounded: when it is full, learning a shard removes another, taken in turn from the whole
 //! index, so that no shard is favoured. A forgotten shard costs a hop when it is next needed.
 
 use std::num::NonZeroUsize;
@@ -45,7 +45,7 @@ impl RouteCache {
         Self { table: Table::default(), peers: Vec::new(), entries_max: entries_max.get(), hand }
     }
 
-    /// What it knows.
+    /// Its descriptors.
     pub fn table(&self) -> &Table {
         &self.table
     }

@@ -1,4 +1,4 @@
-//! Descriptors by place and by shard: the set on which `full` and images stand.
+//! Descriptors by place and by shard: the set below the full table and the route cache.
 //!
 //! For each keyspace there are rows sorted by the start of their arcs; the owner of a point is the
 //! row with the highest start not above it, the last row if there is none (an arc that wraps
@@ -7,7 +7,7 @@
 //! ```text
 //!   rows of keyspace 3      [c, f)   [f, m)      [p, c)
 //!   point "d" ──────────────►│                     │
-//!   point "n"  nobody: a gap          │            │
+//!   point "n"  none: a gap             │            │
 //!   point "a"  below all starts: the last row ────►│ wraps around and holds it
 //! ```
 //!
@@ -39,7 +39,7 @@ use crate::known_shard::{Hint, KnownShard};
 use crate::lookup::LearnOutcome;
 use crate::point::{Point, prefix};
 
-/// How many buckets the index has; the first byte of a hash says which.
+/// How many buckets the index has; the first byte of a hash selects one.
 pub const BUCKETS: usize = 256;
 
 /// Each bucket's sum.
@@ -57,7 +57,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The version of what is known of a shard.
+    /// The version of a known shard.
     pub fn of(known: &KnownShard) -> Self {
         Self { shard: known.shard(), generation: known.generation(), term: known.term() }
     }
@@ -135,7 +135,7 @@ impl Table {
         point.is_in(row.known.arc()).then_some(&row.known)
     }
 
-    /// What is known of a shard.
+    /// A shard, if it is known.
     pub fn shard(&self, shard: ShardId) -> Option<&Shared<KnownShard>> {
         self.shards.get(&(bucket_of(shard), shard))
     }
@@ -171,7 +171,7 @@ impl Table {
         &self.sums
     }
 
-    /// The keyspaces that are gone.
+    /// The dropped keyspaces.
     pub fn dropped(&self) -> &DroppedKeyspaces {
         &self.dropped
     }
@@ -220,7 +220,7 @@ impl Table {
         LearnOutcome::New
     }
 
-    /// Takes who leads a shard, if the shard is known and the term is newer.
+    /// Learns a shard's leader, if the shard is known and the term is newer.
     pub fn hint(&mut self, shard: ShardId, hint: Hint) -> LearnOutcome {
         match self.shard(shard).map(|known| known.term()) {
             None => LearnOutcome::Unknown,

@@ -14,12 +14,12 @@ const NUMBER_END: u64 = 1 << 62;
 /// Why a message was not stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RejectedMessage {
-    /// It is for another replica, or from nobody.
+    /// It is for another replica, or has no sender.
     #[error("a message for replica {to} from {from} reached another")]
     WrongReplica {
         /// Whom it is for.
         to: u64,
-        /// Who sent it.
+        /// The sender.
         from: u64,
     },
     /// No correct replica sends it.

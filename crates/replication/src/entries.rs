@@ -35,17 +35,18 @@ impl Entry {
         self.0.term
     }
 
-    /// What is to be applied; empty for the entry with which a leader opens its term.
+    /// The data to apply; empty for the entry with which a leader opens its term.
     pub fn data(&self) -> &Bytes {
         payload(&self.0)
     }
 
-    /// As [`Self::data`], and nothing is left of the entry.
+    /// As [`Self::data`], but consumes the entry.
     pub fn into_data(self) -> Bytes {
         if self.0.context.is_empty() { self.0.data } else { self.0.context }
     }
 
-    /// Whether it changes the group's members: whoever applies it calls [`crate::Group::change`].
+    /// Whether it changes the group's members: the driver that applies it calls
+    /// [`crate::Group::change`].
     pub fn is_change(&self) -> bool {
         self.0.get_entry_type() != EntryType::EntryNormal
     }
@@ -57,9 +58,9 @@ pub(crate) struct Entries {
     hard_state: HardState,
     members: Members,
     applied: u64,
-    /// Index and term of the entry before the first one kept.
+    /// Index and term of the entry before the first retained one.
     before: (u64, u64),
-    kept: VecDeque<eraftpb::Entry>,
+    retained: VecDeque<eraftpb::Entry>,
     /// Of their data.
     retained_bytes: usize,
 }
@@ -68,8 +69,8 @@ impl Entries {
     pub(crate) fn new(start: StartState, members: Members) -> Self {
         let StartState { hard_state, before, entries, applied } = start;
         let retained_bytes = entries.iter().map(|entry| entry.data().len()).sum();
-        let kept = entries.into_iter().map(|entry| entry.0).collect();
-        Self { hard_state, members, applied, before, kept, retained_bytes }
+        let retained = entries.into_iter().map(|entry| entry.0).collect();
+        Self { hard_state, members, applied, before, retained, retained_bytes }
     }
 
     pub(crate) fn members(&self) -> &Members {
@@ -89,16 +90,16 @@ impl Entries {
         self.before = at;
         self.applied = at.0;
         self.members = members;
-        self.kept.clear();
+        self.retained.clear();
         self.retained_bytes = 0;
     }
 
     pub(crate) fn append(&mut self, entries: &[eraftpb::Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.before.0, "an append below the compacted log");
-        while let Some(last) = self.kept.back().filter(|last| last.index >= first.index) {
+        while let Some(last) = self.retained.back().filter(|last| last.index >= first.index) {
             self.retained_bytes -= last.data.len();
-            self.kept.pop_back();
+            self.retained.pop_back();
         }
         assert_eq!(first.index, self.last() + 1, "a gap in the log");
         for entry in entries {
@@ -107,18 +108,18 @@ impl Entries {
                 entry.data = std::mem::take(&mut entry.context);
             }
             self.retained_bytes += entry.data.len();
-            self.kept.push_back(entry);
+            self.retained.push_back(entry);
         }
     }
 
     /// Forgets entries up to and including `index`, oldest first, while they are more than
-    /// `bytes_kept`.
-    pub(crate) fn compact(&mut self, index: u64, bytes_kept: usize) {
-        while self.retained_bytes > bytes_kept || bytes_kept == 0 {
-            let Some(entry) = self.kept.front().filter(|e| e.index <= index) else { return };
+    /// `retained_bytes_max`.
+    pub(crate) fn compact(&mut self, index: u64, retained_bytes_max: usize) {
+        while self.retained_bytes > retained_bytes_max || retained_bytes_max == 0 {
+            let Some(entry) = self.retained.front().filter(|e| e.index <= index) else { return };
             self.before = (entry.index, entry.term);
             self.retained_bytes -= entry.data.len();
-            self.kept.pop_front();
+            self.retained.pop_front();
         }
     }
 
@@ -127,7 +128,7 @@ impl Entries {
     }
 
     fn last(&self) -> u64 {
-        self.before.0 + self.kept.len() as u64
+        self.before.0 + self.retained.len() as u64
     }
 }
 
@@ -165,7 +166,7 @@ impl Storage for Entries {
         let from = (low - self.before.0 - 1) as usize;
         let mut size = 0u64;
         let mut out = Vec::with_capacity((high - low) as usize);
-        for entry in self.kept.range(from..from + (high - low) as usize) {
+        for entry in self.retained.range(from..from + (high - low) as usize) {
             size += entry.data.len() as u64;
             if size > max && !out.is_empty() {
                 break;
@@ -182,7 +183,7 @@ impl Storage for Entries {
         if index < self.before.0 {
             return Err(Error::Store(StorageError::Compacted));
         }
-        match self.kept.get((index - self.before.0 - 1) as usize) {
+        match self.retained.get((index - self.before.0 - 1) as usize) {
             Some(entry) => Ok(entry.term),
             None => Err(Error::Store(StorageError::Unavailable)),
         }

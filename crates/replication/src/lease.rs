@@ -71,16 +71,16 @@ impl Lease {
 pub(crate) struct VotePromise {
     /// No votes before.
     pub no_vote_until: BootNanos,
-    /// No votes before, not even for a leader's chosen transfer target: what was promised before
-    /// the start is not remembered.
+    /// No votes before, not even for a leader's transfer target: the replica has forgotten its
+    /// promises from before the start.
     pub no_forced_vote_until: BootNanos,
     /// The newest clock handled of the leader of a term.
-    heard: (u64, ReplicaId, BootNanos),
+    newest_leader_clock: (u64, ReplicaId, BootNanos),
 }
 
 impl VotePromise {
     /// A message of the leader of `term` was handled at `now`.
-    pub fn handled(
+    pub fn record_handled(
         &mut self,
         term: u64,
         leader: ReplicaId,
@@ -89,12 +89,20 @@ impl VotePromise {
         still_nanos: u64,
     ) {
         self.no_vote_until = self.no_vote_until.max(now + still_nanos);
-        let newest = if self.heard.0 == term && self.heard.1 == leader { self.heard.2 } else { 0 };
-        self.heard = (term, leader, clock.max(newest));
+        let newest = if self.newest_leader_clock.0 == term && self.newest_leader_clock.1 == leader {
+            self.newest_leader_clock.2
+        } else {
+            0
+        };
+        self.newest_leader_clock = (term, leader, clock.max(newest));
     }
 
     /// What to echo to the leader of `term`.
     pub fn echo(&self, term: u64, leader: ReplicaId) -> BootNanos {
-        if self.heard.0 == term && self.heard.1 == leader { self.heard.2 } else { 0 }
+        if self.newest_leader_clock.0 == term && self.newest_leader_clock.1 == leader {
+            self.newest_leader_clock.2
+        } else {
+            0
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Who takes part in a group, and how that changes (Raft dissertation, chapter 4).
+//! Which replicas are members of a group, and how that changes (Raft dissertation, chapter 4).
 //!
 //! ```text
 //!   {1}  ──AddLearners(2,3)──►  {1} + learners 2,3  ──Enter(promote 2,3)──►  {1} and {1,2,3}
@@ -17,9 +17,9 @@ use raft::eraftpb::{
 /// The replicas of a group, each list in rising order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
-    /// Those whose majority decides.
+    /// Replicas that vote: their majority decides.
     pub voters: Vec<ReplicaId>,
-    /// Those who follow the log without a vote.
+    /// Replicas that follow the log without a vote.
     pub learners: Vec<ReplicaId>,
     /// While joint, the voters before the change: their majority decides as well.
     pub outgoing: Vec<ReplicaId>,
@@ -44,7 +44,7 @@ pub enum Change {
 }
 
 impl Members {
-    /// A group of these voters and nobody else.
+    /// A group of these voters and no other replicas.
     pub fn of_voters(voters: &[ReplicaId]) -> Self {
         let mut voters = voters.to_vec();
         voters.sort_unstable();
@@ -61,13 +61,13 @@ impl Members {
         self.voters.contains(&replica) || self.outgoing.contains(&replica)
     }
 
-    /// Whether there is nobody but this one.
+    /// Whether this replica is the only member.
     pub fn is_sole(&self, replica: ReplicaId) -> bool {
         self.voters == [replica] && self.learners.is_empty() && self.outgoing.is_empty()
     }
 
-    /// How many replicas beside the leader are sure to have all that is committed: a majority does.
-    /// While joint, what was committed before had one majority only.
+    /// How many replicas besides the leader surely have all committed entries: a majority does.
+    /// While joint, earlier entries had one majority only.
     pub fn least_others(&self) -> usize {
         let (new, outgoing) = (self.voters.len() / 2, self.outgoing.len() / 2);
         if self.is_joint() { new.min(outgoing) } else { new }
@@ -94,8 +94,8 @@ impl Members {
         Some(if self.is_joint() { new.min(of(&self.outgoing)?) } else { new })
     }
 
-    /// What a step makes of them, as [`crate::Group::change`] does: for who has the log and no
-    /// group.
+    /// The members after a step, as [`crate::Group::change`] makes them: for callers that have the
+    /// log but no group.
     pub fn after(&self, change: &Change) -> Self {
         let mut next = self.clone();
         match change {
@@ -183,7 +183,7 @@ impl Change {
                 .collect(),
             Change::LeaveJoint => Vec::new(),
         };
-        // Never left by the library: whoever leads then says so in an entry of its own.
+        // The library never leaves a joint state itself: the leader proposes an entry for that.
         if !singles.is_empty() {
             change.set_transition(ConfChangeTransition::Explicit);
         }

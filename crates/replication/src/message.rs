@@ -1,8 +1,8 @@
-//! What replicas of a group say to each other, and its bytes on the wire.
+//! Messages between the replicas of a group, and their bytes on the wire.
 //!
-//! A [`Message`] is opaque to everyone but the group: others carry it from replica to replica and
-//! may lose, repeat or reorder it. The bytes are little-endian and ours, so that no decoder of the
-//! library's format ever sees a byte from outside:
+//! A [`Message`] is opaque outside the group: drivers carry it from replica to replica and may
+//! lose, repeat or reorder it. The format is Carillon's own and little-endian, so that no decoder
+//! of the library ever reads bytes from outside:
 //!
 //! ```text
 //!   kind u8 · flags u8 (1 reject, 2 snapshot) · from u64 · to u64 · term u64 · clock u64
@@ -14,11 +14,11 @@
 //!       voters, learners, outgoing voters, learners to be
 //! ```
 //!
-//! `clock` carries leases (SAFETY G5): in what a leader sends, its clock before sending; in what it
-//! is answered, the newest such clock of this leader and term that the sender has handled.
+//! `clock` carries leases (SAFETY G5). In a leader's message it is the leader's clock before
+//! sending; in an answer, the newest such clock of this leader and term that the follower has
+//! handled.
 //!
-//! Decoding checks shape, not sense: whether a message may be stepped is [`crate::Group::step`]'s
-//! to say.
+//! Decoding checks the shape only; [`crate::Group::step`] decides whether it accepts a message.
 
 use bytes::{Buf, Bytes};
 use raft::eraftpb::{self, ConfState, EntryType, MessageType};
@@ -34,7 +34,7 @@ pub struct Message {
     pub(crate) clock: u64,
 }
 
-/// Why bytes are no message.
+/// Why the bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// They end too early.
@@ -43,33 +43,33 @@ pub enum DecodeError {
     /// Its kind is unknown, or is never sent.
     #[error("a message of replicas has the unknown kind {0}")]
     Kind(u8),
-    /// Something stands behind its end.
+    /// Bytes are left over behind its end.
     #[error("a message of replicas has bytes behind its end")]
     Long,
 }
 
-/// What a message is, for counting.
+/// The kind of a message, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MessageKind {
-    /// Entries, or the news that others are committed.
+    /// Entries, or a new commit index.
     Append,
-    /// Up to where entries are persisted, or which are missing.
+    /// The index up to which entries are persisted, or which are missing.
     Appended,
-    /// I lead; renew my lease.
+    /// The leader renews its lease.
     Heartbeat,
-    /// You lead.
+    /// The follower confirms the leader.
     HeartbeatAnswer,
-    /// Would you vote for me? Changes nothing.
+    /// Asks whether the receiver would vote for the sender; changes nothing.
     PreVote,
     /// Its answer.
     PreVoteAnswer,
-    /// Vote for me.
+    /// Asks for a vote.
     Vote,
     /// Its answer.
     VoteAnswer,
     /// The head of a snapshot; the state travels beside it.
     Snapshot,
-    /// Stand for election now: leadership is handed over.
+    /// Asks the transfer target to campaign now.
     TimeoutNow,
 }
 
@@ -122,12 +122,12 @@ const SNAPSHOT: u8 = 2;
 const CHANGE: u8 = 1;
 
 impl Message {
-    /// Who says it.
+    /// The sender.
     pub fn from(&self) -> ReplicaId {
         ReplicaId(self.inner.from)
     }
 
-    /// To whom.
+    /// The receiver.
     pub fn to(&self) -> ReplicaId {
         ReplicaId(self.inner.to)
     }
@@ -137,7 +137,7 @@ impl Message {
         self.inner.term
     }
 
-    /// What it is. `None` for kinds that stay within a group and are never sent.
+    /// Its kind. `None` for kinds that stay within a group and are never sent.
     pub fn kind(&self) -> Option<MessageKind> {
         let kind = self.inner.get_msg_type();
         KINDS.iter().find(|(library, _)| *library == kind).map(|(_, kind)| *kind)
@@ -259,7 +259,7 @@ impl Message {
     }
 }
 
-/// What is applied of an entry. The library wants its own description of a change as data; ours
+/// The data of an entry to apply. The library wants its own description of a change as data; ours
 /// travels as context until the entry is in the log.
 pub(crate) fn payload(entry: &eraftpb::Entry) -> &Bytes {
     if entry.context.is_empty() { &entry.data } else { &entry.context }

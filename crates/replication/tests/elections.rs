@@ -10,7 +10,7 @@ use replication::{BootNanos, Group, GroupLimits, Members, Message, StartContext,
 const MILLI: u64 = 1_000_000;
 const TICK: u64 = 50 * MILLI;
 
-enum What {
+enum SimEvent {
     Tick(usize),
     Arrives(usize, Message),
     Written(usize, u64),
@@ -18,7 +18,7 @@ enum What {
 
 struct World {
     groups: Vec<Group>,
-    agenda: BTreeMap<(BootNanos, u64), What>,
+    agenda: BTreeMap<(BootNanos, u64), SimEvent>,
     count: u64,
     dice: u64,
     /// The longest that a message takes, and a write.
@@ -38,7 +38,7 @@ impl World {
                 Group::new(id, &members, StartState::default(), &GroupLimits::default(), clock);
             world.groups.push(group);
             let phase = world.roll(TICK);
-            world.plan(10_000 * MILLI + phase, What::Tick(at));
+            world.plan(10_000 * MILLI + phase, SimEvent::Tick(at));
         }
         world
     }
@@ -48,7 +48,7 @@ impl World {
         (self.dice >> 20) % below
     }
 
-    fn plan(&mut self, at: BootNanos, what: What) {
+    fn plan(&mut self, at: BootNanos, what: SimEvent) {
         self.count += 1;
         self.agenda.insert((at, self.count), what);
     }
@@ -60,14 +60,14 @@ impl World {
                 self.groups[at].applied(last.index());
             }
             let takes = 1 + self.roll(self.slow.1);
-            self.plan(now + takes, What::Written(at, work.number));
+            self.plan(now + takes, SimEvent::Written(at, work.number));
         }
         let mut out = Vec::new();
         self.groups[at].take_messages(&mut out);
         for message in out {
             let takes = 1 + self.roll(self.slow.0);
             let to = message.to().0 as usize - 1;
-            self.plan(now + takes, What::Arrives(to, message));
+            self.plan(now + takes, SimEvent::Arrives(to, message));
         }
     }
 
@@ -77,18 +77,20 @@ impl World {
         loop {
             let ((now, _), what) = self.agenda.pop_first().expect("ticks never end");
             let at = match &what {
-                What::Tick(at) | What::Arrives(at, _) | What::Written(at, _) => *at,
+                SimEvent::Tick(at) | SimEvent::Arrives(at, _) | SimEvent::Written(at, _) => *at,
             };
-            if let What::Tick(at) = what {
-                self.plan(now + TICK, What::Tick(at));
+            if let SimEvent::Tick(at) = what {
+                self.plan(now + TICK, SimEvent::Tick(at));
             }
             if Some(at) == gone {
                 continue;
             }
             match what {
-                What::Tick(at) => _ = self.groups[at].tick(now),
-                What::Arrives(at, message) => self.groups[at].step(message, now).expect("sound"),
-                What::Written(at, number) => self.groups[at].persisted(number),
+                SimEvent::Tick(at) => _ = self.groups[at].tick(now),
+                SimEvent::Arrives(at, message) => {
+                    self.groups[at].step(message, now).expect("sound")
+                }
+                SimEvent::Written(at, number) => self.groups[at].persisted(number),
             }
             self.work(at, now);
             if self.groups[at].is_leader() && self.groups[at].serves_until() > now {

@@ -1,9 +1,14 @@
 //! Groups of several replicas under a bad network, crashes, lost tails and pauses.
 //!
-//! Every message goes through its bytes. Checked all the time: one leader per term; what is applied
-//! is the same everywhere and never changes; what a majority has acknowledged as durable is never
-//! lost; and whoever holds a lease leads alone and has applied, or will before it answers, all that
-//! was ever committed (SAFETY G4 to G6). After the faults end, everyone agrees again soon.
+//! Every message goes through its bytes. The tests check all the time (SAFETY G4 to G6):
+//!
+//! - A term has one leader.
+//! - All replicas apply the same entries, and none of them changes.
+//! - Entries that a majority has acknowledged as durable are never lost.
+//! - A replica that holds a lease is the only leader; it has applied, or will before it answers,
+//!   all entries that were ever committed.
+//!
+//! After the faults end, all replicas agree again soon.
 
 mod world;
 
@@ -27,7 +32,7 @@ fn live_through(seed: u64, count: u64) -> [u64; 4] {
     }
     assert!(world.log.len() > before + 20, "no progress after the faults ended");
     let leader = world.leader().expect("somebody leads");
-    // Whoever has once begun to hand over has no lease, but is confirmed all the same.
+    // A leader that has begun a transfer has no lease, but its followers still confirm it.
     let confirmed = leader.confirmed_at() + 400 * MILLI > world.now;
     assert!(confirmed, "no majority follows after the faults ended");
     let applied: Vec<u64> = world.replicas.values().map(|replica| replica.disk.applied).collect();
@@ -37,7 +42,7 @@ fn live_through(seed: u64, count: u64) -> [u64; 4] {
 }
 
 #[test]
-fn groups_of_three_and_five_keep_their_word() {
+fn no_promise_is_broken_in_groups_of_three_and_five() {
     let mut sums = [0; 4];
     for seed in 0..150 {
         let count = if seed % 3 == 0 { 5 } else { 3 };
@@ -50,7 +55,7 @@ fn groups_of_three_and_five_keep_their_word() {
 }
 
 #[test]
-fn equal_seeds_live_equal_lives() {
+fn equal_seeds_give_equal_runs() {
     let life = |seed| {
         let mut world = World::new(seed, &[1, 2, 3], &[]);
         (0..800).for_each(|_| world.step());
@@ -61,7 +66,7 @@ fn equal_seeds_live_equal_lives() {
 
 /// SAFETY G20: a lone replica becomes three, in one joint change, under faults.
 #[test]
-fn one_becomes_three() {
+fn group_grows_from_one_to_three_in_one_joint_change() {
     for seed in 0..40 {
         let mut world = World::new(seed, &[1], &[2, 3]);
         for round in 0..6_000 {
@@ -95,7 +100,7 @@ fn one_becomes_three() {
 
 /// A replica whose disk has lost acknowledged entries is told, and does not vote them away.
 #[test]
-fn lost_entries_are_noticed() {
+fn replica_detects_its_lost_entries() {
     let mut world = World::new(3, &[1, 2, 3], &[]);
     world.faults = false;
     (0..1_500).for_each(|_| world.step());
@@ -166,10 +171,10 @@ fn restarts_break_no_lease() {
     }
 }
 
-/// SAFETY G5: ticks in a row after a pause free no voter from its word, only time does. One voter
-/// stands, the other is at the end of its patience.
+/// SAFETY G5: many ticks in a row after a pause release no voter from its promise to the leader;
+/// only time does. One voter campaigns, the other's election timeout is about to end.
 #[test]
-fn a_burst_of_ticks_frees_no_voter() {
+fn burst_of_ticks_releases_no_voter() {
     for seed in 0..10 {
         let (mut world, leader, others) = led_and_idle(seed);
         world.network.clear();

@@ -1,9 +1,8 @@
-//! Is everything in a data directory readable, without starting a node on it?
+//! Checks that a data directory is readable, without starting a node on it.
 //!
 //! Reads the manifest, every checkpoint it names and the whole log, and verifies every checksum,
-//! exactly as a start would, over a medium that changes nothing, and compares the end of the log
-//! with what checkpoints say of it. It does not apply what it reads: that the records make sense to
-//! the shards is seen at a start.
+//! exactly as a start would, over a read-only medium. It compares the end of the log with what
+//! checkpoints say of it. It does not apply records: only a start shows that shards accept them.
 
 use std::fs::{self, File as OsFile};
 use std::io;
@@ -35,8 +34,8 @@ pub struct CheckReport {
     pub log_records: u64,
     /// Where the log ends.
     pub log_end: u64,
-    /// Bytes behind that end that a start would cut. No record behind them says that they were
-    /// durable: a crash leaves such bytes, and damage to what was synced last looks the same.
+    /// Bytes behind that end that a start would cut. No later record shows that they were durable.
+    /// A crash leaves such bytes; damage to the last synced records looks the same.
     pub torn_bytes: u64,
     /// Why the addresses of other members cannot be read: a start goes on without.
     pub addresses_error: Option<String>,
@@ -68,7 +67,7 @@ pub enum CheckError {
     /// Something in it is damaged.
     #[error("{0}")]
     Damaged(#[from] storage::Error),
-    /// The log lacks what a checkpoint says was in it.
+    /// The log lacks records that a checkpoint says were in it.
     #[error("{dir}: {source}")]
     Contradiction {
         /// The directory.
@@ -81,7 +80,7 @@ pub enum CheckError {
 /// Reads and verifies everything in `dir`.
 ///
 /// # Errors
-/// The first damage found, with file, offset and remedy; or why nothing could be looked at.
+/// The first damage found, with file, offset and remedy; or why the directory cannot be read.
 pub fn check(dir: &Path) -> Result<CheckReport, CheckError> {
     let disk: Arc<dyn Disk> = Arc::new(ReadOnly::open(dir)?);
     let Some(manifest) = manifest::load(&*disk)? else {
@@ -146,8 +145,8 @@ fn directory(dir: &Path, source: io::Error) -> CheckError {
     CheckError::Directory { dir: dir.to_owned(), source }
 }
 
-/// A directory whose files are read; whatever would change it is taken and forgotten. Opening a
-/// log changes only what it will not read again, so that it comes to the same end.
+/// A read-only medium over a directory: it accepts changes and drops them. Opening a log changes
+/// only bytes that it does not read again, so the result is the same.
 pub(crate) struct ReadOnly {
     path: PathBuf,
     _lock: Option<OsFile>,
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_of_a_node_is_said() {
+    fn check_refuses_missing_empty_and_locked_directories() {
         let dir = std::env::temp_dir().join(format!("carillon-empty-{}", std::process::id()));
         assert!(matches!(check(&dir), Err(CheckError::Directory { .. })));
         fs::create_dir_all(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! What the process counts: relaxed atomics, summed by those who ask.
+//! Counters of the process: relaxed atomics, summed when they are read.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +21,11 @@ counters! {
     connections_accepted,
     /// Connections refused because there were too many.
     connections_rejected,
-    /// Connections closed because the replies that nobody had read were too many in all.
+    /// Connections closed because all unread replies together took too much memory.
     connections_evicted,
     /// Connections that wait for replicas (WAIT, WAITAOF) now.
     connections_blocked,
-    /// Bytes of replies that nobody has read, of all connections that have many of them.
+    /// Bytes of unread replies, over all connections that have many of them.
     unread_bytes,
     /// Commands done.
     commands,
@@ -47,7 +47,7 @@ counters! {
     expired_keys,
     /// The most that data ever took of memory, in bytes.
     memory_peak_bytes,
-    /// Commands that a shard has turned away, for it was cut in two, and that were sent on.
+    /// Commands that were rerouted because their shard had split or merged.
     moved,
     /// Transactions over several shards that were done.
     transactions,

@@ -1,5 +1,5 @@
-//! How do bytes from sockets become inputs of a node, and its effects files and replies? The edge:
-//! configuration, protocols, sockets, files, threads, time.
+//! The driver of a node: it turns bytes from sockets into inputs of crate `node`, and effects into
+//! files and replies. Configuration, protocols, sockets, files, threads and time are here.
 //!
 //! # Threads, and the queues between them
 //!
@@ -8,8 +8,8 @@
 //!                 │ new connections (mailbox)
 //!   ┌─────────────▼────────────┐   batches, awaits    ┌────────────────────┐
 //!   │ loop-0 … loop-n: parse,  ├─────── inbox ───────►│ executor 0 … n     │
-//!   │ read under guards, write │◄────── mailbox ──────┤ stepped by whoever │
-//!   └──────────────────────────┘   answers            │ has work for it    │
+//!   │ read under guards, write │◄────── mailbox ──────┤ stepped by threads │
+//!   └──────────────────────────┘   answers            │ with work for them │
 //!   ┌──────────────────────────┐   batches of one     │                    │ append
 //!   │ http: one thread, tokio  ├─────── inbox ───────►│                    ├───────► log
 //!   │ tasks per connection     │◄── API waiters ──────┤                    │          │
@@ -28,7 +28,7 @@
 //! | input of a connection | `input_bytes_max` | not read further until commands are done (1) |
 //! | replies owed to one | [`PENDING_MAX`](event_loop::connection::PENDING_MAX) | commands wait |
 //! | output of a connection | `output_bytes_max` | its commands wait (2) |
-//! | an executor's inbox, a mailbox | what askers are owed | cannot be: each asker is bounded |
+//! | an executor's inbox, a mailbox | unanswered requests | cannot be: each connection is bounded |
 //! | proposed, not in the log yet | room reserved in the log | `MISCONF`, nothing is done |
 //! | executors that wait for an fsync | one place each | a newer ticket replaces the older |
 //! | news of catalogue and safe points | one for each change under way | cannot be |
@@ -39,7 +39,7 @@
 //!
 //! (1) A single longer request is a protocol error. (2) A single longer reply becomes an error.
 //!
-//! # Errors at the edge (SAFETY G10)
+//! # Errors that clients get (SAFETY G10)
 //!
 //! Native clients get the reason as the value of `GER`, `PER` or `DER`.
 //!
@@ -57,23 +57,23 @@
 //! | keys of one command in several shards | `CROSSSLOT` | – | – | no |
 //! | still reading its data | waits for the node to accept | the same | the same | no |
 //! | stopping | closed | 503 `stopping` | closed | no |
-//! | a commit of what is not open | – | 404 `no-transaction` | – | unknown |
+//! | a commit of a transaction that is not open | – | 404 `no-transaction` | – | unknown |
 //! | no answer in time | – | 503 reads, 504 writes | – | unknown |
 //! | keyspace dropped under way | `UNKNOWN` | 504 `unknown-outcome` | reason | unknown |
 //! | the log cannot be written or synced | the process ends: 74 | | | unknown |
 //! | a broken invariant, on any thread | the process aborts | | | unknown |
 //!
 //! # Invariants
-//! 1. Nothing is decided here that a client could see decided otherwise by another driver: what a
-//!    command does, when it may be answered and what a read may see is `node`'s.
+//! 1. Crate `node` decides what a command does, when it may be answered and what a read may see.
+//!    This driver decides nothing of what clients see: another driver would give the same.
 //! 2. No `async` but in [`api::http`]; nothing on the hot path waits for its thread.
 //! 3. No lock is held while a socket is read or written, nor during an fsync. Order of locks:
 //!    executor, shard state, log.
 //! 4. The first failed write or fsync of the log ends the process; so does a panic on any thread.
-//! 5. Every limit is a setting or a named constant, and has an answer for when it is reached.
+//! 5. Every limit is a setting or a named constant, with a defined behaviour when it is reached.
 //!
 //! # What it does not know
-//! What the log's records mean, how a shard agrees, how values lie in memory.
+//! What the log's records mean, how replicas agree, how values lie in memory.
 //!
 //! # Where to start
 //! [`run`], then [`event_loop`], then [`runtime`] and its `executors` and `log`. Other nodes:

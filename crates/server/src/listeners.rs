@@ -1,9 +1,9 @@
-//! Where does a node listen, for whom, and how do bytes travel there? One table.
+//! The table of a node's listeners: address, protocol, transport.
 //!
-//! [`Config::listeners`] builds the rows; [`Listening::bind`] opens those that are on. Everything
-//! that has to do with listeners reads the table: the check of the configuration, the event loops
-//! (RESP and native frames), the HTTP server, the links to other nodes, the lines at the start and
-//! what `GET /v1/node` lists. Another protocol is another [`Protocol`] and another row.
+//! [`Config::listeners`] builds the rows; [`Listening::bind`] opens those that are on. These read
+//! the table: the check of the configuration, the event loops (RESP and native frames), the HTTP
+//! server, the links to other nodes, the banner at the start, and `GET /v1/node`. A new protocol
+//! needs a [`Protocol`] and a row.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ use crate::config::{Config, Listen};
 /// Connections that the kernel keeps for a listener until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// What is spoken on the connections of a listener.
+/// The protocol of a listener's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Redis clients.
@@ -45,7 +45,7 @@ impl Protocol {
         matches!(self, Protocol::Resp | Protocol::Native)
     }
 
-    /// What a client is told that is one too many, before its connection is closed.
+    /// The error for a client beyond `connections_max`, before its connection is closed.
     pub fn too_many(self) -> &'static [u8] {
         match self {
             Protocol::Resp => b"-ERR max number of clients reached\r\n",
@@ -64,7 +64,7 @@ pub enum TransportKind {
 /// A row: one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// What is spoken there.
+    /// Its protocol.
     pub protocol: Protocol,
     /// Where it is; once it is bound, never port 0.
     pub listen: Listen,
@@ -83,7 +83,7 @@ pub struct Bound {
     pub socket: TcpListener,
 }
 
-/// All listeners that are on and not yet given to whom serves them.
+/// All listeners that are on and not yet given to a server.
 #[derive(Debug)]
 pub struct Listening(Vec<Bound>);
 

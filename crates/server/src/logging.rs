@@ -1,4 +1,4 @@
-//! What does a node say while it runs?
+//! The node's log.
 //!
 //! One event a line on standard error: as text (coloured on a terminal unless `NO_COLOR` is set)
 //! or as JSON. ERROR means that a person must look; an error is logged where it is handled, once.
@@ -54,7 +54,7 @@ fn colour() -> bool {
     stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// What a node says when it is ready.
+/// The log lines of a node that is ready.
 #[derive(Clone, Debug, Default)]
 pub struct Banner {
     /// The node's name.

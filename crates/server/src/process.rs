@@ -1,4 +1,4 @@
-//! What the system says about this process and lets it do, and how it ends when it must.
+//! This process: what the system reports of it, its limits, and how it ends after a fatal error.
 
 /// A reading. Zero where the system does not say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +49,8 @@ pub fn disk_failed(what: &str, error: &dyn std::error::Error) -> ! {
     std::process::exit(EXIT_DISK_FAILED)
 }
 
-/// Has a panic on any thread end the process: a broken invariant may have left state half changed,
-/// and the other threads would go on serving it. What was acknowledged is in the log.
+/// Lets a panic on any thread end the process: a broken invariant may have left state half changed,
+/// and the other threads would go on serving it. Acknowledged writes are in the log.
 pub fn end_on_panic() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |what| {

@@ -1,13 +1,12 @@
-//! What is left in a stopped node's directory, and how is it written there which replicas go on?
+//! Quorum-loss recovery in a stopped node's directory: reports what is left, and writes a plan.
 //!
 //! ```text
 //!   inspect: lock shared  ─► read as a start would, over a medium that changes nothing ─► Survivor
 //!   apply:   lock, alone  ─► read as a start does ─► the plan's records ─► one group ─► fsync
 //! ```
 //!
-//! What a plan says follows from [`node::recovery::quorum_loss`]; here are only files. All records
-//! of a node are one group of its log, so that a crash leaves the plan carried out on this node, or
-//! not at all.
+//! [`node::recovery::quorum_loss`] makes the plan; here are only files. All records of the plan for
+//! a node are one group of its log, so after a crash the node has all of it or none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +28,7 @@ pub enum Error {
     /// It cannot be looked at. Nothing was changed.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// What lies in it cannot be read. Nothing was changed, but for a torn tail that was cut.
+    /// Its contents cannot be read. Nothing was changed, but for a torn tail that was cut.
     #[error("{dir}: {source}")]
     Unreadable {
         /// The directory.
@@ -132,7 +131,7 @@ pub fn apply(dir: &Path, plan: &RecoveryPlan) -> Result<RecoveryApplied, Error> 
     Ok(RecoveryApplied { node: manifest.node, shards })
 }
 
-/// Puts the records at the end of the log, durably, and says there that they are.
+/// Appends the records to the log, makes them durable, and logs that they are.
 fn append(log: &mut Log, records: &[(ShardId, u8, Vec<u8>)]) -> Result<(), storage::Error> {
     if !records.is_empty() {
         let mut group = Group::new();

@@ -1,9 +1,9 @@
-//! How is the data of a lone node written anew after a start with a clock that was far ahead?
+//! Rewrites the data of a lone node, after it ran with a clock that was far ahead.
 //!
-//! The old directory is read as a start would read it, over a medium that changes nothing; what
-//! [`node::recovery::rewrite_times`] makes of it is written into an empty directory, as checkpoints
-//! and a manifest. The manifest comes last: before it, the new directory is of no use, and the old
-//! one always is.
+//! It reads the old directory as a start would, over a read-only medium.
+//! [`node::recovery::rewrite_times`] corrects the times, and the result goes into an empty
+//! directory, as checkpoints and a manifest. The manifest comes last: without it, the new directory
+//! cannot be started. The old directory stays usable.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ use crate::directory::Directory;
 use crate::peer::draw;
 use crate::recover;
 
-/// Why nothing was repaired. The old directory is as it was.
+/// Why nothing was repaired. The old directory is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read.
@@ -97,7 +97,8 @@ pub fn repair(old: &Path, new: &Path, now_millis: u64) -> Result<ClockRepair, Er
     let cluster = u64::from_le_bytes(draw().map_err(unusable)?);
     let log_salt = u64::from_le_bytes(draw().map_err(unusable)?);
     let write = |source| Error::Write { dir: new.to_owned(), source };
-    let mut files = Files { disk: disk.clone(), cluster, writer: None, written: Vec::new() };
+    let mut files =
+        CheckpointFiles { disk: disk.clone(), cluster, writer: None, written: Vec::new() };
     let values = retimed.write(&mut files).map_err(write)?;
     let shards = files.written.len();
     let manifest = Manifest {
@@ -114,14 +115,14 @@ pub fn repair(old: &Path, new: &Path, now_millis: u64) -> Result<ClockRepair, Er
 }
 
 /// The checkpoints of the new directory.
-struct Files {
+struct CheckpointFiles {
     disk: Arc<dyn Disk>,
     cluster: u64,
     writer: Option<CheckpointWriter>,
     written: Vec<CheckpointRef>,
 }
 
-impl RetimedSink for Files {
+impl RetimedSink for CheckpointFiles {
     type Error = storage::Error;
 
     fn begin(&mut self, shard: ShardId, index: u64, meta: &[u8]) -> Result<(), storage::Error> {

@@ -1,4 +1,4 @@
-//! Starting a node and running it until it is asked to stop.
+//! Starts a node and runs it until it is asked to stop.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +32,7 @@ const HAND_OVER: Duration = Duration::from_millis(500);
 /// Why a node that was ready ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// It was asked to, and drained.
+    /// It was asked to stop, and drained.
     Stopped,
 }
 
@@ -48,7 +48,7 @@ pub enum StartError {
     /// Its cluster's secret cannot be had.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// It is not to be where it was told to be. It may have served for a moment.
+    /// It cannot join, or stay in, its cluster. It may have served for a moment.
     #[error(transparent)]
     Cluster(ClusterError),
     /// The system refused threads, polls or signals.
@@ -63,7 +63,7 @@ pub enum StartError {
 /// Runs a node until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// If it cannot start; the data directory is as it was.
+/// If it cannot start; the data directory is unchanged.
 pub fn run(mut config: Config) -> Result<ExitReason, StartError> {
     crate::logging::init(config.log_level, config.log_format);
     process::end_on_panic();
@@ -128,7 +128,7 @@ impl Serving {
         Ok(Some(Self { runtime, config, cluster, background, http, loops, _signals }))
     }
 
-    /// Hands leaderships over, answers what is under way, and ends all threads.
+    /// Transfers leaderships, answers requests under way, and ends all threads.
     fn stop(self) -> Result<ExitReason, StartError> {
         let Self { runtime, config, cluster, background, http, loops, _signals } = self;
         // While requests are still taken, so that they go on to who leads then.
@@ -173,8 +173,8 @@ struct EnteredCluster {
     signals: Option<signals::Listener>,
 }
 
-/// Locks the directory, and has the node be in a cluster: its own, if it has no peer listener. None
-/// if the node was asked to stop while it waited for others.
+/// Locks the directory, and founds or enters a cluster: a node without a peer listener has its own.
+/// None if the node was asked to stop while it waited for others.
 fn enter(
     config: &Config,
     listening: &mut Listening,
@@ -294,8 +294,8 @@ fn spawn_loops(
     polls.into_iter().enumerate().map(spawn).collect()
 }
 
-/// Every shard serves, or knows who leads it: a matter of one fsync if it is alone, else of an
-/// election. False if the node was asked to stop before that.
+/// Waits until every shard serves, or knows its leader. That takes one fsync on a lone node, else
+/// an election. False if the node was asked to stop before that.
 fn wait_until_serving(runtime: &NodeRuntime, stop: &Stop) -> bool {
     let mut said = Instant::now();
     while !readiness::is_serving(runtime) {

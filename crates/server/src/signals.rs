@@ -1,8 +1,7 @@
-//! When does somebody want this process to end?
+//! Signals that end the process.
 //!
 //! SIGTERM and SIGINT become calls of a function on a thread of their own. The first asks the node
-//! to drain; the second says that nobody wants to wait: the process ends at once, which loses
-//! nothing that was acknowledged.
+//! to drain. The second ends the process at once, which loses nothing that was acknowledged.
 
 use std::io;
 use std::thread::{self, JoinHandle};

@@ -1,5 +1,5 @@
-//! The threads of a node beside its event loops and HTTP: log, segments, maintenance, and those
-//! for the sake of other nodes.
+//! The threads of a node beside its event loops and HTTP: log, segments, maintenance, peers,
+//! snapshots.
 
 use std::io;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Background {
         Ok(Self { log, segments, maintenance, maintenance_stop, for_peers })
     }
 
-    /// Ends all, when nothing is under way any more; what is acknowledged is on disk then.
+    /// Ends all threads, when no request is under way any more; acknowledged writes are on disk
+    /// then.
     pub fn stop(self, runtime: &NodeRuntime) {
         if let Some(peers) = &runtime.peers {
             peers.stop();

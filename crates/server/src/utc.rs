@@ -1,4 +1,4 @@
-//! How is a time shown to people? As a date and a time of day, in UTC.
+//! Formats a time for people: date and time of day, in UTC.
 
 const DAY_SECS: u64 = 86_400;
 

@@ -1,4 +1,4 @@
-//! What `carillon sim` prints: of lives of one node, and of clusters.
+//! The output of `carillon sim`: of runs of one node, and of clusters.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::check::Violation;
 
-/// A kind of run that can be repeated: a pure function of what it is told.
+/// A kind of run that can be repeated: a pure function of its options.
 pub trait SimulatedRun: Clone + Send + Sync {
     /// Its seed.
     fn seed(&self) -> u64;
@@ -30,7 +30,7 @@ pub trait SimulatedRun: Clone + Send + Sync {
 /// How a run has ended.
 #[derive(Clone, Debug)]
 pub struct RunReport<L> {
-    /// What it was told.
+    /// The run, with its options.
     pub life: L,
     /// The hash of everything that happened (R13).
     pub trace_hash: u64,

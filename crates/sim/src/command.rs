@@ -1,5 +1,5 @@
-//! What clients ask of keys, and what the answer must be: written again, apart from the node's
-//! own code, so that the two judge each other.
+//! Commands on keys and their correct answers: a second implementation, apart from the node's own
+//! code, so that each tests the other.
 //!
 //! A key has a [`Cell`] or none. A command looks at those of its keys, changes them, and answers;
 //! [`Command::run_all`] says how, for cells that are alive. Whether a cell is still alive is the
@@ -33,9 +33,9 @@ fn show_bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// A reply, shown as its command line client would.
-pub struct Shown<'a>(pub &'a Reply);
+pub struct DisplayedReply<'a>(pub &'a Reply);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for DisplayedReply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Reply::Bulk(bytes) => show_bytes(bytes, f),
@@ -109,11 +109,11 @@ pub enum Command {
         /// REPLACE.
         replace: bool,
     },
-    /// EXEC: commands on one key each, told by its place.
+    /// EXEC: commands on one key each, given by its place.
     Transaction {
         /// What the keys had when they were watched, if they are, and which versions these were.
         watched: Option<Vec<(Option<Cell>, ObservedVersion)>>,
-        /// What is done.
+        /// The commands, in this order.
         steps: Vec<(usize, Command)>,
     },
     /// MGET: as many answers as keys.
@@ -226,9 +226,8 @@ impl Command {
         )
     }
 
-    /// What it answers, and what its keys have then, if `cells` is what they had, alive. `keys`
-    /// are told apart; what they are does not matter. A cell whose expiry has passed already is
-    /// for the caller to see.
+    /// The replies, and the new content of the keys, if `cells` is their present content. `keys`
+    /// are only compared for equality. The caller must handle cells whose expiry has passed.
     pub fn run_all<K: PartialEq>(&self, keys: &[K], cells: &mut [Option<Cell>]) -> Vec<Reply> {
         let reply = match self {
             Self::GetMany => return cells.iter().map(|cell| bulk(cell.as_ref())).collect(),

@@ -1,23 +1,23 @@
 //! What happens to a node when everything that can go wrong does?
 //!
-//! A seed decides a whole life: what virtual clients ask, in which order executors, readers, syncs
-//! and checkpoints take their steps, when the power goes and what the disk then still holds. The
-//! cores are those of the server (`node`, `txn`, `storage`); this crate is their second driver, on
-//! one thread, with a virtual disk and a virtual clock. So a failure that takes a bad night in the
-//! real world is found in a second here, and happens again as often as wanted.
+//! A seed decides a whole run: the requests of virtual clients, the order in which executors,
+//! readers, syncs and checkpoints take their steps, when the power fails and what the disk then
+//! still holds. The cores are those of the server (`node`, `txn`, `storage`). This crate is their
+//! second driver, on one thread, with a virtual disk and a virtual clock. So a rare failure shows
+//! here within seconds, and can be repeated as often as wanted.
 //!
 //! ```text
 //!   $ carillon sim --seed 1 --seeds 100
 //!   ....................!...                   a sign for each seed:  . held   ! a rule is broken
 //!   replay: carillon sim --seed 21 --steps 310 --clients 2 --faults power,clock
 //! ```
-//! The printed command runs the shortest failing life that was found again, with `--verbose` as a
-//! text, one line an event.
+//! The printed command repeats the shortest failing run that was found, with `--verbose` as a text,
+//! one line an event.
 //!
 //! # Where to start
-//! [`world`] takes the steps and breaks things, [`cluster`] those of several nodes; [`machine`] is
-//! the node without threads; [`check`] lists the rules and who checks them; [`options`] lists
-//! faults, planted bugs and what a seed chooses by itself.
+//! [`world`] takes the steps of one node and injects faults, [`cluster`] those of several nodes;
+//! [`machine`] is the node without threads; [`check`] lists the rules and their checkers;
+//! [`options`] lists faults, planted bugs and what a seed chooses by itself.
 //!
 //! # Faults
 //! Kill -9 (everything written survives); power cuts at any change of the disk, also within starts,
@@ -30,22 +30,22 @@
 //! # Limits
 //! Where a core works in pieces, its limits come from the driver ([`machine::Limits`]), and many
 //! seeds choose them small: blocks of checkpoints of one key, flushes that set eras of one key
-//! aside, turns that propose one batch, ranges of one key under one hold of a guard. A limit that
-//! no short run reaches hides what happens behind it.
+//! aside, step rounds that propose one batch, ranges of one key under one hold of a guard. A limit
+//! that no short run reaches would hide faults behind it.
 //!
 //! # Clusters
 //! `carillon sim --nodes 3` runs a whole [`cluster`]: nodes of the same code, a network that loses,
-//! repeats, delays and cuts, links that are lost with what was on them and come back, clocks that
-//! drift and lie an hour apart, leaders that are told to go, processes that crash and stand still,
-//! power that goes at any change of a disk (`--power-at` tries one after the other), syncs and
+//! repeats, delays and cuts, links that are lost with their packets and come back, clocks that
+//! drift and lie an hour apart, leader transfers, processes that crash and pause, power that fails
+//! at any change of a disk (`--power-at` tries one after the other), syncs and
 //! writes that fail, disks that are full and have room again, keyspaces that come, change and go,
-//! asked for at any node. Values end, and commands are of several keys of one hash tag. In a third
+//! requested at any node. Values expire, and commands use several keys of one hash tag. In a third
 //! of all runs, and wherever there are more than nine nodes, leaders ask the `balancer` as in the
 //! server: replicas leave nodes that are dead, and spread over all.
 //!
 //! # Scenarios
-//! `carillon sim --scenario nine-of-twenty` does one thing to a cluster that arranges itself, and
-//! does it to its end ([`scenario`]); afterwards the ring must become ideal within a bound of
+//! `carillon sim --scenario nine-of-twenty` plays one disaster to its end, in a cluster that
+//! balances itself ([`scenario`]); afterwards the ring must become ideal within a bound of
 //! virtual time ([`check::ring`]). `--scenario list` lists them.
 //!
 //! # Lookups alone
@@ -54,27 +54,31 @@
 //!
 //! # Planted bugs
 //! [`Bug`] and [`cluster::Plant`] name faults that the checkers must find (SAFETY):
-//! replies made before the log decides, writes answered before they are durable, reads below the
-//! safe point, expiry seen beyond the horizon, checkpoints that end early; leases that outlive a
-//! pause or that nobody asks for, votes forgotten or not on disk, ticks made up after a pause,
-//! leaders that read too early, replicas that stay when their groups have gone on without them;
-//! transactions over shards that do not look, do not compare, forget, or leave something behind;
-//! rounds of checkpoints that forget a shard, snapshots to replicas that were removed. The cores
-//! have no switches for them, but for these last two.
+//!
+//! - replies made before the log decides, writes answered before they are durable
+//! - reads below the safe point, expiry seen beyond the horizon, checkpoints that end early
+//! - leases that outlive a pause, reads without a check of the lease, votes forgotten or not on
+//!   disk
+//! - ticks made up after a pause, leaders that read too early
+//! - removed replicas that are not deleted
+//! - transactions over shards that skip a look or a comparison, forget, or leave a lock or record
+//! - rounds of checkpoints that forget a shard, snapshots to replicas that were removed
+//!
+//! The cores have switches only for those of the last line.
 //!
 //! # Invariants
-//! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here asks a clock,
-//!    a thread, the system or the order of a hash table.
-//! 2. What clients see is judged without looking at the log, and the log without looking at the
-//!    engine: each judge would find the other's mistakes.
+//! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here depends on a
+//!    clock, a thread, the system or the order of a hash table.
+//! 2. One checker judges clients' histories without the log, another the log without the engine:
+//!    each would find the other's mistakes.
 //!
 //! # Caveats
-//! The keys of one hash tag are one world: RENAME, COPY, MSETNX and MGET of them are checked as one
-//! history. An MGET of several tags is checked tag by tag and against the log, a FLUSH too. How
-//! soon `interval` syncs is not checked. SETRANGE, INCRBYFLOAT, GETRANGE and LCS are not asked; a
-//! RANGE takes everything, upwards. A long call (KEYS, RANGE) is one step: nothing is written
-//! between its pieces. Values are short, so that limits on bytes of a value, an entry or a reply
-//! are not reached. The index takes no part in how much memory is full.
+//! The keys of one hash tag are checked as one history, with their RENAME, COPY, MSETNX and MGET.
+//! An MGET of several tags is checked tag by tag and against the log, a FLUSH too. How soon
+//! `interval` syncs is not checked. SETRANGE, INCRBYFLOAT, GETRANGE and LCS are not sent; a RANGE
+//! takes everything, upwards. A long call (KEYS, RANGE) is one step: nothing is written between its
+//! pieces. Values are short, so that limits on bytes of a value, an entry or a reply are not
+//! reached. The index takes no part in how much memory is full.
 
 pub mod check;
 pub mod cli;
@@ -101,7 +105,7 @@ use world::{Counts, World};
 /// How a run has ended.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What it was told.
+    /// Its options.
     pub options: Options,
     /// What the seed chose.
     pub profile: RunProfile,

@@ -6,7 +6,7 @@
 pub struct NoSuchName {
     /// What it should have been: "kind of faults".
     pub what: &'static str,
-    /// What was typed.
+    /// The typed name.
     pub name: String,
     /// What can be typed.
     pub known: String,

@@ -1,4 +1,4 @@
-//! What a run is told: everything that decides what happens in it.
+//! The options of a run: everything that decides what happens in it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use crate::machine::Limits;
 use crate::named::{NoSuchName, named};
 use crate::rng::Rng;
 
-/// Steps of the safety phase unless said otherwise.
+/// Steps of the safety phase, by default.
 pub const STEPS_DEFAULT: u32 = 2_000;
-/// Virtual clients unless said otherwise.
+/// Virtual clients, by default.
 pub const CLIENTS_DEFAULT: u8 = 8;
 
 named! {
@@ -43,7 +43,7 @@ named! {
     /// A kind of fault that a run may hold.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
-        /// The process is killed; what was written stays.
+        /// The process is killed; written bytes survive.
         Kill = "kill",
         /// The power goes, also in the middle of a write, a start or a checkpoint.
         Power = "power",
@@ -67,9 +67,9 @@ named! {
         Cut = "cut",
         /// Of clusters: packets are lost, come twice, or late.
         Loss = "loss",
-        /// Of clusters: a link is lost with what was on it, and comes back.
+        /// Of clusters: a link is lost with its packets, and comes back.
         Link = "link",
-        /// Of clusters: leaders are told to hand over.
+        /// Of clusters: leader transfers.
         Transfer = "transfer",
         /// Of clusters: syncs that take long.
         SlowSync = "slow-sync",
@@ -155,7 +155,7 @@ impl FromStr for Faults {
     }
 }
 
-/// What a run is told. Two runs with equal options are equal, byte for byte.
+/// The options of a run. Two runs with equal options are equal, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Decides everything that the other options leave open.
@@ -226,7 +226,7 @@ pub struct RunProfile {
     pub crash_every: u64,
     /// How slow syncs are: the weight of ending one is 24 over this.
     pub sync_slowness: u64,
-    /// Milliseconds that old versions are kept.
+    /// Retention of old versions, in milliseconds.
     pub retention_ms: u64,
     /// How long values with an expiry live at most, in milliseconds.
     pub ttl_ms_max: u64,

@@ -1,7 +1,7 @@
 //! Which part of a failing run is needed to fail?
 //!
-//! The run is repeated with fewer steps, fewer kinds of faults and fewer clients; whatever still
-//! breaks the same rule is kept. What is left is a shorter story, told by one command.
+//! The simulator repeats the run with fewer steps, fewer kinds of faults and fewer clients, as long
+//! as it still breaks the same rule. The result is a shorter run, repeated by one command.
 
 use crate::check::Violation;
 use crate::options::{Fault, Options};

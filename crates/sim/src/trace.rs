@@ -1,4 +1,4 @@
-//! What has happened, as bytes: the same for the same seed, in every process (R13).
+//! The events of a run, as bytes: the same for the same seed, in every process (R13).
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Trace {
         self.hash
     }
 
-    /// The lines, if they were kept.
+    /// The lines, if the trace retains them.
     pub fn into_text(self) -> Option<String> {
         self.text
     }

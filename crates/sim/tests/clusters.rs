@@ -40,9 +40,9 @@ fn all_rules_hold() {
     println!("{} merges, {} replicas given up", sum(|c| c.merges), sum(|c| c.given_up));
     println!("{} of them in order", sum(|c| c.ordered_given_up));
     assert!(sum(|c| c.ordered_given_up) > 0, "also where keys are in order");
-    let (turns, taken_in) = (sum(|c| c.file_turns), sum(|c| c.buckets_taken_in));
+    let (turns, taken_in) = (sum(|c| c.table_epochs), sum(|c| c.buckets_merged));
     println!("files turn {turns} times, {taken_in} buckets are told to take another in");
-    assert!(turns > 20 && sum(|c| c.buckets_cut) > 10 && taken_in > 3, "files grow and shrink");
+    assert!(turns > 20 && sum(|c| c.buckets_split) > 10 && taken_in > 3, "files grow and shrink");
     assert!(sum(|c| c.merges) > 15 && sum(|c| c.given_up) > 8, "and become one");
     let (versions, outgrown) = (sum(|c| c.versions), sum(|c| c.outgrown));
     println!("{versions} other versions, {} levels, {outgrown} refused", sum(|c| c.levels));
@@ -58,7 +58,7 @@ fn all_rules_hold() {
         "over shards: {} done, {} changed, {} busy, {} finished by others, {} looks, {} of one key",
         sum(|c| c.wide_committed),
         sum(|c| c.wide_changed),
-        sum(|c| c.wide_busy),
+        sum(|c| c.multi_shard_busy),
         sum(|c| c.wide_finished),
         sum(|c| c.wide_looks),
         sum(|c| c.wide_ones)
@@ -154,15 +154,16 @@ fn each_workload_alone_is_as_it_should_be() {
 /// A restart took an entry that another leader had replaced for agreed upon: the mark that said so
 /// stood before the entry that it was about.
 #[test]
-fn what_was_replaced_is_not_applied_by_a_restart() {
+fn restart_does_not_apply_replaced_entries() {
     let options = Options { nodes: 5, ..Options::of(247) };
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
 
-/// A round of checkpoints waited for a replica to take in its neighbour, and that replica, a new
-/// one in the place of who had done so, for its first state, which waited for the round.
+/// A deadlock that once happened: a round of checkpoints waited for a replica to absorb its
+/// neighbour. A new replica had replaced that one and waited for its first state; that state waited
+/// for the round.
 #[test]
-fn a_new_replica_has_its_state_though_its_shard_took_another_in() {
+fn new_replica_gets_state_while_its_shard_merges() {
     let options = Options { nodes: 5, ..Options::of(111) };
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
@@ -170,7 +171,7 @@ fn a_new_replica_has_its_state_though_its_shard_took_another_in() {
 /// Routes named a neighbour that a shard had just taken in: it was to take it in again, and waited
 /// for its word for ever.
 #[test]
-fn what_was_taken_in_is_not_taken_in_again() {
+fn absorbed_shard_is_not_absorbed_again() {
     let options = Options { nodes: 3, ..Options::of(124) };
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
@@ -178,14 +179,14 @@ fn what_was_taken_in_is_not_taken_in_again() {
 /// A table had heard that a keyspace was gone before the catalogue here had: its replicas ended, a
 /// round of checkpoints cut that off, and a restart began them again by the old catalogue.
 #[test]
-fn what_a_table_knows_to_be_gone_does_not_begin_again() {
+fn replica_of_ended_shard_does_not_restart() {
     let options = Options { nodes: 3, ..Options::of(5_055) };
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
 
 /// The same by a checkpoint, which began while what replaces the entry was on its way to the disk.
 #[test]
-fn a_checkpoint_knows_of_nothing_beyond_it_to_be_agreed_upon() {
+fn checkpoint_commits_nothing_beyond_its_index() {
     let options = Options { nodes: 3, ..Options::of(770_374) };
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }

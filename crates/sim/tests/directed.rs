@@ -30,9 +30,9 @@ struct Node {
 }
 
 #[derive(Default)]
-struct One(Option<Reply>);
+struct SingleReply(Option<Reply>);
 
-impl Sink for One {
+impl Sink for SingleReply {
     fn ok(&mut self) {
         self.0 = Some(Reply::Ok);
     }
@@ -104,7 +104,7 @@ impl Node {
                     self.machine.step_executor(executor, 64, ledger, trace).map_err(fatal)?;
                 answers.extend(more);
             } else if self.machine.has_news() {
-                self.machine.spread_news();
+                self.machine.step_control();
                 answers.append(&mut self.machine.outcomes.answers);
             } else if self.machine.log.wants_sync() {
                 self.machine.log.begin_sync(false)?;
@@ -153,7 +153,7 @@ impl Node {
         for _ in 0..3 {
             let now = self.machine.moment();
             let route = self.machine.routes[name].clone();
-            let mut sink = One::default();
+            let mut sink = SingleReply::default();
             match node::replica::read::read(&route, &Read::Get(key), now, &mut sink) {
                 Ok(()) => return Ok(sink.0.expect("an answer")),
                 Err(blocked) => {
@@ -191,11 +191,15 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 /// What a key had, as its answers said, and what it has if the command under way was done.
-type Known = BTreeMap<(&'static str, u64), (Reply, Reply)>;
+type KnownReplies = BTreeMap<(&'static str, u64), (Reply, Reply)>;
 
 /// The script: two keyspaces, writes, a checkpoint in the middle, one at the end, a keyspace that
 /// goes. Ends early with the error that the disk gives.
-fn script(node: &mut Node, known: &mut Known, names: [&'static str; 2]) -> Result<(), Error> {
+fn script(
+    node: &mut Node,
+    known: &mut KnownReplies,
+    names: [&'static str; 2],
+) -> Result<(), Error> {
     node.create("s", Durability::Sync)?;
     node.create("m", Durability::Memory)?;
     node.create("gone", Durability::Sync)?;
@@ -231,7 +235,7 @@ fn script(node: &mut Node, known: &mut Known, names: [&'static str; 2]) -> Resul
 fn changes_of_the_script() -> u64 {
     let disk = FaultyDisk::new(3);
     let mut node = Node::new(&disk);
-    script(&mut node, &mut Known::new(), ["s", "m"]).expect("no faults");
+    script(&mut node, &mut KnownReplies::new(), ["s", "m"]).expect("no faults");
     disk.writes()
 }
 
@@ -247,7 +251,7 @@ fn power_cut_at_every_change_of_the_disk() {
         for (number, crash) in crashes.into_iter().enumerate() {
             let disk = FaultyDisk::new(at * 4 + number as u64);
             disk.crash_after_writes(at);
-            let mut known = Known::new();
+            let mut known = KnownReplies::new();
             let (mut ledger, mut durable) = (Ledger::default(), 0);
             if let Ok(mut node) = Node::start(&disk, Ledger::default(), 0, WALL_MS) {
                 // It ends well only if what failed was the removal of an old checkpoint.
@@ -274,7 +278,7 @@ fn kill_at_every_change_of_the_disk() {
     for at in 0..changes_of_the_script() {
         let disk = FaultyDisk::new(at);
         disk.crash_after_writes(at);
-        let mut known = Known::new();
+        let mut known = KnownReplies::new();
         let Ok(mut node) = Node::start(&disk, Ledger::default(), 0, WALL_MS) else { continue };
         let _ended = script(&mut node, &mut known, ["s", "m"]);
         let (_, written) = node.guaranteed();
@@ -429,7 +433,7 @@ fn what_was_seen_expired_stays_so_after_a_restart_with_an_earlier_clock() {
 fn a_flipped_bit_is_refused_or_harmless() {
     let disk = FaultyDisk::new(8);
     let mut node = Node::new(&disk);
-    let mut known = Known::new();
+    let mut known = KnownReplies::new();
     script(&mut node, &mut known, ["s", "s"]).expect("no faults");
     node.machine.log.log.append_marker().expect("no faults");
     drop(node);
@@ -523,7 +527,7 @@ fn read_waits_for_writer_that_may_keep_value() {
     }
     node.machine.elapsed_ms += 200;
     let now = node.machine.moment();
-    let mut sink = One::default();
+    let mut sink = SingleReply::default();
     let early = node::replica::read::read(&route, &Read::Get(b"k"), now, &mut sink);
     assert!(early.is_err(), "{:?}", sink.0);
     node.settle().expect("no faults");

@@ -5,7 +5,7 @@ use overlay::Point;
 use overlay::lh::FORWARDS_MAX;
 use sim::overlay::churn::{self, Event};
 use sim::overlay::ring::Ring;
-use sim::overlay::studies::{Found, Study, study};
+use sim::overlay::studies::{Study, StudyResult, study};
 use sim::overlay::tables::{SharedTable, Tables};
 use sim::overlay::{Keys, Kind, Kinds, Options, Report, SUCCESSORS_MIN, plot, report, run, walks};
 use sim::rng::Rng;
@@ -102,7 +102,7 @@ fn studies_tell_what_they_found() {
     for of in Study::ALL {
         let nodes = vec![20, 60];
         let options = Options { nodes, requests: 200, ..Options::default() };
-        let Found { table, json, charts, flaw } = study(of, &options, &|_, _, _| {});
+        let StudyResult { table, json, charts, flaw } = study(of, &options, &|_, _, _| {});
         assert_eq!(flaw, None, "{of:?}");
         assert!(table.lines().count() > 4 && json.ends_with("\n]}\n"), "{of:?}");
         assert!(!charts.is_empty(), "{of:?}");
@@ -117,11 +117,11 @@ fn studies_tell_what_they_found() {
 }
 
 /// Who says of itself that it is the owner, or sends everybody around.
-struct Liar {
+struct WrongTables {
     arrives: bool,
 }
 
-impl Tables for Liar {
+impl Tables for WrongTables {
     fn next(&self, at: usize, _: Point<'_>) -> Option<usize> {
         Some(if self.arrives { at } else { (at + 1) % 10 })
     }
@@ -139,9 +139,9 @@ impl Tables for Liar {
 fn wrong_answers_and_circles_are_found() {
     let ring = Ring::new(10, Keys::Uniform, &mut Rng::new(1));
     let wrong = |tables: &dyn Tables| walks::walks(&ring, tables, 1000, 1, &|_| {}).wrong;
-    let found = wrong(&Liar { arrives: true });
+    let found = wrong(&WrongTables { arrives: true });
     assert!((500..1000).contains(&found), "{found}: one in ten asks for what is its own, or so");
-    assert_eq!(wrong(&Liar { arrives: false }), 1000);
+    assert_eq!(wrong(&WrongTables { arrives: false }), 1000);
     assert_eq!(wrong(&SharedTable::new(&ring)), 0);
 }
 

@@ -62,13 +62,13 @@ fn replaced_node_returns() {
 }
 
 #[test]
-fn power_goes_at_every_point_of_a_change() {
+fn power_fails_at_every_point_of_a_membership_change() {
     // Even seeds exchange a follower, odd ones the leader.
     holds(Scenario::ReplicaChangeCrashes, 0..2);
 }
 
 #[test]
-fn power_goes_at_every_point_of_a_cut_and_of_a_merge() {
+fn power_fails_at_every_point_of_a_split_and_of_a_merge() {
     for seed in 0..2 {
         assert!(plays(Scenario::SplitCrashes, seed).halves > 0);
         let merged = plays(Scenario::MergeCrashes, seed);
@@ -77,11 +77,11 @@ fn power_goes_at_every_point_of_a_cut_and_of_a_merge() {
 }
 
 #[test]
-fn power_goes_at_every_point_of_a_files_turn() {
+fn power_fails_at_every_point_of_a_table_resize() {
     let grown = plays(Scenario::GrowCrashes, 0);
-    assert!(grown.buckets_cut > 2 && grown.file_turns == 6, "{grown:?}");
+    assert!(grown.buckets_split > 2 && grown.table_epochs == 6, "{grown:?}");
     let shrunk = plays(Scenario::ShrinkCrashes, 0);
-    assert!(shrunk.given_up > 0 && shrunk.file_turns == 6, "{shrunk:?}");
+    assert!(shrunk.given_up > 0 && shrunk.table_epochs == 6, "{shrunk:?}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn names_are_as_they_are_typed() {
+fn scenario_names_are_distinct_and_plain() {
     let mut names = Scenario::ALL.map(Scenario::name).to_vec();
     names.sort_unstable();
     names.dedup();

@@ -1,9 +1,8 @@
 //! Where did this node last reach the other members of its cluster?
 //!
-//! **The idea.** One small file beside the manifest, replaced whole when it changes. After a power
-//! cut of all nodes, or when the node that everybody joined through is gone, a node dials these
-//! addresses. They are hints: what a member says of itself today counts more, and a file that is
-//! damaged costs nothing but the hints.
+//! **The idea.** One small file beside the manifest, replaced as a whole when it changes. After a
+//! power cut of all nodes, or when the join seed has left, a node dials these addresses. They are
+//! hints: a member's present gossip record counts more, and a damaged file costs only the hints.
 //!
 //! The bytes: docs/format.md §4.1.
 
@@ -55,7 +54,7 @@ pub struct NodeAddress {
     pub peer: String,
 }
 
-/// Reads what was stored; nothing if there is no file.
+/// Reads the stored addresses; none if there is no file.
 ///
 /// # Errors
 /// [`Error::Rot`], [`Error::Version`], [`Error::Foreign`]: a node does without. [`Error::Io`].

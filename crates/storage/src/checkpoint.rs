@@ -1,4 +1,4 @@
-//! How does a shard's state get onto disk whole, so that the log before it may go?
+//! How does a shard's complete state get onto disk, so that the log before it can be deleted?
 //!
 //! **The idea.** One file per shard and applied index, written beside the log in blocks under a
 //! temporary name, and given its real name only when all of it is durable. So a file with the
@@ -35,7 +35,7 @@ pub const CHECKPOINT_MAGIC: [u8; 8] = *b"CARICKPT";
 pub const CHECKPOINT_VERSION: u32 = 4;
 /// The longest meta.
 pub const META_BYTES_MAX: usize = 64 << 10;
-/// The longest block: 1 MiB and one record is what is meant; this bounds what a reader allocates.
+/// The longest block. Writers make blocks of 1 MiB and one record; this bounds a reader's memory.
 pub const BLOCK_BYTES_MAX: usize = 1 << 30;
 
 const HEADER_BYTES: usize = 48;
@@ -398,7 +398,7 @@ impl CheckpointReader {
     }
 
     /// Reads the next block into `buffer` and returns it, or `None` once the footer has confirmed
-    /// that there were no more. Only then is the checkpoint known to be whole.
+    /// that there were no more. Only then is the checkpoint known to be complete.
     ///
     /// # Errors
     /// [`Error::Rot`], [`Error::Io`]; drop what was built from earlier blocks.

@@ -1,14 +1,14 @@
-//! The one door to the medium: everything durable goes through [`Disk`] and [`File`].
+//! The only interface to the medium: everything durable goes through [`Disk`] and [`File`].
 //!
-//! The server's twin of this is the operating system; the simulator's is `faulty`, which tears,
-//! loses, shortens and reorders what was not synced.
+//! The server implements it by the operating system; the simulator by `faulty`, which tears, loses,
+//! shortens and reorders writes that were not synced.
 //!
 //! Assumptions about the medium, on which every promise of this crate rests:
 //! 1. After [`File::sync`] returned `Ok`, the bytes written before it survive power loss.
 //! 2. After [`Disk::sync_dir`] returned `Ok`, creations, renames and removals before it survive.
 //! 3. Without a sync, any subset of the 512-byte sectors written since the last one may survive.
 //! 4. A failed sync may have lost any of them for ever: it is never retried (Rebello et al.,
-//!    USENIX ATC 2020); whoever sees one stops the node.
+//!    USENIX ATC 2020); the caller that sees one stops the node.
 //! 5. Space given by [`File::reserve`] does not run out when it is written.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What can go wrong between this crate and the medium, and what the caller is to do about it.
+//! Errors of this crate, and what the caller must do about each.
 //!
 //! One enum for log, checkpoints and manifest, because their callers do one of four things only:
 //! wait for space ([`Error::Full`]), stop the node ([`Error::Io`], [`Error::Poisoned`]), refuse to
@@ -13,11 +13,11 @@ pub enum Error {
     /// The medium failed. A log that sees one is poisoned; a reader may be dropped.
     #[error("cannot {action} {file}: {source}")]
     Io {
-        /// What was tried: "write", "sync", ….
+        /// The failed operation: "write", "sync", ….
         action: &'static str,
         /// The file it was tried on.
         file: String,
-        /// What the medium said.
+        /// The medium's error.
         source: io::Error,
     },
     /// The disk has no room. Nothing changed; the same call succeeds once space returns.
@@ -28,14 +28,14 @@ pub enum Error {
         /// How many bytes were wanted.
         needed_bytes: u64,
     },
-    /// An earlier write or sync failed, so what is on disk is unknown. Stop the node: only a new
+    /// An earlier write or sync failed, so the disk's content is unknown. Stop the node: only a new
     /// start, which reads the disk, knows more (Rebello et al., USENIX ATC 2020).
     #[error("an earlier write or sync failed; the log takes no more until the node is restarted")]
     Poisoned,
     /// Larger than the format allows. Nothing changed.
     #[error("{what} of {bytes} bytes is larger than {bytes_max}")]
     TooLarge {
-        /// What is too large: "group", "block", ….
+        /// The kind of thing that is too large: "group", "block", ….
         what: &'static str,
         /// Its size.
         bytes: u64,
@@ -49,7 +49,7 @@ pub enum Error {
         file: String,
         /// Where the damage begins, in bytes from the start of the file.
         offset: u64,
-        /// What was found there.
+        /// A description of what was found there.
         what: &'static str,
         /// What a human is to do.
         remedy: &'static str,

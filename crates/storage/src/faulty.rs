@@ -116,7 +116,7 @@ impl FaultyDisk {
         Arc::new(self.clone())
     }
 
-    /// Power loss and the disk after it: what was not synced survives as `crash` says, all handles
+    /// Power loss and the disk after it: unsynced writes survive as `crash` says, all handles
     /// are dead, all planned faults are forgotten.
     pub fn crash(&self, crash: Crash) {
         let mut guard = self.lock();

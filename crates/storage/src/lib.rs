@@ -1,4 +1,4 @@
-//! What a node keeps: versions of keys in memory, a log and checkpoints on disk.
+//! A node's storage: versions of keys in memory, a log and checkpoints on disk.
 
 pub mod addresses;
 pub mod checkpoint;

@@ -1,8 +1,8 @@
-//! Which of the files in this directory count, and whose are they?
+//! Which files in this directory are valid, and which node do they belong to?
 //!
-//! **The idea.** One small file, replaced whole: written under a temporary name, synced, renamed,
-//! the directory synced. It names the cluster, the node, the checkpoint of each shard and the
-//! position from which the log is replayed. A crash leaves the old one or the new one.
+//! **The idea.** One small file, replaced as a whole: written under a temporary name, synced,
+//! renamed, the directory synced. It names the cluster, the node, the checkpoint of each shard and
+//! the position from which the log is replayed. A crash leaves the old one or the new one.
 //!
 //! ```text
 //!  checkpoints durable ──► MANIFEST stored ──► old segments and checkpoints removed

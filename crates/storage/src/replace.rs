@@ -1,4 +1,4 @@
-//! How is a small file replaced whole? A crash leaves the old one or the new one.
+//! How is a small file replaced atomically? A crash leaves the old one or the new one.
 //!
 //! The new content is written under a temporary name and synced; the file is renamed, and the
 //! directory is synced.

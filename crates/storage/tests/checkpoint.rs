@@ -42,7 +42,7 @@ fn read(disk: &FaultyDisk, name: &str) -> Result<(Vec<u8>, Vec<Vec<u8>>), Error>
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn checkpoint_is_read_as_written() {
     for seed in 1..=50 {
         let disk = FaultyDisk::new(seed);
         let mut dice = Dice(seed);
@@ -120,7 +120,7 @@ fn a_checkpoint_under_anothers_name_is_refused() {
 
 /// A round writes a checkpoint while another node sends the same state.
 #[test]
-fn what_is_written_and_what_is_received_are_not_in_each_others_way() {
+fn written_and_received_checkpoints_do_not_collide() {
     for first in ["written", "received"] {
         let disk = FaultyDisk::new(1);
         let new = |received: bool| match received {

@@ -21,7 +21,7 @@ fn disk(seed: u64) -> FaultyDisk {
 }
 
 #[test]
-fn what_was_synced_survives_and_the_rest_is_torn_by_sectors() {
+fn synced_writes_survive_and_unsynced_ones_are_torn() {
     let mut seen = BTreeSet::new();
     for seed in 0..500 {
         for crash in ALL {

@@ -23,7 +23,7 @@ fn group(bytes: usize) -> Group {
 }
 
 #[test]
-fn what_was_reserved_can_be_appended_to_a_full_disk() {
+fn reserved_space_can_be_appended_on_full_disk() {
     for seed in 1..=300 {
         let disk = FaultyDisk::new(seed);
         let mut dice = Dice(seed);
@@ -190,7 +190,7 @@ fn a_short_write_poisons_and_is_cut() {
 /// A torn group is cut and something shorter is written in its place; the rest of what was torn
 /// lies behind that and must not come back.
 #[test]
-fn dead_groups_do_not_revive() {
+fn overwritten_log_groups_never_come_back() {
     let disk = FaultyDisk::new(1);
     let mut log = open(&disk, Lsn::NEW).expect("opens").log;
     let start = log.written_end();

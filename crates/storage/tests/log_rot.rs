@@ -4,7 +4,7 @@
 mod common;
 
 use common::reader::{self, RawGroup};
-use common::{Dice, Found, Model, OPTIONS, open, open_with};
+use common::{Dice, Model, OPTIONS, OpenedLog, open, open_with};
 use storage::Error;
 use storage::disk::Disk;
 use storage::faulty::{Crash, FaultyDisk};
@@ -49,7 +49,7 @@ fn check_flip(disk: &FaultyDisk, model: &Model, file: &str, offset: u64, at_leas
     let disk = disk.fork(offset);
     disk.flip_bit(file, offset, (offset % 8) as u8);
     match open(&disk, model.start) {
-        Ok(Found { groups, .. }) => {
+        Ok(OpenedLog { groups, .. }) => {
             Model { durable_groups: at_least, ..model.clone() }.check(&groups);
             // What was decided once stays decided.
             assert_eq!(open(&disk, model.start).expect("opens again").groups, groups);

@@ -1,5 +1,5 @@
-//! How are several keys changed as one, wherever they lie? Transactions over shards: what a shard
-//! knows of them, who sees them through, and who waits for whom.
+//! How are several keys changed as one, in whichever shards they lie? Transactions over shards:
+//! each shard's lock table, the coordinator, and the wait queue for locks.
 //!
 //! ```text
 //!   client ──► interactive: commands run on a copy, COMMIT makes a transaction of it
@@ -15,17 +15,17 @@
 //! | module | answers |
 //! |---|---|
 //! | [`locks`] | what does a shard know of transactions: locks, records, marks |
-//! | [`coordinator`] | who sees a transaction through, and finishes an abandoned one |
-//! | [`wait_queue`] | who waits for whom at a shard's leader: locks, reservations, the starvation guard |
-//! | [`abandoned`] | which transactions does nobody see to any more |
+//! | [`coordinator`] | which steps does a transaction take, and how is an abandoned one finished |
+//! | [`wait_queue`] | which step waits for which at a shard's leader: locks, reservations, the starvation guard |
+//! | [`abandoned`] | which transactions have lost their coordinator |
 //! | [`retry_queue`] | which command runs first, of those that are retried after conflicts |
-//! | [`interactive`] | what does a transaction look like to a client that goes through it step by step |
+//! | [`interactive`] | what does a client see in a transaction that it runs step by step |
 //!
 //! # Invariants
-//! 1. Everything here is a state machine: input in, what is to be done out. Time, other nodes and
-//!    random numbers come from whoever drives it.
-//! 2. The lock table ([`locks`]) is part of what replicas share: what it answers follows from
-//!    entries alone. Everything else here may be lost at any moment, and costs time only.
+//! 1. Everything here is a state machine: inputs in, actions out. Its driver supplies time, random
+//!    numbers and the connection to other nodes.
+//! 2. The lock table ([`locks`]) is replicated state: its answers follow from entries alone.
+//!    Everything else here may be lost at any moment; that costs time only.
 //! 3. Nothing here knows how a step reaches a shard, or how a shard is replicated.
 
 // Tests of the crate and its scripts share a shard, which names the crate as others do.

@@ -11,12 +11,12 @@
 //!   RENAME d e ──► runs
 //! ```
 //!
-//! A conflict comes from another node or queue then, or from another kind of command. A command
-//! that has met a change runs again after a pause that is drawn, from a range that doubles with
-//! each: so one of several gets through. It keeps its places meanwhile; and if that does not help,
+//! So conflicts come only from another node or queue, or from another kind of command. A command
+//! that has met a conflict runs again after a random pause, from a range that doubles each time: so
+//! one of several gets through. It keeps its places in the queues meanwhile. If that does not help,
 //! its keys are reserved from everyone while it runs ([`wait_queue`](crate::wait_queue)).
 //!
-//! Nobody waits in a circle: a command stands in the queues of all its keys at once, behind all
+//! There is no deadlock: a command enters the queues of all its keys at once, behind all commands
 //! that came before it.
 //!
 //! | limit | bound | beyond |
@@ -34,28 +34,28 @@ const BACKOFF_NANOS: BootNanos = 1_000_000;
 /// The longest pause.
 const BACKOFF_MAX_NANOS: BootNanos = 32_000_000;
 
-/// A command that still fails after so long has its keys reserved from everyone: that has them all
-/// wait, and most get through without.
+/// A command that still fails after this time reserves its keys from everyone. Not sooner, since
+/// that makes all others wait, and most commands get through without.
 pub const RESERVE_AFTER_NANOS: BootNanos = 200_000_000;
 
-/// What has come of a transaction's attempts so far, which others' changes have made fail.
+/// The state of a transaction whose attempts have failed so far, because others changed its keys.
 #[derive(Clone, Debug)]
 pub struct ConflictRetry {
     /// When the first one began.
     pub since: BootNanos,
-    /// The last key that others had.
+    /// The last key that was in conflict.
     pub key: Box<[u8]>,
     /// The name by which its keys are reserved now, if they are.
     pub reserved_as: Option<Timestamp>,
 }
 
-/// See the front page. Whoever asks has one command in it at most, and is known by a number.
+/// See the front page. An asker, known by a number, has at most one command in it.
 #[derive(Default)]
 pub struct RetryQueue {
     all: BTreeMap<usize, QueuedRetry>,
-    /// Who wants each key, in the order of coming.
+    /// The askers that want each key, in order of arrival.
     by_key: BTreeMap<Box<[u8]>, VecDeque<usize>>,
-    /// When those who wait or rest are looked at.
+    /// When commands that wait or rest are due.
     times: BTreeSet<(BootNanos, usize)>,
 }
 
@@ -65,7 +65,7 @@ struct QueuedRetry {
     /// How often it has met a change.
     changes: u32,
     /// The key that another has changed last, or had when it came.
-    met: Option<Box<[u8]>>,
+    conflict_key: Option<Box<[u8]>>,
     /// By which name its keys are reserved from everyone, if they are.
     reserved_as: Option<Timestamp>,
     state: State,
@@ -73,30 +73,37 @@ struct QueuedRetry {
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    /// Another has one of its keys. Refused then.
+    /// Another command has one of its keys. Refused at this time.
     WaitingForKey(BootNanos),
-    /// Runs again then, or is refused, if it is too late.
+    /// Runs again at this time, or is refused if that is too late.
     BackingOff(BootNanos),
     Running,
 }
 
 impl QueuedRetry {
     fn new(keys: Vec<Box<[u8]>>, since: BootNanos) -> Self {
-        Self { keys, since, changes: 0, met: None, reserved_as: None, state: State::Running }
+        Self {
+            keys,
+            since,
+            changes: 0,
+            conflict_key: None,
+            reserved_as: None,
+            state: State::Running,
+        }
     }
 
     /// If others were in its way and it is not to be run any more: the last key of theirs.
     fn is_late(&self, now: BootNanos, timeout: u64) -> Option<&[u8]> {
-        self.met.as_deref().filter(|_| self.since.saturating_add(timeout) <= now)
+        self.conflict_key.as_deref().filter(|_| self.since.saturating_add(timeout) <= now)
     }
 }
 
-/// What an asker is to do.
+/// What an asker must do.
 #[derive(Debug, PartialEq)]
 pub enum RetryAction {
     /// Run its command.
     Run(usize),
-    /// Refuse it: another had this key all the time.
+    /// Refuse it: another command held this key all the time.
     Refuse(usize, Box<[u8]>),
 }
 
@@ -124,7 +131,7 @@ impl RetryQueue {
         self.all.insert(at, QueuedRetry::new(keys, now));
         let Some(key) = self.conflicting_key(at).map(Box::from) else { return true };
         self.enter(at, State::WaitingForKey(now.saturating_add(timeout)));
-        self.all.entry(at).and_modify(|one| one.met = Some(key));
+        self.all.entry(at).and_modify(|one| one.conflict_key = Some(key));
         false
     }
 
@@ -145,8 +152,8 @@ impl RetryQueue {
         }
     }
 
-    /// A command has met a change of this key: when it is to run again, if it is to. The pause is
-    /// drawn by `random`.
+    /// Records a conflict at this key; returns when the command runs again, if it does. `random`
+    /// draws the pause.
     pub fn back_off(
         &mut self,
         at: usize,
@@ -163,12 +170,12 @@ impl RetryQueue {
             return None;
         }
         one.changes += 1;
-        one.met = Some(changed.into());
+        one.conflict_key = Some(changed.into());
         self.enter(at, State::BackingOff(until));
         Some(until)
     }
 
-    /// An asker's command is over, if there was one: which may run now.
+    /// Removes an asker's finished command, if there is one; returns those that may run now.
     pub fn leave(&mut self, at: usize) -> Vec<RetryAction> {
         self.enter(at, State::Running);
         let Some(one) = self.all.remove(&at) else { return Vec::new() };
@@ -187,7 +194,7 @@ impl RetryQueue {
         behind.into_iter().map(RetryAction::Run).collect()
     }
 
-    /// Time has passed: what is to be done.
+    /// The actions that are due at this time.
     pub fn due(&mut self, now: BootNanos, timeout: u64) -> Vec<RetryAction> {
         let mut all = Vec::new();
         while let Some((time, at)) = self.times.first().copied()
@@ -213,24 +220,24 @@ impl RetryQueue {
         self.all.is_empty()
     }
 
-    /// When something is due.
+    /// When the next action is due.
     pub fn next_due(&self) -> Option<BootNanos> {
         self.times.first().map(|(time, _)| *time)
     }
 
-    /// What has come of an asker's command so far, if others were in its way.
+    /// The retry state of an asker's command, if it has met a conflict.
     pub fn conflict_retry(&self, at: usize) -> Option<ConflictRetry> {
         let one = self.all.get(&at)?;
         let (since, reserved_as) = (one.since, one.reserved_as);
-        Some(ConflictRetry { since, key: one.met.clone()?, reserved_as })
+        Some(ConflictRetry { since, key: one.conflict_key.clone()?, reserved_as })
     }
 
-    /// By which name the keys of an asker's command are to be reserved from everyone.
+    /// The name by which an asker's command reserves its keys from everyone, if it does.
     pub fn reserved_as(&self, at: usize) -> Option<Timestamp> {
         self.all.get(&at)?.reserved_as
     }
 
-    /// Reserves the keys of an asker's command from now on, if it has been retried for long.
+    /// Makes an asker's command reserve its keys from now on, if it has been retried for long.
     pub fn reserve_if_long(&mut self, at: usize, now: BootNanos, name: impl FnOnce() -> Timestamp) {
         if let Some(one) = self.all.get_mut(&at)
             && one.since.saturating_add(RESERVE_AFTER_NANOS) <= now
@@ -251,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn those_with_a_key_in_common_run_one_after_the_other() {
+    fn commands_with_common_key_run_in_order() {
         let mut queue = RetryQueue::default();
         assert!(queue.may_run(1, keys("ab"), 0, TIMEOUT));
         assert!(!queue.may_run(2, keys("bc"), 1, TIMEOUT));
@@ -277,7 +284,7 @@ mod tests {
 
     /// Pauses grow and end, and so do repetitions.
     #[test]
-    fn a_command_that_fails_rests_and_is_refused_in_the_end() {
+    fn retried_command_backs_off_and_is_refused_at_timeout() {
         let mut queue = RetryQueue::default();
         assert!(queue.may_run(1, keys("a"), 0, TIMEOUT));
         assert!(!queue.may_run(2, keys("a"), 7, TIMEOUT));

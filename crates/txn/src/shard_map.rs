@@ -1,9 +1,9 @@
-//! Which shard owns a key, as far as this node knows? All that this crate needs of routes.
+//! Which shard owns a key, as far as this node knows? The part of routing that this crate needs.
 
 use keyspace::{Arc, ShardId};
 
-/// The shards of a keyspace in ring order, each with its part. It may be old: each shard says
-/// itself what it owns, and whoever asked the wrong one looks again.
+/// The shards of a keyspace in ring order, each with its arc. It may be out of date: each shard
+/// checks itself what it owns, and an asker that got the wrong one looks it up again.
 pub trait ShardMap {
     /// The shards, side by side from the origin on: a shard's number here is its *place*.
     fn shards(&self) -> &[ShardId];

@@ -1,8 +1,8 @@
-//! Reading a request's body within its limits; and what it holds, if that is JSON.
+//! Reads a request's body within its limits, and parses JSON.
 //!
-//! Bodies of all requests share one room, and take of it as their bytes come: what a body announces
-//! takes nothing. The first [`FREE_BYTES`] of each need no room, so that small bodies never wait
-//! for large ones.
+//! Bodies of all requests share one memory budget, the *room*. A body takes room as its bytes
+//! arrive, not for the length that it announces. The first [`FREE_BYTES`] of each need no room, so
+//! that small bodies never wait for large ones.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|

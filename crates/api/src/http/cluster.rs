@@ -41,7 +41,7 @@ struct Cut {
     at: Option<CutAt>,
 }
 
-/// Has a shard that this node leads cut in two.
+/// Splits a shard that this node leads.
 pub async fn split(
     State(context): State<Shared>,
     uri: Uri,
@@ -62,7 +62,7 @@ pub async fn split(
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Has a shard that this node leads take in the one behind it.
+/// Merges a shard that this node leads with its right neighbour.
 pub async fn merge(
     State(context): State<Shared>,
     uri: Uri,
@@ -78,8 +78,8 @@ pub async fn merge(
     Ok((StatusCode::ACCEPTED, Json(merged)))
 }
 
-/// What this node has decided about the shards that it leads; or, with `dry=true`, what it would
-/// decide now if it moved things to be even.
+/// Decisions of this node about the shards that it leads; or, with `dry=true`, those that the
+/// balancer would make now.
 pub async fn decisions(
     State(context): State<Shared>,
     uri: Uri,

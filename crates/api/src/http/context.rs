@@ -1,4 +1,4 @@
-//! What every handler shares: the node, the limits, and how to wait for an answer.
+//! What all handlers share: the node, the limits, and how to wait for an answer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use crate::{ApiError, Done, Kind, Metrics, NodeService, RequestId};
 /// Handlers' shared state.
 pub type Shared = Arc<Context>;
 
-/// Bodies of all requests at a time may take as much as so many values of the longest kind.
+/// Bodies of all requests together may take as much memory as so many longest values.
 const BODIES_MAX: u64 = 4;
 /// But always at least this much.
 const BODIES_BYTES_MIN: u64 = 64 << 20;
 /// Room for bodies is counted in pieces of this size, for the semaphore counts with 32 bits.
 pub const PIECE_BYTES: u64 = 1 << 10;
 
-/// When a request's time is over the node says so by itself, and why: that is waited for.
-const LAST_WORD: Duration = Duration::from_millis(500);
+/// When a request's timeout is over the node answers by itself, with the reason: the handler waits
+/// so much longer for it.
+const ANSWER_GRACE: Duration = Duration::from_millis(500);
 
 /// See [`Shared`].
 pub struct Context {
@@ -105,7 +106,7 @@ impl Context {
         let (sender, receiver) = oneshot::channel();
         // If nobody waits any more, the answer has no use.
         ask(Box::new(move |answer| drop(sender.send(answer))));
-        timeout(self.options.request_timeout * times + LAST_WORD, receiver).await.ok()?.ok()
+        timeout(self.options.request_timeout * times + ANSWER_GRACE, receiver).await.ok()?.ok()
     }
 
     /// Counts a reply.

@@ -1,4 +1,4 @@
-//! The router, what every request passes through, and the small answers: health, metrics, status.
+//! The router, the checks of every request, and small handlers: health, metrics, status.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -20,7 +20,7 @@ use crate::Status;
 /// What paths of keys begin with.
 const KV: &str = "/v1/kv/";
 
-/// Everything that can be asked.
+/// The router of all endpoints.
 pub fn router(context: Shared) -> Router {
     let keyspace = get(keyspaces::one).patch(keyspaces::alter).delete(keyspaces::remove);
     Router::new()
@@ -94,7 +94,7 @@ fn bad_host(request: &Request) -> Option<Problem> {
     Some(Problem::bad_request(why))
 }
 
-/// A precondition of what has no entity tags: as if it were not there would be wrong.
+/// Refuses a precondition on a resource without entity tags: to ignore it would be wrong.
 fn unjudged(request: &Request) -> Option<Problem> {
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     if is_read || request.uri().path().starts_with(KV) || !preconditions::has_any(request.headers())
@@ -106,17 +106,17 @@ fn unjudged(request: &Request) -> Option<Problem> {
     )))
 }
 
-/// What the libraries have refused by themselves, in few words of theirs, as a problem.
+/// Turns a refusal of the libraries, with their short text, into a problem.
 async fn as_problem(response: Response) -> Response {
     /// They say a sentence.
-    const SAID_BYTES_MAX: usize = 4 << 10;
+    const LIBRARY_TEXT_BYTES_MAX: usize = 4 << 10;
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let is_problem = kind == Some(CONTENT_TYPE_OF_PROBLEMS.as_bytes());
     if is_problem || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    let said = axum::body::to_bytes(response.into_body(), SAID_BYTES_MAX).await;
+    let said = axum::body::to_bytes(response.into_body(), LIBRARY_TEXT_BYTES_MAX).await;
     let said = said.unwrap_or_default();
     Problem::of_library(status, &String::from_utf8_lossy(&said)).into_response()
 }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_nobody_can_bend_are_local() {
+    fn only_localhost_and_ip_addresses_are_local_hosts() {
         for host in ["localhost", "LocalHost:7480", "127.0.0.1", "127.0.0.1:1", "[::1]:7480"] {
             assert!(is_local(host.as_bytes()), "{host}");
         }

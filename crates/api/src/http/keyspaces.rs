@@ -17,7 +17,7 @@ use crate::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 /// No description of a keyspace is longer.
 const BODY_BYTES_MAX: u64 = 64 << 10;
 
-/// What `GET /v1/keyspaces` answers: an object, so that something can stand beside the list later.
+/// The answer of `GET /v1/keyspaces`: an object, so that later versions can add fields.
 #[derive(Serialize)]
 pub struct List {
     keyspaces: Vec<KeyspaceInfo>,

@@ -1,11 +1,11 @@
-//! What the HTTP library refuses by itself becomes a problem like all others.
+//! Rewrites refusals of the HTTP library as problems, like all other errors.
 //!
 //! It answers bytes that are no request (400), too long a request line (414) and too many headers
 //! (431) before any handler is asked, with a head and no body, and closes. [`RefusalRewriter`]
 //! stands between the library and the socket and writes another reply instead.
 //!
-//! It must know such a reply from bytes of a value that look like one. The library refuses a
-//! request only while no reply is under way, so only what is written then is looked at:
+//! It must not mistake bytes of a value for such a reply. The library refuses a request only while
+//! no reply is under way, so the rewriter looks only at bytes that are written then:
 //!
 //! ```text
 //!   a request reaches the handlers ──► under way ──► its reply is written and flushed

@@ -1,4 +1,4 @@
-//! A reply that comes before all of its request was read must still reach its client.
+//! Lingering close: a reply that is sent before its request was read still reaches the client.
 //!
 //! Most clients send their whole request first and read then. If the server closed while bytes are
 //! on their way, the kernel would answer these with a reset, and the client would see a broken pipe

@@ -1,7 +1,6 @@
-//! How do programs without a client library, the command line and monitoring reach a node?
+//! The HTTP API, for the command line, monitoring and programs without a client library.
 //!
-//! HTTP/1.1 on a thread of its own, beside the event loops: it may be slow without making the hot
-//! path slow.
+//! HTTP/1.1 runs on a thread of its own, beside the event loops: it cannot slow the hot path down.
 //!
 //! ```text
 //!   GET    /health/live                          the process runs: 200
@@ -62,13 +61,13 @@
 //! | reply not read | closed when no byte leaves for `stall_timeout` |
 //! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
 //!
-//! A page in somebody's browser must not reach a node on their own machine: while the listener is
-//! loopback, requests whose `Host` is a name other than `localhost` are refused (DNS rebinding),
-//! and bodies of the catalogue and of what is done to nodes must be `application/json`, which a
-//! page of another origin may not send.
+//! A page in a browser must not reach a node on the same machine. While the listener is loopback,
+//! requests whose `Host` is a name other than `localhost` are refused (DNS rebinding). Requests
+//! that change keyspaces or nodes must have the type `application/json`, which a page of another
+//! origin may not send.
 //!
-//! It does not know how commands are done ([`crate::NodeService`]). Caveat: a request line holds at
-//! most 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
+//! It does not know how commands run ([`crate::NodeService`]). Caveat: a request line holds at most
+//! 65 534 bytes, so keys near 64 KiB, or with many bytes to encode, do not fit in one.
 
 mod body;
 mod cluster;
@@ -99,10 +98,10 @@ pub use server::{Server, start};
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Without a byte of a body coming.
 pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A body waits so long for room beside those of other requests, and is then refused.
+/// How long a body waits for room beside those of other requests, before it is refused.
 pub const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What one HTTP server may take of the process.
+/// Limits and options of an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Connections at a time.
@@ -130,8 +129,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The limits of a node without a configuration; `incarnation` is drawn by whoever starts the
-    /// node.
+    /// The limits of a node without a configuration; the start of the node draws `incarnation`.
     pub fn new(incarnation: u64) -> Self {
         Self {
             connections_max: 1024,

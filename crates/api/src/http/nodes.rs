@@ -1,4 +1,4 @@
-//! What is done to nodes: `POST /v1/nodes/{node}/cordon`, `uncordon`, `drain`, `remove`.
+//! Changes of nodes' admin states: `POST /v1/nodes/{node}/cordon`, `uncordon`, `drain`, `remove`.
 //!
 //! The body is JSON, `{}` as a rule: a page of another origin in somebody's browser cannot send
 //! that.
@@ -26,7 +26,7 @@ struct NodeActionBody {
     unknown: bool,
 }
 
-/// Has a node stand otherwise.
+/// Changes a node's admin state.
 pub async fn act(
     State(context): State<Shared>,
     uri: Uri,

@@ -1,4 +1,4 @@
-//! What went wrong, for people and programs: `application/problem+json` (RFC 9457).
+//! Errors for people and programs: `application/problem+json` (RFC 9457).
 //!
 //! ```json
 //! {"type": "urn:carillon:problem:nil-yet", "title": "No value yet", "status": 404,
@@ -59,13 +59,13 @@ impl Problem {
         Self { status, slug, title, detail: detail.into(), remedy, unknown: None }
     }
 
-    /// The request itself makes no sense; `detail` says why.
+    /// The request is malformed; `detail` says why.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         let remedy = "Correct the request; sending it again as it is will not help.";
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail, remedy)
     }
 
-    /// The HTTP library has refused a request by itself; it may have said why.
+    /// A refusal of the HTTP library, with its text if there is one.
     pub fn of_library(status: StatusCode, said: &str) -> Self {
         let (slug, title, detail) = match status {
             StatusCode::URI_TOO_LONG => {

@@ -1,9 +1,8 @@
-//! Values that are being sent: how much memory do they take, of all replies together?
+//! Bounds the memory of values that are being sent, over all replies.
 //!
-//! A client that reads slowly, or not at all, holds a copy of the value that it has asked for,
-//! until it is sent or its connection has stalled for too long. All such copies share one room; a
-//! value for which there is none left is not sent, and its client asks again (503). The first
-//! [`FREE_BYTES`] of each need no room.
+//! The server holds a copy of a value until a slow client has read it, or until its connection has
+//! stalled for too long. All such copies share one memory budget, the *room*. If it is used up, the
+//! client gets 503 and may ask again. The first [`FREE_BYTES`] of each value need no room.
 
 use std::sync::Arc;
 

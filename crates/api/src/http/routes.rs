@@ -22,20 +22,20 @@ pub async fn show(
     let (keyspace, key) = place_behind(&context, &uri, "/v1/route/")?;
     let [lookup] = parameters(uri.query(), ["lookup"])?;
     let lookup = lookup.unwrap_or_default();
-    let ways = LookupChoice::all_of_words(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
+    let ways = LookupChoice::parse_all(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
     let ask = |done| context.api.route(&keyspace, &key, &ways, true, done);
     Ok(Json(context.read(ask).await?))
 }
 
-/// Looks for a key's owner as the parameter says, or the listener; what the reply's header says of
-/// it, unless that is the full table and nobody has asked.
+/// Looks up a key's owner by the lookup of the parameter, or else of the listener. Returns the
+/// reply's header with the route, unless the full table was used without being asked for.
 pub(super) async fn look_up(
     context: &Context,
     (keyspace, key): (&str, &[u8]),
     lookup: Option<String>,
 ) -> Result<Option<HeaderValue>, Problem> {
     let way = match &lookup {
-        Some(lookup) => LookupChoice::of_words(words(lookup)).map_err(wrong)?,
+        Some(lookup) => LookupChoice::parse(words(lookup)).map_err(wrong)?,
         None => context.options.way,
     };
     if lookup.is_none() && way.kind == overlay::Kind::Full {
@@ -62,7 +62,7 @@ fn wrong(why: String) -> Problem {
     Problem::bad_request(why.trim_start_matches("ERR ").to_owned())
 }
 
-/// The most moves that a header tells.
+/// The most hops that a header lists.
 const STEPS_MAX: usize = 32;
 
 fn header(route: &RouteStatus) -> Option<HeaderValue> {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_that_are_not_known_are_not_told() {
+    fn route_without_message_count_omits_it() {
         let mut route = RouteStatus {
             lookup: "linear".to_owned(),
             form: "recursive".to_owned(),

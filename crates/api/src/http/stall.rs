@@ -1,4 +1,4 @@
-//! A connection whose peer stopped reading must not be kept for ever.
+//! Closes a connection whose client has stopped reading.
 
 use std::io;
 use std::pin::Pin;

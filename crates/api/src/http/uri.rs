@@ -1,4 +1,4 @@
-//! What a request line says: percent-encoded bytes, query parameters, times.
+//! Parses a request line: percent-encoded bytes, query parameters, times.
 
 use std::ops::Range;
 

@@ -1,5 +1,6 @@
-//! A node of one map, for tests of what stands around nodes. Each write takes one millisecond of
-//! its time; the keys `silent` and `lost` are never answered and dropped, `oom` and `busy` refused.
+//! A fake node of one map, for tests of the code around nodes. Each write takes one millisecond of
+//! its time. Writes of key `silent` are never answered, those of `lost` are dropped, and those of
+//! `oom` and `busy` are refused.
 //! Of its nodes, `n2` loses replicas each time it is looked at while it drains, `n1` none, and
 //! without
 //! `n3` there would be too few.

@@ -1,4 +1,4 @@
-//! Bodies of requests: none keeps others out, and one that is refused does not lose its answer.
+//! Bodies of requests: no body blocks others, and a refused one still gets its answer.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! What is asked of the cluster: its nodes, its shards and its level.
+//! Requests about the cluster: its nodes, its shards and its version.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn nodes_and_shards_are_told_with_the_verdict() {
 }
 
 #[test]
-fn shards_are_told_to_be_cut() {
+fn split_is_requested_by_http() {
     let server = serve(options());
     let split = |shard: &str, body: &str| {
         ask_json(&server, "POST", &format!("/v1/shards/{shard}/split"), body)
@@ -76,7 +76,7 @@ fn shards_are_told_to_be_cut() {
 }
 
 #[test]
-fn shards_are_told_to_take_others_in() {
+fn merge_is_requested_by_http() {
     let server = serve(options());
     let merge = |shard: &str, body: &str| {
         ask_json(&server, "POST", &format!("/v1/shards/{shard}/merge"), body)
@@ -125,7 +125,7 @@ fn the_level_is_shown_and_raised() {
 }
 
 #[test]
-fn nodes_are_told_to_stand_otherwise() {
+fn admin_state_of_nodes_is_changed_by_http() {
     let server = serve(options());
     let act = |node: &str, action: &str| {
         ask_json(&server, "POST", &format!("/v1/nodes/{node}/{action}"), "{}")

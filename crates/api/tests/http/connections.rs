@@ -86,7 +86,7 @@ fn a_client_that_does_not_read_is_closed() {
 
 /// Many who do not read the long replies to short requests: together they hold four values.
 #[test]
-fn values_that_nobody_reads_take_a_bounded_room() {
+fn unread_values_take_bounded_memory() {
     let server = serve(Options { value_bytes_max: 32 << 20, ..options() });
     let longest = vec![7; 32 << 20];
     assert_eq!(ask(&server, "PUT", "/v1/kv/0/k", &longest).status, 204);

@@ -244,7 +244,7 @@ fn health_status_and_metrics() {
 }
 
 #[test]
-fn what_nobody_knows_is_a_problem() {
+fn unknown_outcome_is_a_problem() {
     let server = serve(options());
     for (method, path, status, kind) in [
         ("GET", "/", 404, "unknown-path"),

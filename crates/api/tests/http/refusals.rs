@@ -1,4 +1,4 @@
-//! What is refused, in which words: by handlers, and by the HTTP library before it asks one.
+//! Texts of refusals: by handlers, and by the HTTP library before it calls one.
 
 use std::io::{Read, Write};
 
@@ -123,7 +123,7 @@ fn a_time_without_its_unit_is_asked_about() {
 }
 
 #[test]
-fn all_paths_are_told_where_one_is_unknown() {
+fn unknown_path_lists_all_paths() {
     let server = serve(options());
     for path in ["/v1/txn/t1/x", "/v1/txn/t1/commit/now", "/v2", "/v1/nodes/n1/explode"] {
         let reply = send(&server, "POST", path, "Content-Type: application/json\r\n", b"{}");

@@ -1,14 +1,14 @@
-//! Where would a cut part what a shard is asked for?
+//! Which split point halves a shard's requests?
 //!
-//! Twenty of the requests noted, each as likely as any other, have their first place kept as a
-//! candidate, with how many of the later requests lie to the left of it, to the right, or on both
-//! sides. That is the finder of CockroachDB (`split/unweighted_finder.go`), with its numbers.
+//! The finder picks twenty of the sampled requests, each as likely as any other, as candidates. For
+//! each it counts how many later requests lie to its left, to its right, or on both sides. That is
+//! the finder of CockroachDB (`split/unweighted_finder.go`), with its numbers.
 //!
 //! ```text
 //!   candidate 4096:  left 180   right 210   both sides 6      |180 - 210| / 390 = 0.08   6 / 396
 //! ```
 //!
-//! A request on both sides costs more after a cut than before. So a candidate is fit if its sides
+//! A request on both sides costs more after a split than before. So a candidate is fit if its sides
 //! are even and few requests are on both; the fittest is the one with the least of both together.
 
 use keyspace::random::{Random, mix};
@@ -148,7 +148,7 @@ mod tests {
         /// Requests that are spread are parted in their middle, wherever most of them are: by one
         /// of five finders, for one in three hundred has no candidate there.
         #[test]
-        fn what_is_spread_is_parted_evenly(seed: u64, from in 0u64..16_000, width in 30u64..384) {
+        fn finder_halves_spread_requests(seed: u64, from in 0u64..16_000, width in 30u64..384) {
             let mut random = Random::new(seed);
             let slot = |_| (from + random.below(width)) as u16;
             let slots: Vec<u16> = (0..1_000).map(slot).collect();

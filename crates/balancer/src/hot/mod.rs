@@ -1,12 +1,11 @@
-//! Is a shard asked so often that it should be cut in two, and where?
+//! Is a shard's request rate so high that it should split, and where?
 //!
-//! Gateways note one request in [`GAP`] or so, and which stretch of the shard it was for
-//! ([`Sampler`]). Of that each shard has a [`ShardLoad`]: how often it is asked, and, while that is
-//! more than it should be, what a cut at each of a few places would have done
-//! ([`SplitPointFinder`]).
+//! Gateways sample one request in [`GAP`] or so, with the range of the shard that it touches
+//! ([`Sampler`]). From these samples each shard has a [`ShardLoad`]: its request rate and, while
+//! that is too high, the effect of a split at each of a few places ([`SplitPointFinder`]).
 //!
 //! ```text
-//!   requests ──► 1 in 64 ──► rate ≤ split_rate ──► nothing is written down
+//!   requests ──► 1 in 64 ──► rate ≤ split_rate ──► nothing is recorded
 //!                             rate > split_rate ──► 20 candidates, for 10 s ──► Cut at 4096
 //!                                                                           ├──► OneKey
 //!                                                                           └──► Scans
@@ -14,7 +13,7 @@
 //!
 //! Places are the bytes of positions behind the keyspace's id: a slot in two bytes, or a key.
 //!
-//! Invariant: no time and no chance of its own; both are arguments.
+//! Invariant: no clock and no randomness of its own; both are arguments.
 
 mod finder;
 mod record;

@@ -1,17 +1,17 @@
-//! How often is a shard asked, and what is to be done about it?
+//! A shard's request rate, and what to do about it.
 //!
 //! The rate is a mean that follows within seconds. While it is above `rate_max`, a
-//! [`SplitPointFinder`] sees what is noted; after [`RECORD_MS`], and once it has seen enough, it
-//! says what it has found, and another begins: what clients ask for changes.
+//! [`SplitPointFinder`] sees the samples. After [`RECORD_MS`], and with enough samples, it reports
+//! its result, and another begins: what clients ask for changes.
 
 use super::{GAP, SplitPoint, SplitPointFinder};
 
-/// So long a finder sees requests before it is asked.
+/// How long a finder sees samples before it must answer.
 pub const RECORD_MS: u64 = 10_000;
 /// With each look the rate goes this part of the way to what was counted since the last.
 const FOLLOW: f64 = 0.25;
 
-/// What is known of how often a shard is asked.
+/// The request rate of a shard, as estimated.
 #[derive(Clone, Debug, Default)]
 pub struct ShardLoad {
     /// Noted since the last look.
@@ -78,13 +78,13 @@ impl ShardLoad {
         self.rate
     }
 
-    /// Why the shard stays whole although it is asked too often, if that is known:
+    /// Why the shard does not split although its request rate is too high, if known:
     /// [`SplitPoint::OneKey`] or [`SplitPoint::Scans`].
     pub fn whole(&self) -> Option<&SplitPoint> {
         self.whole.as_ref()
     }
 
-    /// Whether it says nothing any more: nobody has asked for long.
+    /// Whether it may be forgotten: there was no request for long.
     pub fn is_idle(&self) -> bool {
         self.noted == 0 && self.rate < 1.0
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sees_ten_seconds_before_it_says_where() {
+    fn finder_samples_ten_seconds_before_it_answers() {
         let mut random = Random::new(3);
         let mut record = ShardLoad::default();
         let mut slot = || random.below(16_384) as u16;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn why_it_stays_whole_is_known_until_it_is_not_asked_so_often() {
+    fn no_split_reason_is_known_until_rate_falls() {
         let mut record = ShardLoad::default();
         for now in 0..12 {
             assert_eq!(second(&mut record, now, 100, || 7), None);

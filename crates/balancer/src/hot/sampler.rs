@@ -1,9 +1,9 @@
-//! Which requests are noted? One in [`GAP`], at uneven distances, so that no habit of clients goes
-//! in step with it.
+//! Samples one request in [`GAP`], at uneven distances, so that no pattern of clients goes in step
+//! with it.
 
 use keyspace::random::{Random, mix};
 
-/// Of so many requests one is noted, on average.
+/// One in so many requests is sampled, on average.
 pub const GAP: u32 = 64;
 
 /// Counts requests down to the next that is noted. Each thread has one of its own.
@@ -29,7 +29,7 @@ impl Sampler {
         self.left == 0 && self.again()
     }
 
-    /// So many requests: `each` is told which of them are noted, counted from 0.
+    /// Counts `count` requests, and calls `each` with the number of every sampled one, from 0.
     #[inline]
     pub fn among(&mut self, count: u32, each: impl FnMut(u32)) {
         if count < self.left {

@@ -1,18 +1,18 @@
-//! Which of several nodes is to have the next replica of a shard?
+//! Which of several nodes gets the next replica of a shard?
 //!
-//! A policy only chooses among candidates that are all equally good in what comes before it: none
-//! has a replica of the shard, none is gone, and none shares its failure domain with more of the
-//! shard's replicas than another. So under every policy no two replicas are on a node, nor in a
+//! A policy only chooses among candidates that are equal in all that comes before it. None has a
+//! replica of the shard, none is leaving, and none shares its failure domain with more of the
+//! shard's replicas than another. So under every policy no two replicas are on a node, nor in one
 //! domain while another is free.
 //!
 //! | policy | chooses | a shard's places |
 //! |---|---|---|
-//! | `balanced` | who lacks most, by chance in proportion | anywhere |
-//! | `successors` | who follows the shard's arc on the ring | next to each other, as in Chord |
-//! | `symmetric` | who follows one of `r` equidistant points | spread over the ring, as in Scalaris |
+//! | `balanced` | a node at random, weighted by how much it lacks | anywhere |
+//! | `successors` | the nodes that follow the shard's arc on the ring | next to each other, as in Chord |
+//! | `symmetric` | the node that follows each of `r` equidistant points | spread over the ring, as in Scalaris |
 //!
-//! The last two leave nothing to choose: wherever loads differ, they stay so. They are there to be
-//! compared with, and for those who want to compute where a key's replicas are.
+//! The last two leave no choice: wherever loads differ, they stay so. They serve for comparison,
+//! and for users who want to compute where a key's replicas are.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! Where on the circle of nodes is a node, and where is a shard?
+//! The place of a node, and of a shard, on the circle of nodes.
 //!
 //! Nodes lie on a circle of 2^64 points, spread by a hash of their ids. A shard lies where its arc
-//! ends, drawn out to the whole circle, and turned by an angle of its keyspace: else the only
-//! shards of many small keyspaces would all have the same successors.
+//! ends, scaled to the whole circle, and rotated by an angle of its keyspace. Else all keyspaces
+//! with one shard would have the same successors.
 
 use keyspace::random::mix;
 use keyspace::{Arc, NodeId, Placement};

@@ -72,7 +72,7 @@ fn a_hot_shard_does_not_wander() {
     assert_eq!(wish(&cluster, 0), None);
     let why = wish(&cluster, 1).expect("it has room");
     let words = "node 1 is asked 12000 times a second, node 2 2000; the mean is 7000";
-    assert_eq!(why.words(&|id| format!("node {id}")), words);
+    assert_eq!(why.text(&|id| format!("node {id}")), words);
     assert!(wish(&cluster, 2).is_some() && wish(&cluster, 3).is_none());
     // Where little is asked, numbers count alone: three shards and two are even.
     cluster.groups.iter_mut().for_each(|group| group.requests /= 10);
@@ -107,7 +107,7 @@ fn heirs_are_fit_to_lead() {
     let why =
         TransferReason::NodeUnavailable { node: NodeId(1), unavailable: Unavailable::Draining };
     assert_eq!(ask(&cluster), Some((ReplicaId(5), why)));
-    assert_eq!(why.words(&|id| format!("node {id}")), "node 1 is draining");
+    assert_eq!(why.text(&|id| format!("node {id}")), "node 1 is draining");
     cluster.node(5).is_alive = false;
     assert_eq!(ask(&cluster), None);
 }

@@ -60,7 +60,7 @@ fn four_of_nine_are_lost_and_come_back() {
 
 /// Two of five replicas die at the same time, and one change replaces both.
 #[test]
-fn all_that_are_gone_are_replaced_at_once() {
+fn all_dead_voters_are_replaced_at_once() {
     let mut cluster = Cluster::new(8);
     cluster.add_shard(&[1, 2, 3, 4, 5], 5, 64 * MIB);
     cluster.kill(1);

@@ -111,7 +111,7 @@ fn reasons_name_the_policy() {
     assert!(
         decision
             .why
-            .words(&|id| format!("node {id}"))
+            .text(&|id| format!("node {id}"))
             .starts_with("the policy successors puts it on node 4")
     );
 }

@@ -110,7 +110,7 @@ proptest! {
         prop_assert_eq!(&decided, &case.with(|shard| decide(&nodes, shard, &case.settings)));
         let Some(decision) = decided else { return Ok(()) };
 
-        // Whoever leads is not dead, whatever gossip says.
+        // A leader is not dead, whatever gossip says.
         let leads = case.replicas[0].1;
         let unavailable = |id: NodeId| {
             let unavailable = nodes.get(id).and_then(|node| node.unavailable);
@@ -168,7 +168,7 @@ proptest! {
             let both_take = left.iter().all(|id| nodes.get(*id).is_some_and(|node| node.takes));
             prop_assert!(!both_take || effect.after < effect.before, "{}", effect);
         }
-        prop_assert!(!decision.why.words(&|node| node.to_string()).is_empty());
+        prop_assert!(!decision.why.text(&|node| node.to_string()).is_empty());
     }
 
     #[test]
@@ -183,7 +183,7 @@ proptest! {
         prop_assert!(node.is_alive && !node.is_slow && node.unavailable.is_none());
         prop_assert!(!case.is_joint);
         prop_assert!(target != case.replicas[0].0);
-        prop_assert!(!why.words(&|node| node.to_string()).is_empty());
+        prop_assert!(!why.text(&|node| node.to_string()).is_empty());
     }
 }
 

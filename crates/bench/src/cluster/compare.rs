@@ -50,7 +50,7 @@ const LOADS: &[(&str, usize, Competitor, usize)] = &[
     ("set", 16, Competitor::CarillonPipes, 300_000),
 ];
 
-/// A ratio that is asked for: of Carillon at this load to whom, at which pipeline of theirs.
+/// A target ratio: of Carillon at this load to another store, at its pipeline.
 struct TargetRatio {
     test: &'static str,
     pipeline: usize,

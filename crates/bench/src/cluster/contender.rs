@@ -1,4 +1,4 @@
-//! Who is measured, and how load is brought to it.
+//! The stores that are measured, and the load on each.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::nodes::{NODES, Nodes};
 use super::pipes::{self, Shape};
-use super::rivals::{self, Files, Rival};
+use super::rivals::{self, RedisPersistence, Rival};
 use crate::load::{self, Run};
 use crate::resp::Connection;
 use crate::{Outcome, machine};
@@ -14,7 +14,7 @@ use crate::{Outcome, machine};
 /// Connections of every run.
 pub const CLIENTS: usize = 64;
 
-/// A store, and the way it is asked.
+/// A store, and how it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Competitor {
@@ -87,9 +87,9 @@ impl Stores {
         let stores = Self {
             nodes: Nodes::start(binary)?,
             etcd,
-            memory: rivals::redis("redis-memory", Files::None, 0)?,
-            always: rivals::redis("redis-always", Files::Always, 0)?,
-            replicated: rivals::redis("redis-replicated", Files::Always, 2)?,
+            memory: rivals::redis("redis-memory", RedisPersistence::None, 0)?,
+            always: rivals::redis("redis-always", RedisPersistence::Always, 0)?,
+            replicated: rivals::redis("redis-replicated", RedisPersistence::Always, 2)?,
             keys,
             etcd_connections,
         };

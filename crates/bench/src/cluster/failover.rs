@@ -1,11 +1,11 @@
-//! How long is service away when a node breaks or leaves?
+//! Measures how long clients get no answer when a node fails or leaves.
 //!
 //! ```text
 //!   round:  all lead their part ─► break one ─► watch clients of the others ─► mend ─► settle
 //! ```
 //!
-//! Three ways to go: kill -9, SIGSTOP (later SIGCONT), and SIGTERM, a planned leave that hands
-//! leaderships over first and must fail no request. The figure of a round is that of
+//! Three kinds of failure: kill -9, SIGSTOP (later SIGCONT), and SIGTERM, a planned stop that
+//! transfers leaderships first and must fail no request. The figure of a round is that of
 //! [`super::silence`]: the longest any client of the surviving nodes waited between two answers,
 //! over all shards, those that the victim led among them. A victim that led nothing shows as
 //! a round without a silence, so the number of these is printed.

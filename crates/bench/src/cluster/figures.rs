@@ -1,6 +1,6 @@
-//! Parts of sorted figures.
+//! Percentiles of sorted figures.
 
-/// The smallest figure that so large a part of all does not exceed; 0 without figures.
+/// The percentile: the smallest figure that this part of all does not exceed; 0 without figures.
 pub fn part(figures: &[f64], part: f64) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What do shards cost that nobody asks?
+//! Measures what idle shards cost.
 //!
 //! Three nodes hold a thousand shards and more: keyspaces of eight shards, three replicas each.
 //! When all nodes hold them all and have settled, processor time and resident memory are measured

@@ -1,5 +1,5 @@
-//! How fast is a cluster of three beside other stores on this machine, how long is it away when a
-//! node breaks, and what does it cost while nobody asks?
+//! Measures a cluster of three nodes beside other stores on this machine: its rates, its outages
+//! when a node fails, and its cost while idle.
 //!
 //! ```text
 //!   bench cluster    rates       three Carillon nodes │ etcd, three members │ redis-server

@@ -1,4 +1,4 @@
-//! Three Carillon nodes that are one cluster, each to be broken and brought back.
+//! A cluster of three Carillon nodes; each can be killed and started again.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

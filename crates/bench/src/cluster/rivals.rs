@@ -1,4 +1,4 @@
-//! The others: etcd with three members, redis-server alone and with two replicas.
+//! The other stores: etcd with three members, redis-server alone and with two replicas.
 
 use std::path::Path;
 use std::process::Command;
@@ -115,7 +115,7 @@ impl Rival {
 
 /// What Redis writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Files {
+pub enum RedisPersistence {
     /// No file at all.
     None,
     /// A log, synced before every answer.
@@ -123,7 +123,7 @@ pub enum Files {
 }
 
 /// A redis-server with so many replicas, all of which write the same files.
-pub fn redis(name: &str, files: Files, replicas: usize) -> Outcome<Rival> {
+pub fn redis(name: &str, files: RedisPersistence, replicas: usize) -> Outcome<Rival> {
     let dir = Directory::new(name)?;
     let mut processes: Vec<Process> = Vec::new();
     let mut ports: Vec<u16> = Vec::new();
@@ -134,7 +134,7 @@ pub fn redis(name: &str, files: Files, replicas: usize) -> Outcome<Rival> {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
         command.arg("--dir").arg(data);
-        if files == Files::Always {
+        if files == RedisPersistence::Always {
             command.args(["--appendonly", "yes", "--appendfsync", "always"]);
         }
         if let Some(master) = ports.first() {

@@ -1,10 +1,10 @@
-//! For how long does any one client go without an answer?
+//! Measures the longest time that any one client goes without an answer.
 //!
-//! One client for each node and shard, on a connection of its own: it sets a key of the shard,
-//! reads it, sets it, with a short pause between. A shard that nobody leads thus silences its own
-//! clients and no others. What is measured is strict: the longest time between two answers to the
-//! *same* client, of all clients of the nodes that are looked at; a client that is stuck with an
-//! old request while new ones would be answered counts as silenced.
+//! There is one client for each node and shard, on a connection of its own: it sets a key of the
+//! shard, reads it, sets it, with a short pause between. So a shard without a leader silences its
+//! own clients and no others. The figure is strict: the longest time between two answers to the
+//! *same* client, over all clients of the observed nodes. A client that is stuck with an old
+//! request, while new ones would be answered, counts as silenced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +27,9 @@ const REPLY_MAX: Duration = Duration::from_secs(6);
 pub struct ClientRecord {
     /// Longest time between two answers to one client.
     pub longest: Duration,
-    /// Requests answered with an error that says they were not done.
+    /// Requests answered with an error that means *not done*.
     pub not_done: u64,
-    /// Requests of which nobody knows whether they were done.
+    /// Requests with unknown outcome.
     pub unknown: u64,
 }
 
@@ -157,7 +157,7 @@ impl Drop for Clients {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A client that has panicked has said so.
+            // A client that panicked has printed its message.
             let _panicked = thread.join();
         }
     }

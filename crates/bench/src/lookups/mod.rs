@@ -1,10 +1,10 @@
-//! How many requests a second, by each lookup in each form, on a live cluster?
+//! Measures requests a second by each lookup, in each form, on a live cluster.
 //!
-//! The question of the thesis: its test bed asked clusters that ran Chord, or a
-//! fully connected net (FCN), and counted answers. Here one cluster runs all lookups at once, and
-//! each connection names the one that it wants (`LOOKUP`), without images, as the thesis had it.
-//! The keyspace is a file of linear hashing with as many buckets as shards are wanted: all have
-//! arcs of one width then, as those of a hashed keyspace that is cut in halves.
+//! The thesis asked the same: its test bed ran clusters with Chord, or with a fully connected net
+//! (FCN), and counted answers. Here one cluster runs all lookups at once, and each connection names
+//! its lookup (`LOOKUP`). Route caches are off, as in the thesis. The keyspace is a linear-hash
+//! table with one bucket per wanted shard: so all arcs have one width, as those of a hashed
+//! keyspace that is split in halves.
 //!
 //! ```text
 //!   8 nodes, 256 shards, three replicas, on this machine; 100 000 keys of 100 bytes

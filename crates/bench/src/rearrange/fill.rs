@@ -13,7 +13,7 @@ const PIPELINE: usize = 500;
 
 /// What is there beside the clients' own keys.
 #[derive(Clone, Debug)]
-pub struct Fill {
+pub struct BulkData {
     /// Where it lies.
     pub keyspaces: Vec<String>,
     /// Keys in each keyspace.
@@ -22,7 +22,7 @@ pub struct Fill {
     pub value_bytes: usize,
 }
 
-impl Fill {
+impl BulkData {
     /// About so many bytes of keys and values, all keyspaces together.
     pub fn of(keyspaces: &[String], bytes: u64, value_bytes: usize) -> Self {
         let keys = bytes as usize / (value_bytes + key(0).len()) / keyspaces.len();
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn it_is_as_large_as_asked_for_and_values_differ() {
-        let fill = Fill::of(&["0".into(), "a".into()], 1 << 20, 1_009);
+        let fill = BulkData::of(&["0".into(), "a".into()], 1 << 20, 1_009);
         assert_eq!((fill.keys, fill.keys_all()), (512, 1_024));
         assert_eq!((fill.value(7).len(), &fill.value(7)[..16]), (1_009, "0000000700000007"));
         assert_ne!(fill.value(7), fill.value(8));

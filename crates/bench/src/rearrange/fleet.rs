@@ -32,7 +32,7 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 /// How long a cluster may take to form.
 const FORM_MAX: Duration = Duration::from_secs(60);
 
-/// A node that runs, for those who look at it.
+/// A running node, for the sampler.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningNode {
     /// Counted from 1.
@@ -43,7 +43,7 @@ pub struct RunningNode {
     pub http: SocketAddr,
 }
 
-/// Who runs at present.
+/// The running nodes.
 pub type Roster = Arc<Mutex<Vec<RunningNode>>>;
 
 /// The nodes. Dropping it kills them and removes their files.
@@ -91,7 +91,7 @@ impl Fleet {
         !self.net.names().is_empty()
     }
 
-    /// Who runs.
+    /// The running nodes.
     pub fn roster(&self) -> Roster {
         self.roster.clone()
     }
@@ -231,7 +231,7 @@ impl Fleet {
         self.seats(|seats| seats.retain(|seat| seat.node != node));
     }
 
-    /// What nodes of one side send to those of the other is lost, both ways.
+    /// Partitions the network: all packets between the two sides are lost.
     pub fn part(&mut self, one: &[usize], other: &[usize]) {
         for (here, there) in
             one.iter().flat_map(|here| other.iter().map(move |there| (here, there)))
@@ -241,7 +241,8 @@ impl Fleet {
         }
     }
 
-    /// A node reaches no other, and none reaches it: who tries is told. Clients do.
+    /// Isolates a node: it reaches no other, and none reaches it; attempts are refused. Clients
+    /// still reach it.
     pub fn isolate(&mut self, node: usize) {
         for other in (1..=self.processes.len()).filter(|other| *other != node) {
             self.net.bar(node, other);
@@ -249,7 +250,7 @@ impl Fleet {
         }
     }
 
-    /// What one node sends to another is lost.
+    /// Drops packets from one node to another.
     pub fn silence(&mut self, from: usize, to: usize) {
         self.net.silence(from, to);
     }
@@ -268,7 +269,7 @@ impl Fleet {
         Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
     }
 
-    /// Copies what the nodes have said to `dir`, as node-N.log.
+    /// Copies the nodes' logs to `dir`, as node-N.log.
     pub fn keep_logs(&self, dir: &Path) -> Outcome<()> {
         fs::create_dir_all(dir)?;
         for node in 1..=self.processes.len() {

@@ -1,4 +1,4 @@
-//! Which figures come of a timeline, beside what must be reached.
+//! Derives figures from a timeline, beside their targets.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ const UNSENT_MIN: u64 = 2 << 20;
 const DRAIN_MAX: f64 = 1.1;
 /// How long a client may wait when a node is lost.
 pub const SILENCE_MAX_S: f64 = 1.5;
-/// After so long nobody is served by a node that reaches no majority: leases have ended.
+/// After so long a node without a majority serves no client: leases have ended.
 const LEASES_S: f64 = 2.0;
 /// Above this a second was disturbed: cores that the host took away.
 const HOST_TAKEN: f64 = 0.15;
-/// Likewise, for how long the machine stood still.
+/// Likewise, for how long the machine stalled.
 const STALLED_MS: f64 = 100.0;
 /// The figure of the load alone.
 const ALONE: &str = "load alone";
@@ -293,7 +293,7 @@ pub fn failures(seen: &RunRecord, must_be_none: bool) -> Vec<Figure> {
     ]
 }
 
-/// What was acknowledged and is gone.
+/// Acknowledged writes that were lost.
 pub fn lost(seen: &RunRecord) -> Figure {
     let contradicted = seen.seconds.iter().map(|second| second.lost).sum::<u64>();
     let lost = (seen.read_back.lost + contradicted) as f64;

@@ -1,9 +1,9 @@
-//! What the keys of a load's client must hold: its writes, and what it was told about them.
+//! Checks what the keys of a client of the load must hold: its writes and their outcomes.
 //!
-//! Numbers rise with each write. After an acknowledged write a key holds that number, or one of a
-//! write of which nobody knows whether it was done: such a one may be done at any later time, or
-//! never. Only the client writes, so for itself there is nothing else. Who reads meanwhile may also
-//! see what it has been told since, or is just being told.
+//! Numbers rise with each write. After an acknowledged write a key holds that number, or the number
+//! of a write with unknown outcome, which may be done at any later time, or never. Only this client
+//! writes the key, so it may read nothing else. Another reader may also see a write that was
+//! acknowledged since its request, or one that is under way.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -13,17 +13,17 @@ use std::sync::{Mutex, PoisonError};
 pub struct Key {
     /// The number that was last acknowledged.
     pub done: Option<u64>,
-    /// Numbers of which nobody knows.
+    /// Numbers of writes with unknown outcome.
     pub maybe: BTreeSet<u64>,
 }
 
 impl Key {
-    /// Whether a store that loses nothing may answer this to the one that writes it.
+    /// Whether a store that loses nothing may answer this to the writing client.
     pub fn may_be(&self, seen: Option<u64>) -> bool {
         seen == self.done || self.is_maybe(seen)
     }
 
-    /// Whether it may answer this to somebody who asked after `floor` was acknowledged.
+    /// Whether it may answer this to a read that began after `floor` was acknowledged.
     pub fn may_be_since(&self, floor: Option<u64>, seen: Option<u64>) -> bool {
         seen >= floor || self.is_maybe(seen)
     }

@@ -1,4 +1,4 @@
-//! A cluster under load, with somebody who watches: what every play is played on.
+//! A cluster under load that is sampled once a second: every scenario runs on one.
 //!
 //! ```text
 //!   nodes start ─► keyspaces ─► replicas spread ─► filled ─► load begins: second 0
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use harness::stalls::{StallRecorder, Stalls};
 
-use super::fill::Fill;
+use super::fill::BulkData;
 use super::fleet::Fleet;
 use super::load::{Failure, Load, Recovery, Shape, SlowRequest};
 use super::timeline::{Event, LossReport, Second, Setup, seconds};
@@ -76,7 +76,7 @@ pub struct LiveCluster {
     /// Nodes that are there and are to be empty.
     pub drained: Vec<usize>,
     begun: Instant,
-    fill: Fill,
+    fill: BulkData,
 }
 
 /// What is left of it when the load is over.
@@ -117,7 +117,7 @@ impl LiveCluster {
         wait_until_spread(&fleet, plan.replicas)?;
         let keyspaces = KEYSPACES.map(str::to_owned).to_vec();
         let resp: Vec<_> = (1..=nodes).map(|node| fleet.resp(node)).collect();
-        let fill = Fill::of(&keyspaces, plan.bytes, plan.value_bytes);
+        let fill = BulkData::of(&keyspaces, plan.bytes, plan.value_bytes);
         eprintln!("{} keys of {} bytes are written", fill.keys_all(), plan.value_bytes);
         fill.write(&resp)?;
         for node in nodes + 1..=nodes + held {

@@ -1,19 +1,18 @@
 //! A fixed load: so many clients, each of which asks, waits for the answer, pauses and asks again.
 //!
-//! Every client has keys of its own, which nobody else writes, in one of the keyspaces: it sets
-//! one, reads one, sets one. So it is known what each must hold ([`keys`](super::keys)). Each
-//! answer is held against that at once, and at the end every key is read again, so what was
-//! acknowledged and is gone is seen ([`Counts::lost`]). Some reads are of another client's keys,
-//! which writes through another node: it may be told nothing older than what was acknowledged
-//! before it asked.
+//! Every client has keys of its own in one of the keyspaces, which no other client writes: it sets
+//! one, reads one, sets one. So the client knows what each must hold ([`keys`](super::keys)). It
+//! checks each answer at once, and reads every key again at the end: that shows lost writes
+//! ([`Counts::lost`]). Some reads are of another client's keys, written through another node: they
+//! must return nothing older than what was acknowledged before the read began.
 //!
-//! Where no majority is, a client stands still at its next request that needs one, and sees
-//! nothing. So there may be *readers* too, one at each node, which only read what clients write.
-//! What is not answered soon they leave, which is no failure, and read the next key, of another
-//! shard, at the same node: it may still take itself for the leader of some.
+//! Without a majority, a client blocks at its next request that needs one, and sees nothing. So
+//! there may be *readers* too, one at each node, which only read what clients write. A reader gives
+//! up a slow request, which is no failure. It reads the next key, of another shard, at the same
+//! node, which may still believe that it leads some shards.
 //!
-//! A client keeps to a node. It goes to the next one when the connection breaks or cannot be made,
-//! as programs do, and stays there. It never asks anything twice.
+//! A client keeps to a node. When the connection breaks or cannot be made, it goes to the next one,
+//! as programs do, and stays there. It never sends a request twice.
 
 mod client;
 
@@ -55,9 +54,9 @@ pub struct Shape {
 pub struct Counts {
     /// Requests answered, errors not among them.
     pub answered: u64,
-    /// Requests answered with an error that says they were not done.
+    /// Requests answered with an error that means *not done*.
     pub not_done: u64,
-    /// Requests of which nobody knows whether they were done.
+    /// Requests with unknown outcome.
     pub unknown: u64,
     /// Answers that show something else than what was acknowledged.
     pub lost: u64,
@@ -145,7 +144,7 @@ pub struct Failure {
     pub at_s: f64,
     /// What was asked.
     pub asked: String,
-    /// What the client was told.
+    /// The answer or error that the client got.
     pub told: String,
 }
 
@@ -245,7 +244,7 @@ impl Load {
         self.shared.returns.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first requests that failed, and what their clients were told.
+    /// The first requests that failed, with their errors.
     pub fn failures(&self) -> Vec<Failure> {
         self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -255,7 +254,7 @@ impl Load {
         self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the asking. How long who still waits has waited is noted.
+    /// Ends the load. It records how long unfinished requests have waited.
     pub fn stop(&mut self) -> Outcome<()> {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in std::mem::take(&mut self.threads) {

@@ -1,16 +1,16 @@
-//! What do clients notice while a cluster rearranges itself, and where does it come to rest?
+//! Measures what clients notice while a cluster rearranges itself, and the state it settles in.
 //!
-//! Real processes, each with a network namespace (without root: with an address of its own on the
-//! loopback interface), under a fixed load, of which one thing after the other is asked or taken
-//! away ([`plays`]). Each second is looked at from both sides: what clients saw ([`load`]), and
-//! what nodes say of themselves ([`watch`]). The whole timeline is written as JSON ([`timeline`])
-//! and as a picture ([`svg`]); figures stand beside what must be reached ([`judge`]).
+//! The nodes are real processes under a fixed load, each with a network namespace (without root:
+//! with an address of its own on the loopback interface). Scenarios change or break the cluster
+//! step by step ([`scenarios`]). Each second is sampled from both sides: what clients saw
+//! ([`load`]), and what nodes report ([`watch`]). The timeline is written as JSON ([`timeline`])
+//! and as a picture ([`svg`]); figures stand beside their targets ([`judge`]).
 //!
 //! The load: clients in a closed loop, each with one request under way and a pause between, half
 //! SETs of 100 bytes, half GETs, over three keyspaces of 8 shards, 3 replicas, durability `sync`.
-//! Each reads what it has written before it overwrites it, and where the network is cut a client at
-//! each node only reads what others write: what is lost, or too old, is seen while it is so.
-//! Under it lies the bulk of the data, in values of 1 KiB. All of it is read back at the end.
+//! Each client reads what it has written before it overwrites it. Where the network is cut, one
+//! more client at each node only reads what others write. So lost or stale values are seen at once.
+//! Most of the data was written before, in values of 1 KiB. All of it is read back at the end.
 //!
 //! Caveats: all nodes share the cores and the disk of one machine, so that a node which restores a
 //! state takes the processor from those that serve; on machines of their own it would not. A

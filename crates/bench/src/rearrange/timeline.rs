@@ -19,14 +19,19 @@
 //!   read_back  {client_keys, filled_keys, lost}
 //! ```
 //!
-//! A second's counts are of `[at_s, at_s + 1)`; what nodes hold is as they said at its end, and
-//! `sent_bytes`, `moved_bytes`, `processor` (cores) and `host_taken` (cores that the host took
-//! away) are of that second too. `longest_wait_ms` is the longest time between two answers to the
-//! same client that ended in it, `machine_stalled_ms` how long the machine itself stood still
-//! ([`harness::stalls`]). `clients` are those that asked through a node, whether it was off or not;
-//! `failed` is what was *not done* or is *unknown*. A node that is off or did not answer is not
-//! among `nodes`; if it took seconds to answer, nobody is, in those. What clients saw as the load
-//! ended, and how long who still waited had waited, stands in the last second.
+//! A second's counts are of `[at_s, at_s + 1)`. `sent_bytes`, `moved_bytes`, `processor` (cores)
+//! and `host_taken` (cores that the host took away) are of that second too. What nodes hold is as
+//! they reported at its end.
+//!
+//! - `longest_wait_ms`: the longest time between two answers to the same client that ended in this
+//!   second.
+//! - `machine_stalled_ms`: how long the machine itself stalled ([`harness::stalls`]).
+//! - `clients`: those that asked through a node, whether it was off or not.
+//! - `failed`: requests that were *not done* or are *unknown*.
+//! - `nodes`: without nodes that were off or did not answer. While one takes seconds to answer, it
+//!   is empty.
+//!
+//! The last second holds what clients saw when the load ended, and the waits that were unfinished.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -111,15 +116,15 @@ pub struct Second {
     pub at_s: usize,
     /// Requests answered.
     pub answered: u64,
-    /// Requests answered with an error that says they were not done.
+    /// Requests answered with an error that means *not done*.
     pub not_done: u64,
-    /// Requests of which nobody knows.
+    /// Requests with unknown outcome.
     pub unknown: u64,
     /// Answers that contradict what was acknowledged.
     pub lost: u64,
     /// The longest time between two answers to one client.
     pub longest_wait_ms: f64,
-    /// For how long the machine stood still.
+    /// How long the machine stalled.
     pub machine_stalled_ms: f64,
     /// Cores that the host took away.
     pub host_taken: f64,
@@ -142,7 +147,7 @@ pub struct ClientsSecond {
     pub node: usize,
     /// Requests answered.
     pub answered: u64,
-    /// Requests not done, or of which nobody knows.
+    /// Requests not done, or with unknown outcome.
     pub failed: u64,
     /// The longest time between two answers to one of them.
     pub longest_wait_ms: f64,
@@ -198,7 +203,7 @@ pub struct LossReport {
 }
 
 impl Figure {
-    /// One that nothing is asked of.
+    /// A figure without a target.
     pub fn told(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
         let (what, note) = (what.into(), String::new());
         Self { what, value, unit, limit: None, holds: None, note }
@@ -296,7 +301,7 @@ fn of_clients((place, counts): (usize, &Counts)) -> ClientsSecond {
     }
 }
 
-/// What a node did since it was last seen. One that was not seen before began with nothing.
+/// What a node did since its last sample. A node without an earlier sample began with nothing.
 fn of_node(node: &NodeSample, before: Option<&NodeSample>) -> NodeSecond {
     let sent = before.map_or(0, |before| before.sent_bytes);
     let processor = before.map_or(0.0, |before| node.processor_s - before.processor_s);
@@ -329,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_hold_or_fail_and_tables_say_so() {
+    fn figures_meet_or_miss_targets_and_table_shows_it() {
         let figures = [
             Figure::at_most("a", 1.5, "s", 1.5),
             Figure::at_least("b", 0.69, "", 0.7).noted("once"),

@@ -1,8 +1,8 @@
-//! Once a second: what does every node say of itself, and what does it take of the machine?
+//! Samples every node once a second: its own figures by HTTP, and what it takes of the machine.
 //!
-//! Each node is asked by HTTP for what it knows best: what it holds and leads, what it has sent,
-//! which of the shards that it leads are changing or below strength. A node that does not answer in
-//! time has no figures in that second.
+//! A node reports what it holds and leads, what it has sent, and which of the shards that it leads
+//! are changing or under-replicated. A node that does not answer in time has no figures in that
+//! second.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What a node said of itself, at the end of a second.
+/// A node's own figures, at the end of a second.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodeSample {
     /// Counted from 1.
@@ -119,13 +119,13 @@ impl Drop for NodeWatcher {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, it has said so.
+            // If the thread panicked, it has printed its message.
             let _panicked = thread.join();
         }
     }
 }
 
-/// Asks all who run now.
+/// Samples all running nodes.
 pub fn look(second: usize, roster: &Roster) -> Sample {
     let seats = roster.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let nodes = seats.iter().filter_map(|seat| of(*seat).ok()).collect();

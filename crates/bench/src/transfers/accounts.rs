@@ -1,4 +1,4 @@
-//! The accounts in Carillon: opened, counted, and which of them lie apart.
+//! The accounts in Carillon: opened, summed, and told apart by shard.
 //!
 //! An account is a key with a number, without a hash tag, so two of them mostly lie in different
 //! shards. Whatever transfers do, the sum of all stays what it was at first.
@@ -48,7 +48,7 @@ pub fn open(nodes: &Nodes, accounts: usize) -> Outcome<()> {
             }
         }
         for number in refused {
-            again(connection, &account(number), &opening)?;
+            set_again(connection, &account(number), &opening)?;
         }
         Ok(0)
     });
@@ -77,7 +77,7 @@ fn is_refusal(error: &(dyn Error + 'static)) -> bool {
     !error.is::<io::Error>()
 }
 
-fn again(connection: &mut Connection, key: &str, value: &str) -> Outcome<()> {
+fn set_again(connection: &mut Connection, key: &str, value: &str) -> Outcome<()> {
     let mut last = Ok(());
     for _ in 0..REFUSALS_MAX {
         match connection.call(&["SET", key, value]) {
@@ -138,7 +138,7 @@ pub fn wait_until_at_rest(nodes: &Nodes, quiet: Duration) -> Outcome<usize> {
 }
 
 /// The part of all pairs of accounts whose two lie in different shards; by a sample of them.
-pub fn apart(nodes: &Nodes, accounts: usize) -> Outcome<f64> {
+pub fn share_apart(nodes: &Nodes, accounts: usize) -> Outcome<f64> {
     let shards = shards(nodes)?;
     let mut connection = Connection::open(nodes.resp(0))?;
     let step = accounts.div_ceil(SAMPLE);

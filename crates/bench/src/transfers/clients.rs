@@ -7,8 +7,8 @@
 //!                  └───────── nil: an abort ─────────────────┘
 //! ```
 //!
-//! Each line up to an arrow is one pipeline. What ends after the given time is let end, and does
-//! not count; a transfer that is aborted then is not begun again.
+//! Each line up to an arrow is one pipeline. A transfer that ends after the given time does not
+//! count; one that is aborted then is not begun again.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

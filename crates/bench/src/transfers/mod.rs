@@ -1,4 +1,4 @@
-//! How many transfers between two accounts are done a second, beside etcd?
+//! Measures transfers a second between two accounts, beside etcd.
 //!
 //! ```text
 //!   one-shot      Carillon   MULTI, INCRBY, INCRBY, EXEC as one pipeline
@@ -167,8 +167,8 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, TransfersRep
     println!("{fsyncs_per_second:.0} fsyncs/s; opening {accounts} accounts everywhere");
     let stores = Stores::start(binary, accounts, options)?;
     let shards = accounts::wait_until_at_rest(&stores.nodes, Duration::from_secs(rest_s))?;
-    let apart = accounts::apart(&stores.nodes, accounts)?;
-    let hot_apart = accounts::apart(&stores.nodes, options.hot)?;
+    let apart = accounts::share_apart(&stores.nodes, accounts)?;
+    let hot_apart = accounts::share_apart(&stores.nodes, options.hot)?;
     println!(
         "{shards} shards; of all pairs {:.1} % lie in two of them, of hot ones {:.1} %",
         100.0 * apart,

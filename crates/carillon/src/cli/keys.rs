@@ -1,4 +1,4 @@
-//! What can be typed about keys.
+//! Arguments of commands about keys.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! What can be typed about keyspaces.
+//! Arguments of commands about keyspaces.
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 

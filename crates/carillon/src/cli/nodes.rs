@@ -1,4 +1,4 @@
-//! What can be typed about nodes: their health, and how they stand.
+//! Arguments of commands about nodes: their health and their admin states.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! What can be typed about the directory of a node that does not run.
+//! Arguments of commands about the directory of a stopped node.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What can be typed about shards.
+//! Arguments of commands about shards.
 
 use clap::{ArgGroup, Args, ValueEnum};
 

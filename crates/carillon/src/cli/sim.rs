@@ -1,4 +1,4 @@
-//! What can be typed after `carillon sim`.
+//! Arguments of `carillon sim`.
 
 use clap::{Args, Subcommand};
 use sim::scenario::Scenario;

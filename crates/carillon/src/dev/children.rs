@@ -1,7 +1,7 @@
-//! The nodes' processes: started, watched, ended.
+//! Starts, watches and ends the nodes' processes.
 //!
 //! Each has a process group of its own, so that Ctrl-C in a terminal reaches `carillon dev` alone,
-//! which then asks every node once. And each is killed by the kernel when the thread that started
+//! which then asks every node once to stop. The kernel kills each node when the thread that started
 //! it ends, however it ends: that thread is the program's first, so no node is left behind.
 
 use std::ffi::OsStr;
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use super::log::Log;
-use super::plan::NodePlan;
 use super::node_output::{self, NodeOutput};
+use super::plan::NodePlan;
 
 /// A node's process.
 pub struct Child {
@@ -64,7 +64,7 @@ impl Child {
         self.process.id()
     }
 
-    /// How it has ended, if that is new: asked again it says nothing.
+    /// Its exit status, once, after it has ended.
     pub fn ended_now(&mut self) -> Option<ExitStatus> {
         if self.ended.is_some() {
             return None;
@@ -79,7 +79,7 @@ impl Child {
         self.ended.is_none()
     }
 
-    /// Asks it to stop; one that stands still (SIGSTOP) goes on in order to do so.
+    /// Asks it to stop; a paused process (SIGSTOP) is resumed so that it can.
     pub fn ask_to_stop(&self) {
         self.signal(libc::SIGTERM);
         self.signal(libc::SIGCONT);
@@ -98,8 +98,8 @@ impl Child {
         }
     }
 
-    /// Waits until everything it said is written, and returns its last lines; asked again, none.
-    /// It must have ended.
+    /// Waits until all its output is written, and returns its last lines, once. It must have
+    /// ended.
     pub fn last_lines(&mut self) -> Vec<String> {
         assert!(!self.runs(), "a node that runs may go on speaking");
         // It only writes; a panic of it was printed.

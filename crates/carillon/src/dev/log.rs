@@ -1,7 +1,7 @@
-//! The log of a node, in a file: begun anew at each start, and bounded.
+//! A node's log file: bounded, and begun anew at each start.
 //!
-//! A file that is full, or of an earlier run, stays under the name of [`old`] until the next one
-//! takes its place. So the log of the run before can be read, and a node has two files at most.
+//! A file that is full, or of an earlier run, is renamed to [`old`] and stays until the next one
+//! replaces it. So the log of the run before can be read, and a node has at most two files.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty file; the one that was there gets its name of [`old`].
+    /// An empty file; an existing one is renamed to [`old`].
     ///
     /// # Errors
     /// If the file cannot be renamed or made.

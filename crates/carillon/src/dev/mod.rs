@@ -1,4 +1,4 @@
-//! `carillon dev`: how does one try a whole cluster on one machine?
+//! `carillon dev`: a cluster on one machine, to try things.
 //!
 //! Every node is this same program, `carillon start`, in a process and a directory of its own:
 //! what can be tried here (`kill -9`, `kill -STOP`, a full disk) is what happens elsewhere.
@@ -12,12 +12,11 @@
 //! ```
 //!
 //! The nodes' logs go to files beside their directories, and with `--verbose` to standard error
-//! too. A node that ends later is reported and left alone, for that is what one wants to look at;
-//! the message holds the command that starts it again. No data is ever deleted: a directory that
-//! has data is resumed.
+//! too. A node that ends later is reported and not restarted, so that one can look at the cluster
+//! without it; the message holds the command that starts it again. No data is ever deleted: a
+//! directory that has data is resumed.
 //!
-//! What it does not know: anything about what nodes say to each other. A cluster is what their
-//! flags make of them ([`plan`]).
+//! It knows nothing of the nodes' protocol: flags make the nodes a cluster ([`plan`]).
 
 mod children;
 mod log;
@@ -48,10 +47,10 @@ use plan::{BASE_PORT, BASE_PORT_MAX, DevOptions, NODES_MAX, NodePlan};
 const NODES_DEFAULT: usize = 3;
 /// Between two looks at nodes that start.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// How long a node that starts may take to say how it is; then it is asked again.
+/// How long a starting node may take to answer a status request, before it is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
-/// After that long a person wants to know what is being waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// After this time `dev` names the nodes that it still waits for.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Node 1 has the ports of a lone node: 6379 for Redis clients, 7400 native, 7480 HTTP, 7600 peers.
@@ -193,7 +192,7 @@ struct Cluster {
 }
 
 /// A node that has ended.
-struct Ended {
+struct EndedNode {
     node: NodePlan,
     status: ExitStatus,
     /// The end of its log, unless that was printed, and where the log is.
@@ -214,7 +213,7 @@ impl Cluster {
         let mut cluster = Self { program, nodes, children: Vec::new(), signals, verbose };
         let width = cluster.nodes.iter().map(|node| node.name().len()).max().unwrap_or(0);
         for (node, log) in cluster.nodes.iter().zip(logs) {
-            let prefix = verbose.then(|| voice::prefix(node.number, width));
+            let prefix = verbose.then(|| node_output::prefix(node.number, width));
             match Child::start(&cluster.program, node, log, prefix) {
                 Ok(child) => cluster.children.push(child),
                 Err(source) => {
@@ -238,7 +237,7 @@ impl Cluster {
         output::raw(self.welcome().as_bytes());
         loop {
             let asked = self.signals.wait().any(|signal| signal != SIGCHLD);
-            for Ended { node, status, said } in self.ended() {
+            for EndedNode { node, status, said } in self.ended() {
                 let (name, how) = (node.name(), children::how(status));
                 let line = node.command_line(&self.program);
                 output::complain(&format!(
@@ -255,7 +254,7 @@ impl Cluster {
         }
     }
 
-    /// False if somebody wants an end before that.
+    /// Waits until all nodes are ready. False if a signal asks for the end before that.
     fn wait_until_ready(&mut self) -> Result<bool, DevError> {
         let begun = Instant::now();
         let mut ready = vec![false; self.nodes.len()];
@@ -264,14 +263,14 @@ impl Cluster {
             if self.signals.pending().any(|signal| signal != SIGCHLD) {
                 return Ok(false);
             }
-            if let Some(Ended { node, status, said }) = self.ended().into_iter().next() {
+            if let Some(EndedNode { node, status, said }) = self.ended().into_iter().next() {
                 let (how, line) = (children::how(status), node.command_line(&self.program));
                 return Err(DevError::NotReady { node: node.name(), how, said, line });
             }
             for (node, ready) in self.nodes.iter().zip(&mut ready).filter(|(_, ready)| !**ready) {
                 *ready = is_ready(node);
             }
-            if begun.elapsed() > PATIENCE && !has_said {
+            if begun.elapsed() > REPORT_AFTER && !has_said {
                 has_said = true;
                 let late = self.nodes.iter().zip(&ready).filter(|(_, ready)| !**ready);
                 let late: Vec<String> = late.map(|(node, _)| node.name()).collect();
@@ -283,8 +282,8 @@ impl Cluster {
         Ok(true)
     }
 
-    /// Who has ended since this was asked last, and how.
-    fn ended(&mut self) -> Vec<Ended> {
+    /// The nodes that have ended since the last call, and how.
+    fn ended(&mut self) -> Vec<EndedNode> {
         let both = self.nodes.iter().zip(&mut self.children);
         let ended = both.filter_map(|(node, child)| {
             let status = child.ended_now()?;
@@ -293,7 +292,7 @@ impl Cluster {
                 true => format!("Its log: {path}"),
                 false => format!("The last lines of {path}:\n  {}", lines.join("\n  ")),
             };
-            Some(Ended { node: node.clone(), status, said })
+            Some(EndedNode { node: node.clone(), status, said })
         });
         ended.collect()
     }
@@ -302,7 +301,7 @@ impl Cluster {
         self.stop_with(Exit::Done)
     }
 
-    /// Asks all to stop and waits for them; whoever asks for an end once more does not want to.
+    /// Asks all nodes to stop and waits for them. A second signal kills them at once.
     fn stop_with(&mut self, exit: Exit) -> Exit {
         if self.children.iter().any(Child::runs) {
             output::note("stopping the nodes; Ctrl-C once more ends them at once");
@@ -310,7 +309,7 @@ impl Cluster {
         self.children.iter().for_each(Child::ask_to_stop);
         let mut patient = true;
         loop {
-            for Ended { node, status, said } in self.ended() {
+            for EndedNode { node, status, said } in self.ended() {
                 if patient && !status.success() {
                     let (name, how) = (node.name(), children::how(status));
                     output::complain(&format!("{name} ended {how} when asked to stop. {said}"));
@@ -332,7 +331,7 @@ impl Cluster {
         self.nodes[0].dir.with_file_name("node-*.log").display().to_string()
     }
 
-    /// Where everything is, and what to try.
+    /// The greeting: addresses of the nodes, and commands to try.
     fn welcome(&self) -> String {
         let rows = self.nodes.iter().zip(&self.children).map(|(node, child)| {
             let [resp, native, http, peer] = node.listeners().map(|(_, at)| at.to_string());

@@ -1,4 +1,4 @@
-//! What the nodes say, line by line: into a file of each, and for people with its speaker in front.
+//! Copies the nodes' output, line by line: to a file of each, and for people with the node's name.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -59,7 +59,7 @@ fn next(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// What stands in front of a node's lines.
+/// The prefix of a node's lines.
 pub fn prefix(number: usize, width: usize) -> String {
     coloured_prefix(number, width, output::colour())
 }

@@ -1,4 +1,4 @@
-//! Which nodes, at which addresses, started how? Pure: nothing here touches the machine.
+//! Plans the nodes, their addresses and their flags. Pure: nothing here touches the machine.
 //!
 //! ```text
 //!                 node-1   node-2   node-3          --base-port 16379
@@ -33,7 +33,7 @@ const MEMORY_PERCENT: usize = 60;
 /// Replicas of everything, if there are as many nodes.
 const REPLICAS: usize = 3;
 
-/// What is to be started, where.
+/// Which nodes to start, and where.
 #[derive(Clone, Debug)]
 pub struct DevOptions {
     /// How many nodes.
@@ -44,7 +44,7 @@ pub struct DevOptions {
     pub base_port: u16,
     /// Further flags of every node.
     pub flags: Vec<OsString>,
-    /// Whether the environment already says how much memory data may take.
+    /// Whether the environment already sets `memory_max`.
     pub memory_is_set: bool,
     /// The nodes, counted from 1, that have data of an earlier run.
     pub used: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Is there room on this machine: the directory with its secret, and the ports?
+//! Checks before the start: the directory with its secret, and free ports.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,8 +19,7 @@ pub fn used(dir: &Path) -> Vec<usize> {
     (1..=NODES_MAX).filter(|number| dir.join(name(*number)).join(MANIFEST_NAME).exists()).collect()
 }
 
-/// Makes the directory, and in it the secret by which its nodes know each other, unless they are
-/// there.
+/// Creates the directory, and in it the nodes' secret, unless they exist.
 ///
 /// # Errors
 /// What the system says; the directory may have been made.

@@ -1,13 +1,14 @@
-//! What survivors say, and plans, as JSON and back.
+//! Reports of survivors, and plans, as JSON and back.
 //!
-//! Ids of clusters and nodes are sixteen hexadecimal digits, as everywhere; all else that counts is
-//! a number. `what` and `format` stand first: a file of another kind or version is refused.
+//! Ids of clusters and nodes are sixteen hexadecimal digits, as everywhere; all other numbers are
+//! JSON numbers. `what` and `format` stand first: a file of another kind or version is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
 use node::recovery::quorum_loss::{
-    LostShard, Members, Named, Names, RecoveryPlan, ShardRecovery, SurvivingReplica, Survivor,
+    KeyspaceNames, LostShard, Members, Named, RecoveryPlan, ShardRecovery, SurvivingReplica,
+    Survivor,
 };
 use node::replica::record::Recovered;
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ pub enum InvalidFile {
 
 type Read<T> = Result<T, InvalidFile>;
 
-/// What a survivor says.
+/// The report of a survivor.
 pub fn survivor(survivor: &Survivor) -> Value {
     let replicas: Vec<Value> =
         survivor.replicas.iter().map(|(shard, one)| remains(*shard, one)).collect();
@@ -144,7 +145,7 @@ fn members_of(value: &Value) -> Read<Members> {
     })
 }
 
-fn names(names: &Names) -> Value {
+fn names(names: &KeyspaceNames) -> Value {
     let keyspaces = names.keyspaces.iter().map(|named| {
         let shards = named.shards.iter();
         let shards = shards.map(|(shard, of)| json!({ "shard": shard.0, "slots": slots(*of) }));
@@ -157,7 +158,7 @@ fn names(names: &Names) -> Value {
     })
 }
 
-fn names_of(value: &Value) -> Read<Names> {
+fn names_of(value: &Value) -> Read<KeyspaceNames> {
     let shard = |one: &Value| Ok((ShardId(number(one, "shard")?), slots_of(&one["slots"])?));
     let keyspaces = list(value, "keyspaces")?.iter().map(|one| {
         Ok(Named {
@@ -166,7 +167,7 @@ fn names_of(value: &Value) -> Read<Names> {
             shards: list(one, "shards")?.iter().map(shard).collect::<Read<_>>()?,
         })
     });
-    Ok(Names { next_ids: next_ids_of(value)?, keyspaces: keyspaces.collect::<Read<_>>()? })
+    Ok(KeyspaceNames { next_ids: next_ids_of(value)?, keyspaces: keyspaces.collect::<Read<_>>()? })
 }
 
 fn next_ids_of(value: &Value) -> Read<(KeyspaceId, ShardId)> {
@@ -382,7 +383,7 @@ pub mod tests {
             log_end: Lsn(4096),
             replicas: replicas.into_iter().collect(),
             ended: BTreeMap::from([(ShardId(2), (ReplicaId(4), true))]),
-            catalogue: Some(Names {
+            catalogue: Some(KeyspaceNames {
                 next_ids: (KeyspaceId(2), ShardId(3)),
                 keyspaces: vec![named],
             }),

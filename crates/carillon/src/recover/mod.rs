@@ -1,4 +1,4 @@
-//! `carillon recover`: what is left of shards whose majority is lost for good, and how they go on.
+//! `carillon recover`: quorum-loss recovery, of shards whose majority is lost for good.
 //!
 //! ```text
 //!   inspect, on each node that is left ──► JSON ─┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`node::recovery::quorum_loss`] decides, [`server::recover`] has the files. Here the values
-//! become JSON ([`json`]) and words ([`words`]).
+//! become JSON ([`json`]) and text for people ([`text`]).
 
 mod json;
 mod text;
@@ -64,7 +64,7 @@ fn apply(dir: &Path, file: &Path, accept_loss: bool) -> Result<Exit, String> {
     Ok(output::raw(text::applied(&applied, &plan).as_bytes()))
 }
 
-/// What a file says.
+/// Reads a file.
 fn read<T>(
     file: &Path,
     decode: impl Fn(&Value) -> Result<T, json::InvalidFile>,

@@ -1,4 +1,4 @@
-//! What is left, what goes on and what may be lost, for people.
+//! Shows people what is left, which replicas go on, and what may be lost.
 
 use std::cmp::Ordering;
 

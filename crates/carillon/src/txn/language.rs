@@ -1,4 +1,4 @@
-//! What can be said in a transaction, line by line.
+//! The language of transaction scripts, line by line.
 //!
 //! ```text
 //!   if exists a               conditions, all of which must hold; of a transaction in one go
@@ -15,8 +15,8 @@
 //!   commit                    of a transaction step by step: the end; or rollback
 //! ```
 //!
-//! Words are parted by blanks. In `"…"` they have `\n`, `\r`, `\t`, `\0`, `\\`, `\"` and `\xHH`; in
-//! `'…'` everything stands for itself. `#` begins a comment. A quoted word is never a keyword.
+//! Blanks separate words. `"…"` knows the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"` and `\xHH`; in
+//! `'…'` every character stands for itself. `#` begins a comment. A quoted word is never a keyword.
 
 use api::http::txn::OPS_MAX;
 use client::http::txn::word;
@@ -58,7 +58,7 @@ pub enum Script {
 pub struct ConditionalTxn {
     /// The request, but for the keyspace.
     pub txn: Value,
-    /// Whether it says what is done if the conditions do not hold.
+    /// Whether it has an `else` branch.
     pub has_else: bool,
     /// The numbers of the lines of its operations, of `then` and of `else`.
     pub lines: [Vec<usize>; 2],
@@ -317,7 +317,7 @@ fn parted(behind: &[u8]) -> Result<&[u8], String> {
     }
 }
 
-/// What stands before a closing `"`, and what is behind that.
+/// The text before a closing `"`, and the rest behind it.
 fn escaped(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -352,7 +352,7 @@ fn escaped(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     }
 }
 
-/// Bytes as a word that can be said again: quoted if that is needed.
+/// Bytes as a word that can be typed again: quoted if that is needed.
 pub fn quoted(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes);
     let plain = |text: &&str| {

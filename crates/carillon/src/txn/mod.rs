@@ -6,7 +6,7 @@
 //!   a terminal                   ──► txn> line by line, until commit or rollback
 //! ```
 //!
-//! Whatever goes wrong before the commit, nothing is done. What can be said is in [`language`].
+//! An error before the commit leaves nothing done. [`language`] has the syntax.
 
 mod language;
 
@@ -26,9 +26,9 @@ use language::{ConditionalTxn, Line, Script, quoted};
 
 /// No file may be longer: a request takes no more.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// The node forgets a transaction of a file if it does not hear of it for so long, …
+/// The node drops an idle transaction of a file after this time, …
 const FILE_TIMEOUT_MS: u64 = 60_000;
-/// … and of a terminal, where somebody thinks.
+/// … and of a terminal, where a person thinks.
 const TERMINAL_TIMEOUT_MS: u64 = 600_000;
 
 const HELP: &str = "\
@@ -103,8 +103,8 @@ pub fn txn(args: &TxnArgs) -> Exit {
         return with_node(&args.node, |client| terminal(client, args).map_err(sent));
     }
     let (name, read) = match file {
-        Some(file) => (file.display().to_string(), std::fs::File::open(file).and_then(whole)),
-        None => ("standard input".to_owned(), whole(io::stdin().lock())),
+        Some(file) => (file.display().to_string(), std::fs::File::open(file).and_then(read_all)),
+        None => ("standard input".to_owned(), read_all(io::stdin().lock())),
     };
     let text = match read {
         Ok(text) if text.len() as u64 <= FILE_BYTES_MAX => text,
@@ -174,7 +174,7 @@ fn in_lines(detail: &str, lines: &[Vec<usize>; 2]) -> Option<String> {
     })
 }
 
-fn whole(from: impl Read) -> io::Result<Vec<u8>> {
+fn read_all(from: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     from.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
     Ok(text)

@@ -1,4 +1,4 @@
-//! Shards that are asked too often are cut in two where that helps, and only there: real processes.
+//! Hot shards are split where that helps, and only there: real processes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -58,7 +58,7 @@ fn hammer(at: SocketAddr, keys: &[String], stop: &AtomicBool) -> usize {
 }
 
 #[test]
-fn what_is_asked_too_often_is_cut_unless_it_is_one_key() {
+fn hot_shard_is_split_unless_one_key_is_hot() {
     let mut cluster = Cluster::new("hot", &["--split-rate", "1500"]);
     cluster.begin(0..=EMPTY - 1);
     let (spread, one): (Vec<String>, Vec<String>) =

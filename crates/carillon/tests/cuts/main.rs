@@ -1,4 +1,4 @@
-//! Shards are cut by load, and at keys: real processes, side by side, since both take a while.
+//! Shards are split by load, and at keys: real processes, in parallel, since both take a while.
 
 #[path = "../four/mod.rs"]
 mod four;

@@ -1,5 +1,5 @@
-//! Shards of an ordered keyspace take in their neighbours while clients write to them and ask for
-//! ranges: real processes.
+//! Shards of an ordered keyspace are merged while clients write to them and read ranges: real
+//! processes.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,4 @@
-//! Ordered keyspaces are cut at keys while clients write to them and ask for ranges: real
-//! processes.
+//! Ordered keyspaces are split at keys while clients write to them and read ranges: real processes.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What happens to real nodes when their network, their processes and their disks break?
+//! Tests of real nodes whose network, processes and disks break.
 //!
 //! ```text
 //!   harness   real processes, each in a network namespace; cuts; proxies; kills; small disks

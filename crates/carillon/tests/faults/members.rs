@@ -1,4 +1,4 @@
-//! Do nodes notice who is there and who is not?
+//! Tests whether nodes notice which members are up and which are down.
 
 use crate::cluster::Cluster;
 use harness::net::root_or_skip;
@@ -21,22 +21,22 @@ fn nodes_that_are_cut_off_killed_or_paused_are_missed_and_found_again() {
     let mut cluster = Cluster::new(3);
     cluster.start();
     for (one, other) in [(1, 2), (1, 3), (2, 3), (3, 2)] {
-        cluster.node(one).wait_until_said(&up(other), 1);
+        cluster.node(one).wait_for_log(&up(other), 1);
     }
     cluster.net.unplug(2);
-    cluster.node(1).wait_until_said(&down(2), 1);
-    cluster.node(3).wait_until_said(&down(2), 1);
+    cluster.node(1).wait_for_log(&down(2), 1);
+    cluster.node(3).wait_for_log(&down(2), 1);
     cluster.net.heal();
-    cluster.node(1).wait_until_said(&up(2), 2);
-    cluster.node(3).wait_until_said(&up(2), 2);
+    cluster.node(1).wait_for_log(&up(2), 2);
+    cluster.node(3).wait_for_log(&up(2), 2);
 
     cluster.node(3).kill();
-    cluster.node(1).wait_until_said(&down(3), 1);
+    cluster.node(1).wait_for_log(&down(3), 1);
     cluster.restart(3);
-    cluster.node(1).wait_until_said(&up(3), 2);
+    cluster.node(1).wait_for_log(&up(3), 2);
 
     cluster.node(1).pause();
-    cluster.node(3).wait_until_said(&down(1), 1);
+    cluster.node(3).wait_for_log(&down(1), 1);
     cluster.node(1).resume();
-    cluster.node(3).wait_until_said(&up(1), 2);
+    cluster.node(3).wait_for_log(&up(1), 2);
 }

@@ -1,13 +1,13 @@
-//! What do clients notice when nodes of a cluster of three break, one after the other?
+//! Tests what clients notice when nodes of a cluster of three break, one after the other.
 //!
-//! Nobody knows here who leads: whatever is done is done to each node in turn, so that it hits
-//! every leader there is. In every test the whole history must have an order (linearizable, each
-//! retry once, nothing acknowledged lost), also when service was late.
+//! Tests do not know the leaders: they break each node in turn, and so hit every leader. In every
+//! test the history must be linearizable: each retry is done once, and no acknowledged write is
+//! lost. This holds for slow answers too.
 
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use crate::load::history::Event;
 use crate::load::{ANSWER_MAX, Load, keys};
 use harness::net::root_or_skip;
@@ -39,7 +39,8 @@ fn start() -> Cluster {
 pub fn started(mut cluster: Cluster) -> Cluster {
     cluster.start();
     let mut open = |address| {
-        let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
+        let open =
+            || Connection::open(address, TEST_TIMEOUT, TEST_TIMEOUT).expect("a node that is ready");
         cluster.net.clients().inside(open)
     };
     let mut all: Vec<Connection> = cluster.resp().into_iter().map(&mut open).collect();
@@ -220,7 +221,7 @@ fn all_are_killed_at_once_and_come_back() {
 
 /// One node without room: the two others are a majority.
 #[test]
-fn a_full_disk_of_one_node_stops_nobody() {
+fn full_disk_of_one_node_leaves_the_others_serving() {
     let mut cluster = Cluster::new(NODES);
     if !cluster.on_small_disk(2, 64) {
         return;

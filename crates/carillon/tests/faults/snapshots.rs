@@ -1,4 +1,4 @@
-//! Does the state of a shard get to new replicas over links that do not last as long as it takes?
+//! Tests that snapshots reach new replicas over links that break before the transfer is complete.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::node::HTTP;
 use crate::cluster::proxy::Weather;
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use harness::resp::{Connection, TextReply};
 
 const VALUES: usize = 512;
@@ -32,7 +32,8 @@ fn value(number: usize) -> String {
 
 fn open(cluster: &Cluster, number: usize) -> Connection {
     let address = cluster.resp()[number - 1];
-    let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
+    let open =
+        || Connection::open(address, TEST_TIMEOUT, TEST_TIMEOUT).expect("a node that is ready");
     let mut connection = cluster.net.clients().inside(open);
     assert_eq!(connection.ask(&["SELECT", "big"]).unwrap(), TextReply::Simple("OK".into()));
     connection
@@ -71,7 +72,7 @@ fn weather(cluster: &Cluster, weather: Weather) {
 /// Whether all shards have three replicas that vote, as a node sees it.
 fn is_whole(cluster: &mut Cluster, number: usize) -> bool {
     let address = cluster.node(number).at(HTTP).to_string();
-    let ask = || Client::new(&address)?.with_timeout(PATIENCE).shards(None);
+    let ask = || Client::new(&address)?.with_timeout(TEST_TIMEOUT).shards(None);
     let answer = cluster.net.clients().inside(ask).expect("a node that is ready");
     let votes = |replica: &Value| replica["role"] == "voter" && replica["live"] == true;
     answer["shards"].as_array().expect("a list of shards").iter().all(|shard| {
@@ -92,7 +93,7 @@ fn begun() -> Cluster {
         replicas: Some(3),
         ..KeyspaceSpec::default()
     };
-    let create = || Client::new(&address)?.with_timeout(PATIENCE).keyspace_create(&spec);
+    let create = || Client::new(&address)?.with_timeout(TEST_TIMEOUT).keyspace_create(&spec);
     cluster.net.clients().inside(create).expect("a keyspace");
     let mut first = open(&cluster, 1);
     for number in 0..VALUES {
@@ -108,7 +109,7 @@ fn begun() -> Cluster {
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "not so: {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "not so: {what}");
         sleep(LOOK_EVERY);
     }
 }

@@ -1,4 +1,4 @@
-//! Do the tools do what they say? Nodes that do not know each other suffice.
+//! Tests of the fault tools themselves, with nodes that do not know each other.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use crate::load::Load;
 use crate::load::history::Event;
 use harness::net::{NAMES, Net, root_or_skip};
@@ -84,7 +84,7 @@ fn connections_stand_still_while_they_are_cut() {
     cluster.start();
     let address = cluster.resp()[0];
     let clients = cluster.net.clients().clone();
-    let open = || Connection::open(address, PATIENCE, PATIENCE).unwrap();
+    let open = || Connection::open(address, TEST_TIMEOUT, TEST_TIMEOUT).unwrap();
     let mut one = clients.inside(open);
     assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), TextReply::Simple("OK".into()));
     if root_or_skip("cutting a network") {
@@ -129,8 +129,8 @@ fn the_checker_agrees_with_a_node_that_loses_nothing() {
         history.longest_silence(&Event { what: String::new(), from, until, gone: None })
     };
     let (killed, paused) = (silence(killed, paused), silence(paused, stopped));
-    assert!(killed > Duration::from_millis(100) && killed < PATIENCE, "{killed:?}");
-    assert!(paused > Duration::from_millis(400) && paused < PATIENCE, "{paused:?}");
+    assert!(killed > Duration::from_millis(100) && killed < TEST_TIMEOUT, "{killed:?}");
+    assert!(paused > Duration::from_millis(400) && paused < TEST_TIMEOUT, "{paused:?}");
     history.check().unwrap();
 }
 
@@ -158,8 +158,11 @@ fn a_small_disk_fills_and_empties() {
     }
     cluster.start();
     let address = cluster.resp()[0];
-    let mut one =
-        cluster.net.clients().inside(|| Connection::open(address, PATIENCE, PATIENCE)).unwrap();
+    let mut one = cluster
+        .net
+        .clients()
+        .inside(|| Connection::open(address, TEST_TIMEOUT, TEST_TIMEOUT))
+        .unwrap();
     let value = "x".repeat(256 << 10);
     let mut set = |key: usize| one.ask(&["SET", &key.to_string(), &value]).unwrap();
     assert_eq!(set(0), TextReply::Simple("OK".into()));
@@ -172,7 +175,7 @@ fn a_small_disk_fills_and_empties() {
     cluster.disk(0).free();
     let begun = Instant::now();
     while set(0) != TextReply::Simple("OK".into()) {
-        assert!(begun.elapsed() < PATIENCE, "there is room again");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "there is room again");
         thread::sleep(Duration::from_millis(20));
     }
 }

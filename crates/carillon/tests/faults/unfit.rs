@@ -1,4 +1,4 @@
-//! Does a node whose disk has lost what it had promised get its data back, under new replica ids?
+//! Tests that a node whose disk lost promised records gets its data back, under new replica ids.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use client::http::Client;
 use serde_json::Value;
 
 use crate::cluster::node::HTTP;
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use harness::resp::{Connection, TextReply};
 
 const KEYS: usize = 400;
@@ -18,14 +18,15 @@ const SPREAD: Duration = Duration::from_secs(4);
 
 fn open(cluster: &Cluster, number: usize) -> Connection {
     let address = cluster.resp()[number - 1];
-    let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
+    let open =
+        || Connection::open(address, TEST_TIMEOUT, TEST_TIMEOUT).expect("a node that is ready");
     cluster.net.clients().inside(open)
 }
 
 /// What a node says of all shards.
 fn shards(cluster: &mut Cluster, number: usize) -> Vec<Value> {
     let address = cluster.node(number).at(HTTP).to_string();
-    let ask = || Client::new(&address)?.with_timeout(PATIENCE).shards(None);
+    let ask = || Client::new(&address)?.with_timeout(TEST_TIMEOUT).shards(None);
     let answer = cluster.net.clients().inside(ask).expect("a node that is ready");
     answer["shards"].as_array().expect("a list of shards").clone()
 }
@@ -76,7 +77,7 @@ fn a_follower_that_has_lost_the_end_of_its_log_is_replaced() {
     assert!(!before.is_empty());
     lose_tail(&cluster.node(3).dir.clone());
     cluster.node(3).start();
-    cluster.node(3).wait_until_said("is quarantined", 1);
+    cluster.node(3).wait_for_log("is quarantined", 1);
     // Whatever was quarantined is replaced, and all is fully replicated.
     let begun = Instant::now();
     let after = loop {
@@ -91,7 +92,7 @@ fn a_follower_that_has_lost_the_end_of_its_log_is_replaced() {
         if is_new && found.iter().all(whole) && shards(&mut cluster, 3).iter().all(whole) {
             break here;
         }
-        assert!(begun.elapsed() < PATIENCE, "not replaced: {found:#?}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "not replaced: {found:#?}");
         sleep(Duration::from_millis(50));
     };
     assert_eq!(after.len(), before.len());

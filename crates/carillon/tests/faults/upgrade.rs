@@ -1,8 +1,8 @@
-//! Three real nodes are upgraded one after the other while clients write: versions N−1 and N
-//! together, a way back, the level that rises, and then old nodes that are refused.
+//! Tests a rolling upgrade of three real nodes while clients write: versions N−1 and N together, a
+//! downgrade, a raised cluster version, and then old nodes that are refused.
 //!
-//! One binary plays both versions: with `--cluster-version-max 1` it speaks what the version before
-//! does.
+//! One binary plays both versions: with `--cluster-version-max 1` it supports what the version
+//! before does.
 
 use std::fs;
 use std::thread::sleep;
@@ -12,7 +12,7 @@ use client::http::{Client, ClientError};
 use serde_json::Value;
 
 use crate::cluster::node::HTTP;
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use crate::load::Load;
 use crate::load::history::Event;
 use crate::service::{NODES, SILENCE_MAX, judge};
@@ -25,12 +25,12 @@ const NEW: [&str; 2] = ["--auto-upgrade-after-ms", "2s"];
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "in vain: {what}");
         sleep(Duration::from_millis(20));
     }
 }
 
-/// Waits until all nodes say that all is well, as whoever upgrades does before the next one.
+/// Waits until all nodes report `ok`, as an operator does before he upgrades the next one.
 fn all_well(cluster: &Cluster) {
     let is_well = |status: Value| {
         status["health"]["verdict"] == "ok" && status["cluster"]["members_up"] == NODES
@@ -120,7 +120,7 @@ fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
     until("the level rises", || levels(&cluster) == [Some(2); NODES]);
     for number in 1..=NODES {
         let words = "the cluster version is 2 from now on, and was 1";
-        cluster.node(number).wait_until_said(words, 1);
+        cluster.node(number).wait_for_log(words, 1);
     }
     let raised = ask(&mut cluster, 1, |client| client.raise_level(Some(2)));
     assert_eq!(raised.unwrap()["level"], 2, "it may be asked for again");

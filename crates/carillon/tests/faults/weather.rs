@@ -1,9 +1,9 @@
-//! What do clients notice when the links between nodes do everything that TCP allows?
+//! Tests what clients notice when links between nodes misbehave in all ways that TCP allows.
 //!
-//! Each node stands behind a proxy ([`crate::cluster::proxy`]) that misbehaves in one way after the
-//! other, each proxy in another one at the same time. Clients reach the nodes directly: what breaks
-//! is what nodes say to each other. A write that was handed on, applied and not confirmed is handed
-//! on again; that it counts once is what the history must show.
+//! Each node is behind a proxy ([`crate::cluster::proxy`]) that misbehaves in one way after the
+//! other, each proxy in another way at the same time. Clients reach the nodes directly: only
+//! traffic between nodes breaks. A node forwards a write again that was applied but not confirmed;
+//! the history must show that it was done once.
 //!
 //! `FAULTS_SEED=7` chooses another storm.
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use harness::node::{Node, PATIENCE};
+use harness::node::{Node, TEST_TIMEOUT};
 use harness::ports::unused;
 use harness::process::Directory;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub struct Cluster {
 /// Waits for something.
 #[track_caller]
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    harness::until(PATIENCE, what, look)
+    harness::until(TEST_TIMEOUT, what, look)
 }
 
 impl Cluster {
@@ -88,7 +88,7 @@ impl Cluster {
         self.nodes[number].dir()
     }
 
-    /// What it has said.
+    /// A node's log.
     pub fn log_of(&self, number: usize) -> String {
         self.nodes[number].log()
     }

@@ -1,4 +1,4 @@
-//! Writers that notice when anything goes wrong.
+//! Writers that check every answer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use client::http::GetResult;
-use harness::node::{Node, PATIENCE};
+use harness::node::{Node, TEST_TIMEOUT};
 use harness::process::Directory;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_carillon");
@@ -59,7 +59,7 @@ fn assert_holds_all(node: &Node) {
 
 /// Writes, and waits until that is done: after a start, a shard may have no leader yet.
 fn write(node: &Node) {
-    harness::until(PATIENCE, "a write is done", || {
+    harness::until(TEST_TIMEOUT, "a write is done", || {
         let reply = node.connect().ask_line("MSET k20 t20 k30 t30 k200 new").ok()?.line();
         (reply == "+OK").then_some(())
     });

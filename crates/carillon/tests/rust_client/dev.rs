@@ -1,4 +1,4 @@
-//! Three real nodes, and what is asked of them around the client.
+//! Three real nodes, and requests to them beside the client.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use client::Store;
 use client::http::Client;
-use harness::command::{self, Ended};
+use harness::command::{self, CommandResult};
 use harness::dev::{self, base_port};
 use harness::process::{Signal, send_signal};
 use tokio::runtime::Runtime;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 const CARILLON: &str = env!("CARGO_BIN_EXE_carillon");
 
 /// Longer than anything here takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub const NODES: u16 = 3;
 /// Leads that have not moved for so long stay where they are.
 const REST: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ impl Dev {
     }
 
     /// Runs the program as a command about a node.
-    pub fn carillon(&self, node: u16, words: &[&str]) -> Ended {
+    pub fn carillon(&self, node: u16, words: &[&str]) -> CommandResult {
         let http = self.http(node + 1).to_string();
         command::run(CARILLON, words, b"", &[("CARILLON_HTTP", &http)])
     }
@@ -69,7 +69,7 @@ impl Dev {
     /// The node that leads a key of keyspace 0. Writes the key.
     fn leader_of(&self, key: &str) -> u16 {
         let (begun, set) = (Instant::now(), format!("SET {key} 0"));
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TEST_TIMEOUT {
             for node in 0..NODES {
                 let said = self.ask(node, &["CLIENT ROUTE ON", &set]);
                 if said.is_some_and(|said| said == ["+OK", "+OK"]) {
@@ -101,7 +101,7 @@ impl Dev {
             if led != before {
                 (before, since) = (led, Instant::now());
             }
-            assert!(begun.elapsed() < 2 * PATIENCE, "leads do not come to rest: {before:?}");
+            assert!(begun.elapsed() < 2 * TEST_TIMEOUT, "leads do not come to rest: {before:?}");
             thread::sleep(Duration::from_millis(50));
         }
     }
@@ -158,7 +158,7 @@ pub async fn open(dev: &Dev, keyspace: &str) -> Store {
     loop {
         match Store::builder().keyspace(keyspace).connect(dev.addresses()).await {
             Ok(store) => return store,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(begun.elapsed() < TEST_TIMEOUT, "{error}"),
         }
     }
 }
@@ -167,6 +167,6 @@ pub async fn open(dev: &Dev, keyspace: &str) -> Store {
 pub fn run<F: Future<Output = ()>>(test: F) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(PATIENCE * 4, test).await.expect("it ends");
+        tokio::time::timeout(TEST_TIMEOUT * 4, test).await.expect("it ends");
     });
 }

@@ -1,5 +1,5 @@
-//! The Rust client with three real nodes: its examples, its routes, its transactions, and what it
-//! says when a node is killed or stands still.
+//! The Rust client with three real nodes: its examples, routes and transactions, and its errors
+//! when a node is killed or does not answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Error, Reason, Store, Ttl};
-use dev::{Dev, NODES, PATIENCE, open, run};
+use dev::{Dev, NODES, TEST_TIMEOUT, open, run};
 use harness::process::Signal;
 use harness::stalls::StallRecorder;
 
@@ -56,7 +56,7 @@ fn requests_go_directly_to_leaders() {
             if forwarded * 100 <= keys.len() as u64 {
                 break;
             }
-            let timeout = 2 * PATIENCE;
+            let timeout = 2 * TEST_TIMEOUT;
             assert!(begun.elapsed() < timeout, "{forwarded} of 600 requests were passed on");
         }
     });
@@ -211,7 +211,7 @@ fn paused_leader_delays_no_other_shard() {
 
 /// All that is asked is asked of one node, which leads three of the shards. It hands one over.
 #[test]
-fn leaders_part_what_is_asked() {
+fn leaders_spread_by_request_rate() {
     let dev = Dev::start(4);
     // Until numbers are even: then nothing moves for their sake.
     let begun = Instant::now();
@@ -220,7 +220,7 @@ fn leaders_part_what_is_asked() {
         led.iter().max().unwrap() - led.iter().min().unwrap() <= 1
     };
     while !is_even() {
-        assert!(begun.elapsed() < 3 * PATIENCE, "leads are not spread");
+        assert!(begun.elapsed() < 3 * TEST_TIMEOUT, "leads are not spread");
         thread::sleep(Duration::from_millis(100));
     }
     let busiest = dev.busiest();
@@ -247,7 +247,7 @@ fn leaders_part_what_is_asked() {
         let begun = Instant::now();
         let watch = tokio::task::spawn_blocking(move || {
             let mut why = String::new();
-            while begun.elapsed() < 4 * PATIENCE && !why.contains("times a second") {
+            while begun.elapsed() < 4 * TEST_TIMEOUT && !why.contains("times a second") {
                 thread::sleep(Duration::from_secs(1));
                 why = dev.carillon(0, &["shards", "--why"]).text().to_owned();
             }

@@ -74,7 +74,7 @@ async fn transfer(
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct TransferCounts {
     acknowledged: i64,
     unknown: i64,
     /// Acknowledged after the kill.
@@ -96,7 +96,7 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
                 let (store, killed, stop) = (store.clone(), killed.clone(), stop.clone());
                 tokio::spawn(async move {
                     let count = format!("count:{task}");
-                    let (mut tally, mut chance) = (Tally::default(), task);
+                    let (mut tally, mut chance) = (TransferCounts::default(), task);
                     while !stop.load(Ordering::Relaxed) {
                         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let accounts = accounts((chance >> 33) % GROUPS);
@@ -138,11 +138,11 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
         killed.store(true, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(5)).await;
         stop.store(true, Ordering::Relaxed);
-        let mut all = Tally::default();
+        let mut all = TransferCounts::default();
         for task in tasks {
             let (key, tally) = task.await.unwrap();
             let value = number(store.get(&key).await.unwrap());
-            let Tally { acknowledged, unknown, after } = tally;
+            let TransferCounts { acknowledged, unknown, after } = tally;
             assert!(
                 (acknowledged..=acknowledged + unknown).contains(&value),
                 "{key} is {value}: {acknowledged} acknowledged, {unknown} unknown"
@@ -171,10 +171,10 @@ fn transactions_see_and_do_what_they_should() {
     run(async {
         let store = open(&dev, "0").await;
         several_keys_are_set_and_seen_at_one_moment(&store).await;
-        a_conflict_is_gone_through_again_with_new_values(&store).await;
+        transaction_runs_again_with_new_values_after_conflict(&store).await;
         an_error_has_nothing_done(&store).await;
         all_commands_see_what_was_written(&store).await;
-        what_was_begun_by_hand_ends_by_hand(&store).await;
+        open_transaction_is_committed_or_rolled_back_by_hand(&store).await;
         let single = Store::builder().transactions_max(1).connect(dev.addresses()).await.unwrap();
         what_is_dropped_leaves_nothing(&single).await;
         ranges_are_seen_and_guarded(&open(&dev, "sorted").await).await;
@@ -210,10 +210,10 @@ async fn several_keys_are_set_and_seen_at_one_moment(store: &Store) {
     assert!(seen > 10, "hardly anything was seen while it changed: {seen} values");
 }
 
-/// Commands, and transactions that only write, are done at once; who reads first and writes then
-/// would be in vain each time, if his keys were not kept for him.
+/// Commands, and transactions that only write, are done at once. A transaction that reads before it
+/// writes would conflict each time, if leaders did not reserve its keys.
 #[test]
-fn what_reads_first_is_done_while_others_write_its_keys_all_the_time() {
+fn read_write_transaction_succeeds_on_hot_keys() {
     const HOT: usize = 12;
     let dev = Dev::start(7);
     let names: Vec<String> = (0..HOT).map(|n| format!("hot:{n}")).collect();
@@ -268,7 +268,7 @@ fn what_reads_first_is_done_while_others_write_its_keys_all_the_time() {
     });
 }
 
-async fn a_conflict_is_gone_through_again_with_new_values(store: &Store) {
+async fn transaction_runs_again_with_new_values_after_conflict(store: &Store) {
     store.mset(&[("source", "old"), ("copy", "none")]).await.unwrap();
     let seen = Mutex::new(Vec::new());
     let runs = AtomicUsize::new(0);
@@ -363,7 +363,7 @@ async fn all_commands_see_what_was_written(store: &Store) {
     assert!(matches!(store.ttl("one").await.unwrap(), Ttl::Left(left) if left.as_secs() > 60));
 }
 
-async fn what_was_begun_by_hand_ends_by_hand(store: &Store) {
+async fn open_transaction_is_committed_or_rolled_back_by_hand(store: &Store) {
     store.set("hand", "0").await.unwrap();
     let tx = store.begin().await.unwrap();
     tx.incr("hand").await.unwrap();

@@ -1,4 +1,4 @@
-//! Why a request failed: what state it left, and what to do next.
+//! Errors of requests: what happened, what state is left, what to do next.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What the node says about a request that it did not do (RFC 9457).
+/// The node's answer to a request that it did not do (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Problem {
     /// Which problem, without what all types begin with: `nil`, `out-of-memory`.
@@ -71,7 +71,7 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
-    /// The node says that the request makes no sense. Nothing was done.
+    /// The node answers that the request is malformed. Nothing was done.
     #[error("{}", sentence(.0))]
     BadRequest(Box<Problem>),
     /// The node did not do it. Nothing was changed.

@@ -1,7 +1,5 @@
-//! How does a program ask a running node over HTTP?
-//!
-//! A small blocking client of the node's HTTP interface: one connection per request, no runtime, no
-//! thread. The command line stands on it.
+//! A small blocking client of the node's HTTP API: one connection per request, no runtime, no
+//! thread. The command line uses it.
 //!
 //! ```no_run
 //! let client = client::http::Client::new("127.0.0.1:7480")?;
@@ -10,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A request that failed says which of two kinds it is ([`ClientError::outcome`], SAFETY G10):
-//!    nothing was done, or nobody knows. Until a connection stands nothing was done; once the first
-//!    byte of a write has left, only the node's own answer can say so.
+//! 1. An error says which of two kinds it is ([`ClientError::outcome`], SAFETY G10): nothing was
+//!    done, or the outcome is unknown. Before the connection is made nothing was done; once the
+//!    first byte of a write was sent, only the node's own answer can say so.
 //! 2. A reply takes at most [`REPLY_BYTES_MAX`] bytes of memory, whatever it announces.
 //!
 //! It does not retry, for it could not do so safely, and knows neither TLS nor proxies.
@@ -31,7 +29,7 @@ use types::{KeyspaceList, encode};
 use wire::Endpoint;
 pub use wire::{REPLY_BYTES_MAX, Reply, Request};
 
-/// Where a node listens unless it was told otherwise.
+/// Where a node listens by default.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7480";
 /// How long to wait for a connection, and for each piece of a reply.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -60,22 +58,22 @@ impl Client {
         self
     }
 
-    /// Has owners of single keys looked for so: `chord`, `chord-sharp`, `linear`, `lh` or `full`,
-    /// and perhaps a form and `noimages`, with blanks between. [`Self::route`] says which way that
-    /// was.
+    /// Chooses the lookup for owners of single keys: `chord`, `chord-sharp`, `linear`, `lh` or
+    /// `full`, optionally with a form and `noimages`, separated by blanks. [`Self::route`] returns
+    /// the route that was found.
     pub fn looking_up_by(mut self, lookup: &str) -> Self {
         self.lookup = Some(lookup.to_owned());
         self
     }
 
-    /// The way by which the last key's owner was found, as its node describes it: `name=value`
-    /// pairs with semicolons between; if it was looked up.
+    /// The route to the last key's owner, if it was looked up, as the node describes it:
+    /// `name=value` pairs separated by semicolons.
     pub fn route(&self) -> Option<String> {
         self.route.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How the owner of a key is found, by these words, or by `all` lookups: a list of ways, move
-    /// by move. Later versions may say more.
+    /// The routes to the owner of a key, by this lookup or by `all` lookups, hop by hop. Later
+    /// versions may add fields.
     ///
     /// # Errors
     /// Nothing was changed in any case.
@@ -186,7 +184,7 @@ impl Client {
         }
     }
 
-    /// Takes a key's value away; `false` if it had none.
+    /// Deletes a key's value; `false` if it had none.
     ///
     /// # Errors
     /// See [`ClientError::outcome`].
@@ -259,9 +257,9 @@ impl Client {
         self.json(&self.ask(Request::get("/v1/nodes"))?)
     }
 
-    /// Does something to a node of the cluster, named by its id or its name: `cordon`, `uncordon`,
-    /// `drain` or `remove`. How it stands then, and what it still has. An id that no node there
-    /// knows is refused, unless `unknown` says that it is meant.
+    /// Changes the admin state of a node, named by its id or its name: `cordon`, `uncordon`,
+    /// `drain` or `remove`. Returns its admin state, and what it still holds. An id that no node
+    /// there knows is refused without `unknown`.
     ///
     /// # Errors
     /// See [`ClientError::outcome`]; what was done may be asked for again.
@@ -278,8 +276,8 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
-    /// Has a shard cut in two, at this slot, or where its keys part evenly; the node has to lead
-    /// it. How it will be cut: its log has it soon.
+    /// Splits a shard at this slot or key, or in its middle; the node has to lead it. Returns how
+    /// it will be split: the split is then in the shard's log soon.
     ///
     /// # Errors
     /// See [`ClientError::outcome`]; the problem `not-leader` if another node leads the shard.
@@ -291,8 +289,8 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
-    /// Has a shard take in the one behind it, if the node leads it: which that is, and whether its
-    /// replicas move first.
+    /// Merges a shard with its right neighbour, if the node leads it. Returns which that is, and
+    /// whether its replicas move first.
     ///
     /// # Errors
     /// As [`Self::split`].
@@ -302,7 +300,7 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
-    /// The cluster version, and what its nodes speak: later versions may say more.
+    /// The cluster version, and which versions its nodes support. Later versions may add fields.
     ///
     /// # Errors
     /// Nothing was changed in any case.
@@ -321,8 +319,8 @@ impl Client {
         self.json(&self.ask(Request { body: body.as_bytes(), json: true, ..write })?)
     }
 
-    /// What the node has decided about the shards that it leads, and why; or, `dry`, what it would
-    /// decide now if it moved things to be even: later versions may say more.
+    /// Decisions of the node about the shards that it leads, with reasons; or, with `dry`, those
+    /// that the balancer would make now. Later versions may add fields.
     ///
     /// # Errors
     /// Nothing was changed in any case.

@@ -1,6 +1,6 @@
 //! Transactions over any keys: in one request, or step by step.
 //!
-//! What is asked and answered is JSON as docs/http.md has it; bytes in it are a [`word`].
+//! Requests and answers are JSON as docs/http.md has it; bytes in it are a [`word`].
 
 use keyspace::base64;
 use serde_json::{Value, json};
@@ -38,8 +38,8 @@ impl Client {
         self.json(&self.ask(Request { body: body.as_bytes(), json: true, ..write })?)
     }
 
-    /// Begins a transaction that ends by itself when nothing is asked of it for so long. Its name,
-    /// which only this node knows.
+    /// Begins a transaction that ends by itself when no request comes for so long. Returns its
+    /// name, which only this node knows.
     ///
     /// # Errors
     /// Nothing was changed in any case.
@@ -63,8 +63,8 @@ impl Client {
         }
     }
 
-    /// Has all of a transaction done, if all that it has read is as it was. Whatever comes of it,
-    /// it is over.
+    /// Commits a transaction: all writes, if nothing that it has read has changed. It is over in
+    /// any case.
     ///
     /// # Errors
     /// See [`ClientError::outcome`]; the problem `conflict` if another has changed a key.

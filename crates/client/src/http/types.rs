@@ -1,4 +1,4 @@
-//! What is asked and answered, in the words of the wire.
+//! Wire types of requests and answers.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as one request on one connection needs.
+//! The part of HTTP/1.1 that one request on one connection needs.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_no_reply() {
+    fn incomplete_reply_is_an_error() {
         for bad in [
             &b""[..],
             b"+PONG\r\n",

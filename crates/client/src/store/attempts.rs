@@ -1,4 +1,4 @@
-//! One request, tried until it is answered or its time is over.
+//! Attempts of one request, until it is answered or its timeout is over.
 //!
 //! ```text
 //!   way ─► put ─► answer ─────────────────────────────────────► done
@@ -30,9 +30,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// A write is not sent again with less time left than this: it might be done unanswered, where
 /// now it is known that nothing was.
 const WRITE_TIME_MIN: Duration = Duration::from_millis(50);
-/// Redirections followed at once. More than these in a row: the nodes do not agree yet who leads.
+/// Redirects followed at once. After more in a row, the nodes do not agree on the leader yet.
 const REDIRECTS_AT_ONCE: usize = 3;
-/// After so many redirections in a row a node is asked to pass the request on.
+/// After so many redirects in a row the client asks a node to forward the request.
 const REDIRECTS_MAX: usize = 6;
 
 /// Does a request; `number` and `limit` are its own.
@@ -55,7 +55,7 @@ pub(crate) async fn attempt(
     loop {
         // Off the straight way once the leader could not take it, or nobody agrees who it is.
         let spread = if moves > REDIRECTS_MAX { moves } else { failures };
-        let way = next.take().or_else(|| cluster.way(request.slot, spread));
+        let way = next.take().or_else(|| cluster.choose_route(request.slot, spread));
         let Some(way) = way else {
             tries.pause().await?;
             continue;
@@ -110,7 +110,7 @@ impl Attempts<'_> {
         let queued = timeout_at(self.deadline, way.link.put(self.request)).await;
         let awaited = match queued {
             Ok(Ok(awaited)) => awaited,
-            Ok(Err(lost)) => return self.lost(lost),
+            Ok(Err(lost)) => return self.after_link_lost(lost),
             Err(_) => {
                 let text = format!("too much waits for {}", way.node.address);
                 return Err(Error::not_done(Reason::TimedOut, text));
@@ -119,10 +119,10 @@ impl Attempts<'_> {
         match timeout_at(self.deadline, awaited).await {
             Ok(Ok(Ok(Reply::Error(text)))) => self.refused(&text, way),
             Ok(Ok(Ok(reply))) => Ok(AttemptOutcome::Reply(reply)),
-            Ok(Ok(Err(lost))) => self.lost(lost),
+            Ok(Ok(Err(lost))) => self.after_link_lost(lost),
             Ok(Err(_)) => {
                 let why = "its runtime has ended".into();
-                self.lost(LinkLost { sent: true, unusable: false, why })
+                self.after_link_lost(LinkLost { sent: true, unusable: false, why })
             }
             Err(_) => Err(self.no_answer(
                 Reason::TimedOut,
@@ -132,7 +132,7 @@ impl Attempts<'_> {
     }
 
     /// A connection has ended.
-    fn lost(&mut self, lost: LinkLost) -> Result<AttemptOutcome, Error> {
+    fn after_link_lost(&mut self, lost: LinkLost) -> Result<AttemptOutcome, Error> {
         let LinkLost { sent, unusable, why } = lost;
         if unusable && sent {
             // It would be no different the next time.

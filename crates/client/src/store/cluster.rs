@@ -1,16 +1,16 @@
-//! Which nodes are there, and over which link does a request go?
+//! The known nodes of a cluster, and the choice of a link for each request.
 //!
 //! | what is known of the key's shard | goes to |
 //! |---|---|
 //! | its leader, and the slot's link with it is up | the leader, over that link |
-//! | its leader, and that link is down; or that nobody leads | any other node that is up, over its **detour**: it passes on, or waits for the next leader |
+//! | its leader, and that link is down; or that it has no leader | any other node that is up, over its **detour**: that node forwards, or waits for the next leader |
 //! | nothing of any shard (an ordered keyspace, a node alone) | any node that is up |
 //!
-//! The detour is a connection apart: a request that waits for a leader holds up no others.
+//! The detour is a separate connection: a request that waits for a leader holds up no others.
 //!
-//! The image is put right by `MOVED`, and learnt anew, over a connection of its own, from whoever
-//! answers: when something was moved, when a link went down, and when a detour was taken; but not
-//! again within [`ROUTE_REFRESH_PAUSE`].
+//! `MOVED` corrects the route cache. Besides, the client reads all routes again, over a connection
+//! of its own, from the first node that answers: after a `MOVED`, when a link went down, and when a
+//! request took a detour; but not again within [`ROUTE_REFRESH_PAUSE`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,12 +26,12 @@ use super::dial::{self, DialError, Purpose};
 use super::link::Link;
 use super::options::Options;
 use super::reply::Reply;
-use super::route_cache::{NODES_MAX, RouteCache, ShardFacts, told};
+use super::route_cache::{NODES_MAX, RouteCache, ShardFacts, parse_shards};
 use super::{Error, Reason};
 
-/// The image is not learnt more often than this.
+/// Routes are not read again more often than this.
 pub const ROUTE_REFRESH_PAUSE: Duration = Duration::from_millis(100);
-/// … and not more often than this as long as nothing is known of any shard.
+/// … and not more often than this as long as no shard is known.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(2);
 
 /// A node and the links with it.
@@ -65,7 +65,7 @@ impl Node {
     }
 }
 
-/// All nodes, and who leads what. Replaced as a whole, but for who leads.
+/// All nodes, and the route cache. It is replaced as a whole; only leaders change in place.
 #[derive(Debug)]
 struct View {
     nodes: Vec<Arc<Node>>,
@@ -94,13 +94,14 @@ pub(crate) struct Cluster {
     view: ArcSwap<View>,
     /// Held while the view is replaced.
     replacing: Mutex<()>,
-    /// Wakes whoever learns.
+    /// Wakes the task that reads routes.
     news: Arc<Notify>,
     turn: AtomicUsize,
 }
 
 impl Cluster {
-    /// Learns from the first of `seeds` that answers, and goes on learning until it is dropped.
+    /// Reads routes from the first of `seeds` that answers, and keeps them current until it is
+    /// dropped.
     pub async fn open(options: Arc<Options>, seeds: Vec<String>) -> Result<Arc<Self>, Error> {
         if seeds.is_empty() {
             return Err(Error::bad("no address of a node"));
@@ -123,8 +124,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The way for a request, unless nobody is up. `spread` differs from attempt to attempt.
-    pub fn way(&self, slot: Option<Slot>, spread: usize) -> Option<RequestRoute> {
+    /// The route for a request, unless no node is up. `spread` differs from attempt to attempt.
+    pub fn choose_route(&self, slot: Option<Slot>, spread: usize) -> Option<RequestRoute> {
         let view = self.view.load();
         let leader = slot.and_then(|slot| view.image.leader(slot)).map(|at| &view.nodes[at]);
         if let (Some(slot), Some(leader)) = (slot, leader)
@@ -152,7 +153,7 @@ impl Cluster {
         Some(RequestRoute { link: node.detour.clone(), node: node.clone() })
     }
 
-    /// A node has said who leads a slot. The way there, if it can be gone.
+    /// A node answered `MOVED`. Returns the route to the new leader, if its link is up.
     pub fn moved(&self, slot: Slot, address: &str) -> Option<RequestRoute> {
         self.news.notify_one();
         if self.view.load().find(address).is_none() {
@@ -192,9 +193,9 @@ impl Cluster {
         Arc::new(Node { address, direct: direct.collect(), detour: link(Purpose::Detour) })
     }
 
-    /// Whom to ask for what any node can do: each node once, first those that are up, and not
-    /// always the same of these.
-    pub fn in_turn(&self) -> Vec<String> {
+    /// The nodes to ask for what any node can do: each node once, first those that are up, rotated
+    /// from call to call.
+    pub fn rotated_addresses(&self) -> Vec<String> {
         let view = self.view.load();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut addresses: Vec<&String> = Vec::new();
@@ -210,10 +211,10 @@ impl Cluster {
         firsts.map(|(_, address)| (*address).clone()).collect()
     }
 
-    /// Asks one node after the other who leads what, until one says.
+    /// Asks one node after the other for all routes, until one answers.
     async fn learn(&self) -> Result<(), DialError> {
         let mut failed = None;
-        for address in self.in_turn() {
+        for address in self.rotated_addresses() {
             match self.ask(&address).await {
                 Ok(reply) => {
                     self.learnt(&reply, &address);
@@ -232,7 +233,7 @@ impl Cluster {
     }
 
     fn learnt(&self, reply: &Reply, asked: &str) {
-        let (shards, mut addresses) = told(reply, asked);
+        let (shards, mut addresses) = parse_shards(reply, asked);
         if addresses.is_empty() {
             // An ordered keyspace, or a node alone: what is known of nodes is what was said.
             addresses = self.seeds.clone();
@@ -270,7 +271,7 @@ async fn keep_learning(cluster: Weak<Cluster>, news: Arc<Notify>) {
     loop {
         news.notified().await;
         let Some(alive) = cluster.upgrade() else { return };
-        // Nobody answers: whoever needs it will ask again.
+        // No node answers: the next request that needs routes wakes this task again.
         let _failed = alive.learn().await;
         let unknown = alive.view.load().image.is_unknown();
         drop(alive);

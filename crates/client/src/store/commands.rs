@@ -1,4 +1,4 @@
-//! The commands that most programs need, and how their answers are read: the same on a
+//! The commands that most programs need, and the parsing of their answers. They are the same on a
 //! [`Store`](super::Store) and in a [`Transaction`](super::Transaction).
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::reply::Reply;
 use super::request::Request;
 use super::{Error, Reason};
 
-/// An answer that is none to what was asked.
+/// The error text for an answer that does not fit the request.
 pub(crate) const UNEXPECTED_REPLY: &str = "the answer is of another kind than such a command has";
 
 /// When a set takes place.
@@ -62,7 +62,7 @@ pub(crate) trait Runs: Copy + Send {
     /// Does one.
     fn run(self, request: Request<'_>) -> impl Future<Output = Result<Reply, Error>> + Send;
 
-    /// What it is if a command that writes was answered by what is no answer.
+    /// The error if the answer does not fit a command that writes.
     fn unexpected_reply(self, request: &Request<'_>) -> Error;
 }
 
@@ -162,7 +162,7 @@ pub(crate) async fn range(on: impl Runs, keys: &KeyRange) -> Result<Vec<(Bytes, 
     pairs(on.run(Request { args: &args, slot: None, reads: true }).await?)
 }
 
-/// Does what is answered with a number.
+/// Runs a command whose answer is a number.
 async fn number(on: impl Runs, request: Request<'_>) -> Result<i64, Error> {
     let reply = on.run(request).await?;
     match reply.integer() {
@@ -202,7 +202,7 @@ fn pairs(reply: Reply) -> Result<Vec<(Bytes, Bytes)>, Error> {
     Ok(pairs)
 }
 
-/// A read was answered by what is no node of ours.
+/// The error if the answer does not fit a read: the server is no node of Carillon.
 pub(crate) fn unexpected_reply() -> Error {
     Error::not_done(Reason::BadAnswer, UNEXPECTED_REPLY)
 }

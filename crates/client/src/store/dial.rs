@@ -1,6 +1,6 @@
-//! How does a connection begin? `HELLO 3`, `SELECT`, `CLIENT ROUTE ON`, sent at once.
+//! Opens a connection: `HELLO 3`, `SELECT`, `CLIENT ROUTE ON`, sent at once.
 //!
-//! A server that does not know RESP3 or CLIENT ROUTE is spoken to without.
+//! With a server that does not know RESP3 or CLIENT ROUTE, the client goes on without them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const GREETING_BYTES_MAX: usize = 4 << 20;
 /// Why there is no connection. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DialError {
-    /// Nobody answers there, in time.
+    /// No node answers there in time.
     #[error("{0}")]
     Unreachable(String),
     /// The node does not have the keyspace.
@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
 }
 
 /// A connection that has been greeted.
-pub(crate) struct Greeted {
+pub(crate) struct OpenedConnection {
     pub stream: TcpStream,
     input: BytesMut,
     decoder: Decoder,
@@ -49,20 +49,24 @@ pub(crate) async fn dial(
     keyspace: &str,
     purpose: Purpose,
     limit: Duration,
-) -> Result<Greeted, DialError> {
+) -> Result<OpenedConnection, DialError> {
     match timeout(limit, greet(address, keyspace, purpose)).await {
         Ok(done) => done,
         Err(_) => Err(DialError::Unreachable(format!("{address} does not answer"))),
     }
 }
 
-async fn greet(address: &str, keyspace: &str, purpose: Purpose) -> Result<Greeted, DialError> {
+async fn greet(
+    address: &str,
+    keyspace: &str,
+    purpose: Purpose,
+) -> Result<OpenedConnection, DialError> {
     let nobody = |why: std::io::Error| DialError::Unreachable(format!("{address}: {why}"));
     let stream = TcpStream::connect(address).await.map_err(nobody)?;
     stream.set_nodelay(true).map_err(nobody)?;
     let decoder = Decoder::new(GREETING_BYTES_MAX);
     let address = address.to_owned();
-    let mut greeted = Greeted { stream, input: BytesMut::new(), decoder, address };
+    let mut greeted = OpenedConnection { stream, input: BytesMut::new(), decoder, address };
     let mut out = Vec::new();
     let mut put = |args: &[&[u8]]| Request { args, slot: None, reads: true }.write(&mut out);
     put(&[b"HELLO", b"3", b"SETNAME", b"carillon-rust"]);
@@ -92,7 +96,7 @@ async fn greet(address: &str, keyspace: &str, purpose: Purpose) -> Result<Greete
     Ok(greeted)
 }
 
-impl Greeted {
+impl OpenedConnection {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), DialError> {
         let sent = self.stream.write_all(bytes).await;
         sent.map_err(|why| DialError::Unreachable(format!("{}: {why}", self.address)))

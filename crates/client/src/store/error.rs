@@ -1,4 +1,4 @@
-//! Why did a request fail, and what state did it leave? What does an error of a node mean?
+//! Errors of requests, the state that they leave, and the meaning of a node's errors.
 //!
 //! | a node says | it is | tried again |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | `OOM`, `MISCONF`, `READONLY`, other words | [`Error::NotDone`] | no |
 //! | `ERR`, `WRONGTYPE`, `CROSSSLOT`, `NOAUTH`, `WRONGPASS`, `NOPERM`, `NOPROTO`, `EXECABORT` | [`Error::BadRequest`] | no |
 
-/// Why a request failed. There are three kinds, and each says what has become of the request.
+/// Why a request failed. There are three kinds; each says whether the request was done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Nothing was done, nor will be. The same request may be sent again.
@@ -21,8 +21,8 @@ pub enum Error {
         /// In words: the node's, if it said something.
         text: String,
     },
-    /// It may have been done, or may yet be: it was sent, and no answer came that says so. Read
-    /// what it would have changed before sending it again.
+    /// It may be done, now or later: it was sent, and no answer came. Read what it would have
+    /// changed before you send it again.
     #[error("unknown outcome of request {request} ({command}): {text}")]
     Unknown {
         /// Its number among the requests of its store.
@@ -71,7 +71,7 @@ impl Error {
         Self::NotDone { reason, text: text.into() }
     }
 
-    /// Whether a transaction that failed so may succeed if it is gone through again.
+    /// Whether a transaction that failed so may succeed if it runs again.
     pub(crate) fn is_passing(&self) -> bool {
         let reason = match self {
             Self::NotDone { reason, .. } => *reason,

@@ -1,15 +1,15 @@
-//! A connection that one transaction at a time has for itself.
+//! An exclusive connection: one transaction at a time uses it.
 //!
-//! Commands are asked one after the other. One whose future was dropped is still sent and answered;
-//! its answer is thrown away, so that each gets its own. When the connection has ended, or was
-//! given up, the line is of no use, and never connects again by itself: what is asked on it belongs
-//! to what was begun on it.
+//! Commands are sent one after the other. A command whose future was dropped is still sent and
+//! answered; its answer is thrown away, so that each command gets its own. A connection that ended,
+//! or was given up, never connects again: its commands belong to the transaction begun on it.
 //!
-//! Whoever waits for an answer for [`SILENCE_MAX`] without a byte has the node greeted over another
-//! connection, as a [`link`](super::link) does, and gives the line up if that stays unanswered for
-//! [`GREETING_MAX`].
+//! If no byte of an answer comes for [`SILENCE_MAX`], the client greets the node over another
+//! connection, as a [`link`](super::link) does. It gives the connection up if the greeting stays
+//! unanswered for [`GREETING_MAX`].
 //!
-//! Invariant: what was written to the end was `sent`; of all else the node had no whole command.
+//! Invariant: a command that was written to its end is `sent`; of all others the node had only
+//! part.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +80,8 @@ impl Line {
         &self.address
     }
 
-    /// Asks, and waits for the answer. If it is dropped meanwhile, the command is done all the same
-    /// when the next is asked.
+    /// Sends a command, and waits for the answer. If the future is dropped, the command is still
+    /// done, with the next one.
     ///
     /// # Errors
     /// There is no answer: drop the line.
@@ -147,7 +147,7 @@ impl Line {
         }
     }
 
-    /// Ready when nothing has come for too long, and the node answers nobody else either.
+    /// Ready when no byte has come for too long, and the node answers no greeting either.
     async fn silence(&self) {
         loop {
             sleep_until(Instant::now() + SILENCE_MAX).await;

@@ -14,15 +14,14 @@
 //! Before it takes the bytes it lets other tasks run once, so that all that are ready put theirs:
 //! one write and one segment for all of them. Answers come in the order of requests.
 //!
-//! # What a request is told when the connection ends
-//! The task counts the bytes that the system took. A request of which the last byte was not among
-//! them was not done: the node had no whole command. All others may have been ([`LinkLost::sent`]).
+//! # Requests under way when the connection ends
+//! The task counts the bytes that the system took. A request whose last byte was not among them was
+//! not done: the node had no complete command. All others may be done ([`LinkLost::sent`]).
 //!
-//! # A node that stands still
-//! If answers are due and nothing has come for [`SILENCE_MAX`], the node is greeted over a
-//! connection of its own. If it answers that, it is only slow, and is waited for. If not within
-//! [`GREETING_MAX`], the link is given up: whoever waits goes elsewhere, or is told that it is not
-//! known.
+//! # A node that does not answer
+//! If answers are due and nothing has come for [`SILENCE_MAX`], the task greets the node over a
+//! connection of its own. If the node answers, it is only slow, and the link waits. If it does not
+//! within [`GREETING_MAX`], the link is given up: requests go to another node, or end as unknown.
 //!
 //! # Up and down
 //! A link begins **up**, without a connection: the first request makes it. When one cannot be made
@@ -30,7 +29,7 @@
 //! with rising pauses.
 //!
 //! Invariants: `pending` has the requests in the order of their bytes. Bounds: `outstanding_max`
-//! requests and `queued_bytes_max` bytes (or one request) wait; who finds no room waits for it.
+//! requests and `queued_bytes_max` bytes (or one request) wait; callers wait for room.
 
 mod exchange;
 
@@ -51,17 +50,17 @@ use super::pause::Pauses;
 use super::reply::Reply;
 use super::request::Request;
 
-/// How long answers may be due without a byte before the node is asked whether it is there.
+/// How long answers may be due without a byte before the task greets the node.
 pub const SILENCE_MAX: Duration = Duration::from_millis(400);
 /// How long it then has to answer.
 pub const GREETING_MAX: Duration = Duration::from_millis(400);
-/// The longest pause between attempts to connect with a node that is away.
+/// The longest pause between attempts to connect with a node that is down.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(25);
 /// A buffer longer than this is given back when it is empty.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// A request has no answer, and its connection is gone.
+/// The connection of a request ended before its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkLost {
     /// Whether the node may have had the whole request.
@@ -73,7 +72,7 @@ pub(crate) struct LinkLost {
 }
 
 /// Where an answer will be.
-pub(crate) type Awaited = oneshot::Receiver<Result<Reply, LinkLost>>;
+pub(crate) type ReplyReceiver = oneshot::Receiver<Result<Reply, LinkLost>>;
 
 #[derive(Debug)]
 struct Pending {
@@ -164,7 +163,7 @@ impl Link {
     ///
     /// # Errors
     /// The link is down: nothing was sent.
-    pub async fn put(&self, request: &Request<'_>) -> Result<Awaited, LinkLost> {
+    pub async fn put(&self, request: &Request<'_>) -> Result<ReplyReceiver, LinkLost> {
         if let Some(done) = self.try_put(request) {
             return done;
         }
@@ -180,7 +179,7 @@ impl Link {
     }
 
     /// As [`Self::put`], but `None` if there is no room.
-    fn try_put(&self, request: &Request<'_>) -> Option<Result<Awaited, LinkLost>> {
+    fn try_put(&self, request: &Request<'_>) -> Option<Result<ReplyReceiver, LinkLost>> {
         let mut queue = self.queue.lock();
         if queue.state != State::Up {
             let why = queue.why.clone();
@@ -204,7 +203,7 @@ impl Link {
         Some(Ok(awaited))
     }
 
-    /// Ends it. Who still waits is told so.
+    /// Ends it. Requests that still wait fail.
     pub fn close(&self) {
         self.fail(State::Closed, "the store was dropped", false, None);
         self.work.notify_one();
@@ -214,7 +213,7 @@ impl Link {
         self.queue.lock().state == State::Closed
     }
 
-    /// Tells all who wait that no answer will come. With `written`, bytes before it were sent.
+    /// Fails all waiting requests. With `written`, bytes before it were sent.
     fn fail(&self, state: State, why: &str, unusable: bool, written: Option<u64>) {
         let why: Arc<str> = format!("{}: {why}", self.address).into();
         let pending = {
@@ -299,7 +298,7 @@ impl Link {
     /// Takes all that is to be sent; true if the link is closed.
     fn take(&self, out: &mut Vec<u8>) -> bool {
         out.clear();
-        if out.capacity() > KEPT_BYTES_MAX {
+        if out.capacity() > SPARE_BYTES_MAX {
             *out = Vec::new();
         }
         let mut queue = self.queue.lock();
@@ -318,7 +317,7 @@ impl Link {
         self.queue.lock().pending.is_empty()
     }
 
-    /// Whether the node answers somebody who has just come.
+    /// Whether the node answers a greeting on a new connection.
     fn greeting(&self) -> impl Future<Output = bool> + Send + 'static {
         let (address, options) = (self.address.clone(), self.options.clone());
         async move {
@@ -327,7 +326,7 @@ impl Link {
         }
     }
 
-    /// Hands answers to who waits for them; false if there are more of them than were asked for.
+    /// Hands answers to waiting requests; false if there are more answers than requests.
     fn answer(&self, replies: &mut Vec<Reply>) -> bool {
         if replies.is_empty() {
             return true;

@@ -1,19 +1,19 @@
-//! A keyspace, as an asynchronous program sees it.
+//! The asynchronous client of a keyspace: [`Store`].
 //!
 //! ```text
 //!   Store (cheap to clone) ─► attempts: one request, tried until answered or out of time
 //!                                │
-//!                             cluster: nodes, image of who leads what, kept up to date
+//!                             cluster: nodes, and a route cache that is kept up to date
 //!                                │
 //!                             link: one connection, pipelined, shared by tasks; its own task
 //!                                │
 //!                             reply, request: bytes
 //!                                │
-//!                             line: one connection, of one transaction at a time
+//!                             exclusive: one connection, of one transaction at a time
 //!                                │
-//!                             pool: lines that wait for the next one
+//!                             pool: exclusive connections that are free
 //!                                │
-//!   Store::transaction ──────► transaction: what is gone through; tried again: transact
+//!   Store::transaction ──────► transaction: its commands; transact: attempts
 //! ```
 //!
 //! Start reading at [`link`](self) and its drawing in `link.rs`; the rules of retries stand in
@@ -78,7 +78,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// What it is if nobody knows what became of a write.
+    /// The error of a write whose outcome is unknown.
     fn unknown(&self, command: String, text: String) -> Error {
         Error::Unknown { request: self.requests.load(Ordering::Relaxed), command, text }
     }
@@ -103,7 +103,7 @@ impl Store {
         Self::builder().connect(addresses).await
     }
 
-    /// Says how the store is to be, then connects.
+    /// Sets options of a store, then connects.
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -1,15 +1,15 @@
-//! What a store may be told when it is made.
+//! Options of a store.
 
 use std::time::Duration;
 
 use super::{Error, Store};
 
-/// Time for a request unless said otherwise: longer than the 5 s (`request_timeout_ms`) after
-/// which nodes say themselves what has become of it.
+/// The default timeout of a request: longer than the 5 s (`request_timeout_ms`) after which nodes
+/// answer with the outcome themselves.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
 /// Time for a connection to be made and greeted.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Connections to each node, beside one for what it is to pass on.
+/// Connections to each node, beside one for requests that it forwards (the detour).
 pub const CONNECTIONS_PER_NODE: usize = 2;
 /// Requests that wait for answers on one connection.
 pub const OUTSTANDING_MAX: usize = 4096;
@@ -19,7 +19,7 @@ pub const QUEUED_BYTES_MAX: usize = 8 << 20;
 pub const REPLY_BYTES_MAX: usize = 128 << 20;
 /// Time for a transaction with all its attempts.
 pub const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Transactions that a store goes through at once, each with a connection of its own.
+/// Transactions that a store runs at once, each with a connection of its own.
 pub const TRANSACTIONS_MAX: usize = 32;
 
 #[derive(Clone, Debug)]

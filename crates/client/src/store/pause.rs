@@ -1,4 +1,4 @@
-//! How long to wait before trying again: doubling, up to a most, and never as long as others.
+//! Pauses between attempts: doubling, up to a maximum, and randomised so that clients differ.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -13,7 +13,8 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// None, then `first`, then double, up to `most`; each cut short by up to a half, by chance.
+    /// No pause first, then `first`, then doubling, up to `most`; each shortened at random by up to
+    /// a half.
     pub fn new(first: Duration, most: Duration) -> Self {
         Self { first, most, count: 0, seed: RandomState::new() }
     }

@@ -1,4 +1,5 @@
-//! Lines for transactions: at most `transactions_max` at once, kept for the next when one is over.
+//! The pool of exclusive connections (*lines*) for transactions: at most `transactions_max`,
+//! reused.
 //!
 //! ```text
 //!   take ─► a place (others wait for it) ─► a kept line, else a new one ─► BEGIN ─► Taken
@@ -6,11 +7,11 @@
 //!   give_back ──────────────────────────────────┘        └ it does not answer: to the next
 //! ```
 //!
-//! A node that failed is *shunned* for [`SHUNNED`]: asked only when no other answers, and lines
-//! that were kept with it are dropped.
+//! A node that failed is *shunned* for [`SHUNNED`]: the client asks it only when no other answers,
+//! and drops its pooled lines.
 //!
-//! Invariant: a line that is kept has answered all it was asked, and nothing is begun on it. So who
-//! drops a line, for whatever reason, leaves nothing behind: the node sees the connection end.
+//! Invariant: a pooled line has answered all its commands, and no transaction is open on it. So a
+//! line may be dropped at any time: the node sees the connection end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ use super::reply::Reply;
 use super::request::Request;
 use super::{Error, Reason};
 
-/// How long transactions go to other nodes than one that has failed.
+/// How long transactions avoid a node that has failed.
 pub const SHUNNED: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -47,7 +48,7 @@ pub(crate) struct TakenConnection {
 pub(crate) struct Pool {
     options: Arc<Options>,
     places: Arc<Semaphore>,
-    kept: Mutex<Vec<Line>>,
+    idle: Mutex<Vec<Line>>,
     /// Nodes, and until when.
     shunned: Mutex<Vec<(String, Instant)>>,
 }
@@ -56,7 +57,7 @@ impl Pool {
     /// One without lines.
     pub fn new(options: Arc<Options>) -> Self {
         let places = Arc::new(Semaphore::new(options.transactions_max.min(Semaphore::MAX_PERMITS)));
-        Self { options, places, kept: Mutex::default(), shunned: Mutex::default() }
+        Self { options, places, idle: Mutex::default(), shunned: Mutex::default() }
     }
 
     /// Begins a transaction, on whichever node answers.
@@ -85,16 +86,16 @@ impl Pool {
         }
     }
 
-    /// A transaction is over, and its line has answered all it was asked.
+    /// A transaction is over, and its line has answered all commands.
     pub fn give_back(&self, taken: TakenConnection) {
         let TakenConnection { line, place } = taken;
-        self.kept.lock().push(line);
+        self.idle.lock().push(line);
         drop(place);
     }
 
-    /// Goes to other nodes for a while.
+    /// Avoids this node for a while.
     pub fn shun(&self, address: &str) {
-        self.kept.lock().retain(|line| line.address() != address);
+        self.idle.lock().retain(|line| line.address() != address);
         let now = Instant::now();
         let mut shunned = self.shunned.lock();
         shunned.retain(|(other, until)| other != address && *until > now);
@@ -111,8 +112,8 @@ impl Pool {
         let mut failed = Error::not_done(Reason::NoNode, "no node is known");
         loop {
             // Kept apart, so that it is not locked while it is waited.
-            let kept = self.kept.lock().pop();
-            let Some(line) = kept else { break };
+            let idle = self.idle.lock().pop();
+            let Some(line) = idle else { break };
             let address = line.address().to_owned();
             match begin(line, until).await {
                 Ok(line) => return Ok(line),
@@ -120,7 +121,7 @@ impl Pool {
             }
             self.shun(&address);
         }
-        let mut addresses = cluster.in_turn();
+        let mut addresses = cluster.rotated_addresses();
         addresses.sort_by_key(|address| self.is_shunned(address));
         for address in addresses {
             let limit = self.options.connect_timeout;

@@ -1,4 +1,4 @@
-//! Which keys of an ordered keyspace, in which order, and how many?
+//! Ranges of keys in an ordered keyspace: bounds, order, limit.
 
 use std::ops::{Bound, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 

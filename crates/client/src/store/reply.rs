@@ -1,4 +1,4 @@
-//! What has a node answered? RESP2 and RESP3 as values, from bytes that come in pieces.
+//! Decodes a node's replies: RESP2 and RESP3 as values, from bytes that come in pieces.
 //!
 //! | bytes | [`Reply`] |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `>`, `\|` at the top: nobody asked for it | left out |
 //!
 //! Invariants: no bytes make it panic; what it holds is at most twice [`Limits::reply_bytes_max`]
-//! beside the input; it nests at most [`NESTING_MAX`] deep. Each byte is looked at a bounded number
-//! of times however the input is cut, for all that is complete is taken out of it at once.
+//! beside the input; it nests at most [`NESTING_MAX`] deep. It reads each byte a bounded number of
+//! times, however the input is cut, since it takes complete items out at once.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -117,7 +117,7 @@ struct Open {
 enum Kind {
     Array,
     Map,
-    /// Nobody asked for it: read and thrown away.
+    /// A push that was not asked for: read and thrown away.
     Aside,
 }
 
@@ -126,7 +126,7 @@ enum Item {
     Open(Kind, usize),
 }
 
-/// Takes answers out of input: for whoever speaks RESP without a [`Store`](super::Store).
+/// Decodes RESP replies, for programs that speak RESP without a [`Store`](super::Store).
 #[derive(Debug)]
 pub struct Decoder {
     bytes_max: usize,

@@ -103,7 +103,7 @@ fn both_protocols_are_understood() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_left_out() {
+fn pushes_are_left_out_of_replies() {
     let bytes = b">2\r\n+message\r\n*1\r\n:1\r\n|1\r\n+ttl\r\n:3\r\n*2\r\n|0\r\n:1\r\n:2\r\n:9\r\n";
     let numbers = Reply::Array(vec![Reply::Integer(1), Reply::Integer(2)]);
     assert_eq!(decoded(bytes, &[3]).unwrap(), [numbers, Reply::Integer(9)]);
@@ -125,7 +125,7 @@ fn limits_are_checked_before_buffering() {
 }
 
 #[test]
-fn a_large_value_is_taken_whole() {
+fn large_value_is_decoded_completely() {
     let value = vec![7; COPIED_BYTES_MAX + 1];
     let mut bytes = Vec::new();
     written(&Reply::Bulk(value.clone().into()), &mut bytes);

@@ -1,7 +1,7 @@
-//! What is asked: which key does a command name, does it only read, what are its bytes?
+//! Requests: the key of a command, whether it only reads, its bytes.
 //!
-//! A key that is guessed wrong costs a hop, for the node asked says where it belongs. A read that
-//! is taken for a write is not retried; only what is listed here counts as one.
+//! A wrong guess of the key costs a hop, since the node answers with the right leader. Only
+//! commands listed here count as reads: any other is taken for a write, which may not be retried.
 
 use keyspace::{Slot, slot_of};
 

@@ -1,14 +1,14 @@
-//! Which node leads a slot, as far as this client has learnt?
+//! The route cache: which node leads a slot, as far as this client knows.
 //!
 //! ```text
 //!   slot 12182 ──► shard 5 ──► node 2        CLUSTER SHARDS makes all of it,
 //!                                            MOVED puts a shard's node right
 //! ```
 //!
-//! It may be wrong: then the node asked says who leads (`MOVED`), and one such answer puts the
-//! whole shard right. It never costs more than a hop, and never an answer. The lookups of
-//! [overlay] keep descriptors by generation and term; a Redis listener tells neither, so all
-//! there is to keep is this table, and the newest answer counts.
+//! It may be wrong: then the node asked names the leader (`MOVED`), and one such answer corrects
+//! the whole shard. A wrong route costs one hop, never a wrong answer. The lookups of [overlay]
+//! keep descriptors by generation and term; a Redis listener sends neither, so the newest answer
+//! counts.
 //!
 //! [overlay]: https://github.com/carillon-db/carillon/tree/main/crates/overlay
 
@@ -22,9 +22,9 @@ use super::reply::Reply;
 pub const NODES_MAX: usize = 1024;
 /// The most shards.
 const SHARDS_MAX: usize = 16_384;
-const NOBODY: u16 = u16::MAX;
+const NO_LEADER: u16 = u16::MAX;
 
-/// A shard as a node tells of it.
+/// A shard as a node reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardFacts {
     /// Its first and last slot.
@@ -52,11 +52,11 @@ impl RouteCache {
         if facts.is_empty() {
             return Self::unknown();
         }
-        let mut shards = vec![NOBODY; usize::from(SLOTS)];
+        let mut shards = vec![NO_LEADER; usize::from(SLOTS)];
         let mut leaders = Vec::with_capacity(facts.len());
         for (index, shard) in facts.iter().take(SHARDS_MAX).enumerate() {
             let leader = shard.leader.as_deref().and_then(&mut node);
-            leaders.push(AtomicU16::new(leader.map_or(NOBODY, |leader| leader as u16)));
+            leaders.push(AtomicU16::new(leader.map_or(NO_LEADER, |leader| leader as u16)));
             let (first, last) = shard.slots;
             shards[usize::from(first)..=usize::from(last)].fill(index as u16);
         }
@@ -69,17 +69,17 @@ impl RouteCache {
     }
 
     fn shard(&self, slot: Slot) -> Option<u16> {
-        self.shards.get(usize::from(slot)).copied().filter(|shard| *shard != NOBODY)
+        self.shards.get(usize::from(slot)).copied().filter(|shard| *shard != NO_LEADER)
     }
 
     /// The node that leads a slot.
     #[inline]
     pub fn leader(&self, slot: Slot) -> Option<usize> {
         let leader = self.leaders[usize::from(self.shard(slot)?)].load(Ordering::Relaxed);
-        (leader != NOBODY).then_some(usize::from(leader))
+        (leader != NO_LEADER).then_some(usize::from(leader))
     }
 
-    /// A node has said who leads a slot, and so its shard.
+    /// Sets the leader of a slot's shard, as a node has reported it.
     pub fn adjust(&self, slot: Slot, node: usize) {
         if let Some(shard) = self.shard(slot) {
             self.leaders[usize::from(shard)].store(node as u16, Ordering::Relaxed);
@@ -87,9 +87,9 @@ impl RouteCache {
     }
 }
 
-/// What CLUSTER SHARDS says, asked of a node at `host`: the shards, and where all nodes listen.
-/// What cannot be understood is left out.
-pub(crate) fn told(reply: &Reply, host: &str) -> (Vec<ShardFacts>, Vec<String>) {
+/// Parses a reply to CLUSTER SHARDS of a node at `host`: the shards, and the addresses of all
+/// nodes. It leaves out items that it cannot parse.
+pub(crate) fn parse_shards(reply: &Reply, host: &str) -> (Vec<ShardFacts>, Vec<String>) {
     let (mut shards, mut nodes) = (Vec::new(), Vec::new());
     for shard in reply.items() {
         let (Some(slots), Some(holders)) = (shard.field(b"slots"), shard.field(b"nodes")) else {
@@ -168,7 +168,7 @@ mod tests {
             shard((5, 99_999), vec![holder("h", 3, "master")]),
             Reply::Nil,
         ]);
-        let (shards, nodes) = told(&reply, "asked:9");
+        let (shards, nodes) = parse_shards(&reply, "asked:9");
         assert_eq!(nodes, ["h:1", "h:2", "asked:2", "h:3"]);
         let image =
             RouteCache::new(&shards, |address| nodes.iter().position(|node| node == address));
@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_knows_nothing_says_so() {
-        let image = RouteCache::new(&told(&Reply::Error("ERR".into()), "h:1").0, |_| None);
+    fn unknown_route_cache_is_reported_as_unknown() {
+        let image = RouteCache::new(&parse_shards(&Reply::Error("ERR".into()), "h:1").0, |_| None);
         assert!(image.is_unknown());
         assert_eq!((image.shard(1), image.leader(1)), (None, None));
         image.adjust(1, 1);

@@ -1,4 +1,4 @@
-//! How is a transaction begun, and gone through again?
+//! Begins transactions, and runs them again after conflicts.
 //!
 //! ```text
 //!   begin ─► the closure ─┬─ Ok ─► COMMIT ─┬─ OK ───────────────────► its value
@@ -9,7 +9,7 @@
 //!     └─────────── pause: 0, 5 ms, 10 ms … with jitter ◄────────┘
 //! ```
 //!
-//! Invariant: it is gone through again only if it is certain that nothing was done (G10).
+//! Invariant: a transaction runs again only if it is certain that nothing was done (G10).
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! A transaction that is gone through step by step: its commands, and its end.
+//! Interactive transactions: their commands, COMMIT and ROLLBACK.
 //!
-//! Its node runs each command at once, on a copy; COMMIT has all of it done, if what was read is as
-//! it was. So whatever happens before COMMIT was sent, nothing was done: if the line fails, or is
-//! dropped, the node forgets all of it.
+//! The node runs each command at once, on a copy. COMMIT applies all writes, if nothing that was
+//! read has changed. So nothing is done before COMMIT was sent: if the connection fails, or is
+//! dropped, the node forgets the transaction.
 //!
-//! Invariant: a line goes back to the pool only when COMMIT or ROLLBACK was answered on it.
+//! Invariant: a connection goes back to the pool only when COMMIT or ROLLBACK was answered on it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::reply::Reply;
 use super::request::Request;
 use super::{Error, Reason, Shared};
 
-/// A transaction that was begun: what its handle, and who ends it, have in common.
+/// An open transaction: state shared by its handle and the code that ends it.
 #[derive(Debug)]
 pub(super) struct Open {
     shared: Arc<Shared>,
@@ -151,14 +151,14 @@ impl Runs for &Transaction {
     }
 }
 
-/// A transaction, for what is done in it.
+/// A transaction, for the commands in it.
 ///
-/// Each command sees what the ones before it have written, nobody else does. Keys may lie in any
-/// shards. What is read is to be the same when the transaction is committed, else nothing is done.
+/// Each command sees the writes of the ones before it; other clients do not. Keys may lie in any
+/// shards. If something that was read has changed at commit, nothing is done.
 ///
-/// Commands are asked one after the other, over a connection of its own. One that failed was not
-/// done, and, unless the connection has ended, the transaction goes on; one whose future was
-/// dropped is done all the same. When the transaction is over, they fail.
+/// Commands are sent one after the other, over a connection of its own. One that failed was not
+/// done, and, unless the connection has ended, the transaction goes on. One whose future was
+/// dropped is done all the same. When the transaction is over, commands fail.
 #[derive(Debug)]
 pub struct Transaction {
     open: Arc<Open>,
@@ -198,7 +198,7 @@ impl OpenTransaction {
         Self { transaction }
     }
 
-    /// Has all of it done, at one moment, if all that was read is as it was.
+    /// Commits: all writes take effect at one moment, if nothing that was read has changed.
     ///
     /// # Errors
     /// Nothing was done: [`Reason::Conflict`] if another has changed what was read. Or it is not

@@ -9,7 +9,7 @@ fn text(number: &str) -> Option<String> {
 }
 
 #[test]
-fn a_tenth_is_what_the_front_page_says() {
+fn one_tenth_matches_documented_mantissa() {
     let size = Size::Finite { mantissa: 0xcccc_cccc_cccc_cccd, exponent: -67 };
     assert_eq!(parse(b"0.1"), Some(Float { negative: false, size }));
 }

@@ -65,7 +65,7 @@ fn commands_see_those_before_them_and_refusals_undo_nothing() {
 
 /// A few bytes ask for many, of a value that only the transaction has made.
 #[test]
-fn what_is_too_much_is_refused_and_the_rest_done() {
+fn command_beyond_limits_is_refused_and_others_run() {
     let mut engine = engine();
     let mut commands =
         vec![Step::Write(Write::SetRange { key: b"{t}a", offset: 25 << 20, value: b"x" })];
@@ -110,7 +110,7 @@ fn a_watched_version_is_that_one_and_no_other() {
 }
 
 #[test]
-fn nothing_that_is_watched_stays_nothing() {
+fn watched_absent_key_must_stay_absent() {
     let mut engine = engine();
     let as_of = |millis| [(&b"k"[..], ObservedVersion::Absent(at(millis)))];
     let is_as_it_was = Reply::Array(vec![]);

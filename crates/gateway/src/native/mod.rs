@@ -1,4 +1,4 @@
-//! What do the frames of the original clients mean, byte for byte?
+//! The native protocol: the frames of the original clients, byte for byte.
 //!
 //! They come from the appendix *A.1 Database Client Protocol* of the bachelor thesis that Carillon
 //! descends from (its figure 18 and the table there). Requests and replies have one form:
@@ -32,18 +32,18 @@
 //!   reasons.
 //! - Keys may be empty; limits are `key_bytes_max` and `value_bytes_max`.
 //!
-//! # When a request makes no sense
+//! # Malformed requests
 //!
-//! An unknown op, a length above its limit, or a `GET` or `DEL` that announces a value: where the
-//! next request begins cannot be trusted. One error frame is written (`GER` if the op is unknown,
-//! with an empty key, for the key has not been read) and the connection is to be closed, after
-//! everything asked before has been answered.
+//! After an unknown op, a length above its limit, or a `GET` or `DEL` that announces a value, the
+//! start of the next request cannot be trusted. The server answers all earlier requests, writes one
+//! error frame and closes the connection. The frame is `GER` if the op is unknown; its key is
+//! empty, for the key has not been read.
 //!
 //! # Invariants
 //!
 //! 1. Parsing is a pure function of the bytes: how they are cut into pieces changes nothing.
-//! 2. A length is judged as soon as it is there, before any byte of the body is waited for; what a
-//!    connection has to hold is bounded by the limits.
+//! 2. A length is judged as soon as it has arrived, before any byte of the body. So the limits
+//!    bound the bytes that a connection holds.
 //! 3. Nothing is copied: a request borrows from the input.
 //!
 //! It does not know sockets, keyspaces (clients of this protocol use keyspace `0`) or what a

@@ -1,4 +1,4 @@
-//! Bytes to requests.
+//! Parses requests.
 
 use super::{HEADER_BYTES, Op, Request};
 
@@ -63,7 +63,7 @@ pub struct Fault {
 /// Reads the request at the front of `input`.
 ///
 /// # Errors
-/// [`Fault`] as soon as the bytes that are there rule every request out, and ever after.
+/// [`Fault`] as soon as the bytes so far fit no request; more bytes do not change that.
 #[inline]
 pub fn parse<'a>(input: &'a [u8], limits: &FrameLimits) -> Result<Parsed<'a>, Fault> {
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else { return incomplete(input) };
@@ -95,8 +95,8 @@ pub fn parse<'a>(input: &'a [u8], limits: &FrameLimits) -> Result<Parsed<'a>, Fa
     Ok(Parsed::Request(Request { op, key, value }, end))
 }
 
-/// Less than a header. A wrong op is told at its third byte, not at the eleventh: whoever speaks
-/// another protocol here may never send eleven.
+/// Less than a header. A wrong op is refused at its third byte, not at the eleventh: a client of
+/// another protocol may never send eleven.
 #[cold]
 fn incomplete(input: &[u8]) -> Result<Parsed<'_>, Fault> {
     match input.first_chunk::<3>() {

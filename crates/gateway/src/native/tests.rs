@@ -1,4 +1,4 @@
-//! Frames byte for byte, cut anywhere, and nonsense.
+//! Frames byte for byte, cut anywhere, and malformed ones.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::*;
 const LIMITS: FrameLimits = FrameLimits { key_bytes_max: 16, value_bytes_max: 64 };
 
 /// A frame, and the op, key and value it says.
-type Said = (&'static [u8], Op, &'static [u8], &'static [u8]);
+type FrameCase = (&'static [u8], Op, &'static [u8], &'static [u8]);
 
 /// The frames of A.1, as its table has them.
-const FRAMES: &[Said] = &[
+const FRAMES: &[FrameCase] = &[
     (b"GET\0\0\0\x03\0\0\0\0key", Op::Get, b"key", b""),
     (b"PUT\0\0\0\x03\0\0\0\x05keyvalue", Op::Put, b"key", b"value"),
     (b"DEL\0\0\0\x03\0\0\0\0key", Op::Delete, b"key", b""),
@@ -58,7 +58,7 @@ fn replies_of_the_thesis_are_written_byte_for_byte() {
 }
 
 #[test]
-fn nonsense_is_told_as_soon_as_it_is_there() {
+fn malformed_frame_is_refused_as_soon_as_it_shows() {
     let unknown = Err(Fault { op: None, kind: FaultKind::UnknownOp });
     assert_eq!(parse(b"POST / HTTP/1.1\r\n\r\n", &LIMITS), unknown);
     assert_eq!(parse(b"get", &LIMITS), unknown);

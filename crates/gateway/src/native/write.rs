@@ -1,4 +1,4 @@
-//! Answers to bytes.
+//! Writes replies.
 
 use command::{Refusal, Sink};
 
@@ -39,7 +39,7 @@ pub fn write_error(out: &mut Vec<u8>, op: Op, key: &[u8], reason: ErrorText, why
     write_frame(out, op.error(), key, value);
 }
 
-/// Writes the last reply of a connection whose requests make no sense any more.
+/// Writes the last reply of a connection after a malformed request.
 pub fn write_fault(out: &mut Vec<u8>, fault: &Fault, reason: ErrorText) {
     write_error(out, fault.op.unwrap_or(Op::Get), b"", reason, &fault.to_string());
 }

@@ -1,4 +1,4 @@
-//! Where does each argument of a command lie? Borrowed views over the bytes a client sent.
+//! The arguments of a command: borrowed views of the bytes that a client sent.
 //!
 //! The parser notes `(start, length)` per argument in an [`ArgRanges`] that the connection keeps
 //! and reuses; [`Args`] pairs those ranges with the buffer and hands out slices. Nothing is copied,
@@ -9,7 +9,7 @@ use super::parser::ParseProgress;
 
 /// How many ranges and how many inline bytes are kept between commands; what a larger command took
 /// is given back.
-const KEPT_MAX: usize = 1024;
+const SPARE_ARGS_MAX: usize = 1024;
 
 /// The places of the arguments of the command being parsed, and how far parsing has come.
 ///
@@ -41,7 +41,7 @@ impl ArgRanges {
         Args { source, ranges: &self.ranges }
     }
 
-    /// The next command to be parsed is another than the one that was unfinished: one before it.
+    /// Forgets an unfinished command: an earlier one is parsed again.
     pub fn begin_again(&mut self) {
         self.progress = ParseProgress::default();
     }
@@ -58,8 +58,8 @@ impl ArgRanges {
     pub(super) fn begin(&mut self) {
         self.ranges.clear();
         self.inline = false;
-        if self.ranges.capacity() > KEPT_MAX {
-            self.ranges.shrink_to(KEPT_MAX);
+        if self.ranges.capacity() > SPARE_ARGS_MAX {
+            self.ranges.shrink_to(SPARE_ARGS_MAX);
         }
     }
 
@@ -68,7 +68,7 @@ impl ArgRanges {
         self.begin();
         self.inline = true;
         self.unquoted.clear();
-        self.unquoted.shrink_to(KEPT_MAX);
+        self.unquoted.shrink_to(SPARE_ARGS_MAX);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What must a gateway know of the server around it?
+//! What a gateway asks of the server around it.
 
 use super::topology::{Mode, Topology};
 
@@ -15,8 +15,7 @@ pub trait Context {
         true
     }
 
-    /// What INFO, CONFIG GET, HELLO and CLUSTER MYID tell. Asked for by those only, so it may be
-    /// gathered then.
+    /// Facts for INFO, CONFIG GET, HELLO and CLUSTER MYID. Only these call it, so it may be slow.
     fn facts(&self) -> Facts<'_>;
 
     /// Which kind of Redis this is towards its clients.
@@ -35,8 +34,7 @@ pub trait Context {
         true
     }
 
-    /// What CLUSTER SLOTS and the like tell of a keyspace. Asked for by those only, so it may be
-    /// gathered then.
+    /// The topology for CLUSTER SLOTS and the like. Only these call it, so it may be slow.
     fn topology(&self, _keyspace: &str) -> Topology {
         Topology::default()
     }
@@ -44,11 +42,11 @@ pub trait Context {
     /// Shows each keyspace that has keys or a name of its own.
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>));
 
-    /// Shows each connection but the one that asks; from other threads as they last were.
+    /// Shows each connection but the calling one; those of other threads as of their last update.
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>));
 }
 
-/// Numbers and words about the process. Whatever is not known stays at its default.
+/// Facts about the process. A fact that is not known stays at its default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
     /// Carillon's own version.
@@ -71,7 +69,7 @@ pub struct Facts<'a> {
     pub clients: u64,
     /// Of these, such that wait for replicas.
     pub clients_blocked: u64,
-    /// Connections ever closed because replies that nobody read were too many.
+    /// Connections ever closed because unread replies took too much memory.
     pub clients_evicted: u64,
     /// Connections at most; 0 if there is no limit.
     pub clients_max: u64,

@@ -1,4 +1,4 @@
-//! Why a command is refused before anything is done: the text of the reply.
+//! Errors of commands that are refused before anything is done, with their reply texts.
 
 /// A refusal in Redis's words, its code first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn no_permission(user: &str, command: &str) -> CommandError {
     CommandError::formatted(text)
 }
 
-/// A command nobody knows, with the beginning of its arguments.
+/// An unknown command, with the beginning of its arguments.
 pub fn unknown_command(args: super::Args<'_>) -> CommandError {
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(preview(args.at(0), PREVIEW_BYTES_MAX));
@@ -89,7 +89,7 @@ pub fn unknown_command(args: super::Args<'_>) -> CommandError {
     CommandError::Formatted(text)
 }
 
-/// A subcommand nobody knows, of a command that is known.
+/// An unknown subcommand of a known command.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
     let mut text = b"ERR unknown subcommand '".to_vec();
     text.extend_from_slice(preview(subcommand, PREVIEW_BYTES_MAX));

@@ -1,4 +1,4 @@
-//! How does a line typed by hand become arguments? The quoting rules of Redis.
+//! Parses a line typed by hand into arguments, by the quoting rules of Redis.
 //!
 //! Words stand between spaces. Within `"…"` a backslash begins an escape (`\n \r \t \b \a`, `\xHH`,
 //! else the character itself); within `'…'` only `\'` is one. Quotes may begin within a word, and

@@ -1,4 +1,4 @@
-//! How does a Redis client speak to a keyspace? RESP2 and RESP3 as pure functions of bytes.
+//! The Redis gateway: RESP2 and RESP3 as pure functions of bytes.
 //!
 //! ```text
 //!   bytes ──parse──▶ Args ──Session::translate──▶ Request ──▶ (the event loop: node, shards)
@@ -17,13 +17,16 @@
 //! 2. Arguments are borrowed from the connection's buffer from parsing to the log.
 //! 3. Memory is bounded by bytes that really arrived: nothing is allocated for a declared length.
 //!
-//! It does not know sockets, shards or time: the event loop says them through [`Context`].
+//! It does not know sockets, shards or time: the event loop provides them through [`Context`].
 //!
-//! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs, for all
-//! values are strings. Options are judged before the key is looked at, so a bad expiry of GETEX is
-//! refused even if the key is not there, and OBJECT FREQ always. Keys have a length limit of their
-//! own. Scripts, subscriptions and types other than strings are not there. What a cluster does by
-//! itself cannot be asked for (CLUSTER MEET and the like).
+//! Caveats: these answers differ from Redis on purpose.
+//!
+//! - A WRONGTYPE error never occurs, for all values are strings.
+//! - Options are judged before the key is read. So a bad expiry of GETEX is refused even if the key
+//!   has no value, and OBJECT FREQ always.
+//! - Keys have a length limit of their own.
+//! - There are no scripts, no subscriptions, and no types other than strings.
+//! - Commands for what the cluster does by itself are refused (CLUSTER MEET and the like).
 
 mod args;
 pub mod commands;

@@ -1,4 +1,4 @@
-//! Where does the next command of a byte stream end, and where do its arguments lie?
+//! Parses the next command of a byte stream, and where its arguments lie.
 //!
 //! A request is a *multibulk* command, counted and binary safe,
 //!
@@ -14,8 +14,8 @@
 //! calls.
 //!
 //! Invariants: the same bytes give the same commands and the same error, however they were cut into
-//! pieces. No memory is taken for what is declared but has not arrived. As in Redis, a lone
-//! carriage return ends a count, and the two bytes behind an argument are not looked at.
+//! pieces. A declared length allocates nothing before its bytes arrive. As in Redis, a lone
+//! carriage return ends a count, and the two bytes behind an argument are not checked.
 //!
 //! It does not know what commands mean.
 
@@ -67,8 +67,8 @@ pub enum Parsed {
     Incomplete,
 }
 
-/// The bytes are no request. The connection is answered with this and closed, since nobody knows
-/// where the next command begins. The words are Redis's own.
+/// The bytes are no request. The server answers with this and closes the connection, since the
+/// start of the next command is unknown. The texts are Redis's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The count behind `*` is no number or above `args_max`.

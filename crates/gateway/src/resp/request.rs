@@ -1,4 +1,4 @@
-//! What is left to do after a command was understood?
+//! Requests: what the event loop has to do for a translated command.
 
 use command::{Read, Write};
 use keyspace::Slot;
@@ -31,17 +31,17 @@ pub enum Request<'a> {
     ///
     /// [`Session::begin`]: super::Session::begin
     Begin,
-    /// Have what the session's transaction has written done, if all that it has read is as it was.
+    /// Commit the session's transaction: its writes, if nothing that it has read has changed.
     Commit,
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
     /// Reply how a key would be looked up.
     Explain(Explain<'a>),
-    /// Reply which ways the last command went for which some were looked for.
+    /// Reply with the routes of the last command that had a lookup.
     LastRoutes,
     /// Reply how many other replicas have all writes of this connection, when it is enough.
     Wait(Wait),
-    /// Close other connections, and reply how many it were once none of them is there any more.
+    /// Close other connections, and reply with their number once all are closed.
     Kill(Kill),
     /// Make this keyspace the session's: reply OK after [`Session::selected`]. It is "0" to "15",
     /// to be created if it does not exist, or a name that existed a moment ago.
@@ -60,7 +60,7 @@ pub struct Wait {
     /// WAITAOF: reply an array, first whether this node has the writes on disk, too; and whether
     /// that is waited for.
     pub local: Option<bool>,
-    /// For so many replicas beside the one that leads.
+    /// How many replicas to wait for, beside the leader.
     pub replicas: u64,
     /// Until then, in milliseconds; 0: for ever.
     pub timeout_ms: u64,
@@ -69,9 +69,9 @@ pub struct Wait {
 /// CLIENT KILL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// The connections, without the one that asks.
+    /// The connections to close, without the calling one.
     pub others: Vec<u64>,
-    /// Whether the one that asks is to be closed, too, once it has its reply.
+    /// Whether the calling connection is closed too, once it has its reply.
     pub own: bool,
     /// What the reply is.
     pub gather: Gather,

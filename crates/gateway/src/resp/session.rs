@@ -1,4 +1,4 @@
-//! What does a connection remember, and what does its next command mean?
+//! The state of a RESP connection, which gives its next command its meaning.
 //!
 //! [`Session::translate`] turns arguments into a [`Request`]: work for the node, or nothing if the
 //! answer could be given at once (PING, HELLO, every error). GET and a plain SET are recognised
@@ -6,8 +6,8 @@
 //! arity and keys, to one function each in [`commands`](super::commands).
 //!
 //! Invariants: an error leaves the session as it was. A command whose reply the client does not
-//! want (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
-//! answers the rest. Times leave this place absolute (SAFETY G13).
+//! want (CLIENT REPLY) leaves no bytes in the output; the code that answers the rest asks
+//! [`Session::is_muted`]. Times leave this module absolute (SAFETY G13).
 
 use std::cell::Cell;
 
@@ -80,11 +80,11 @@ pub struct Session {
     /// How old the last one was at most.
     pub(super) age_ms: Cell<u64>,
     pub(super) routes: bool,
-    /// Which way its commands go (LOOKUP).
+    /// The lookup of its commands (LOOKUP).
     pub(super) way: LookupChoice,
-    /// Which way they go unless it says otherwise.
+    /// The lookup of its commands unless LOOKUP sets another.
     pub(super) default_lookup: LookupChoice,
-    /// Whether replies carry their ways.
+    /// Whether replies carry their routes.
     pub(super) shows_routes: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
@@ -146,7 +146,7 @@ impl Session {
         self.version
     }
 
-    /// Whether who asks may.
+    /// Whether its client has this access.
     #[inline]
     pub fn may(&self, access: Access) -> bool {
         self.peer.principal.may(access)
@@ -174,24 +174,24 @@ impl Session {
         self.age_ms.set(nanos.div_ceil(1_000_000));
     }
 
-    /// Whether it wants to be told who leads a key's shard (CLIENT ROUTE).
+    /// Whether it wants redirects to the leaders of keys' shards (CLIENT ROUTE).
     #[inline]
     pub fn is_routing(&self) -> bool {
         self.routes
     }
 
-    /// Whether its commands are looked up another way than by the full table.
+    /// Whether its commands use another lookup than the full table.
     #[inline]
     pub fn names_lookup(&self) -> bool {
         self.way.kind != Kind::Full || self.shows_routes
     }
 
-    /// Which way its commands go.
+    /// The lookup of its commands.
     pub fn way(&self) -> LookupChoice {
         self.way
     }
 
-    /// Whether replies carry the ways to their keys.
+    /// Whether replies carry the routes to their keys.
     pub fn shows_routes(&self) -> bool {
         self.shows_routes
     }
@@ -321,7 +321,7 @@ impl Session {
         Request::Answered
     }
 
-    /// An EXEC that is none ends what was begun, as in Redis; other errors are as they are.
+    /// A malformed EXEC ends the transaction, as in Redis; other errors change nothing.
     fn ends_exec(&mut self, args: Args<'_>, error: CommandError) -> CommandError {
         if !args.is(0, "exec") {
             return error;
@@ -369,7 +369,7 @@ impl Session {
         std::mem::take(&mut self.watched)
     }
 
-    /// EXEC must wait: gives back what was queued and watched.
+    /// EXEC must wait: restores the queued commands and watched keys.
     pub fn queue_again(&mut self, queue: Box<Queue>, watched: Watched) {
         self.queue = Some(queue);
         self.watched = watched;
@@ -397,8 +397,7 @@ impl Session {
         !self.watched.is_empty()
     }
 
-    /// Keys of the session's keyspace that are watched by a WATCH of which nobody knows yet were
-    /// looked at again: it is as late as that.
+    /// Moves a WATCH whose reply is unsent to a later look at its keys, of the session's keyspace.
     pub fn watch_later(&mut self, keys: &[&[u8]], seen: &[ObservedVersion]) {
         self.watched.renew_versions(&self.keyspace, keys, seen);
     }

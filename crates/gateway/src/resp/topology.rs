@@ -1,4 +1,4 @@
-//! What does the cluster look like, as far as this node knows, in the terms of Redis Cluster?
+//! The cluster in the terms of Redis Cluster, as far as this node knows it.
 //!
 //! ```text
 //!   shard 3: slots 4096–6143, led by node B, replicas on A and C      (Carillon)
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Redis Cluster knows masters and replicas of masters; here a node leads some shards and follows
-//! in others. Where a shard is told of, each node has its role *there*. Where a node is told of as
-//! a whole, it is a master if it leads anything, else a replica of the node that leads most of
-//! what it holds.
+//! in others. In the description of a shard, each node has its role in *that* shard. In the
+//! description of a node, it is a master if it leads any shard, else a replica of the node that
+//! leads most of its shards.
 //!
 //! Invariants: shards tile the slots, in rising order; indexes point into [`Topology::nodes`].
 
@@ -18,12 +18,12 @@ pub enum Mode {
     /// A lone server: every node answers for every key.
     #[default]
     Any,
-    /// A node of a Redis Cluster: a node answers for the keys of shards that it leads, and sends
-    /// clients with others to who does.
+    /// A node of a Redis Cluster: a node answers for the keys of shards that it leads, and
+    /// redirects clients with other keys.
     Cluster,
 }
 
-/// All nodes, and who holds which slots of one keyspace.
+/// All nodes, and the slots of one keyspace with their replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     /// The nodes in the order of joining.
@@ -41,7 +41,7 @@ pub struct Topology {
 pub struct Node {
     /// Its id.
     pub id: u64,
-    /// The host that clients are told; empty: the one by which they have come.
+    /// The host that clients get; empty: the one that they have connected to.
     pub host: String,
     /// Its port of this protocol; 0 if it does not listen.
     pub port: u16,
@@ -74,11 +74,11 @@ pub enum Health {
 pub struct Shard {
     /// Its first and its last slot.
     pub slots: (u16, u16),
-    /// Who leads it or, if nobody is known to, who was last known to.
+    /// Its leader or, if none is known, the last known one.
     pub leader: Option<usize>,
-    /// Whether somebody is known to lead it now.
+    /// Whether its leader is known now.
     pub is_led: bool,
-    /// Who else holds it.
+    /// The other nodes with a replica.
     pub replicas: Vec<usize>,
     /// The index of its log up to where this node holds it; 0: not (yet) here.
     pub index: u64,
@@ -90,7 +90,7 @@ impl Shard {
         u64::from(self.slots.1 - self.slots.0) + 1
     }
 
-    /// All who hold it, the leader first.
+    /// All nodes with a replica, the leader first.
     pub fn holders(&self) -> impl Iterator<Item = usize> + '_ {
         self.leader.into_iter().chain(self.replicas.iter().copied())
     }
@@ -114,7 +114,7 @@ impl Topology {
         stretches
     }
 
-    /// Whose replica a node is as a whole: none's if it leads anything, or holds nothing.
+    /// The master whose replica a node is shown as: none if it leads any shard, or holds none.
     pub fn master_of(&self, node: usize) -> Option<usize> {
         if self.led_by(node).next().is_some() {
             return None;

@@ -1,13 +1,13 @@
-//! What does a connection remember between WATCH or MULTI and EXEC?
+//! The state of a connection between WATCH or MULTI and EXEC.
 //!
 //! ```text
 //!   WATCH a ──► Watched: a and what it had      MULTI ──► Queue ◄── INCR a (QUEUED)
 //!                         └──────────────── EXEC ────────────┘
 //! ```
 //!
-//! Commands are queued as they came, and understood again at EXEC: `SET k v EX 10` ends ten seconds
-//! after EXEC, and what Redis refuses only when it runs a command is refused only then. What can be
-//! told before is refused at once, and EXEC then does nothing (EXECABORT).
+//! Commands are queued as bytes, and translated again at EXEC: `SET k v EX 10` ends ten seconds
+//! after EXEC. Errors that Redis finds only when it runs a command come only then. Errors that it
+//! finds when it queues the command come at once, and EXEC then does nothing (EXECABORT).
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -101,7 +101,7 @@ impl Queue {
     }
 }
 
-/// Keys that must be as they were at EXEC, and what they had.
+/// Watched keys, which must be unchanged at EXEC, with their versions.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     /// The keyspace of all of them.
@@ -139,7 +139,7 @@ impl Watched {
         self.keys.is_empty()
     }
 
-    /// Watches more of a keyspace; what is watched already stays as it was seen first.
+    /// Watches more keys of a keyspace; keys that are watched already keep their first version.
     pub(super) fn add(
         &mut self,
         (keyspace, id): (&str, KeyspaceId),
@@ -175,8 +175,7 @@ impl Watched {
         Ok(())
     }
 
-    /// The versions that these keys of a keyspace have now take the place of what they had, of
-    /// those that are watched.
+    /// Replaces the versions of those watched keys that are among these, by their current ones.
     pub(super) fn renew_versions(
         &mut self,
         keyspace: &str,

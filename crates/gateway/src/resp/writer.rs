@@ -1,4 +1,4 @@
-//! How is an answer written? In the bytes of RESP2 or RESP3, into the connection's output.
+//! Writes answers as RESP2 or RESP3 into the connection's output.
 //!
 //! | answer | RESP2 | RESP3 |
 //! |---|---|---|
@@ -146,7 +146,7 @@ impl<'o> RespWriter<'o> {
         has_them
     }
 
-    /// `len` answers follow that nobody asked for; an array in RESP2.
+    /// The head of a push of `len` items; an array in RESP2.
     pub fn push(&mut self, len: usize) {
         let sigil = if self.version == Version::V3 { b'>' } else { b'*' };
         self.header(sigil, len);

@@ -1,4 +1,4 @@
-//! What a node of several says of its cluster, and what changes in mode `cluster`.
+//! What a node of a cluster answers about it, and what changes in mode `cluster`.
 
 use gateway::resp::{
     ClientFacts, Context, Facts, Health, KeyspaceFacts, Mode, Node, Session, Shard, Topology,
@@ -7,9 +7,9 @@ use gateway::resp::{
 use crate::context::{NOW_MILLIS, Still, send_to, session};
 
 /// Three nodes: the first leads two shards, the second one; the third is down.
-struct Three(Mode);
+struct ThreeNodes(Mode);
 
-impl Context for Three {
+impl Context for ThreeNodes {
     fn now_millis(&self) -> u64 {
         Still.now_millis()
     }
@@ -77,7 +77,7 @@ impl Context for Three {
 }
 
 fn ask(mode: Mode, session: &mut Session, line: &str) -> (String, String) {
-    let (request, out) = send_to(&Three(mode), session, format!("{line}\r\n").as_bytes());
+    let (request, out) = send_to(&ThreeNodes(mode), session, format!("{line}\r\n").as_bytes());
     (request, String::from_utf8(out).unwrap())
 }
 
@@ -171,7 +171,7 @@ fn the_state_is_ok_while_every_shard_is_led() {
 }
 
 #[test]
-fn what_a_cluster_does_by_itself_is_refused() {
+fn cluster_meet_and_the_like_are_refused() {
     for line in ["CLUSTER MEET 10.0.0.1 7", "CLUSTER ADDSLOTS 1", "CLUSTER FAILOVER FORCE"] {
         assert!(said(line).contains("is not supported: nodes join with --join"), "{line}");
     }
@@ -232,7 +232,7 @@ fn mode_cluster_is_a_redis_cluster_with_one_keyspace() {
 }
 
 #[test]
-fn a_connection_that_routes_is_told_of_its_own_keyspace() {
+fn client_route_shows_the_connections_keyspace() {
     let mut session = session();
     let ask_any = |session: &mut Session, line: &str| ask(Mode::Any, session, line).1;
     assert!(!session.is_routing());

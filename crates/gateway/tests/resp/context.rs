@@ -1,4 +1,4 @@
-//! A server that stands still, and a client that speaks to it.
+//! A fake server whose time stands still, and a client of it.
 
 use gateway::resp::{
     ArgRanges, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Parsed, Peer, Request,

@@ -1,4 +1,4 @@
-//! MULTI and what is queued behind it, up to EXEC.
+//! MULTI, the commands queued after it, and EXEC.
 
 use command::ObservedVersion;
 use gateway::resp::Session;
@@ -42,7 +42,7 @@ fn commands_wait_for_exec() {
 }
 
 #[test]
-fn what_cannot_be_queued_ends_in_execabort() {
+fn unqueueable_command_ends_in_execabort() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.";
     let refusals = [
         ("GET", "-ERR wrong number of arguments for 'get' command"),

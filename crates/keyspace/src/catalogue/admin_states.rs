@@ -1,21 +1,21 @@
-//! How do nodes stand in the cluster: who may get replicas, and who is to lose them?
+//! The admin states of nodes: which may get replicas, and which lose them.
 //!
 //! ```text
 //!   member ⇄ cordoned ⇄ draining ──► removed
 //!      ⇅───────────────────⇅           for ever
 //! ```
 //!
-//! | standing | gets new replicas | keeps those it has | may speak with others |
+//! | admin state | gets new replicas | keeps those it has | may connect to others |
 //! |---|---|---|---|
 //! | member | yes | yes | yes |
 //! | cordoned | no | yes | yes |
 //! | draining | no | no: they move elsewhere | yes |
 //! | removed | no | has none | no |
 //!
-//! Nearly all nodes are members, so those are not stored. Whether a node is up is not known here,
-//! nor whether it has replicas: who asks for its removal has looked, and a node that is draining
-//! gets no more. Each op brings the nodes that are up ([`super::CatalogueOp::Node`]), and by them
-//! it is judged whether enough are left: a pure function of state and entry (SAFETY G3).
+//! Nearly all nodes are members, so those are not stored. The catalogue does not know whether a
+//! node is up, or has replicas: the proposer of its removal has checked that, and a draining node
+//! gets no more. Each op names the nodes that are up ([`super::CatalogueOp::Node`]), by which apply
+//! judges whether enough are left: a pure function of state and entry (SAFETY G3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub const ADMIN_STATES_MAX: usize = 8192;
 /// The most nodes that an op may bring.
 pub const REMAINING_NODES_MAX: usize = 1024;
 
-/// How a node stands in its cluster. See the table on the front page.
+/// The admin state of a node. See the table in the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminState {
     /// It takes its part.
@@ -35,14 +35,14 @@ pub enum AdminState {
     Member,
     /// It keeps its replicas and gets no more.
     Cordoned,
-    /// It gets no more, and those it has are to move elsewhere.
+    /// It gets no more replicas, and those it has must move to other nodes.
     Draining,
-    /// It is gone for good.
+    /// It is out of the cluster for good.
     Removed,
 }
 
 impl AdminState {
-    /// The word for it, on the wire and for people.
+    /// Its name, on the wire and in texts.
     pub fn word(self) -> &'static str {
         match self {
             AdminState::Member => "member",
@@ -68,7 +68,7 @@ impl AdminState {
 pub struct AdminStates(BTreeMap<NodeId, AdminState>);
 
 impl AdminStates {
-    /// How a node stands.
+    /// The admin state of a node.
     pub fn of(&self, node: NodeId) -> AdminState {
         self.0.get(&node).copied().unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl AdminStates {
         self.0.iter().map(|(node, admin_state)| (*node, *admin_state))
     }
 
-    /// Those that are gone for good, by id.
+    /// The removed nodes, by id.
     pub fn removed(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.iter()
             .filter(|(_, admin_state)| *admin_state == AdminState::Removed)
@@ -95,7 +95,7 @@ impl AdminStates {
         self.0.is_empty()
     }
 
-    /// Notes how a node stands. Nothing is judged: for those who follow a catalogue.
+    /// Sets a node's admin state without checks: for nodes that follow a catalogue.
     pub fn set(&mut self, node: NodeId, admin_state: AdminState) {
         match admin_state {
             AdminState::Member => self.0.remove(&node),
@@ -110,16 +110,16 @@ impl Catalogue {
         &self.admin_states
     }
 
-    /// How a node stands.
+    /// The admin state of a node.
     pub fn admin_state(&self, node: NodeId) -> AdminState {
         self.admin_states.of(node)
     }
 
-    /// Has a node stand otherwise. What is so already may be asked for again. `among` are the nodes
-    /// that are up; one that is not up itself takes nothing away by leaving.
+    /// Sets the admin state of a node; setting the present one again is allowed. `among` are the
+    /// nodes that are up. A node that is not up reduces nothing by leaving.
     ///
     /// # Errors
-    /// `NodeRemoved`, `NotDraining`, `TooFewNodes`, `LastNode`, `TooManyStandings`.
+    /// `NodeRemoved`, `NotDraining`, `TooFewNodes`, `LastNode`, `TooManyAdminStates`.
     pub fn set_admin_state(
         &mut self,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! Whether a name, and how a keyspace is to be, make sense whatever the catalogue has.
+//! Checks of names and settings that do not depend on the catalogue's content.
 
 use super::{
     CatalogueError, CatalogueOp, Durability, KEYSPACE_REPLICAS_MAX, KeyspaceOptions,
@@ -15,9 +15,9 @@ pub fn check_name(name: &str) -> Result<(), CatalogueError> {
     if good { Ok(()) } else { Err(CatalogueError::BadName { name: name.into() }) }
 }
 
-/// Whether a new keyspace may be called that: [`check_name`], and not `.`, `..` or any digits but
-/// those of `0` to `15`. Older versions let such keyspaces be made, so logs and directories may
-/// have them, and apply takes them: this is asked before a proposal, whoever makes it.
+/// Whether a new keyspace may have that name: [`check_name`], and not `.`, `..` or any digits but
+/// those of `0` to `15`. Older versions allowed such names, so logs and directories may have them,
+/// and apply accepts them. A proposer checks this before it proposes.
 ///
 /// # Errors
 /// [`CatalogueError::BadName`], [`CatalogueError::NumberedName`].

@@ -15,9 +15,9 @@ use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
-/// Without standings, as it was before there were any: who knows no others can still read it.
+/// Without admin states: versions before them can still read it.
 const VERSION_PLAIN: u8 = 2;
-/// At level 1: who knows no others can still read it.
+/// At cluster version 1: versions before cluster versions can still read it.
 const VERSION_ADMIN_STATES: u8 = 3;
 const VERSION: u8 = 4;
 const CREATE: u8 = 1;
@@ -25,13 +25,13 @@ const ALTER: u8 = 2;
 const DROP: u8 = 3;
 const NODE: u8 = 4;
 const SHARD: u8 = 5;
-const LEVEL: u8 = 6;
-const FILE: u8 = 7;
+const CLUSTER_VERSION: u8 = 6;
+const LINEAR_HASH: u8 = 7;
 const SUBJECT_KEYSPACE: u8 = 0;
 const REFUSED: u8 = 1;
 const SUBJECT_NODE: u8 = 2;
 const SUBJECT_SHARD: u8 = 3;
-const SUBJECT_LEVEL: u8 = 4;
+const SUBJECT_CLUSTER_VERSION: u8 = 4;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
@@ -69,21 +69,21 @@ impl<'a> CatalogueOp<'a> {
             }
             CatalogueOp::Node { node, admin_state, among } => {
                 out.push(NODE);
-                put_standing(*node, *admin_state, out);
+                put_admin_state(*node, *admin_state, out);
                 put_varint(among.len() as u64, out);
                 among.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
             }
-            CatalogueOp::RaiseVersion { to } => out.extend([LEVEL, to.number()]),
-            CatalogueOp::LinearHash { keyspace, turn, act } => {
-                out.push(FILE);
+            CatalogueOp::RaiseVersion { to } => out.extend([CLUSTER_VERSION, to.number()]),
+            CatalogueOp::LinearHash { keyspace, epoch, act } => {
+                out.push(LINEAR_HASH);
                 put_varint(u64::from(keyspace.0), out);
-                put_varint(*turn, out);
+                put_varint(*epoch, out);
                 out.push(act.number());
             }
         }
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`]. Names and options are not judged here: apply does that.
@@ -115,7 +115,7 @@ impl<'a> CatalogueOp<'a> {
             DROP => Ok(CatalogueOp::Drop { name: read_name(reader)? }),
             SHARD => Ok(CatalogueOp::Shard { keyspace: read_keyspace_id(reader)? }),
             NODE => {
-                let (node, admin_state) = read_standing(reader)?;
+                let (node, admin_state) = read_admin_state(reader)?;
                 let count = reader.varint_max(REMAINING_NODES_MAX as u64, "count of nodes")?;
                 let mut among = BTreeSet::new();
                 for _ in 0..count {
@@ -127,10 +127,10 @@ impl<'a> CatalogueOp<'a> {
                 }
                 Ok(CatalogueOp::Node { node, admin_state, among })
             }
-            LEVEL => Ok(CatalogueOp::RaiseVersion { to: read_level(reader)? }),
-            FILE => {
-                let (keyspace, turn) = (read_keyspace_id(reader)?, reader.varint()?);
-                Ok(CatalogueOp::LinearHash { keyspace, turn, act: LinearHashOp::decode(reader)? })
+            CLUSTER_VERSION => Ok(CatalogueOp::RaiseVersion { to: read_cluster_version(reader)? }),
+            LINEAR_HASH => {
+                let (keyspace, epoch) = (read_keyspace_id(reader)?, reader.varint()?);
+                Ok(CatalogueOp::LinearHash { keyspace, epoch, act: LinearHashOp::decode(reader)? })
             }
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
@@ -157,14 +157,14 @@ impl Catalogue {
             put_varint(self.admin_states.len() as u64, out);
             self.admin_states
                 .iter()
-                .for_each(|(node, admin_state)| put_standing(node, admin_state, out));
+                .for_each(|(node, admin_state)| put_admin_state(node, admin_state, out));
         }
         if has_level {
             out.push(self.level.number());
         }
     }
 
-    /// Reads one from the front of what is left, and checks its invariants.
+    /// Reads one catalogue from the front of the reader, and checks its invariants.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of a catalogue of this version.
@@ -199,7 +199,7 @@ impl Catalogue {
             return Err(DecodeError::Field { what: "standings: none" });
         }
         if version == VERSION {
-            catalogue.level = read_level(reader)?;
+            catalogue.level = read_cluster_version(reader)?;
             if catalogue.level == ClusterVersion::FIRST {
                 return Err(DecodeError::Field { what: "level: the first is not named" });
             }
@@ -213,8 +213,8 @@ impl Catalogue {
 }
 
 impl Subject {
-    /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, standing, 3 and the ids of a
-    /// keyspace and a shard, `varint` each, or 4 and level `u8`.
+    /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, admin state, 3 and the ids of a
+    /// keyspace and a shard, `varint` each, or 4 and cluster version `u8`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Subject::Keyspace(keyspace) => {
@@ -223,18 +223,18 @@ impl Subject {
             }
             Subject::Node(node, admin_state) => {
                 out.push(SUBJECT_NODE);
-                put_standing(*node, *admin_state, out);
+                put_admin_state(*node, *admin_state, out);
             }
             Subject::Shard(keyspace, shard) => {
                 out.push(SUBJECT_SHARD);
                 put_varint(u64::from(keyspace.0), out);
                 put_varint(shard.0, out);
             }
-            Subject::ClusterVersion(level) => out.extend([SUBJECT_LEVEL, level.number()]),
+            Subject::ClusterVersion(level) => out.extend([SUBJECT_CLUSTER_VERSION, level.number()]),
         }
     }
 
-    /// Appends the bytes of what the catalogue said: a subject, or `u8` 1 and the error.
+    /// Appends the bytes of the catalogue's reply: a subject, or `u8` 1 and the error.
     pub fn encode_result(result: &Result<Box<Self>, CatalogueError>, out: &mut Vec<u8>) {
         match result {
             Ok(subject) => subject.encode(out),
@@ -245,7 +245,7 @@ impl Subject {
         }
     }
 
-    /// Reads what [`Self::encode_result`] wrote from the front of what is left.
+    /// Reads what [`Self::encode_result`] wrote from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are something else.
@@ -256,14 +256,16 @@ impl Subject {
             SUBJECT_KEYSPACE => Ok(Box::new(Subject::Keyspace(Keyspace::decode(reader)?))),
             REFUSED => Err(CatalogueError::decode(reader)?),
             SUBJECT_NODE => {
-                let (node, admin_state) = read_standing(reader)?;
+                let (node, admin_state) = read_admin_state(reader)?;
                 Ok(Box::new(Subject::Node(node, admin_state)))
             }
             SUBJECT_SHARD => {
                 let keyspace = read_keyspace_id(reader)?;
                 Ok(Box::new(Subject::Shard(keyspace, ShardId(reader.varint()?))))
             }
-            SUBJECT_LEVEL => Ok(Box::new(Subject::ClusterVersion(read_level(reader)?))),
+            SUBJECT_CLUSTER_VERSION => {
+                Ok(Box::new(Subject::ClusterVersion(read_cluster_version(reader)?)))
+            }
             found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
         })
     }
@@ -279,10 +281,10 @@ impl Keyspace {
         self.shards.iter().for_each(|shard| put_varint(shard.0, out));
         out.push(self.nodes.len() as u8);
         self.nodes.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
-        self.file.iter().for_each(|record| record.encode(out));
+        self.linear_hash_table.iter().for_each(|record| record.encode(out));
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of a keyspace. A catalogue judges the ids.
@@ -309,11 +311,11 @@ impl Keyspace {
             return Err(DecodeError::Field { what: "count of nodes" });
         }
         let nodes = (0..count).map(|_| reader.u64().map(NodeId)).collect::<Result<_, _>>()?;
-        let file = match options.placement {
+        let linear_hash_table = match options.placement {
             Placement::Hashed | Placement::Ordered => None,
             Placement::LinearHash => Some(LinearHashRecord::decode(reader)?),
         };
-        Ok(Self { id, name: name.into(), options, shards, nodes, file })
+        Ok(Self { id, name: name.into(), options, shards, nodes, linear_hash_table })
     }
 }
 
@@ -322,7 +324,7 @@ fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     name.map_err(|_| DecodeError::Field { what: "name: not UTF-8" })
 }
 
-fn put_standing(node: NodeId, admin_state: AdminState, out: &mut Vec<u8>) {
+fn put_admin_state(node: NodeId, admin_state: AdminState, out: &mut Vec<u8>) {
     out.extend_from_slice(&node.0.to_le_bytes());
     out.push(match admin_state {
         AdminState::Member => 0,
@@ -332,7 +334,7 @@ fn put_standing(node: NodeId, admin_state: AdminState, out: &mut Vec<u8>) {
     });
 }
 
-fn read_standing(reader: &mut Reader<'_>) -> Result<(NodeId, AdminState), DecodeError> {
+fn read_admin_state(reader: &mut Reader<'_>) -> Result<(NodeId, AdminState), DecodeError> {
     let node = NodeId(reader.u64()?);
     let admin_state = match reader.u8()? {
         0 => AdminState::Member,
@@ -348,7 +350,7 @@ fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
     let count = reader.varint_max(ADMIN_STATES_MAX as u64, "count of standings")?;
     let (mut admin_states, mut last) = (AdminStates::default(), None);
     for _ in 0..count {
-        let (node, admin_state) = read_standing(reader)?;
+        let (node, admin_state) = read_admin_state(reader)?;
         if admin_state == AdminState::Member || last.is_some_and(|last| last >= node) {
             return Err(DecodeError::Field { what: "standings: of a member, or not by node" });
         }
@@ -358,7 +360,7 @@ fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
     Ok(admin_states)
 }
 
-fn read_level(reader: &mut Reader<'_>) -> Result<ClusterVersion, DecodeError> {
+fn read_cluster_version(reader: &mut Reader<'_>) -> Result<ClusterVersion, DecodeError> {
     ClusterVersion::new(reader.u8()?).ok_or(DecodeError::Field { what: "level: 0" })
 }
 

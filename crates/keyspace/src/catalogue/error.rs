@@ -1,4 +1,4 @@
-//! Why the catalogue did not change.
+//! Why a change of the catalogue was refused.
 
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ use crate::ids::NodeId;
 /// Why the catalogue did not change. It is then as it was.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CatalogueError {
-    /// Not a name: 1 to 64 of the letters, digits, `_`, `.` and `-` of ASCII, and not `.` or `..`.
+    /// Not a name: 1 to 64 of `A-Z`, `a-z`, `0-9`, `_`, `.` and `-`, and not `.` or `..`.
     #[error(
         "bad keyspace name '{}': 1 to 64 letters, digits, '_', '.' or '-', and not '.' or '..', \
          which clients remove from paths",
@@ -115,7 +115,7 @@ pub enum CatalogueError {
     /// No node would be left that takes replicas.
     #[error("no node would be left that takes replicas")]
     LastNode,
-    /// There are as many standings as there may be.
+    /// The catalogue has the most admin states that it may have.
     #[error("{ADMIN_STATES_MAX} nodes are cordoned, draining or removed, the most there may be")]
     TooManyAdminStates,
     /// The level was to rise by more than one.
@@ -140,7 +140,7 @@ pub enum CatalogueError {
         /// Its name.
         name: Box<str>,
     },
-    /// The file of a keyspace is not as who asked knows it.
+    /// The table of a keyspace is at another epoch than the proposer knew.
     #[error("the file of keyspace '{name}' has {record}: not so now")]
     StaleTableEpoch {
         /// The keyspace's name.

@@ -1,78 +1,78 @@
-//! How does a file of linear hashing grow and shrink? By one bucket at a time.
+//! How does a linear-hash table grow and shrink? By one bucket at a time.
 //!
-//! The shards of a keyspace of linear hashing are the buckets of a file ([`crate::linear_hash`]),
-//! and all of them follow from how many there are: those of 2^i + n buckets. So that number is the
-//! record, beside what is to become of it and a **turn**, which rises with every change:
+//! The shards of a `linear-hash` keyspace are the buckets of a table ([`crate::linear_hash`]). The
+//! number of buckets, 2^i + n, determines all of them. So the record holds that number, the step
+//! under way, and a **table epoch** (`epoch`), which rises with every change:
 //!
 //! ```text
-//!   4 buckets, turn 6               Grow 6  ──► 4 buckets, turn 7, growing
-//!   who leads bucket 0              Begin 7 ──► a new shard's id: the bucket is cut in two
-//!   who leads it sees that it was   Done 7  ──► 5 buckets, turn 8
+//!   4 buckets, epoch 6              Grow 6  ──► 4 buckets, epoch 7, growing
+//!   leader of bucket 0              Begin 7 ──► a new shard's id: it splits the bucket
+//!   it sees that the split is done  Done 7  ──► 5 buckets, epoch 8
 //! ```
 //!
-//! Every op names the turn that it is about and is refused at any other: so of many who ask for
-//! the same one is heard, and nobody goes on with what has been done. Nothing takes a step back:
-//! what was begun is carried out by whoever leads the shard, however often that changes.
+//! Every op names a table epoch, and apply refuses it at any other. So one of many equal requests
+//! is accepted, and none repeats a step. No step is undone: the leader of the shard carries out
+//! what was begun, however often the leader changes.
 //!
-//! Who says `Begin` has looked at its shard's generation before. It cuts the shard, or has it take
-//! its neighbour in, only if it has that generation still; until then the file was as the turn
-//! says. So what comes of an answer that was long on its way comes too late. Who says `Done` has
-//! learnt of the turn first, and then seen its shard's arc by a linearizable read.
+//! A leader that sends `Begin` reads its shard's generation first. It splits or merges the shard
+//! only at that generation, which held while the table had that epoch. So a late answer has no
+//! effect. A leader that sends `Done` first knows the epoch, and then sees its shard's arc by a
+//! linearizable read.
 //!
 //! # Invariants
-//! 1. A keyspace has a file if its placement is that of linear hashing, and only then.
-//! 2. A file has one bucket at least, and at most [`BUCKETS_MAX`].
-//! 3. Between two changes of their number one bucket was cut, or one was taken in.
+//! 1. A keyspace has a table exactly if its placement is `linear-hash`.
+//! 2. A table has at least one bucket, and at most [`BUCKETS_MAX`].
+//! 3. Between two changes of their number one bucket was split, or one was absorbed.
 //!
 //! # Bytes
-//! Number of buckets and turn, `varint` each, and `u8`: 0 nothing is under way, 1 it grows, 2 it
-//! shrinks. An op: keyspace id and turn, `varint` each, and `u8`: 0 grow, 1 shrink, 2 begin, 3
+//! Number of buckets and epoch, `varint` each, and `u8`: 0 nothing is under way, 1 it grows, 2 it
+//! shrinks. An op: keyspace id and epoch, `varint` each, and `u8`: 0 grow, 1 shrink, 2 begin, 3
 //! done.
 
 use super::{Catalogue, CatalogueError, Keyspace, Subject};
 use crate::codec::{DecodeError, Reader, put_varint};
 use crate::ids::{KeyspaceId, ShardId};
 
-/// The most buckets that a file may have.
+/// The most buckets of a table.
 pub const BUCKETS_MAX: u64 = 1 << 16;
 
-/// The shape of a file, and what is under way.
+/// The shape of a linear-hash table, and the step under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearHashRecord {
-    /// How many buckets there are; while something is under way, were when it began.
+    /// The number of buckets; during a step, the number before it.
     pub buckets: u64,
-    /// How often this record has changed.
-    pub turn: u64,
-    /// What is under way.
+    /// The table epoch: how often this record has changed.
+    pub epoch: u64,
+    /// The step under way.
     pub step: Option<LinearHashStep>,
 }
 
-/// What a file is about to do.
+/// A step of a linear-hash table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinearHashStep {
-    /// The bucket at the pointer is cut in two.
+    /// The bucket at the pointer is split.
     Grow,
-    /// The last bucket is taken in by the one that it was cut from.
+    /// The last bucket is absorbed by the one that it was split from.
     Shrink,
 }
 
-/// What is asked of a file's record.
+/// A change of a table's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinearHashOp {
-    /// It is to grow, if nothing is under way.
+    /// Begin to grow, if no step is under way.
     Grow,
-    /// It is to shrink, if nothing is under way.
+    /// Begin to shrink, if no step is under way.
     Shrink,
-    /// Whether what this turn says is still to be done; if that is to grow, with an id for the new
-    /// bucket's shard.
+    /// Carry out the step of this epoch, if it is still to be done. To grow, it allocates an id for
+    /// the new bucket's shard.
     Begin,
-    /// What this turn says is done.
+    /// The step of this epoch is done.
     Done,
 }
 
 impl LinearHashRecord {
     /// That of a new keyspace.
-    pub const FIRST: Self = Self { buckets: 1, turn: 0, step: None };
+    pub const FIRST: Self = Self { buckets: 1, epoch: 0, step: None };
 
     /// How many buckets there are when what is under way is done.
     fn after(&self, step: LinearHashStep) -> Option<u64> {
@@ -84,12 +84,12 @@ impl LinearHashRecord {
     }
 
     /// The record after an act; none if that is not to be.
-    fn after_op(&self, turn: u64, act: LinearHashOp) -> Option<Self> {
+    fn after_op(&self, epoch: u64, act: LinearHashOp) -> Option<Self> {
         let begun = |step: LinearHashStep| {
             let may_be = self.step.is_none() && self.after(step).is_some();
-            may_be.then_some(Self { turn: turn + 1, step: Some(step), ..*self })
+            may_be.then_some(Self { epoch: epoch + 1, step: Some(step), ..*self })
         };
-        if turn != self.turn {
+        if epoch != self.epoch {
             return None;
         }
         match (act, self.step) {
@@ -98,7 +98,7 @@ impl LinearHashRecord {
             (LinearHashOp::Begin, Some(_)) => Some(*self),
             (LinearHashOp::Done, Some(step)) => {
                 let buckets = self.after(step)?;
-                Some(Self { buckets, turn: turn + 1, step: None })
+                Some(Self { buckets, epoch: epoch + 1, step: None })
             }
             (LinearHashOp::Begin | LinearHashOp::Done, None) => None,
         }
@@ -107,7 +107,7 @@ impl LinearHashRecord {
     /// Appends its bytes.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(self.buckets, out);
-        put_varint(self.turn, out);
+        put_varint(self.epoch, out);
         out.push(match self.step {
             None => 0,
             Some(LinearHashStep::Grow) => 1,
@@ -117,14 +117,14 @@ impl LinearHashRecord {
 
     /// Reads one.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (buckets, turn) = (reader.varint()?, reader.varint()?);
+        let (buckets, epoch) = (reader.varint()?, reader.varint()?);
         let step = match reader.u8()? {
             0 => None,
             1 => Some(LinearHashStep::Grow),
             2 => Some(LinearHashStep::Shrink),
             found => return Err(DecodeError::Tag { what: "step of a file", found }),
         };
-        let record = Self { buckets, turn, step };
+        let record = Self { buckets, epoch, step };
         let fits = (1..=BUCKETS_MAX).contains(&buckets)
             && step.is_none_or(|step| record.after(step).is_some());
         if fits { Ok(record) } else { Err(DecodeError::Field { what: "buckets of a file" }) }
@@ -138,7 +138,7 @@ impl std::fmt::Display for LinearHashRecord {
             Some(LinearHashStep::Grow) => ", and is growing",
             Some(LinearHashStep::Shrink) => ", and is shrinking",
         };
-        write!(f, "{} of at most {BUCKETS_MAX} buckets at turn {}{step}", self.buckets, self.turn)
+        write!(f, "{} of at most {BUCKETS_MAX} buckets at turn {}{step}", self.buckets, self.epoch)
     }
 }
 
@@ -159,15 +159,15 @@ impl LinearHashOp {
 }
 
 impl Catalogue {
-    /// What is asked of a keyspace's file at this turn; a shard's id, if one is given out for a new
-    /// bucket, or the keyspace.
+    /// Applies an op to a keyspace's table at this epoch. Returns the shard id for a new bucket, if
+    /// one is allocated, or the keyspace.
     ///
     /// # Errors
-    /// `NotFound`, `NoFile`, `FileIs`.
-    pub fn file(
+    /// `NotFound`, `NotLinearHash`, `StaleTableEpoch`.
+    pub fn apply_linear_hash(
         &mut self,
         id: KeyspaceId,
-        turn: u64,
+        epoch: u64,
         act: LinearHashOp,
     ) -> Result<Subject, CatalogueError> {
         let next_shard = self.next_shard;
@@ -175,17 +175,17 @@ impl Catalogue {
         let not_found = || CatalogueError::NotFound { name: format!("(id {id})").into() };
         let keyspace: &mut Keyspace = found.ok_or_else(not_found)?;
         let name = &keyspace.name;
-        let Some(record) = keyspace.file else {
+        let Some(record) = keyspace.linear_hash_table else {
             return Err(CatalogueError::NotLinearHash { name: name.clone() });
         };
-        let Some(next) = record.after_op(turn, act) else {
+        let Some(next) = record.after_op(epoch, act) else {
             return Err(CatalogueError::StaleTableEpoch { name: name.clone(), record });
         };
         if (act, next.step) == (LinearHashOp::Begin, Some(LinearHashStep::Grow)) {
             self.next_shard = ShardId(next_shard.0 + 1);
             return Ok(Subject::Shard(id, next_shard));
         }
-        keyspace.file = Some(next);
+        keyspace.linear_hash_table = Some(next);
         Ok(Subject::Keyspace(keyspace.clone()))
     }
 }
@@ -208,15 +208,15 @@ mod tests {
     }
 
     fn record(catalogue: &Catalogue) -> LinearHashRecord {
-        catalogue.get("f").unwrap().file.unwrap()
+        catalogue.get("f").unwrap().linear_hash_table.unwrap()
     }
 
     #[test]
-    fn a_file_grows_and_shrinks_by_turns() {
+    fn table_grows_and_shrinks_by_epochs() {
         let (mut catalogue, id) = catalogue();
         assert_eq!(record(&catalogue), LinearHashRecord::FIRST);
-        let mut act = |turn, act| {
-            let said = catalogue.file(id, turn, act);
+        let mut act = |epoch, act| {
+            let said = catalogue.apply_linear_hash(id, epoch, act);
             (said, record(&catalogue))
         };
         let refused =
@@ -230,46 +230,46 @@ mod tests {
         let (_, grows) = act(0, LinearHashOp::Grow);
         assert_eq!(
             grows,
-            LinearHashRecord { buckets: 1, turn: 1, step: Some(LinearHashStep::Grow) }
+            LinearHashRecord { buckets: 1, epoch: 1, step: Some(LinearHashStep::Grow) }
         );
         assert!(refused(act(0, LinearHashOp::Grow)), "somebody was first");
         assert!(refused(act(1, LinearHashOp::Grow)) && refused(act(1, LinearHashOp::Shrink)));
-        let ids = [1, 1].map(|turn| match act(turn, LinearHashOp::Begin) {
+        let ids = [1, 1].map(|epoch| match act(epoch, LinearHashOp::Begin) {
             (Ok(Subject::Shard(_, shard)), record) if record == grows => shard.0,
             other => panic!("{other:?}"),
         });
         assert_eq!(ids[1], ids[0] + 1, "no id is given out twice");
         let (_, grown) = act(1, LinearHashOp::Done);
-        assert_eq!(grown, LinearHashRecord { buckets: 2, turn: 2, step: None });
+        assert_eq!(grown, LinearHashRecord { buckets: 2, epoch: 2, step: None });
         assert!(refused(act(1, LinearHashOp::Begin)) && refused(act(1, LinearHashOp::Done)));
         act(2, LinearHashOp::Shrink).0.unwrap();
         let (said, shrinks) = act(3, LinearHashOp::Begin);
         assert!(matches!(said, Ok(Subject::Keyspace(_))));
         assert_eq!(
             shrinks,
-            LinearHashRecord { buckets: 2, turn: 3, step: Some(LinearHashStep::Shrink) }
+            LinearHashRecord { buckets: 2, epoch: 3, step: Some(LinearHashStep::Shrink) }
         );
         assert_eq!(
             act(3, LinearHashOp::Done).1,
-            LinearHashRecord { buckets: 1, turn: 4, step: None }
+            LinearHashRecord { buckets: 1, epoch: 4, step: None }
         );
     }
 
     #[test]
-    fn others_have_no_file() {
+    fn other_placements_have_no_table() {
         let (mut catalogue, id) = catalogue();
         let other = catalogue.create("h", KeyspaceOptions::default()).unwrap();
-        assert_eq!(other.file, None);
+        assert_eq!(other.linear_hash_table, None);
         let other = other.id;
-        let said = catalogue.file(other, 0, LinearHashOp::Grow);
+        let said = catalogue.apply_linear_hash(other, 0, LinearHashOp::Grow);
         assert_eq!(said, Err(CatalogueError::NotLinearHash { name: "h".into() }));
         catalogue.drop("f").unwrap();
-        let said = catalogue.file(id, 0, LinearHashOp::Grow);
+        let said = catalogue.apply_linear_hash(id, 0, LinearHashOp::Grow);
         assert!(matches!(said, Err(CatalogueError::NotFound { .. })));
     }
 
     #[test]
-    fn no_file_is_larger_than_it_may_be() {
+    fn table_has_at_most_buckets_max() {
         let last = LinearHashRecord { buckets: BUCKETS_MAX, ..LinearHashRecord::FIRST };
         assert_eq!(last.after_op(0, LinearHashOp::Grow), None);
         assert!(last.after_op(0, LinearHashOp::Shrink).is_some());

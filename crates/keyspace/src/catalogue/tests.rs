@@ -165,7 +165,7 @@ fn a_keyspace_is_placed() {
 
 /// The system's keyspace was never made, and is never gone.
 #[test]
-fn what_was_dropped_is_known() {
+fn dropped_keyspace_is_known_as_dropped() {
     let mut catalogue = Catalogue::default();
     let id = catalogue.create("a", ORDERED).unwrap().id;
     assert!(!catalogue.has_dropped(id) && !catalogue.has_dropped(KeyspaceId(0)));
@@ -178,7 +178,7 @@ fn among(nodes: &[u64]) -> BTreeSet<NodeId> {
 }
 
 #[test]
-fn nodes_stand_as_they_are_told_and_removal_is_for_ever() {
+fn admin_state_is_set_and_removal_is_final() {
     let mut catalogue = Catalogue::default();
     let all = among(&[1, 2, 3]);
     let node = NodeId(2);
@@ -263,7 +263,7 @@ fn bytes_of_admin_states() {
     assert_eq!(bytes, expected);
 }
 
-/// Level 1 is not written, so that who knows no levels can still read it.
+/// Cluster version 1 is not written, so that a node without cluster versions can still read it.
 #[test]
 fn a_level_rises_by_one_and_never_falls() {
     let level = |number| ClusterVersion::new(number).unwrap();
@@ -312,7 +312,7 @@ fn a_catalogue_that_breaks_its_invariants_is_refused() {
 
 /// Old directories and logs may have such keyspaces: they are read, and can be dropped.
 #[test]
-fn names_that_clients_cannot_say_are_not_proposed_but_still_applied() {
+fn names_unusable_by_clients_are_applied_but_not_proposed() {
     let create = |name| CatalogueOp::Create { name, options: KeyspaceOptions::default() };
     let dots = [".", ".."];
     let numbers = ["16", "007", "00", "010", "99999999999999999999"];

@@ -1,14 +1,14 @@
-//! How does the cluster's level rise? By one at a time, and never back (see
+//! The rise of the cluster version: by one at a time, and never back (see
 //! [`crate::cluster_version`]).
 //!
-//! Whether all nodes speak the next level is not known here: who asks has looked. That a level is
-//! not skipped is judged here, so that two who ask at the same time raise it once.
+//! The proposer has checked that all nodes support the next version; that is not known here. Apply
+//! checks that no version is skipped, so that two proposers at the same time raise it once.
 
 use super::{Catalogue, CatalogueError, CatalogueOp};
 use crate::cluster_version::{ClusterVersion, Feature};
 
 impl Catalogue {
-    /// The cluster's level: what may be used.
+    /// The cluster version.
     pub fn level(&self) -> ClusterVersion {
         self.level
     }
@@ -16,7 +16,7 @@ impl Catalogue {
     /// Raises the level by one. Where it is already may be asked for again, and below.
     ///
     /// # Errors
-    /// `LevelSkipped`.
+    /// `VersionSkipped`.
     pub fn raise_version(&mut self, to: ClusterVersion) -> Result<ClusterVersion, CatalogueError> {
         let from = self.level;
         if Some(to) > from.next() {
@@ -28,7 +28,7 @@ impl Catalogue {
 }
 
 impl CatalogueOp<'_> {
-    /// The level that all nodes must speak before it may be in a log.
+    /// The cluster version that all nodes must support before it may be in a log.
     pub fn since(&self) -> ClusterVersion {
         match self {
             CatalogueOp::RaiseVersion { to } => *to,

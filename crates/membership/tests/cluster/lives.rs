@@ -49,7 +49,7 @@ fn a_death_is_known_to_all_in_four_seconds() {
 }
 
 #[test]
-fn nobody_alive_stays_down_and_without_loss_nobody_is_suspected() {
+fn live_nodes_come_back_and_none_is_suspected_without_loss() {
     for (count, loss) in [(3, 0), (50, 0), (3, 300), (5, 300), (50, 300)] {
         let mut world = World::cluster(5, count, loss);
         let begin = world.now;

@@ -1,5 +1,5 @@
-//! Replicas that begin here and end here: right halves, and those that another node's message is
-//! for.
+//! Replicas that begin or end on this node: right halves of splits, and replicas to which another
+//! node sends a first message.
 
 use keyspace::{ReplicaId, ShardId};
 
@@ -29,7 +29,7 @@ impl Control {
     ) {
         if self.views.contains(shard) {
             // Or another replica of the shard is, which its group has gone on without.
-            return self.tell_known(shard);
+            return self.submit_descriptor(shard);
         }
         let Setup { node, settings, .. } = self.setup;
         let start = match bootstrap::by_message(record, replica, node, settings) {
@@ -58,7 +58,7 @@ impl Control {
         self.submit(shard, Input::Create(start));
         self.retile(keyspace, executors);
         // The message may be of the past, and the replica's group have gone on without it.
-        self.tell_known(shard);
+        self.submit_descriptor(shard);
     }
 
     /// Whether a shard's replica here is about to begin, as the right half of another.
@@ -92,7 +92,7 @@ impl Control {
                 self.submit(shard, Input::Configure { shard, durability });
             }
             // Its group may have gone on without it meanwhile.
-            self.tell_known(shard);
+            self.submit_descriptor(shard);
         } else {
             // Nobody is to wait for its beginning.
             self.effects.push(Effect::Confirm(shard));

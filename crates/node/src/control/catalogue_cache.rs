@@ -1,22 +1,22 @@
-//! How does a node without a replica of the system shard know which keyspaces there are?
+//! How does a node without a replica of the system shard know the keyspaces?
 //!
-//! It caches the catalogue: now and then it asks who leads the system shard for it, saying what it
-//! has, and makes its routes by the answer. So it takes any client's request, and does it by asking
-//! elsewhere, shard by shard ([`crate::routing::fetch`]).
+//! It caches the catalogue. Now and then it asks the leader of the system shard, naming the version
+//! that it has, and makes its routes from the answer. So it serves any client, by forwarding and
+//! fetching shard by shard ([`crate::routing::fetch`]).
 //!
 //! ```text
 //!   every 200 ms: Fetch { known: 17 } ──► leader ──► index 17: nothing new
 //!                                                ──► index 19: the catalogue ──► routes
-//!                                                                            ──► Image { 19 }
+//!                                                                            ──► CatalogueCached
 //! ```
 //!
-//! A cache that is too old costs a client a wait, or an error that says that nothing was done:
-//! shards that are gone are led by nobody, and keyspaces that have come are not known yet. Who
-//! changes the catalogue through this node is answered when its cache has the change.
+//! An old cache costs a client a wait, or an error that says that nothing was done: a dropped shard
+//! has no leader, and a new keyspace is not known yet. A change of the catalogue through this node
+//! is answered once its cache has the change.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | questions under way | one | the next is asked when it is answered or given up |
+//! | questions in flight | one | the next is asked when it is answered or given up |
 //! | bytes of an answer | a catalogue: some 200 KiB at most | – |
 
 use keyspace::codec::Reader;
@@ -53,7 +53,7 @@ impl Control {
         if self.catalogue.asked_of != self.members.up {
             let nodes = self.members.up.clone();
             self.catalogue.asked_of.clone_from(&nodes);
-            self.ask_elsewhere(SYSTEM, nodes);
+            self.make_remote(SYSTEM, nodes);
         }
         if std::mem::replace(&mut self.catalogue.is_asking, true) {
             return;
@@ -64,7 +64,7 @@ impl Control {
     }
 
     /// What was asked is answered, or given up.
-    pub(super) fn catalogue_came(&mut self, answer: Answer, executors: &mut dyn Executors) {
+    pub(super) fn handle_catalogue_reply(&mut self, answer: Answer, executors: &mut dyn Executors) {
         self.catalogue.is_asking = false;
         let Answer::Fetched { found, .. } = answer else { return };
         let FetchResult::Catalogue { index, bytes: Some(bytes) } = *found else { return };

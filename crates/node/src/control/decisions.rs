@@ -1,17 +1,17 @@
-//! What has this node decided about its shards lately, why, and what came of it?
+//! Recent decisions of this node about its shards: why, and with what result.
 //!
-//! Each decision is an event ([`EventKind::DecisionMade`]). What came of one is looked at each time
-//! the node decides, until it is known, and is an event, too ([`EventKind::DecisionEnded`]); here
-//! only those are kept of which it is not, at most [`OPEN_DECISIONS_MAX`]. Of both events, which
-//! the driver remembers for a while, `carillon shards --why` is told
+//! Each decision is an event ([`EventKind::DecisionMade`]), and so is its result
+//! ([`EventKind::DecisionEnded`]). Each time the node decides, it looks for the results of its open
+//! decisions. Only these are stored here, at most [`OPEN_DECISIONS_MAX`]. The driver remembers both
+//! events for a while: `carillon shards --why` shows them
 //! ([`Recent::decisions`](crate::event::Recent::decisions)).
 //!
 //! ```text
-//!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
-//!   another is to lead ────► it leads ─────────────────────────────────────────► done
-//!   it is cut in two ──────► the other half begins here, or it ends there ─────► done
-//!   it takes one in ───────► it ends where that one ended ─────────────────────► done
-//!                            nothing of the kind within OPEN_MAX ──────────────► not done
+//!   change of replicas ────► the generation rises, and the change is settled ──► done, or not
+//!   leader transfer ───────► the target leads ──────────────────────────────────► done
+//!   split ─────────────────► the right half begins here, or the arc ends there ─► done
+//!   merge ─────────────────► the arc ends where the right shard's ended ────────► done
+//!                            none of these within OPEN_MAX ─────────────────────► not done
 //! ```
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use replication::BootNanos;
 
 use crate::event::EventKind;
 
-/// Decisions that are looked at. Beyond, nobody is told what came of the oldest.
+/// The most open decisions. Beyond it, the oldest ends without a result.
 pub const OPEN_DECISIONS_MAX: usize = 256;
 /// A decision of which nothing has come after so long was not carried out: somebody else's was, or
 /// the shard's group did not take it.
@@ -31,7 +31,7 @@ const OPEN_MAX: Duration = Duration::from_secs(10);
 /// Nodes tell what they carry once a second, and it goes around by gossip.
 const GOSSIP_DELAY: Duration = Duration::from_secs(4);
 
-/// What was decided.
+/// The kind of a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecisionKind {
     /// The shard gets replicas on these nodes, and these go.
@@ -54,7 +54,7 @@ pub enum DecisionKind {
         /// The shard's generation when it was decided.
         generation: Generation,
     },
-    /// The shard takes in its right neighbour.
+    /// The shard absorbs its right neighbour.
     Merge {
         /// That one, which ends.
         right: ShardId,
@@ -72,7 +72,7 @@ pub enum DecisionKind {
     },
 }
 
-/// What came of a decision.
+/// The result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionOutcome {
     /// It is not known yet.
@@ -105,8 +105,8 @@ pub struct RecordedDecision {
     pub nodes: Vec<String>,
     /// Why.
     pub why: String,
-    /// What came of it.
-    pub came: DecisionOutcome,
+    /// Its result.
+    pub outcome: DecisionOutcome,
 }
 
 impl RecordedDecision {
@@ -115,7 +115,7 @@ impl RecordedDecision {
     }
 
     fn outcome_of(&self) -> EventKind {
-        EventKind::DecisionEnded { number: self.number, shard: self.shard, came: self.came }
+        EventKind::DecisionEnded { number: self.number, shard: self.shard, outcome: self.outcome }
     }
 }
 
@@ -145,19 +145,23 @@ impl Decisions {
 
     /// A shard has absorbed this one here, whatever becomes of it later.
     pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Option<EventKind> {
-        self.done(|what| matches!(what, DecisionKind::Merge { right, .. } if *right == absorbed), now)
+        self.done(
+            |what| matches!(what, DecisionKind::Merge { right, .. } if *right == absorbed),
+            now,
+        )
     }
 
     /// The first open decision of this kind is carried out.
     fn done(&mut self, is_it: impl Fn(&DecisionKind) -> bool, now: BootNanos) -> Option<EventKind> {
         let mut open = self.open.iter_mut();
-        let decided = open.find(|one| one.came == DecisionOutcome::UnderWay && is_it(&one.what))?;
-        decided.came = DecisionOutcome::Done { took: decided.age(now), deviation: None };
+        let decided =
+            open.find(|one| one.outcome == DecisionOutcome::UnderWay && is_it(&one.what))?;
+        decided.outcome = DecisionOutcome::Done { took: decided.age(now), deviation: None };
         Some(decided.outcome_of())
     }
 
-    /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
-    /// shard that is not led here.
+    /// Looks for the results of open decisions. `leader_of` names the leader of a shard that
+    /// another node leads.
     pub fn review(
         &mut self,
         now: BootNanos,
@@ -167,11 +171,11 @@ impl Decisions {
     ) -> Vec<EventKind> {
         let mut happened = Vec::new();
         self.open.retain_mut(|decided| {
-            let before = decided.came;
-            match &mut decided.came {
+            let before = decided.outcome;
+            match &mut decided.outcome {
                 DecisionOutcome::UnderWay => {
                     let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
-                    decided.came = came(decided, now, led, &leader_of);
+                    decided.outcome = outcome(decided, now, led, &leader_of);
                 }
                 DecisionOutcome::Done { took, deviation: unknown @ None }
                     if Duration::from_nanos(now.saturating_sub(decided.since))
@@ -183,11 +187,11 @@ impl Decisions {
                 | DecisionOutcome::NotDone
                 | DecisionOutcome::HandedOn => {}
             }
-            if decided.came != before {
+            if decided.outcome != before {
                 happened.push(decided.outcome_of());
             }
             matches!(
-                decided.came,
+                decided.outcome,
                 DecisionOutcome::UnderWay | DecisionOutcome::Done { deviation: None, .. }
             )
         });
@@ -195,7 +199,7 @@ impl Decisions {
     }
 }
 
-fn came(
+fn outcome(
     decided: &RecordedDecision,
     now: BootNanos,
     led: Option<&LedShard>,
@@ -275,8 +279,8 @@ mod tests {
     }
 
     fn decided(what: DecisionKind) -> RecordedDecision {
-        let (why, came, nodes) = (String::new(), DecisionOutcome::UnderWay, Vec::new());
-        RecordedDecision { number: 0, since: 0, shard: ShardId(5), what, nodes, why, came }
+        let (why, outcome, nodes) = (String::new(), DecisionOutcome::UnderWay, Vec::new());
+        RecordedDecision { number: 0, since: 0, shard: ShardId(5), what, nodes, why, outcome }
     }
 
     fn exchange() -> RecordedDecision {
@@ -289,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_an_exchange_is_seen_in_the_shard() {
+    fn member_change_is_done_when_shard_has_settled() {
         let nobody = |_| None;
-        let after = |led: Option<LedShard>| came(&exchange(), 0, led.as_ref(), &nobody);
+        let after = |led: Option<LedShard>| outcome(&exchange(), 0, led.as_ref(), &nobody);
         let (before, then) = ([(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 3), (4, 9)]);
         assert_eq!(after(Some(led(&before, 4, true))), DecisionOutcome::UnderWay);
         assert_eq!(after(Some(led(&then, 6, false))), DecisionOutcome::UnderWay, "not settled");
@@ -305,87 +309,87 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_cut_is_seen_in_the_slots() {
+    fn split_is_done_when_arc_ends_at_split_point() {
         let (right, generation) = (ShardId(9), Generation(4));
         let cut = decided(DecisionKind::Split { right, at: Cut::Slot(2000), generation });
         let after = |end, generation| {
             let mut led = led(&[(1, 1)], generation, true);
             led.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, end);
-            came(&cut, 0, Some(&led), &|_| None)
+            outcome(&cut, 0, Some(&led), &|_| None)
         };
         assert_eq!(after(4000, 4), DecisionOutcome::UnderWay);
         assert!(matches!(after(2000, 5), DecisionOutcome::Done { .. }));
         assert_eq!(after(4000, 5), DecisionOutcome::NotDone, "something else was first");
-        assert_eq!(came(&cut, 0, None, &|_| None), DecisionOutcome::HandedOn);
+        assert_eq!(outcome(&cut, 0, None, &|_| None), DecisionOutcome::HandedOn);
     }
 
     #[test]
-    fn what_was_cut_once_stays_so() {
+    fn split_outcome_stays_done_after_later_changes() {
         let mut decisions = Decisions::default();
         for right in [8, 9] {
             let (at, generation) = (Cut::Slot(2000), Generation(4));
             decisions.add(decided(DecisionKind::Split { right: ShardId(right), at, generation }));
         }
         let begun = decisions.has_begun(ShardId(9), 0);
-        let is_done = |came: &EventKind| {
+        let is_done = |outcome: &EventKind| {
             matches!(
-                came,
-                EventKind::DecisionEnded { number: 2, came: DecisionOutcome::Done { .. }, .. }
+                outcome,
+                EventKind::DecisionEnded { number: 2, outcome: DecisionOutcome::Done { .. }, .. }
             )
         };
         assert!(begun.as_ref().is_some_and(is_done), "{begun:?}");
         let mut again = led(&[(1, 1)], 6, true);
         again.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, 1000);
-        let came = decisions.review(0, &[again], &Nodes::default(), |_| None);
-        let is_not = |came: &EventKind| {
+        let outcome = decisions.review(0, &[again], &Nodes::default(), |_| None);
+        let is_not = |outcome: &EventKind| {
             matches!(
-                came,
-                EventKind::DecisionEnded { number: 1, came: DecisionOutcome::NotDone, .. }
+                outcome,
+                EventKind::DecisionEnded { number: 1, outcome: DecisionOutcome::NotDone, .. }
             )
         };
-        assert!(came.len() == 1 && is_not(&came[0]), "{came:?}");
+        assert!(outcome.len() == 1 && is_not(&outcome[0]), "{outcome:?}");
     }
 
     #[test]
-    fn each_is_told_until_it_is_known_what_came_of_it() {
+    fn open_decisions_are_reviewed_until_outcome_is_known() {
         let mut decisions = Decisions::default();
         let leads = || decided(DecisionKind::Leader { to: ReplicaId(2), node: NodeId(2) });
         for _ in 0..OPEN_DECISIONS_MAX + 3 {
             decisions.add(leads());
         }
         assert_eq!(decisions.open.len(), OPEN_DECISIONS_MAX);
-        let came = |decisions: &mut Decisions, now: Duration, leader: Option<u64>| {
+        let outcome = |decisions: &mut Decisions, now: Duration, leader: Option<u64>| {
             let now = now.as_nanos() as u64;
             decisions.review(now, &[], &Nodes::default(), |_| leader.map(NodeId))
         };
-        assert_eq!(came(&mut decisions, Duration::ZERO, None), []);
-        let done = came(&mut decisions, Duration::ZERO, Some(2));
-        let is_done = |came: &EventKind| {
+        assert_eq!(outcome(&mut decisions, Duration::ZERO, None), []);
+        let done = outcome(&mut decisions, Duration::ZERO, Some(2));
+        let is_done = |outcome: &EventKind| {
             matches!(
-                came,
+                outcome,
                 EventKind::DecisionEnded {
-                    came: DecisionOutcome::Done { deviation: None, .. },
+                    outcome: DecisionOutcome::Done { deviation: None, .. },
                     ..
                 }
             )
         };
         assert!(done.len() == OPEN_DECISIONS_MAX && done.iter().all(is_done), "{done:?}");
-        let measured = came(&mut decisions, GOSSIP_DELAY, None);
-        let is_measured = |came: &EventKind| {
+        let measured = outcome(&mut decisions, GOSSIP_DELAY, None);
+        let is_measured = |outcome: &EventKind| {
             matches!(
-                came,
+                outcome,
                 EventKind::DecisionEnded {
-                    came: DecisionOutcome::Done { deviation: Some(_), .. },
+                    outcome: DecisionOutcome::Done { deviation: Some(_), .. },
                     ..
                 }
             )
         };
         assert!(measured.iter().all(is_measured) && decisions.open.is_empty(), "{measured:?}");
         decisions.add(leads());
-        let came = came(&mut decisions, GOSSIP_DELAY, Some(3));
-        let is_on = |came: &EventKind| {
-            matches!(came, EventKind::DecisionEnded { came: DecisionOutcome::HandedOn, .. })
+        let outcome = outcome(&mut decisions, GOSSIP_DELAY, Some(3));
+        let is_on = |outcome: &EventKind| {
+            matches!(outcome, EventKind::DecisionEnded { outcome: DecisionOutcome::HandedOn, .. })
         };
-        assert!(came.len() == 1 && is_on(&came[0]), "another was elected: {came:?}");
+        assert!(outcome.len() == 1 && is_on(&outcome[0]), "another was elected: {outcome:?}");
     }
 }

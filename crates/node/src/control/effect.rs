@@ -1,4 +1,4 @@
-//! What control wants done.
+//! What the driver is to do for control.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::rpc::message::RpcMessage;
 /// What a step wants done, in order, before the next step.
 #[derive(Debug)]
 pub enum Effect {
-    /// The shard's executor is told this.
+    /// Pass this input to the shard's executor.
     Submit(ShardId, Input),
-    /// Commands that a shard has turned away go to the one that has their keys.
+    /// Send rerouted commands to the shard that owns their keys.
     Reroute(ReroutedBatch),
     /// Every executor: this right half has begun, or will not.
     Confirm(ShardId),
@@ -24,20 +24,20 @@ pub enum Effect {
     Routes(Arc<Routes>),
     /// The administrative states of nodes are these from now on.
     AdminStates(Arc<AdminStates>),
-    /// The cluster has this version from now on: every executor is told.
+    /// The cluster has this version from now on: tell every executor.
     ClusterVersion {
         /// The version.
         level: ClusterVersion,
         /// The one before, if it was known.
         before: Option<ClusterVersion>,
     },
-    /// To be given to who asked.
+    /// Give this answer to its caller.
     Answer(Answer),
-    /// What came of an administrator's request.
+    /// The result of an administrator's request.
     Reply {
         /// Its number.
         id: u64,
-        /// What came of it.
+        /// Its result.
         reply: Reply,
     },
     /// To be sent to a node. It may be lost.
@@ -46,7 +46,7 @@ pub enum Effect {
     LookupMessage(NodeId, overlay::Message),
     /// The table has learned these: other lookups of the node may want to know.
     DescriptorsLearned(Vec<Arc<KnownShard>>),
-    /// A keyspace is gone: other lookups of the node are to forget it.
+    /// A keyspace was dropped: other lookups of the node must forget it.
     KeyspaceDropped(KeyspaceId),
     /// Something has happened.
     Event(EventKind),

@@ -1,6 +1,5 @@
-//! What executors want of each other and of other nodes while two shards become one
-//! ([`crate::reshape::merge`]): words, states that are handed over, what is left to do for those
-//! who ask.
+//! What executors and other nodes exchange while two shards merge ([`crate::reshape::merge`]):
+//! messages, states, and pending requests.
 
 use keyspace::{Descriptor, Position, ShardId};
 use overlay::Point;
@@ -14,8 +13,8 @@ use crate::routing::route::Route;
 use crate::rpc::message::RpcMessage;
 
 impl Control {
-    /// Says something to whoever leads a shard, here or elsewhere. It may be lost.
-    pub(super) fn say(
+    /// Sends a merge message to the leader of a shard, on this node or another. It may be lost.
+    pub(super) fn send_merge_message(
         &mut self,
         shard: ShardId,
         word: MergeMessage,
@@ -67,7 +66,7 @@ impl Control {
     }
 
     /// A keyspace's tiles have changed: of those that were taken in nobody is asked any more.
-    pub(super) fn supersede_gone(&mut self, old: &Route, new: &Route) {
+    pub(super) fn supersede_merged(&mut self, old: &Route, new: &Route) {
         let (views, table) = (&self.views, &self.table);
         let owner = |shard, start: &Position| {
             // A replica here may still be waited for.
@@ -78,7 +77,7 @@ impl Control {
             let owner = table.owner(point)?;
             Some((owner.shard(), owner.generation()))
         };
-        for (shard, by, generation) in self.gone.take_new_tiles(old, new, owner) {
+        for (shard, by, generation) in self.merged_tiles.take_new_tiles(old, new, owner) {
             self.submit(shard, Input::Superseded { shard, by, generation });
         }
     }

@@ -1,4 +1,4 @@
-//! What control is told.
+//! The inputs of control.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::replica::catalogue::Change;
 use crate::reshape::merge::MergeMessage;
 use crate::reshape::reroute::ReroutedCommand;
 
-/// What control is told, in the order in which it came to be.
+/// An input of control; the driver passes them in order of arrival.
 #[derive(Debug)]
 pub enum Input {
     /// The catalogue has changed: the replica of it here has applied that.
@@ -28,7 +28,7 @@ pub enum Input {
     Answer(Answer),
     /// Executors have found out where these shards are.
     DescriptorsLearned(Vec<KnownShard>),
-    /// Another node's lookup says something.
+    /// A message of another node's lookup.
     LookupMessage {
         /// That node.
         from: NodeId,
@@ -39,13 +39,13 @@ pub enum Input {
     RightHalf(Box<ReplicaStart>),
     /// A shard has turned a command away.
     Rerouted(ReroutedCommand),
-    /// To be said to whoever leads a shard, about a merge.
+    /// A message about a merge, for the leader of a shard.
     MergeMessage(ShardId, MergeMessage),
     /// A replica waits for what its neighbour's here holds …
     HandoverRequest(HandoverRequest),
     /// … which this is.
     MergeHandover(MergeHandover),
-    /// What is left to do for those who asked a shard that is gone.
+    /// Pending requests of an absorbed shard.
     PendingRequests(Box<PendingRequestsHandover>),
     /// A replica has ended here.
     ReplicaEnded(ShardId),

@@ -1,16 +1,16 @@
-//! Two neighbours become one shard: when this node wants that, and what it does about it.
+//! When does this node want two neighbours to merge, and what does it do then?
 //!
 //! ```text
 //!   each second: both hold little, and the right one was cut off from another ──────────┐
-//!   people: Request::Merge ─────────────────────────────────────────────────────────────┤
-//!     replicas of both on the same nodes? no: the left one's go there ◄── wanted ◄──────┘
-//!                                    yes: Input::Merge ──► words of the leaders ──► one shard
+//!   operator: Request::Merge ───────────────────────────────────────────────────────────┤
+//!     replicas of both on the same nodes? no: the left one's move there ◄─ wanted ◄──────┘
+//!                                    yes: Input::Merge ──► leaders' messages ──► one shard
 //! ```
 //!
-//! The left one keeps as many replicas as it has. A shard that is being moved lists replicas that
-//! come beside those that go, so the left one waits until both changes are over.
+//! The left shard keeps its number of replicas. A shard that is being moved lists new replicas
+//! beside old ones, so the left one waits until both changes are over.
 //!
-//! The rest is agreed upon in the logs of both ([`crate::reshape::merge`]).
+//! The logs of both shards agree on the rest ([`crate::reshape::merge`]).
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Control {
         if let Some(bytes_max) = bytes_max.filter(|_| self.may_use(Feature::Merges)) {
             let mut cold = BTreeMap::new();
             let routes = self.routes.clone();
-            for route in routes.iter().filter(|route| route.keyspace.file.is_none()) {
+            for route in routes.iter().filter(|route| route.keyspace.linear_hash_table.is_none()) {
                 self.find_cold(route, bytes_max, &mut cold, executors);
             }
             self.want_cold(cold, bytes_max);
@@ -82,7 +82,7 @@ impl Control {
         cold: &mut BTreeMap<ShardId, ShardId>,
         executors: &mut dyn Executors,
     ) {
-        // A keyspace keeps those that it began with, whoever decides at the same time.
+        // A keyspace keeps its first shards, whichever nodes decide on merges at the same time.
         let has_begun = |place: usize| route.keyspace.shards.contains(&route.shard(place));
         let bytes = |place: usize| {
             let (shard, view) = (route.shard(place), &route.views[place]);
@@ -175,7 +175,8 @@ impl Control {
         executors: &mut dyn Executors,
     ) -> Result<Merged, NoMergeReason> {
         let routes = self.routes.clone();
-        let of_table = routes.of_shard(left).filter(|route| route.keyspace.file.is_some());
+        let of_table =
+            routes.of_shard(left).filter(|route| route.keyspace.linear_hash_table.is_some());
         if let Some(route) = of_table
             && Self::leads(left, executors)
         {
@@ -205,7 +206,7 @@ impl Control {
         self.merges.wanted.entry(left).or_insert(wanted);
     }
 
-    /// Whether a shard is to take in its neighbour: who leads it next would not know that.
+    /// Whether a shard is to absorb its neighbour: its next leader would not know that.
     pub fn is_to_take_in(&self, left: ShardId) -> bool {
         self.merges.wanted.contains_key(&left)
     }

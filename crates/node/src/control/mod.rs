@@ -1,12 +1,12 @@
-//! What does a node decide beside its executors? Its control plane, as a pure state machine.
+//! A node's control plane, as a pure state machine: what the node decides beside its executors.
 //!
-//! Executors ([`crate::executor`]) do what one shard asks for. What concerns several shards, or
-//! shards that are not here, is decided here: which shard is asked for a key, which replicas begin
-//! and end, what becomes of a shard that was cut or taken in, which keyspaces there are.
+//! An executor ([`crate::executor`]) acts for one shard at a time. Control decides what concerns
+//! several shards, or remote ones: routes, which replicas begin and end, splits, merges, placement,
+//! the catalogue.
 //!
 //! ```text
 //!   executors: catalogue changed, shard learned, ─┐              ┌─► executors: Create, Drop …
-//!     half born, merge hand-over, replica ended   ├─► Control ───┼─► readers: routes, views
+//!     half begun, merge hand-over, replica ended  ├─► Control ───┼─► readers: routes, views
 //!   peers: first messages, lookup messages        │    │  ▲      ├─► peers: RPCs, lookup messages
 //!   driver: members, time                        ─┘    ▼  │      └─► events
 //!                                                 questions to executors
@@ -17,19 +17,19 @@
 //! the same object.
 //!
 //! # Invariants
-//! 1. What it does follows from its inputs, in their order, the answers of [`Executors`], and the
-//!    clock it was told. It has no clock, thread, socket or file of its own.
-//! 2. It may be wrong about other shards, and that costs time; what a shard owns only the shard's
-//!    own log says (SAFETY G1, G11).
-//! 3. A replica is in [`Views`] before its executor is told to begin it, and out before its
-//!    executor is told to drop it: so nobody begins it twice, or again.
+//! 1. Its actions follow from its inputs, in their order, the answers of [`Executors`], and the
+//!    clock it is given. It has no clock, thread, socket or file of its own.
+//! 2. It may be wrong about other shards, and that costs time. Only a shard's own log decides what
+//!    it owns (SAFETY G1, G11).
+//! 3. A replica is in [`Views`] before its executor begins it, and out before its executor drops
+//!    it. So no executor begins it twice.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | questions about the catalogue under way | one | the next is asked when it is answered |
-//! | other questions under way | a few for each shard that is led here | – |
-//! | inputs that wait ([`Queue`]) | [`TABLE_MESSAGES_MAX`] messages of lookups | the oldest go |
-//! | rerouted commands that wait | what their askers may have under way | askers wait |
+//! | questions about the catalogue in flight | one | the next is asked when it is answered |
+//! | other questions in flight | a few for each shard that is led here | – |
+//! | waiting inputs ([`Queue`]) | [`TABLE_MESSAGES_MAX`] messages of lookups | drops the oldest |
+//! | rerouted commands that wait | what their clients may have in flight | clients wait |
 //!
 //! # Where to start
 //! [`Input`], [`Effect`], then [`Control::step`].
@@ -83,7 +83,7 @@ use tables::Tables;
 pub use version::MemberVersions;
 use version::RaisableVersion;
 
-/// Who asks, when control itself asks an executor.
+/// The origin of control's own requests to executors.
 pub const CONTROL: Origin = Origin(u32::MAX - 2);
 /// The system shard.
 const SYSTEM: ShardId = ShardId(0);
@@ -109,12 +109,12 @@ impl dyn Executors + '_ {
     }
 }
 
-/// What a node's control plane is told when it is made.
+/// The settings with which a node's control plane starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The node.
     pub node: NodeId,
-    /// What engines of new replicas are told.
+    /// The settings of engines of new replicas.
     pub settings: Settings,
     /// How long a rerouted command waits for its shard to become known, in nanoseconds.
     pub request_timeout: u64,
@@ -133,7 +133,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// See the front page of this module.
+/// See the module's documentation.
 pub struct Control {
     setup: Setup,
     views: Views,
@@ -145,7 +145,7 @@ pub struct Control {
     catalogue: CatalogueCache,
     members: Members,
     /// Tiles that routes do not lead to any more.
-    gone: MergedTiles,
+    merged_tiles: MergedTiles,
     /// What shards have turned away, until it is known whose it is.
     postponed: PendingReroutes,
     /// The boot clock, as it was last told.
@@ -174,7 +174,7 @@ impl Control {
             cluster_version: None,
             catalogue: CatalogueCache::default(),
             members: Members::default(),
-            gone: MergedTiles::default(),
+            merged_tiles: MergedTiles::default(),
             postponed: PendingReroutes::default(),
             now: 0,
             ticks: 0,
@@ -225,7 +225,7 @@ impl Control {
         self.cluster_version
     }
 
-    /// Takes one input, and says what is to be done about it, in this order.
+    /// Takes one input, and returns its effects, in this order.
     pub fn step(&mut self, input: Input, executors: &mut dyn Executors) -> Vec<Effect> {
         match input {
             Input::Catalogue(change) => self.follow(change, executors),
@@ -239,7 +239,7 @@ impl Control {
                 self.postponed.add(moved, self.now);
                 self.reroute();
             }
-            Input::MergeMessage(shard, word) => self.say(shard, word, executors),
+            Input::MergeMessage(shard, word) => self.send_merge_message(shard, word, executors),
             Input::HandoverRequest(waits) => self.handover_requests(waits),
             Input::MergeHandover(given) => self.given(given),
             Input::PendingRequests(pending_requests) => self.pending_requests(*pending_requests),

@@ -1,21 +1,21 @@
-//! Where should the replicas be of the shards that this node leads, and who should lead them?
+//! Where should the replicas and leaders be of the shards that this node leads?
 //!
-//! There is no placement master: each shard's leader decides for its own shard, by what gossip
-//! tells of the nodes, and asks its group for the change. What is best says [`balancer`]; here is
-//! what it is told, and how much may be under way at once.
+//! There is no placement master. Each shard's leader decides for its own shard, from gossip about
+//! the nodes, and proposes the change to its group. [`balancer`] computes the decision. This module
+//! prepares its input, and limits how many changes are under way.
 //!
 //! ```text
-//!   gossip: who is there, what they carry ──┐
-//!   catalogue: who is cordoned, draining … ─┼─► Nodes ─► decide ─► Exchange
+//!   gossip: live nodes and their loads ────┐
+//!   catalogue: cordoned, draining nodes … ─┼─► Nodes ─► decide ─► ChangeReplicas
 //!   the shard's descriptor and members ─────┘        └─► transfer_target ─► Transfer
 //! ```
 //!
-//! With balancing off only what must be done is: replicas leave nodes that have been down for long,
-//! are draining, or were removed; leaders leave draining nodes.
+//! With balancing off, only necessary moves happen. Replicas leave nodes that have been down for
+//! long, are draining, or were removed; leaders leave draining nodes.
 //!
 //! # Invariants
-//! At most [`CHANGES_MAX`] of the shards led here are changed at a time; a shard moved for balance
-//! is left alone for a while.
+//! At most [`CHANGES_MAX`] of the shards led here change at a time. A shard that was moved for
+//! balance then rests for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub struct PlacementSetup {
     pub system_replicas: Option<u8>,
 }
 
-/// What gossip tells of the nodes, at one moment.
+/// What gossip reports of the nodes, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gossip {
     /// What each node is and carries.
@@ -92,7 +92,7 @@ pub(super) struct Placement {
     decided_times: u64,
     /// Shards that were moved lately, and when.
     moved: BTreeMap<ShardId, BootNanos>,
-    /// What was decided, as long as it is not known what came of it.
+    /// Open decisions: those without a result.
     pub decisions: Decisions,
 }
 
@@ -123,8 +123,8 @@ impl Control {
         let nodes = self.nodes_to_place(gossip, &led);
         let table = &self.table;
         let leader_of = |shard| table.shard(shard).and_then(|known| known.leader());
-        let came = self.placement.decisions.review(self.now, &led, &nodes, leader_of);
-        self.effects.extend(came.into_iter().map(Effect::Event));
+        let outcome = self.placement.decisions.review(self.now, &led, &nodes, leader_of);
+        self.effects.extend(outcome.into_iter().map(Effect::Event));
         let resting = self.resting();
         let decided = {
             let rests = |shard| resting.contains_key(&shard);
@@ -162,8 +162,8 @@ impl Control {
         nodes: Vec<String>,
         why: String,
     ) -> RecordedDecision {
-        let (number, since, came) = (0, self.now, DecisionOutcome::UnderWay);
-        RecordedDecision { number, since, shard, what, nodes, why, came }
+        let (number, since, outcome) = (0, self.now, DecisionOutcome::UnderWay);
+        RecordedDecision { number, since, shard, what, nodes, why, outcome }
     }
 
     /// What would be decided now if balancing were on, about each shard led here as if it alone
@@ -217,7 +217,7 @@ impl Control {
             predicted: *effect,
             generation: led.descriptor.generation,
         };
-        let why = why.words(&|node| gossip.called(node));
+        let why = why.text(&|node| gossip.called(node));
         let nodes = add.iter().map(|node| gossip.called(*node)).collect();
         self.decision(led.descriptor.shard, what, nodes, why)
     }
@@ -230,7 +230,7 @@ impl Control {
         why: &TransferReason,
     ) -> Option<RecordedDecision> {
         let node = led.descriptor.node_of(to)?;
-        let why = why.words(&|node| gossip.called(node));
+        let why = why.text(&|node| gossip.called(node));
         let nodes = vec![gossip.called(node)];
         Some(self.decision(led.descriptor.shard, DecisionKind::Leader { to, node }, nodes, why))
     }
@@ -382,7 +382,7 @@ impl Control {
         if new.is_empty() {
             return;
         }
-        // Whoever does not lead ignores it.
+        // A replica that does not lead ignores it.
         let remove = Vec::new();
         self.submit(shard, Input::ChangeReplicas { shard, generation, add: new, remove });
     }

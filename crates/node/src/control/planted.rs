@@ -1,4 +1,4 @@
-//! Faults planted in control, to see whether the simulator finds them. Nobody else plants any.
+//! Planted bugs in control, which the simulator must find. Nothing else sets them.
 
 use keyspace::{CatalogueOp, Generation, Keyspace, LinearHashOp, ShardId};
 use overlay::KnownShard;
@@ -9,7 +9,7 @@ use crate::reshape::split::Split;
 /// A fault planted in control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// Both halves of a shard are published when it is told to be cut, not when its log has agreed.
+    /// Publishes both halves of a shard when a split begins, not when it is committed.
     EarlySplit,
     /// Routes stay as they were when shards of a newer generation are known.
     OldRoute,
@@ -51,14 +51,14 @@ impl Control {
     }
 
     /// Planted: the table grows once more, and nothing is cut for that.
-    pub(super) fn planted_second_turn(&mut self, keyspace: &Keyspace) {
-        let Some(record) = keyspace.file else { return };
+    pub(super) fn plant_second_epoch(&mut self, keyspace: &Keyspace) {
+        let Some(record) = keyspace.linear_hash_table else { return };
         if self.planted == Some(PlantedBug::SecondStep) {
-            for (turn, act) in
-                [(record.turn + 1, LinearHashOp::Grow), (record.turn + 2, LinearHashOp::Done)]
+            for (epoch, act) in
+                [(record.epoch + 1, LinearHashOp::Grow), (record.epoch + 2, LinearHashOp::Done)]
             {
                 self.ask_catalogue(
-                    &CatalogueOp::LinearHash { keyspace: keyspace.id, turn, act },
+                    &CatalogueOp::LinearHash { keyspace: keyspace.id, epoch, act },
                     None,
                 );
             }

@@ -1,14 +1,14 @@
-//! What control has to take yet, in the order in which it came.
+//! The inputs that wait for control, in order.
 //!
-//! Most of it is bounded by who queues it: requests by who waits for them, what executors tell by
-//! what shards do, time by its ticker, which waits until it is taken. What other nodes' lookups say
-//! ([`Input::LookupMessage`]) is bounded by nobody, so it is here.
+//! Most senders bound them: clients wait for their requests, executors report only changes, and the
+//! ticker waits until its tick is taken. Messages of other nodes' lookups
+//! ([`Input::LookupMessage`]) have no such bound, so this queue has one.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | [`TABLE_MESSAGES_MAX`] | messages of lookups that wait | the oldest is dropped, and counted |
 //!
-//! Nobody misses a message of lookups for long: each may be lost on its way as well, and the next
+//! A dropped message does no lasting harm. Any of them may be lost on its way as well, and the next
 //! comparison of tables finds what is missing. The newest say the most.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use super::Input;
 /// Messages of other nodes' lookups that wait.
 pub const TABLE_MESSAGES_MAX: usize = 1024;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Queue {
     inputs: VecDeque<Input>,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lookups_say_is_bounded_and_all_else_stays() {
+    fn queue_drops_oldest_lookup_messages_only() {
         let mut queue = Queue::default();
         queue.push(Input::Tick);
         queue.extend((0..TABLE_MESSAGES_MAX as u64).map(said));

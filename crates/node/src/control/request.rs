@@ -1,4 +1,4 @@
-//! What people ask of a node's control plane, and how it replies.
+//! What operators may ask of a node's control plane, and its replies.
 
 use keyspace::{Cut as Place, NodeId, ShardId, Slot};
 
@@ -14,7 +14,7 @@ pub enum Request {
         /// Where; none: where it parts evenly.
         at: Option<CutAt>,
     },
-    /// A shard is to take in its right neighbour.
+    /// Merge a shard with its right neighbour.
     Merge {
         /// Which.
         left: ShardId,
@@ -32,7 +32,7 @@ pub enum CutAt {
     Key(Vec<u8>),
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Of [`Request::Split`].
@@ -43,10 +43,10 @@ pub enum Reply {
     DryRunPlacement(Vec<DryRunDecision>),
 }
 
-/// A shard was told to be cut.
+/// A split that control has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
-    /// The shard, which keeps what is below.
+    /// The shard, which becomes the left half.
     pub left: ShardId,
     /// The new shard, with all from `at` on.
     pub right: ShardId,
@@ -54,7 +54,7 @@ pub struct SplitPlan {
     pub at: Place,
 }
 
-/// Why a shard was not told to be cut. Nothing was done.
+/// Why no split was begun. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSplit {
     /// There is no such shard here: neither a replica nor a descriptor of it.
@@ -67,7 +67,7 @@ pub enum NoSplit {
     NoId,
 }
 
-/// A shard was told to take in its right neighbour.
+/// A merge with the right neighbour that control has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The shard, which will have the arcs of both.
@@ -78,7 +78,7 @@ pub struct Merged {
     pub moves: bool,
 }
 
-/// Why a shard was not told to take in its neighbour. Nothing was done.
+/// Why no merge was begun. Nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoMergeReason {
     /// There is no such shard here: neither a replica nor a descriptor of it.

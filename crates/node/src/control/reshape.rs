@@ -1,5 +1,5 @@
-//! Limits and paces of what changes the shape of shards: splits, merges, linear-hash tables; and
-//! the questions about it that control asks of the catalogue and of executors.
+//! Limits and intervals of splits, merges and linear-hash tables, and the questions about them that
+//! control asks the catalogue and executors.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -28,19 +28,19 @@ pub struct ReshapeLimits {
 }
 
 impl ReshapeLimits {
-    /// The bytes below which two become one: at most half of what is cut.
+    /// Two shards merge below this many bytes together: at most half of the split size.
     pub fn merge_bytes_max(&self) -> Option<u64> {
         let cut = self.split_bytes.map(|bytes| bytes.get() / 2);
         self.merge_bytes.map(|bytes| cut.map_or(bytes, |cut| bytes.min(cut)))
     }
 
-    /// Whether two shards of so many keys together may become one: that is done well within the
-    /// time in which a shard is cut, and the whole is far from being cut again.
+    /// Whether two shards with so many keys together may merge: fast enough, and with a result far
+    /// from the next split.
     pub fn are_few(&self, keys: u64) -> bool {
         self.split_keys.is_none_or(|max| keys <= max.get() / FEW)
     }
 
-    /// Why a shard that holds so much is too large, if it is.
+    /// Why a shard of this size must split, if it must.
     pub fn too_large(&self, bytes: u64, keys: u64) -> Option<String> {
         if let Some(max) = self.split_bytes.filter(|max| bytes > max.get()) {
             let (mib, mib_max) = (bytes >> 20, max.get() >> 20);
@@ -118,7 +118,7 @@ pub(super) struct PendingSplit {
     /// The shard's generation when that was decided.
     pub generation: Generation,
     pub why: String,
-    /// Who has asked for it.
+    /// The request that asked for it.
     pub request: Option<u64>,
 }
 
@@ -152,11 +152,13 @@ impl Control {
     pub(super) fn question_answered(&mut self, answer: Answer, executors: &mut dyn Executors) {
         let Some(number) = answer.waiters().first().map(|waiter| waiter.0) else { return };
         if number == 0 {
-            return self.catalogue_came(answer, executors);
+            return self.handle_catalogue_reply(answer, executors);
         }
         match self.questions.under_way.remove(&number) {
-            Some(Question::Id(cutting)) => self.id_came(cutting, answer, executors),
-            Some(Question::Grow { shard, request }) => self.growth_came(shard, request, answer),
+            Some(Question::Id(cutting)) => self.handle_shard_id_reply(cutting, answer, executors),
+            Some(Question::Grow { shard, request }) => {
+                self.handle_growth_reply(shard, request, answer)
+            }
             Some(Question::TakeIn { left, right, name }) => {
                 // Until then the one behind it was the last bucket, or had gone for good.
                 if matches!(answer, Answer::Catalogue { result: Ok(_), .. }) {

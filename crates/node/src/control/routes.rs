@@ -1,4 +1,4 @@
-//! Which keyspaces there are, and the views of their shards: what connections look keys up in.
+//! The known keyspaces and the views of their shards, in which connections look up keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::replica::catalogue::Change;
 use crate::reshape::bootstrap;
 use crate::routing::route::{self, ArcClaim, Route, View};
 
-/// All keyspaces at one moment. Replaced as a whole.
+/// The routes of all keyspaces at one moment. Every change replaces it as a whole.
 #[derive(Clone, Default)]
 pub struct Routes {
     by_name: BTreeMap<Box<str>, Arc<Route>>,
@@ -126,7 +126,7 @@ impl Control {
         let new = self.routes.clone();
         for new in new.iter() {
             if let Some(old) = old.by_id(new.keyspace.id) {
-                self.supersede_gone(old, new);
+                self.supersede_merged(old, new);
             }
         }
         self.reroute();
@@ -139,7 +139,7 @@ impl Control {
         self.publish(self.routes.with(route));
         let new = self.routes.by_id(id).cloned();
         if let (Some(old), Some(new)) = (old, new) {
-            self.supersede_gone(&old, &new);
+            self.supersede_merged(&old, &new);
         }
         self.reroute();
     }
@@ -224,21 +224,21 @@ impl Control {
                 self.views.insert(shard, view.clone());
                 self.submit(shard, Input::Create(start));
                 // Its group may have gone on without it meanwhile.
-                self.tell_known(shard);
+                self.submit_descriptor(shard);
                 view
             }
             None => {
-                if let Some(view) = old.and_then(|old| elsewhere_of(old, (shard, arc), node)) {
+                if let Some(view) = old.and_then(|old| remote_view_of(old, (shard, arc), node)) {
                     return view;
                 }
-                let nodes = self.who_may_have(keyspace);
-                self.ask_elsewhere(shard, nodes);
+                let nodes = self.candidate_nodes(keyspace);
+                self.make_remote(shard, nodes);
                 let replicas = match keyspace.shards.contains(&shard) {
                     true => replicas,
                     false => Vec::new(),
                 };
                 let (tile, settings) = ((shard, arc.clone()), self.setup.settings);
-                let nothing = bootstrap::elsewhere(keyspace, tile, replicas, node, settings);
+                let nothing = bootstrap::remote_view(keyspace, tile, replicas, node, settings);
                 Arc::new(RwLock::new(nothing))
             }
         }
@@ -275,9 +275,9 @@ impl Control {
         found
     }
 
-    /// Who may have replicas of a keyspace's shards: where they began, and then all others, for
-    /// they may have got some since. Whoever has one knows better.
-    fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
+    /// Nodes that may have replicas of a keyspace's shards: first those where the shards began,
+    /// then all others, since replicas may have moved there. A node with a replica knows better.
+    fn candidate_nodes(&self, keyspace: &Keyspace) -> Vec<NodeId> {
         let mut nodes = keyspace.nodes.clone();
         let others = self.members.all.iter().copied();
         nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
@@ -298,10 +298,10 @@ impl Control {
         if self.postponed.is_empty() {
             return;
         }
-        let Self { views, routes, gone, postponed, now, setup, .. } = self;
+        let Self { views, routes, merged_tiles, postponed, now, setup, .. } = self;
         let keyspace = |shard| match views.get(shard) {
             Some(view) => Some(view.read().descriptor.keyspace()),
-            None => gone.keyspace_of(shard),
+            None => merged_tiles.keyspace_of(shard),
         };
         let route = |shard| {
             let known = || routes.by_id(keyspace(shard)?);
@@ -314,7 +314,7 @@ impl Control {
 }
 
 /// What a route has led to for a tile that was on other nodes only, and is so still.
-fn elsewhere_of(old: &Route, (shard, arc): (ShardId, &RingArc), node: NodeId) -> Option<View> {
+fn remote_view_of(old: &Route, (shard, arc): (ShardId, &RingArc), node: NodeId) -> Option<View> {
     let place = old.place_of(shard).filter(|place| old.arc(*place) == arc)?;
     let view = old.views[place].clone();
     let is_elsewhere = view.read().descriptor.replica_on(node).is_none();

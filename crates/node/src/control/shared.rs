@@ -1,7 +1,7 @@
-//! What other threads read of control without asking it: replicas, and where shards are.
+//! State of control that other threads read directly: the local replicas and the routes.
 //!
-//! Control alone changes these. Each lock is held for one look and nothing is called meanwhile, so
-//! that whoever holds a shard's guard may look at either.
+//! Only control changes these. A thread holds each lock for one lookup and calls nothing meanwhile.
+//! So a thread that holds a shard's guard may still take either lock.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use crate::replica::catalogue::System;
 use crate::replica::state::Content;
 use crate::routing::route::View;
 
-/// The views of all replicas that are here, or are about to begin.
+/// The views of all replicas that are here or are about to begin.
 #[derive(Clone, Default)]
 pub struct Views(Arc<Mutex<BTreeMap<ShardId, View>>>);
 
@@ -79,7 +79,7 @@ impl DescriptorTable {
         self.0.lock().table().keyspace(keyspace).cloned().collect()
     }
 
-    /// Whether a keyspace is gone for ever, as far as the table has heard.
+    /// Whether a keyspace was dropped, as far as the table has heard.
     pub fn has_dropped(&self, keyspace: KeyspaceId) -> bool {
         self.0.lock().table().dropped().contains(keyspace)
     }
@@ -89,7 +89,7 @@ impl DescriptorTable {
         self.0.lock().table().len()
     }
 
-    /// The whole table, as long as it is held: nobody learns anything meanwhile.
+    /// The full table, locked: it learns nothing meanwhile.
     pub fn look(&self) -> TableGuard<'_> {
         TableGuard(self.0.lock())
     }

@@ -1,18 +1,18 @@
-//! Shards that are led here are cut in two when they have grown too large, or are asked too often,
-//! or when people say so.
+//! When does this node split a shard that it leads? When the shard is too large, when its request
+//! rate is too high, or when an operator asks.
 //!
 //! ```text
-//!   each second: bytes > split_bytes, or keys > split_keys ──► where they part ──┐
-//!   requests/s > split_rate ──► where its requests part evenly (Loads::hot) ─────┤
-//!   people: Request::Split ──────────────────────────────────────────────────────┤
-//!         the shard is cut (G11)  ◄── Input::Split ◄── an id, from the catalogue ◄┘
+//!   each second: bytes > split_bytes, or keys > split_keys ──► halfway ──────────┐
+//!   requests/s > split_rate ──► where its requests part evenly ──────────────────┤
+//!   operator: Request::Split ────────────────────────────────────────────────────┤
+//!         the shard splits (G11)  ◄── Input::Split ◄── an id, from the catalogue ◄┘
 //! ```
 //!
 //! Both halves keep their replicas where they are; the balancer moves them later, each by itself.
-//! What comes of it is in the shard's log, or nothing comes of it: the next look sees it as it is.
+//! Control remembers no attempt: the next check looks at the shard as it is then.
 //!
-//! A shard of a hashed keyspace stays whole if one of its slots has most of its keys, for a slot is
-//! never cut. One of an ordered keyspace is cut before a key that parts its bytes about evenly.
+//! A shard of a hashed keyspace does not split if one of its slots has most of its keys, for a slot
+//! is never cut. In an ordered keyspace it splits before a key that halves its bytes about evenly.
 
 use std::collections::BTreeMap;
 
@@ -43,8 +43,8 @@ pub(super) struct SplitState {
 }
 
 impl Control {
-    /// How many shards that are led here are too large, and stay whole because one of their slots,
-    /// which is never cut, has most of their keys.
+    /// How many shards led here are too large but cannot split, because one slot has most of their
+    /// keys.
     pub fn shards_of_one_slot(&self) -> u64 {
         self.splits.one_slot
     }
@@ -64,7 +64,7 @@ impl Control {
     pub(super) fn split_large(&mut self, executors: &mut dyn Executors) {
         let routes = self.routes.clone();
         let (mut left, mut one_slot) = (AT_ONCE, 0);
-        for route in routes.iter().filter(|route| route.keyspace.file.is_none()) {
+        for route in routes.iter().filter(|route| route.keyspace.linear_hash_table.is_none()) {
             for (shard, view) in route.shards().iter().zip(&route.views) {
                 let Some((bytes, keys)) = bytes_of(view) else { continue };
                 let Some(why) = self.setup.limits.too_large(bytes, keys) else { continue };
@@ -164,7 +164,7 @@ impl Control {
     }
 
     /// The catalogue has given out an id, or not.
-    pub(super) fn id_came(
+    pub(super) fn handle_shard_id_reply(
         &mut self,
         cutting: PendingSplit,
         answer: Answer,
@@ -207,7 +207,7 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
             let (first, end) = arc.slots().expect("hashed shards have slots");
             let at = match asked {
                 Some(CutAt::Slot(slot)) => Some(slot),
-                Some(CutAt::Key(text)) => Some(slot_in_words(&text)?),
+                Some(CutAt::Key(text)) => Some(parse_slot(&text)?),
                 None => None,
             };
             let at = match at {
@@ -244,7 +244,7 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
     }
 }
 
-fn slot_in_words(text: &[u8]) -> Result<keyspace::Slot, String> {
+fn parse_slot(text: &[u8]) -> Result<keyspace::Slot, String> {
     let slot = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     slot.ok_or_else(|| {
         format!("it is cut at a slot, and '{}' is none", String::from_utf8_lossy(text))

@@ -1,19 +1,19 @@
-//! Where is a shard that is not here, and who leads it?
+//! Where is a remote shard, and which node leads it?
 //!
-//! Every node keeps the full table of descriptors ([`overlay::FullTable`]), equal to that of the
-//! others by gossip. It learns from the replicas here, from answers ("not I: shard 9 is there"),
-//! and from its like on other nodes; what it has learned it tells those executors that ask other
-//! nodes for a shard ([`Input::DescriptorLearned`](crate::executor::Input::DescriptorLearned)).
+//! Every node has the full table of descriptors ([`overlay::FullTable`]); gossip keeps the tables
+//! equal. It learns from local replicas, from answers ("not I: shard 9 is there"), and from other
+//! nodes' tables. It passes the news to executors that ask other nodes for a shard
+//! ([`Input::DescriptorLearned`](crate::executor::Input::DescriptorLearned)).
 //!
 //! ```text
-//!   replicas here: new leader, new replicas ──┐                ┌──► executors: whom to ask
-//!   NotLed from another node ─────────────────┼──► full table ─┼──► routes, if a shard was cut
+//!   replicas here: new leader, new replicas ──┐                ┌──► executors: which node to ask
+//!   NotLeader from another node ──────────────┼──► full table ─┼──► routes, after a split
 //!   catalogue: keyspace dropped ──────────────┤       ▲ │      └──► readers: MOVED, CLUSTER SLOTS
 //!   members: who is up ───────────────────────┘       │ ▼
 //!                                        tables of other nodes, each 200 ms
 //! ```
 //!
-//! Nothing here decides anything: a table that is wrong costs a hop.
+//! The table decides nothing: a wrong one costs a hop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Control {
         self.spread_known(changed, executors);
     }
 
-    /// Another node's table has said something.
+    /// Handles a message from another node's full table.
     pub(super) fn table_message(
         &mut self,
         from: NodeId,
@@ -137,15 +137,15 @@ impl Control {
         claims.filter(|(claim, id)| is_other(claim, *id)).map(|(_, id)| id).collect()
     }
 
-    /// What is asked of a shard from now on is asked elsewhere: of who is known to lead it, or else
-    /// of these nodes.
-    pub(super) fn ask_elsewhere(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
+    /// Makes the shard remote: the executor sends its requests to the known leader, or else to
+    /// these nodes.
+    pub(super) fn make_remote(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
         self.submit(shard, Input::RemoteShard { shard, nodes });
-        self.tell_known(shard);
+        self.submit_descriptor(shard);
     }
 
     /// Tells a shard's executor what the table knows of it.
-    pub(super) fn tell_known(&mut self, shard: ShardId) {
+    pub(super) fn submit_descriptor(&mut self, shard: ShardId) {
         if let Some(known) = self.table.shard(shard) {
             self.submit(shard, Input::DescriptorLearned { known });
         }

@@ -1,20 +1,20 @@
-//! Shards of linear hashing are the buckets of a table, which grows and shrinks by one at a time,
-//! in its order: when this node wants that, and what it does about it.
+//! When do linear-hash tables grow and shrink, by one bucket at a time, and what does this node do
+//! then? The shards of such a keyspace are the buckets.
 //!
 //! ```text
-//!   each second: who leads the bucket that is next, or would take the last one in
-//!     so many keys in it that all have too many, on average ──► Grow ────┐
-//!     so few, for a while, and it is asked seldom ───────────► Shrink ───┤
-//!   people: Request::Split, Request::Merge, of that shard and no other ──┤
-//!                                     the catalogue: it grows, or shrinks ◄──┘
-//!   at once: who leads the bucket that this is about (crate::reshape::linear_hash)
-//!     Begin ──► it is cut in two (super::splits), or takes the last one in (super::merges)
-//!     it was, as its own arc says ──► Done
+//!   each second: leader of the next bucket, or of the one that would absorb the last
+//!     its keys mean too many on average ─────────────────────► Grow ─────┐
+//!     few keys, for a while, and a low request rate ─────────► Shrink ───┤
+//!   operator: Request::Split, Request::Merge, of that shard only ────────┤
+//!                                  catalogue: it grows, or shrinks ◄─────┘
+//!   at once: the leader of the bucket in question (crate::reshape::linear_hash)
+//!     Begin ──► it splits (super::splits), or absorbs the last one (super::merges)
+//!     its own arc shows that it is done ──► Done
 //! ```
 //!
-//! Hashes spread evenly: so what one bucket holds tells what all do, and whoever leads the next one
-//! decides for the table, without asking around. Of two who ask at the same time one is heard. What
-//! makes other shards be cut, or become one, leaves buckets alone.
+//! Hashes spread evenly, so one bucket's load stands for all. The leader of the next bucket
+//! therefore decides for the table and asks no other node. If two leaders ask at once, the
+//! catalogue accepts one. Splits and merges by load or by size never touch buckets.
 
 use std::collections::BTreeMap;
 
@@ -47,23 +47,23 @@ pub(super) struct Tables {
 
 impl Control {
     /// Whether a bucket's leader may ask the catalogue at this turn, which it does then.
-    fn may_ask(&mut self, shard: ShardId, turn: TableEpoch) -> bool {
+    fn may_ask(&mut self, shard: ShardId, epoch: TableEpoch) -> bool {
         let (now, again) = (self.now, self.setup.pace.again);
         let asked = &mut self.tables.asked;
         asked.retain(|_, (_, at)| now.saturating_sub(*at) < again);
-        let is_free = asked.get(&shard).is_none_or(|(before, _)| *before != turn);
+        let is_free = asked.get(&shard).is_none_or(|(before, _)| *before != epoch);
         if is_free {
-            asked.insert(shard, (turn, now));
+            asked.insert(shard, (epoch, now));
         }
         is_free
     }
 
     /// Whether a bucket has held little for long enough since the table has changed, by now.
-    fn was_cold(&mut self, shard: ShardId, turn: u64, is_little: bool) -> bool {
+    fn was_cold(&mut self, shard: ShardId, epoch: u64, is_little: bool) -> bool {
         let (now, long) = (self.now, self.setup.pace.cold);
         let cold = &mut self.tables.cold;
-        cold.retain(|other, (of, _)| *other != shard || (is_little && *of == turn));
-        is_little && now.saturating_sub(cold.entry(shard).or_insert((turn, now)).1) >= long
+        cold.retain(|other, (of, _)| *other != shard || (is_little && *of == epoch));
+        is_little && now.saturating_sub(cold.entry(shard).or_insert((epoch, now)).1) >= long
     }
 
     /// Has tables grow and shrink whose next buckets are led here.
@@ -86,7 +86,7 @@ impl Control {
         for (route, record, shard, view, task) in self.tasks(true, executors) {
             // What was asked to be done does not keep off who sees that it is.
             let is_done = matches!(task, TableTask::Done | TableTask::ConfirmRead);
-            if self.may_ask(shard, (record.turn, is_done)) {
+            if self.may_ask(shard, (record.epoch, is_done)) {
                 self.do_task(&route.keyspace, record, shard, &view, task, executors);
             }
         }
@@ -100,7 +100,7 @@ impl Control {
     ) -> Vec<(std::sync::Arc<Route>, LinearHashRecord, ShardId, View, TableTask)> {
         let mut found = Vec::new();
         for route in self.routes.iter() {
-            let record = route.keyspace.file;
+            let record = route.keyspace.linear_hash_table;
             let Some(record) = record.filter(|r| r.step.is_some() == are_changing) else {
                 continue;
             };
@@ -130,7 +130,7 @@ impl Control {
         let Some(why) = self.setup.limits.too_large(of_each(bytes), of_each(keys)) else {
             return false;
         };
-        if self.may_ask(shard, (record.turn, false)) {
+        if self.may_ask(shard, (record.epoch, false)) {
             let why = format!("each of {buckets} buckets, about: {why}");
             let keyspace = route.keyspace.name.clone();
             self.effects.push(Effect::Event(EventKind::TableGrowing { keyspace, why }));
@@ -147,8 +147,8 @@ impl Control {
         view: &View,
     ) {
         let is_little = self.holds_little(shard, view);
-        let is_cold = self.was_cold(shard, record.turn, is_little);
-        if is_cold && self.may_ask(shard, (record.turn, false)) {
+        let is_cold = self.was_cold(shard, record.epoch, is_little);
+        if is_cold && self.may_ask(shard, (record.epoch, false)) {
             let keyspace = route.keyspace.name.clone();
             self.effects.push(Effect::Event(EventKind::TableShrinking { keyspace }));
             self.ask_shrink(&route.keyspace);
@@ -197,7 +197,7 @@ impl Control {
 
     fn table_is_done(&mut self, keyspace: &Keyspace) {
         self.advance_table(keyspace, LinearHashOp::Done, None);
-        self.planted_second_turn(keyspace);
+        self.plant_second_epoch(keyspace);
     }
 
     /// Waits at a bucket's executor as a read does, and says that what is under way is done, if it
@@ -240,8 +240,11 @@ impl Control {
         act: LinearHashOp,
         question: Option<Question>,
     ) {
-        let Some(LinearHashRecord { turn, .. }) = keyspace.file else { return };
-        self.ask_catalogue(&CatalogueOp::LinearHash { keyspace: keyspace.id, turn, act }, question);
+        let Some(LinearHashRecord { epoch, .. }) = keyspace.linear_hash_table else { return };
+        self.ask_catalogue(
+            &CatalogueOp::LinearHash { keyspace: keyspace.id, epoch, act },
+            question,
+        );
     }
 
     /// Has a table shrink by one bucket.
@@ -266,8 +269,8 @@ impl Control {
         self.advance_table(&route.keyspace, LinearHashOp::Grow, Some(question));
     }
 
-    /// The catalogue has said whether a table grows, for people.
-    pub(super) fn growth_came(&mut self, shard: ShardId, request: u64, answer: Answer) {
+    /// The catalogue has answered an operator's request to grow a table.
+    pub(super) fn handle_growth_reply(&mut self, shard: ShardId, request: u64, answer: Answer) {
         let Answer::Catalogue { result, .. } = answer else {
             return self.refuse_split(Some(request), NoSplit::NoId);
         };
@@ -280,18 +283,19 @@ impl Control {
                 return self.refuse_split(Some(request), NoSplit::CannotSplit(error.to_string()));
             }
         };
-        let begun = keyspace.file.zip(self.views.get(shard)).and_then(|(record, view)| {
-            let state = view.read();
-            match linear_hash::task(&state, &record, self.now)? {
-                TableTask::Cut(at) => Some((record, at, state.descriptor.generation)),
-                _ => None,
-            }
-        });
+        let begun =
+            keyspace.linear_hash_table.zip(self.views.get(shard)).and_then(|(record, view)| {
+                let state = view.read();
+                match linear_hash::task(&state, &record, self.now)? {
+                    TableTask::Cut(at) => Some((record, at, state.descriptor.generation)),
+                    _ => None,
+                }
+            });
         let Some((record, at, generation)) = begun else {
             return self.refuse_split(Some(request), NoSplit::NoId);
         };
         let (why, request) = ("it was asked for".to_owned(), Some(request));
-        self.may_ask(shard, (record.turn, false));
+        self.may_ask(shard, (record.epoch, false));
         let cutting = PendingSplit { shard, at, generation, why, request };
         self.split_by(cutting, &begin_of(&keyspace, &record));
     }
@@ -305,7 +309,7 @@ pub(super) fn may_shrink(route: &Route, shard: ShardId) -> Result<(), String> {
 
 /// The op that asks whether a table is still to grow, and for a shard's id then.
 fn begin_of(keyspace: &Keyspace, record: &LinearHashRecord) -> CatalogueOp<'static> {
-    CatalogueOp::LinearHash { keyspace: keyspace.id, turn: record.turn, act: LinearHashOp::Begin }
+    CatalogueOp::LinearHash { keyspace: keyspace.id, epoch: record.epoch, act: LinearHashOp::Begin }
 }
 
 /// Whether a shard is the bucket that has its turn; if not, which is, as a clause.
@@ -315,8 +319,10 @@ fn is_next(
     what: &str,
     next: impl Fn(&LinearHashRecord) -> Option<Bucket>,
 ) -> Result<(), String> {
-    let Keyspace { name, file, .. } = &route.keyspace;
-    let Some(record) = file else { return Err(format!("keyspace {name} has no file")) };
+    let Keyspace { name, linear_hash_table, .. } = &route.keyspace;
+    let Some(record) = linear_hash_table else {
+        return Err(format!("keyspace {name} has no file"));
+    };
     let whose = |bucket: Bucket| route.shard(route.place_of_number(bucket.start()));
     let under_way = |step: LinearHashStep| match step {
         LinearHashStep::Grow => ("grows", "is cut", linear_hash::next_cut(record)),

@@ -1,7 +1,8 @@
-//! When does the cluster's version rise by itself?
+//! Raises the cluster version automatically.
 //!
-//! When all nodes that hold anything or are members have been up and spoken the next version for a
-//! while: time to see that all is well, and to go back. Whoever leads the system shard asks for it.
+//! It rises when every member, and every node that holds replicas, has supported the next version
+//! for a while. That leaves time to watch, and to go back. The leader of the system shard proposes
+//! it.
 //!
 //! ```text
 //!   members: what each speaks ──► all speak the next, for long ──► CatalogueOp::Level
@@ -18,7 +19,7 @@ use replication::BootNanos;
 use super::{Control, Effect, Executors, SYSTEM};
 use crate::event::EventKind;
 
-/// What a member speaks, at one moment.
+/// The versions that a member supports, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberVersions {
     /// Which.
@@ -46,7 +47,7 @@ impl Control {
         let Some(after) = self.setup.raise_version_after else { return };
         let Some(to) = self.cluster_version.unwrap_or_default().next() else { return };
         let speaks = |speaker: &MemberVersions| {
-            speaker.has_left || speaker.is_up && speaker.levels.speak(to)
+            speaker.has_left || speaker.is_up && speaker.levels.supports(to)
         };
         let is_ready = speakers.iter().all(speaks) && Self::leads(SYSTEM, executors);
         let since = match self.raisable_version {
@@ -100,7 +101,7 @@ impl RequiredNode {
     pub fn objection(&self, to: ClusterVersion) -> Option<String> {
         match self.levels {
             None => Some(format!("{} has not been heard of", self.name)),
-            Some(levels) if levels.speak(to) => None,
+            Some(levels) if levels.supports(to) => None,
             Some(levels) => Some(format!("{} supports {levels}", self.name)),
         }
     }
@@ -128,8 +129,8 @@ pub fn required_nodes(
     found.into_values().collect()
 }
 
-/// Why the version cannot rise to this one now: nothing if it can. This node does not know where
-/// `unknown` shards are: their nodes may not speak it.
+/// Why the cluster version cannot rise to `to` now; empty if it can. This node does not know the
+/// nodes of the `unknown` shards, which may not support it.
 pub fn objections(voices: &[RequiredNode], to: ClusterVersion, unknown: usize) -> Vec<String> {
     let mut why: Vec<String> = voices.iter().filter_map(|voice| voice.objection(to)).collect();
     if unknown > 0 {

@@ -1,15 +1,15 @@
-//! The last events of a node, for people who ask what has happened.
+//! The last events of a node, for `carillon shards --why`.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Event, EventKind, Severity};
 use crate::control::decisions::{DecisionOutcome, OPEN_DECISIONS_MAX, RecordedDecision};
 
-/// Events that are remembered. When one more comes the oldest is forgotten, and counted
-/// ([`Recent::forgotten`]): it stands in the log only.
+/// The most events in memory. One more replaces the oldest, which then stands in the log only, and
+/// is counted ([`Recent::forgotten`]).
 pub const EVENTS_MAX: usize = 4096;
 
-/// See the front page of this module.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Recent {
     events: VecDeque<Event>,
@@ -17,8 +17,8 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Remembers one, unless it is routine ([`Severity::Debug`]): elections and comparisons of a
-    /// thousand shards would leave no room for what people ask about.
+    /// Remembers an event, unless it is routine ([`Severity::Debug`]): elections and comparisons of
+    /// a thousand shards would push out the events that operators ask about.
     pub fn add(&mut self, event: Event) {
         let is_answer = matches!(event.what, EventKind::DecisionEnded { .. });
         if event.what.severity() == Severity::Debug && !is_answer {
@@ -41,27 +41,27 @@ impl Recent {
         self.forgotten
     }
 
-    /// What the node has decided lately, each with what came of it, the oldest first.
+    /// Recent decisions of the node, each with its result, the oldest first.
     pub fn decisions(&self) -> Vec<RecordedDecision> {
         let mut last = BTreeMap::new();
         let mut all = Vec::new();
         for event in &self.events {
             match &event.what {
                 EventKind::DecisionMade(decided) => all.push((**decided).clone()),
-                EventKind::DecisionEnded { number, came, .. } => {
-                    last.insert(*number, *came);
+                EventKind::DecisionEnded { number, outcome, .. } => {
+                    last.insert(*number, *outcome);
                 }
                 _ => {}
             }
         }
         for decided in &mut all {
-            decided.came = last.get(&decided.number).copied().unwrap_or(decided.came);
+            decided.outcome = last.get(&decided.number).copied().unwrap_or(decided.outcome);
         }
         // Control follows only so many: nobody learns any more what came of those before.
         let mut open = 0;
         let is_followed = |decided: &RecordedDecision| {
-            open += usize::from(decided.came == DecisionOutcome::UnderWay);
-            decided.came != DecisionOutcome::UnderWay || open <= OPEN_DECISIONS_MAX
+            open += usize::from(decided.outcome == DecisionOutcome::UnderWay);
+            decided.outcome != DecisionOutcome::UnderWay || open <= OPEN_DECISIONS_MAX
         };
         let mut followed: Vec<_> = all.into_iter().rev().filter(is_followed).collect();
         followed.reverse();
@@ -91,31 +91,31 @@ mod tests {
             what: DecisionKind::Split { right, at: Cut::Slot(1), generation },
             nodes: Vec::new(),
             why: "it was asked for".into(),
-            came: DecisionOutcome::UnderWay,
+            outcome: DecisionOutcome::UnderWay,
         })))
     }
 
-    fn came(number: u64, came: DecisionOutcome) -> Event {
-        event(EventKind::DecisionEnded { number, shard: ShardId(5), came })
+    fn outcome(number: u64, outcome: DecisionOutcome) -> Event {
+        event(EventKind::DecisionEnded { number, shard: ShardId(5), outcome })
     }
 
     #[test]
-    fn a_decision_is_told_with_what_came_of_it() {
+    fn decision_is_listed_with_its_outcome() {
         let mut recent = Recent::default();
         let done = |deviation| DecisionOutcome::Done { took: Duration::from_secs(1), deviation };
-        for event in [decided(1), decided(2), came(1, done(None)), came(1, done(Some(0.5)))] {
+        for event in [decided(1), decided(2), outcome(1, done(None)), outcome(1, done(Some(0.5)))] {
             recent.add(event);
         }
-        let all: Vec<_> = recent.decisions().iter().map(|one| (one.number, one.came)).collect();
+        let all: Vec<_> = recent.decisions().iter().map(|one| (one.number, one.outcome)).collect();
         assert_eq!(all, [(1, done(Some(0.5))), (2, DecisionOutcome::UnderWay)]);
     }
 
     #[test]
-    fn decisions_that_nobody_follows_any_more_are_not_under_way() {
+    fn decisions_beyond_limit_are_not_under_way() {
         let mut recent = Recent::default();
         let last = OPEN_DECISIONS_MAX as u64 + 2;
         (1..=last).for_each(|number| recent.add(decided(number)));
-        recent.add(came(1, DecisionOutcome::NotDone));
+        recent.add(outcome(1, DecisionOutcome::NotDone));
         let numbers: Vec<u64> = recent.decisions().iter().map(|decided| decided.number).collect();
         assert_eq!(numbers.len(), OPEN_DECISIONS_MAX + 1);
         assert_eq!((numbers[0], numbers[1], numbers.last()), (1, 3, Some(&last)));
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(recent.iter().count(), 1, "elections are routine");
         (1..EVENTS_MAX).for_each(|_| recent.add(event(EventKind::NoSpaceForCheckpoint)));
         assert_eq!((recent.decisions().len(), recent.forgotten()), (1, 0));
-        recent.add(came(1, DecisionOutcome::NotDone));
+        recent.add(outcome(1, DecisionOutcome::NotDone));
         // What came of a decision that is forgotten tells nobody anything.
         assert_eq!((recent.decisions().len(), recent.forgotten()), (0, 1));
         assert_eq!(recent.iter().count(), EVENTS_MAX);

@@ -53,10 +53,10 @@ impl fmt::Display for EventKind {
             EventKind::TableShrinking { keyspace } => {
                 write!(f, "the file of keyspace {keyspace} is to shrink")
             }
-            EventKind::DecisionMade(decided) => words_of_decision(decided, f),
-            EventKind::DecisionEnded { shard, number, came } => {
+            EventKind::DecisionMade(decided) => write_decision(decided, f),
+            EventKind::DecisionEnded { shard, number, outcome } => {
                 write!(f, "shard {shard}: decision {number} ")?;
-                match came {
+                match outcome {
                     DecisionOutcome::UnderWay => f.write_str("is under way"),
                     DecisionOutcome::Done { took, deviation } => {
                         write!(f, "is done after {} ms", took.as_millis())?;
@@ -77,12 +77,12 @@ impl fmt::Display for EventKind {
                 placed(removed)
             ),
             EventKind::ReplicaEnded { shard, replica, why } => {
-                words_of_end(*shard, *replica, *why, f)
+                write_replica_end(*shard, *replica, *why, f)
             }
             EventKind::Split { shard, right } => {
                 write!(f, "shard {shard} was cut in two: its right half is shard {right}")
             }
-            EventKind::ReplicasCompared { finding, places } => words_of_finding(finding, places, f),
+            EventKind::ReplicasCompared { finding, places } => write_finding(finding, places, f),
             EventKind::Checkpointed { log_bytes } => {
                 write!(f, "all shards are in checkpoints; the log was {log_bytes} bytes before")
             }
@@ -140,7 +140,7 @@ impl fmt::Display for EventKind {
     }
 }
 
-fn words_of_decision(decided: &RecordedDecision, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_decision(decided: &RecordedDecision, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let RecordedDecision { shard, what, why, nodes, .. } = decided;
     match what {
         DecisionKind::Replicas { remove, predicted, .. } => {
@@ -161,7 +161,7 @@ fn words_of_decision(decided: &RecordedDecision, f: &mut fmt::Formatter<'_>) -> 
     }
 }
 
-fn words_of_end(
+fn write_replica_end(
     shard: ShardId,
     replica: ReplicaId,
     why: QuarantineReason,
@@ -191,7 +191,7 @@ fn words_of_end(
     )
 }
 
-fn words_of_finding(
+fn write_finding(
     finding: &ReplicaComparison,
     places: &[(ReplicaId, NodeId)],
     f: &mut fmt::Formatter<'_>,

@@ -1,5 +1,5 @@
-//! What an executor does with each kind of input: mostly, it hands it to the shard that it is for,
-//! or to what stands for a shard that is on other nodes only.
+//! How an executor handles each kind of input: mostly, it passes it to the shard's replica, or to
+//! the proxy of a remote shard.
 
 use bytes::Bytes;
 use command::NotDone;
@@ -85,7 +85,7 @@ impl ShardExecutor {
             }
             Input::Create(start) => self.create(start),
             Input::Absorbed { shard, left } => self.note_absorbed(shard, left),
-            Input::RemoteShard { shard, nodes } => self.is_elsewhere(shard, nodes),
+            Input::RemoteShard { shard, nodes } => self.learn_remote(shard, nodes),
             Input::DescriptorLearned { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
             Input::ClusterVersion { level } => self.allow(level),
@@ -202,7 +202,7 @@ impl ShardExecutor {
         }
     }
 
-    fn is_elsewhere(&mut self, id: ShardId, nodes: Vec<NodeId>) {
+    fn learn_remote(&mut self, id: ShardId, nodes: Vec<NodeId>) {
         if !self.shards.contains_key(&id) && !self.absorbed.contains_key(&id) {
             self.become_remote(id, nodes);
         }
@@ -299,7 +299,7 @@ impl ShardExecutor {
     pub(super) fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
         let is_away = self.remote_shards.contains_key(&shard);
         if self.absorbed.contains_key(&shard) {
-            // Whoever waits looks again whose it is.
+            // These clients must look up the shard again.
             let go = |waiter| Answer::Retry { origin, waiter };
             return self.pending.answers.extend(waiters.into_iter().map(go));
         }
@@ -312,7 +312,7 @@ impl ShardExecutor {
         self.all_are_due = true;
         self.losses.tick(self.now);
         if self.ticks.is_multiple_of(QUARANTINE_NOTICE_TICKS) {
-            self.tell_of_quarantined();
+            self.announce_quarantined();
         }
         let now = self.now;
         for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| shard.needs_ticks()) {
@@ -358,7 +358,7 @@ impl ShardExecutor {
         }
         if let Some((shard, pending)) = self.touch_here(id) {
             shard.handle_rpc(from, rpc, now, &clock, is_full, pending);
-        } else if let Some(what) = rpc.asks() {
+        } else if let Some(what) = rpc.request_id() {
             let known = self.remote_shards.get(&id).and_then(Proxy::known).cloned().map(Box::new);
             self.pending.rpcs.push((from, RpcMessage::NotLeader { shard: id, what, known }));
         } else if let Some((proxy, pending)) = self.touch_remote(id) {
@@ -414,7 +414,7 @@ impl ShardExecutor {
         }
         let now = self.now;
         if let Some(proxy) = self.remote_shards.get_mut(&id) {
-            proxy.told(known, now);
+            proxy.learn_descriptor(known, now);
         }
     }
 
@@ -429,7 +429,7 @@ impl ShardExecutor {
         // Also if it has not begun: it may be about to.
         self.ended.insert(id);
         let Some(mut shard) = self.shards.remove(&id) else { return };
-        self.gone = self.gone.and(shard.counters(self.now));
+        self.ended_counters = self.ended_counters.and(shard.counters(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);
     }

@@ -1,8 +1,8 @@
-//! What may come into an executor when the log has no room?
+//! Which inputs may enter an executor when the log has no room?
 //!
-//! Whatever is proposed must be appended, come what may: so a driver reserves room in the log for
-//! all that inputs may propose, before the executor takes them. It keeps reserved what the executor
-//! still holds, and gives back the rest.
+//! An executor appends everything that it proposes. So before it takes inputs, the driver reserves
+//! room in the log for all that they may propose. It keeps the room for what the executor still
+//! holds, and gives back the rest.
 //!
 //! ```text
 //!   inputs ─► log_bytes ──► reserve ──► room: all of them ─► executor ─► turn ─► unneeded: release
@@ -24,11 +24,11 @@ pub enum Admission {
     /// The executor takes it: it needs no room, or most of its kind do not, and the executor sees
     /// to the others ([`ShardExecutor::set_full`]).
     Admitted(Input),
-    /// Who asked is told that nothing was done.
+    /// The executor refuses the request: nothing was done.
     Refused(Answer),
-    /// A node that asked is told so.
+    /// The executor refuses another node's request with this message.
     NoRoom(NodeId, RpcMessage),
-    /// Nobody is told: whoever wants it asks again.
+    /// Nobody learns of it: the sender asks again.
     Dropped,
 }
 
@@ -59,8 +59,8 @@ pub fn log_bytes(input: &Input) -> u64 {
     }
 }
 
-/// Without room in the log, what is to be proposed is refused; readers are let in, for most of them
-/// need none.
+/// Judges an input when the log has no room: refuses proposals, and admits readers, most of which
+/// need no room.
 pub fn without_room(input: Input) -> Admission {
     let why = NotDone::DiskFull;
     match input {
@@ -83,7 +83,8 @@ pub fn without_room(input: Input) -> Admission {
     }
 }
 
-/// Takes from what was reserved for an executor what nothing that it still holds will need.
+/// Takes from `credit_bytes`, the room reserved for an executor, what its pending requests will not
+/// need.
 pub fn unneeded(executor: &ShardExecutor, credit_bytes: &mut u64) -> u64 {
     let kept = executor.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
     std::mem::replace(credit_bytes, kept) - kept

@@ -1,4 +1,4 @@
-//! What an executor says to those who asked.
+//! An executor's answers to its callers.
 
 use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
 
@@ -12,7 +12,7 @@ use txn::locks::StepReply;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u32);
 
-/// Who has asked for something, and the number by which it knows what it asked.
+/// The sender of a request, and its number for that request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Where the answer goes.
@@ -21,7 +21,7 @@ pub struct Caller {
     pub waiter: Waiter,
 }
 
-/// What an executor says to those who asked.
+/// An executor's answer to its callers.
 #[derive(Debug)]
 pub enum Answer {
     /// The commands of a batch are applied; one reply each, in order.
@@ -49,7 +49,7 @@ pub enum Answer {
         /// Who waits.
         waiter: Waiter,
     },
-    /// What a shard on other nodes holds of what was wanted, when it was asked.
+    /// The result of a fetch from a remote shard.
     Fetched {
         /// Who asked.
         origin: Origin,
@@ -64,7 +64,7 @@ pub enum Answer {
         /// What was found.
         found: Box<FetchResult>,
     },
-    /// What the shard says to a step of a transaction.
+    /// The shard's reply to a step of a transaction.
     StepDone {
         /// Who asked.
         origin: Origin,
@@ -73,7 +73,7 @@ pub enum Answer {
         /// This.
         said: Box<StepReply>,
     },
-    /// Who has a shard's log on disk.
+    /// Which replicas have a shard's log on disk.
     ReplicaCount {
         /// Who asked.
         origin: Origin,
@@ -82,7 +82,7 @@ pub enum Answer {
         /// Who has it.
         count: Count,
     },
-    /// What the catalogue said.
+    /// The catalogue's reply.
     Catalogue {
         /// Who asked.
         origin: Origin,
@@ -94,7 +94,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Who asked.
+    /// The caller that gets the answer.
     pub fn origin(&self) -> Origin {
         match self {
             Answer::Applied { origin, .. }
@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// Who waits there, in the order of the replies.
+    /// The waiters, in the order of the replies.
     pub fn waiters(&self) -> &[Waiter] {
         match self {
             Answer::Applied { spent, .. } => &spent.waiters,

@@ -1,15 +1,15 @@
-//! Messages for replicas that are not here yet.
+//! Messages for replicas that have not begun here yet.
 //!
-//! The right half of a shard that was cut in two asks for votes as soon as it has begun where the
-//! left half leads; here it begins when the left half's replica has applied the entry, which may be
-//! a moment later. What it was asked meanwhile is kept for it: else it would have a leader only
-//! when the election is tried again. To whom that goes it is as if it had been long on its way.
+//! After a split, the right half asks for votes as soon as it begins on the left half's leader.
+//! Here it begins when the left half's replica has applied the entry, maybe a moment later. The
+//! executor holds such requests for it; else the shard would have no leader until the next
+//! election. To the replica the message looks delayed.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | messages kept in an executor | [`MESSAGES_MAX`] | the oldest goes |
+//! | messages held in an executor | [`MESSAGES_MAX`] | the oldest is dropped |
 //!
-//! Only requests for votes are kept: they are small, and hold good for any replica of their term.
+//! It holds only requests for votes: they are small, and valid for any replica of their term.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use replication::{Message, MessageKind};
 /// Messages kept in an executor.
 const MESSAGES_MAX: usize = 64;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct EarlyMessages(VecDeque<(NodeId, ShardId, Message)>);
 
@@ -35,7 +35,7 @@ impl EarlyMessages {
         self.0.push_back((from, shard, message));
     }
 
-    /// What has come for a shard, in order.
+    /// The messages for a shard, in order.
     pub fn take(&mut self, shard: ShardId) -> Vec<(NodeId, Message)> {
         let (of_it, others) =
             std::mem::take(&mut self.0).into_iter().partition(|(_, id, _)| *id == shard);

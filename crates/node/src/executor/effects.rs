@@ -1,4 +1,4 @@
-//! What an executor's turn wants done.
+//! The effects of an executor's step round.
 
 #[cfg(doc)]
 use super::Input;
@@ -42,7 +42,7 @@ pub struct Effects {
     pub ticket: u64,
     /// Whether someone waits for it to be fsynced: then [`Input::Durable`] must follow.
     pub sync: bool,
-    /// To be given to those who asked.
+    /// Answers for the callers.
     pub answers: Vec<Answer>,
     /// To be sent to other nodes, in this order, after the executor's turn. Some may be lost.
     pub messages: Vec<Envelope>,
@@ -63,19 +63,19 @@ pub struct Effects {
     pub digests: Vec<Digesting>,
     /// What leaders have found when they compared replicas.
     pub findings: Vec<ReplicaComparison>,
-    /// What has happened, for people.
+    /// Events, for operators.
     pub events: Vec<EventKind>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
     pub ended: Vec<(ShardId, ReplicaId, QuarantineReason)>,
     /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
     /// replica of the shard is there already, or has been, and to be shown to readers.
     pub halves: Vec<ReplicaStart>,
-    /// Transactions over several shards that nobody seems to see to any more, as leaders here find.
+    /// Transactions over several shards that seem abandoned to leaders here.
     pub abandoned: Vec<AbandonedTxn>,
-    /// Commands that shards have turned away: to be sent on ([`crate::reshape::reroute`]).
+    /// Commands to be rerouted ([`crate::reshape::reroute`]).
     pub moved: Vec<ReroutedCommand>,
-    /// To be said to whoever leads these shards, here or elsewhere, as [`RpcMessage::Merge`]. Some
-    /// may be lost.
+    /// Merge messages for the leaders of these shards, here or on other nodes, sent as
+    /// [`RpcMessage::Merge`]. Some may be lost.
     pub words: Vec<(ShardId, MergeMessage)>,
     /// Replicas that wait for others here: [`Input::RequestHandover`] for the right one's executor.
     pub handover_requests: Vec<HandoverRequest>,

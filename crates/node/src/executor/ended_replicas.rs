@@ -1,10 +1,10 @@
-//! What becomes of a replica that must not take part any more? It ends.
+//! How a replica ends that must not take part any more.
 //!
-//! Either its group has gone on without it, and nobody misses it (*removed*); or it is broken, and
-//! others replace it (*quarantined*). A replica that has lost what it had promised, or holds
-//! something else than its peers, would do harm by every vote and every answer under its id
-//! (SAFETY G9). So its executor lets it go at once, with all that waits for it, and writes that
-//! down, lest a restart or a late message bring it back:
+//! Either its group has removed it (*removed*), or it is broken and the group replaces it
+//! (*quarantined*). A replica that lost something it had promised, or differs from its peers, would
+//! do harm with every vote and answer (SAFETY G9). So its executor drops it at once, with all
+//! requests that wait for it. It also logs a record, or a restart or a late message would bring it
+//! back:
 //!
 //! ```text
 //!   unfit ─► record ─(durable)─► "replica 3 is quarantined", each second, to all of its shard
@@ -12,13 +12,13 @@
 //!   replica 4 begins here ◄──────────────┘ and the record is done with: 3 is refused by 4
 //! ```
 //!
-//! Of one that was removed nobody is told: its group has said so in its log, and each node's table
-//! of shards knows (decision 0024).
+//! A node announces no replica that was removed: the group's log says so, and so does each node's
+//! full table (decision 0024).
 //!
-//! The node goes on with its other shards. What the replica held is forgotten, in memory at once,
-//! and on disk by the next round of checkpoints; a round writes the record again
-//! ([`ShardExecutor::mark_again`]), for the log before the round goes: a message of the past would
-//! make the replica anew else, without what it had promised.
+//! The node goes on with its other shards. It forgets what the replica held: in memory at once, on
+//! disk with the next round of checkpoints. That round writes the record again
+//! ([`ShardExecutor::mark_again`]), because the older log is deleted. Without the record, an old
+//! message would create the replica anew, without its promises.
 
 use keyspace::codec::Reader;
 use keyspace::{Arc, DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
@@ -91,7 +91,7 @@ impl EndedReplica {
         Self::new(replica, kind == record::REPLICA_REMOVED, reader.rest().to_vec())
     }
 
-    /// Whether its group has gone on without it; else it is broken.
+    /// Whether its group has removed it; else it is quarantined.
     pub fn is_removed(&self) -> bool {
         self.is_removed
     }
@@ -119,7 +119,7 @@ impl ShardExecutor {
         if let Some(left) = shard.is_waited_for_by() {
             effects.given.push(MergeHandover::nothing(left, id));
         }
-        self.gone = self.gone.and(shard.counters(self.now));
+        self.ended_counters = self.ended_counters.and(shard.counters(self.now));
         let bootstrap = shard.view().read().bootstrap_record();
         let replica = shard.replica();
         let is_removed = why == QuarantineReason::Removed;
@@ -191,10 +191,10 @@ impl ShardExecutor {
     }
 
     /// Tells the shards' other nodes what is to be replaced: only what a restart would know, too.
-    pub(super) fn tell_of_quarantined(&mut self) {
+    pub(super) fn announce_quarantined(&mut self) {
         let is_told = |ended: &EndedReplica| ended.is_remembered && !ended.is_removed;
         for (shard, ended) in self.ended_replicas.iter().filter(|(_, ended)| is_told(ended)) {
-            let tiding = ReplicaNotice::Quarantined { replica: ended.replica };
+            let notice = ReplicaNotice::Quarantined { replica: ended.replica };
             // It may have ended before it had read again where the others are.
             let known = self.remote_shards.get(shard).and_then(Proxy::known);
             let placed = known.into_iter().flat_map(|known| &known.descriptor().replicas);
@@ -203,7 +203,7 @@ impl ShardExecutor {
             nodes.sort_unstable();
             nodes.dedup();
             for node in nodes {
-                let rpc = RpcMessage::Notice { shard: *shard, tiding };
+                let rpc = RpcMessage::Notice { shard: *shard, notice };
                 self.pending.rpcs.push((node, rpc));
             }
         }
@@ -261,18 +261,18 @@ mod tests {
     }
 
     fn end(executor: &mut ShardExecutor, shard: ShardId) -> Effects {
-        let tiding = ReplicaNotice::Differs { replica: HERE, index: 1 };
-        executor.accept(Input::Rpc { from: OTHER, rpc: RpcMessage::Notice { shard, tiding } });
+        let notice = ReplicaNotice::Differs { replica: HERE, index: 1 };
+        executor.accept(Input::Rpc { from: OTHER, rpc: RpcMessage::Notice { shard, notice } });
         let effects = turn(executor);
         assert_eq!(executor.ended_replica(shard), Some(HERE));
         assert_eq!(executor.quarantined().collect::<Vec<_>>(), [(shard, HERE)]);
         effects
     }
 
-    /// What waits at a replica that ends goes on: a change of the catalogue and a write are asked
-    /// of who has the shard, and a reader is told to have what it wants fetched.
+    /// Requests that wait at a replica survive its end. Catalogue changes and writes go to the
+    /// shard's leader; readers are sent to fetch.
     #[test]
-    fn nobody_waits_at_what_has_ended() {
+    fn ended_replica_forwards_or_releases_waiters() {
         let system = ShardId(0);
         let mut executor = lane_with(system);
         let (mut op, options) = (Vec::new(), KeyspaceOptions::default());
@@ -330,7 +330,7 @@ mod tests {
     /// A table that does not know the shard yet, whose first place was another's before it was cut
     /// off, does not keep a quarantined replica from being replaced. One that knows better does.
     #[test]
-    fn what_waits_to_be_replaced_is_not_taken_for_absorbed() {
+    fn quarantined_replica_is_not_absorbed_by_older_descriptor() {
         let shard = ShardId(9);
         let mut executor = lane_with(shard);
         end(&mut executor, shard);
@@ -349,9 +349,9 @@ mod tests {
         );
     }
 
-    /// Nor is a shard that is elsewhere: whoever waits for it would be told of nobody any more.
+    /// Nor is a remote shard taken for absorbed: its waiting requests would never be answered.
     #[test]
-    fn what_is_elsewhere_is_not_taken_for_absorbed() {
+    fn remote_shard_is_absorbed_only_by_newer_generation() {
         let shard = ShardId(9);
         let mut executor = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
         executor.observe(1);
@@ -401,7 +401,7 @@ mod tests {
 
     /// A replica that had promised, and ended, does not begin again when its shard is gone.
     #[test]
-    fn what_was_dropped_after_its_end_does_not_begin_again() {
+    fn ended_replica_of_dropped_shard_does_not_begin_again() {
         let shard = ShardId(9);
         let mut executor = lane_with(shard);
         turn(&mut executor);

@@ -1,4 +1,4 @@
-//! What an executor is told.
+//! The inputs of an executor.
 
 #[cfg(doc)]
 use super::{Answer, Effects};
@@ -21,14 +21,14 @@ use crate::reshape::split::Split;
 use crate::routing::fetch::FetchRequest;
 use crate::rpc::message::RpcMessage;
 
-/// What an executor is told.
+/// An input of an executor.
 #[derive(Debug)]
 pub enum Input {
     /// Commands for one shard. Answered by [`Answer::Applied`] or [`Answer::NotDone`].
     Propose {
         /// The shard.
         shard: ShardId,
-        /// Who asks.
+        /// The caller.
         origin: Origin,
         /// What is to be done.
         batch: Batch,
@@ -44,9 +44,9 @@ pub enum Input {
         /// If it has met a lock: how many had gone by then ([`txn::locks::Locks::released`]). It
         /// may be tried again when another has.
         lock: Option<u64>,
-        /// Who asks.
+        /// The caller.
         origin: Origin,
-        /// Who waits there.
+        /// Its waiter.
         waiter: Waiter,
     },
     /// A step of a transaction over several shards, of this shard's part. Answered by
@@ -56,9 +56,9 @@ pub enum Input {
         shard: ShardId,
         /// A [`txn::locks::MergeStep`], encoded.
         step: Bytes,
-        /// Who asks.
+        /// The caller.
         origin: Origin,
-        /// Who waits there.
+        /// Its waiter.
         waiter: Waiter,
     },
     /// A reader wants something of a shard that is on other nodes only, or whose replica here lags.
@@ -71,37 +71,36 @@ pub enum Input {
         want: Box<FetchRequest>,
         /// About so many bytes of scanned keys and pairs are enough.
         bytes_max: usize,
-        /// Who asks.
+        /// The caller.
         origin: Origin,
-        /// Who waits there.
+        /// Its waiter.
         waiter: Waiter,
     },
-    /// Who has a shard's log on disk up to an index, or (0) what was acknowledged by now? Answered
-    /// by [`Answer::ReplicaCount`], at once or when its leader elsewhere has said so; not at all if
-    /// that cannot be known now, or an RPC is lost: ask again.
+    /// How many replicas have a shard's log on disk up to an index, or (0) up to the last
+    /// acknowledged entry? The answer is [`Answer::ReplicaCount`], at once or when a remote leader
+    /// has replied. There is none if that cannot be known now, or an RPC is lost: ask again.
     Count {
         /// The shard.
         shard: ShardId,
         /// The index, as an earlier answer has named it; or 0.
         index: u64,
-        /// Who asks.
+        /// The caller.
         origin: Origin,
-        /// Who waits there.
+        /// Its waiter.
         waiter: Waiter,
     },
     /// A change of the catalogue; system shard's executor only. Answered by [`Answer::Catalogue`].
     Catalogue {
         /// A `keyspace::CatalogueOp`, encoded.
         op: Vec<u8>,
-        /// Who asks.
+        /// The caller.
         origin: Origin,
-        /// Who waits there.
+        /// Its waiter.
         waiter: Waiter,
     },
-    /// Old versions of a keyspace that are here could go: have its safe point raised, wherever
-    /// the system shard's leader is; system shard's executor only (G14). It may be lost: whoever
-    /// sees that nothing was raised asks again, and is told then what it is
-    /// ([`Effects::safe_points`]).
+    /// This node could collect old versions of a keyspace: ask the leader of the system shard to
+    /// raise its safe point. System shard's executor only (G14). It may be lost: if nothing rises,
+    /// the node asks again, and then learns the current safe point ([`Effects::safe_points`]).
     RaiseKeyspace(SafePointRequest),
     /// The shard's keyspace has raised its safe point: follow it.
     RaiseShard {
@@ -113,9 +112,9 @@ pub enum Input {
     /// Begin a new shard with this first state. It is in the log before it serves; so is what the
     /// right half of a shard begins with ([`crate::reshape::split`]).
     Create(ReplicaStart),
-    /// Another shard has taken this one in, as what is here shows: none of its replicas may begin.
+    /// Another shard has absorbed this one, as local state shows: none of its replicas may begin.
     Absorbed {
-        /// The shard that is gone.
+        /// The absorbed shard.
         shard: ShardId,
         /// The shard that has its keys.
         left: ShardId,
@@ -139,7 +138,7 @@ pub enum Input {
         /// The index.
         index: u64,
     },
-    /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
+    /// End a shard. Its waiters learn that nothing was done, or that the outcome is unknown.
     Drop {
         /// The shard.
         shard: ShardId,
@@ -159,9 +158,9 @@ pub enum Input {
     /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
     /// not made up (SAFETY G5).
     Tick,
-    /// Who waits for a lock, or for a moment to pass, is looked after.
+    /// Check requests that wait for a lock, or for a time.
     CheckWaiters,
-    /// Another replica says something to this shard's.
+    /// A Raft message from another replica of the shard.
     Message {
         /// That one's node.
         from: NodeId,
@@ -170,31 +169,30 @@ pub enum Input {
         /// What it says.
         message: Box<Message>,
     },
-    /// The shard should have replicas on these nodes, and those here should go. Its leader sees to
-    /// it, if it is asked, in one change: nobody goes before the new ones vote. Nothing happens if
-    /// the shard has changed meanwhile, or is changing; but learners that will never vote may be
-    /// called off, with nobody new.
+    /// The shard should have replicas on these nodes, and lose those. Only its leader acts, in one
+    /// change: no replica goes before the new ones vote. Nothing happens if the shard has changed
+    /// meanwhile, or is changing. But the leader may remove learners that will never vote, even
+    /// with no new replica.
     ChangeReplicas {
         /// The shard.
         shard: ShardId,
-        /// As who asks knows it.
+        /// The generation that the caller knows.
         generation: Generation,
         /// Nodes without a replica of it.
         add: Vec<NodeId>,
         /// Replicas of it: never all, unless there are new ones.
         remove: Vec<ReplicaId>,
     },
-    /// The shard should be cut in two. Its leader sees to it, if it is asked, and if the shard is
-    /// as who asks knows it; nothing happens if it has changed meanwhile, or is changing.
+    /// The shard should split. Only its leader acts, and only if the shard is as the caller knows
+    /// it. Nothing happens if it has changed meanwhile, or is changing.
     Split {
         /// The shard.
         shard: ShardId,
         /// How.
         split: Split,
     },
-    /// The shard should take in its right neighbour. Its leader sees to it, if it is asked, and if
-    /// the shard is as who asks knows it; nothing happens if it has changed meanwhile, or is
-    /// changing.
+    /// The shard should absorb its right neighbour. Only its leader acts, and only if the shard is
+    /// as the caller knows it. Nothing happens if it has changed meanwhile, or is changing.
     Merge {
         /// The shard.
         shard: ShardId,
@@ -218,19 +216,19 @@ pub enum Input {
         /// None: there is nothing.
         state: Option<Box<ShardState>>,
     },
-    /// What was sent to a shard that this one has taken in ([`Effects::pending_requests`]).
+    /// The sessions of a shard that this one has absorbed ([`Effects::pending_requests`]).
     TakeOverRequests {
         /// The shard.
         shard: ShardId,
-        /// What.
+        /// The session.
         inherited: InheritedSession,
     },
-    /// Another shard has taken this one in, as the lookup knows: its replica here ends, if there is
-    /// one, and nobody else is asked for it.
+    /// The lookup knows that another shard has absorbed this one: its local replica ends, and no
+    /// other node is asked for it.
     Superseded {
         /// The shard.
         shard: ShardId,
-        /// Who has its first place by now.
+        /// The shard that owns its first place now.
         by: ShardId,
         /// That one's generation, as far as the lookup knows it.
         generation: Generation,
@@ -250,22 +248,22 @@ pub enum Input {
         /// The state.
         state: Box<ShardState>,
     },
-    /// A snapshot has come that the replica does not want. Who sent it may not know how far the
-    /// replica is, because the answer to an earlier one was lost, and is told.
+    /// A snapshot has come that the replica does not want. Its sender may not know how far the
+    /// replica is, because an earlier answer was lost; the replica tells it.
     SnapshotDeclined {
         /// The shard.
         shard: ShardId,
         /// The snapshot's head.
         head: Box<Message>,
     },
-    /// Another node asks for something, or answers.
+    /// A request or answer of another node.
     Rpc {
-        /// Which.
+        /// The sender.
         from: NodeId,
-        /// What.
+        /// The message.
         rpc: RpcMessage,
     },
-    /// A digest that a turn has asked for is done.
+    /// A digest is done that a round has asked for.
     DigestDone {
         /// The shard.
         shard: ShardId,
@@ -273,19 +271,17 @@ pub enum Input {
         replica: ReplicaId,
         /// As of this entry.
         index: u64,
-        /// None: it has come to nothing.
+        /// None: it was dropped.
         digest: Option<u128>,
     },
-    /// The link to a node is gone: RPCs that were on their way may not have arrived, and the
-    /// node may be gone as well.
+    /// The link to a node is lost: RPCs on it may not have arrived, and the node may be down.
     LinkLost {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// There is a link to a node. What was asked of it before may not have arrived, and is asked
-    /// again.
+    /// A link to a node is up. Earlier requests to it may not have arrived, and are sent again.
     Linked {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
     /// The state of a snapshot has not reached this replica.

@@ -1,5 +1,4 @@
-//! Shards that others have taken in: how their replicas here end, and what becomes of who asks
-//! them.
+//! Shards that a merge has absorbed: how their local replicas end, and where pending requests go.
 //!
 //! ```text
 //!   executor of the left one             driver               executor of the right one
@@ -11,14 +10,14 @@
 //!     Propose, Await, Inherit ◄─────────── Bequeathed ◄── Input::Superseded ◄── the lookup
 //! ```
 //!
-//! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
+//! A client that still asks here has an old route, and is told to look up the shard again.
 //!
-//! The replica had voted and promised, so none of its shard may ever begin again on this node
-//! (SAFETY G4, G9). A record in the log says so; each round of checkpoints writes it again before
-//! it cuts the log. Without it, a restart after the left shard has moved away finds no trace of the
-//! right one, and the keyspace's first tiling would begin it anew, empty and alone.
-//! The records of a keyspace's first shards end when it is dropped; the others remain, 41 bytes a
-//! merge in each round.
+//! The replica had voted and promised, so no replica of its shard may begin again on this node
+//! (SAFETY G4, G9). A record in the log says so, and each round of checkpoints writes it again
+//! before it cuts the log. Without it, after a restart, the node finds no trace of the right shard
+//! once the left one has moved away. It would begin the right shard anew from the keyspace's first
+//! tiling, empty and alone. The records of a keyspace's first shards end with the keyspace. The
+//! others stay, 41 bytes a merge in each round.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +45,7 @@ pub struct HandoverRequest {
     pub left: ShardId,
     /// The entry that waits.
     pub at: u64,
-    /// Whom it takes in,
+    /// The shard that it absorbs,
     pub right: ShardId,
     /// as of this entry,
     pub index: u64,
@@ -57,7 +56,7 @@ pub struct HandoverRequest {
 /// What a right neighbour's replica here held.
 #[derive(Debug)]
 pub struct MergeHandover {
-    /// For whom.
+    /// The shard that absorbs it.
     pub left: ShardId,
     /// Whose it was.
     pub right: ShardId,
@@ -74,19 +73,19 @@ impl MergeHandover {
     }
 }
 
-/// What is left to do for those who asked a shard that is gone.
+/// Pending requests of a shard that a merge has absorbed.
 #[derive(Debug)]
 pub struct PendingRequestsHandover {
-    /// Who is to do it.
+    /// The shard that takes them over.
     pub left: ShardId,
     /// What.
     pub legacy: RequestHandover,
 }
 
-/// A shard that is gone.
+/// A shard that a merge has absorbed.
 #[derive(Clone, Debug)]
 pub struct MergedShard {
-    /// Who has taken it in,
+    /// The shard that has absorbed it,
     pub left: ShardId,
     /// and, if a replica here gave it what it held, by which entry of that one.
     pub at: Option<u64>,
@@ -141,7 +140,7 @@ impl AbsorbedEnds {
     }
 }
 
-/// Reads the payload of a record that says which shard has taken its own in.
+/// Reads the payload of a record that names the shard which has absorbed this one.
 ///
 /// # Errors
 /// [`DecodeError`] if it is something else.
@@ -153,8 +152,8 @@ pub fn decode_merged(payload: &[u8]) -> Result<ShardId, DecodeError> {
 }
 
 impl ShardExecutor {
-    /// A shard that another one had taken in before the node started, says the log. No replica of
-    /// it begins here any more.
+    /// Adopts the record that `left` absorbed `right` before the node started. No replica of
+    /// `right` begins here again.
     pub fn adopt_merged(&mut self, right: ShardId, left: ShardId) {
         self.ended.insert(right);
         self.merged_ends.by.insert(right, left);
@@ -190,7 +189,7 @@ impl ShardExecutor {
     pub(super) fn give_up(&mut self, right: ShardId, effects: &mut Effects) {
         let Some(shard) = self.shards.get(&right) else { return };
         let Some((left, at)) = shard.surrenders() else { return };
-        let frozen_at = shard.stands_still_since();
+        let frozen_at = shard.halted_since();
         let (state, legacy) = self.end_merged_replica(right, left, Some(at), effects);
         effects.given.push(MergeHandover { left, right, state, frozen_at });
         effects
@@ -244,7 +243,7 @@ impl ShardExecutor {
         let first = shard.as_deref().map_or(Cut::Slot(0), first);
         self.absorbed.entry(right).or_insert(MergedShard { left, at, first });
         let Some(mut shard) = shard else { return (None, None) };
-        self.gone = self.gone.and(shard.counters(self.now));
+        self.ended_counters = self.ended_counters.and(shard.counters(self.now));
         let (state, legacy) = shard.end_as_right(effects);
         (Some(state), Some(legacy))
     }
@@ -269,13 +268,13 @@ impl ShardExecutor {
         answer_applied(id, origin, Spent { bytes, waiters }, replies, &mut self.pending);
     }
 
-    /// Shards of this executor that are gone since the node started. A checkpoint of the left one
-    /// that is from before its entry is no good any more.
+    /// Shards of this executor absorbed since the node started. An older checkpoint of the left
+    /// shard is not valid any more.
     pub fn merged_shards(&self) -> impl Iterator<Item = (ShardId, MergedShard)> {
         self.absorbed.iter().map(|(right, absorbed)| (*right, absorbed.clone()))
     }
 
-    /// Who has taken a shard in, if it is gone.
+    /// The shard that has absorbed this one, if any.
     pub fn merged_into(&self, shard: ShardId) -> Option<ShardId> {
         let since_start = self.absorbed.get(&shard).map(|absorbed| absorbed.left);
         since_start.or_else(|| self.merged_ends.by.get(&shard).copied())

@@ -52,7 +52,7 @@ pub use merged::{
     HandoverRequest, MergeHandover, MergedShard, PendingRequestsHandover, decode_merged,
 };
 
-/// See the module's front page.
+/// See the module's documentation.
 pub struct ShardExecutor {
     clock: Arc<Clock>,
     /// Boot clock of the node, as the driver last told it.
@@ -79,7 +79,7 @@ pub struct ShardExecutor {
     all_are_due: bool,
     next_ticket: u64,
     round_bytes_max: u64,
-    /// How long who asks waits for who leads elsewhere, in nanoseconds.
+    /// The timeout of requests to remote leaders, in nanoseconds.
     request_timeout: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     check_every: u64,
@@ -90,7 +90,7 @@ pub struct ShardExecutor {
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
-    gone: ReplicaCounters,
+    ended_counters: ReplicaCounters,
     /// Messages for replicas that are not here yet.
     early: EarlyMessages,
     /// Right halves that were handed out to be begun.
@@ -129,7 +129,7 @@ impl ShardExecutor {
             is_full: false,
             level: ClusterVersion::FIRST,
             pending: Effects::default(),
-            gone: ReplicaCounters::default(),
+            ended_counters: ReplicaCounters::default(),
             early: EarlyMessages::default(),
             pending_halves: BTreeSet::new(),
             absorbed: BTreeMap::new(),
@@ -139,24 +139,24 @@ impl ShardExecutor {
         }
     }
 
-    /// Who asks is told after so many nanoseconds that nobody leads, or that it is unknown what
-    /// became of it. Usually [`REQUEST_TIMEOUT_NANOS`].
+    /// Sets the request timeout: then a client learns that no node leads, or that the outcome is
+    /// unknown. Usually [`REQUEST_TIMEOUT_NANOS`].
     pub fn set_request_timeout(&mut self, nanos: u64) {
         self.request_timeout = nanos;
     }
 
-    /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
+    /// Sets the interval at which leaders compare their replicas. Zero, the default: never.
     pub fn set_check_every(&mut self, nanos: u64) {
         self.check_every = nanos;
     }
 
-    /// The cluster's level is at least this: what it allows may be proposed.
+    /// The cluster version is at least `level`: proposals may use its features.
     pub fn allow(&mut self, level: ClusterVersion) {
         self.level = self.level.max(level);
     }
 
-    /// Whether the log has no room but for what it was reserved for: then nothing is logged for
-    /// readers (decision 0007). As the driver found it last.
+    /// Whether the log has only reserved room left, as the driver found it last. Then nothing is
+    /// logged for readers (decision 0007).
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
@@ -181,9 +181,9 @@ impl ShardExecutor {
         view
     }
 
-    /// These shards have ended here, says the log. Who asks to begin one of them again has not
-    /// heard of that yet, and is ignored: the new replica would have forgotten what the old one
-    /// had promised under the same id (SAFETY G4, G9).
+    /// The log says that these shards have ended here. The executor ignores later requests to begin
+    /// one again: the new replica would not know what the old one had promised under the same id
+    /// (SAFETY G4, G9).
     pub fn mark_ended(&mut self, shards: impl IntoIterator<Item = ShardId>) {
         self.ended.extend(shards);
     }
@@ -211,13 +211,13 @@ impl ShardExecutor {
         self.shards.values().map(Box::as_ref)
     }
 
-    /// One of them.
+    /// The replica of a shard, if it is here.
     pub fn shard(&self, shard: ShardId) -> Option<&Replica> {
         self.shards.get(&shard).map(Box::as_ref)
     }
 
-    /// Session and sequence of the batch with a waiter's write, if it was sent to who leads a shard
-    /// that is on other nodes only, and it is not known what became of it.
+    /// Session and sequence of the batch with a waiter's write, if it was sent to a remote shard's
+    /// leader and its outcome is unknown.
     pub fn batch_of(&self, shard: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
         self.remote_shards.get(&shard)?.batch_of(waiter)
     }
@@ -241,21 +241,21 @@ impl ShardExecutor {
             || self.ended.contains(&shard)
     }
 
-    /// What has happened in all shards that were ever here, up to `now`.
+    /// Counters of all shards that were ever here, up to `now`.
     pub fn counters(&self, now: BootNanos) -> ReplicaCounters {
-        self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.counters(now)))
+        self.shards.values().fold(self.ended_counters, |sum, shard| sum.and(shard.counters(now)))
     }
 
-    /// From its next entry on each shard keeps at most so many bytes of applied entries in memory
-    /// for replicas that lag.
+    /// From its next entry on, each shard holds at most so many bytes of applied entries in memory
+    /// for lagging replicas.
     pub fn set_retained_bytes_max(&mut self, bytes: usize) {
         self.shards.values_mut().for_each(|shard| shard.set_retained_bytes_max(bytes));
     }
 
-    /// Room in the log that what it holds may need in later turns, with so much of framing for each
-    /// entry: what a shard keeps back because it does not lead yet or the turn was full, and what
-    /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
-    /// has reserved that keeps it reserved: what is proposed is appended, come what may.
+    /// Room in the log that pending requests may need in later rounds, with `framing_bytes` for
+    /// each entry. These are requests that wait because their shard does not lead yet or the round
+    /// was full. Requests sent to remote leaders count too, as long as a local replica may come to
+    /// lead. The driver keeps that room reserved, since the executor appends whatever it proposes.
     pub fn held_log_bytes(&self, framing_bytes: u64) -> u64 {
         let shards = self.active.iter().filter_map(|id| self.shard(*id)).map(Replica::held);
         let remote_shards =
@@ -263,8 +263,8 @@ impl ShardExecutor {
         shards.chain(remote_shards).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
     }
 
-    /// Lets every shard with something to do go one step: propose what is queued, hand out what is
-    /// to be persisted, apply what is committed, answer.
+    /// Runs one step round: every active shard proposes queued commands, hands out entries to
+    /// persist, applies committed ones, and answers.
     pub fn turn(&mut self, effects: &mut Effects) {
         effects.ticket = self.next_ticket;
         effects.answers.append(&mut self.pending.answers);
@@ -388,7 +388,7 @@ pub(crate) struct RoundContext<'a> {
     pub losses: &'a LinkLosses,
     /// Bytes of commands to be proposed.
     pub bytes_max: u64,
-    /// How long who asks waits, in nanoseconds.
+    /// The request timeout, in nanoseconds.
     pub request_timeout: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     pub check_every: u64,
@@ -401,19 +401,19 @@ pub(crate) struct RoundContext<'a> {
 }
 
 impl RoundContext<'_> {
-    /// How long anyone waits for a lock, in nanoseconds: so that who asks hears of it while it
-    /// still waits.
+    /// How long a request waits for a lock, in nanoseconds: less than the request timeout, so that
+    /// its sender learns of the lock in time.
     pub fn waits_for_locks(&self) -> u64 {
         WAIT_NANOS.min(self.request_timeout / 5 * 3)
     }
 }
 
-/// How long who asks waits, if the driver does not say otherwise.
+/// The default request timeout.
 pub const REQUEST_TIMEOUT_NANOS: u64 = 5_000_000_000;
 
-/// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
-/// are one group of the log, and a group has its limit. Whoever chooses another stays above
-/// [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
+/// Bytes of commands that one round usually proposes, without its last entry. All records of a
+/// round are one group of the log, and a group has its limit. A driver that chooses another value
+/// stays above [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
 pub const ROUND_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first replica.

@@ -228,10 +228,10 @@ mod tests {
         (restored, longest)
     }
 
-    /// The safe point rises between two blocks: the head of the file still says where it was, and
-    /// whoever restores it serves reads from there on.
+    /// The safe point rises between two blocks. The head of the file still holds the old one, and a
+    /// restored replica serves reads from there on.
     #[test]
-    fn what_the_head_says_may_be_read_is_there_when_the_safe_point_rises_meanwhile() {
+    fn checkpoint_holds_versions_above_its_safe_point_when_it_rises_meanwhile() {
         let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         for (value, at) in [(b"1", 10), (b"2", 20)] {
             engine.put(&HASHER.key(b"a"), &[value], 0, Timestamp::from_millis(at));
@@ -262,7 +262,7 @@ mod tests {
     /// More keys than a piece of a dump looks at have expired and are not collected yet. Behind
     /// them stand others, which the checkpoint must hold.
     #[test]
-    fn keys_behind_a_stretch_of_expired_ones_are_kept() {
+    fn checkpoint_holds_keys_behind_range_of_expired_ones() {
         let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         for number in 0..40_000u32 {
             let key = format!("a{number:06}");

@@ -1,16 +1,16 @@
 //! Does the log end before something that it must have held? (SAFETY G16)
 //!
-//! Damage to what was synced last looks like what a crash leaves at the end of a log, unless there
-//! is later evidence. A checkpoint is some: what it holds was durable in the log before it counted.
-//! If it is of a shard that had no other replica, the entries of that shard stand in the log in
-//! their order. So if the log still holds some of them, but ends before the newest that the
-//! checkpoint has, what is missing was durable:
+//! A crash leaves an unfinished end of the log; damage to the last fsynced part looks the same.
+//! Only later evidence tells them apart, such as a checkpoint: all its entries were durable in the
+//! log before it counted. A shard with one replica has its entries in the log in order. So if the
+//! log still holds some of them, but ends before the checkpoint's newest, the missing ones were
+//! durable:
 //!
 //! ```text
 //!   log from its start   … 41  42  43  ✂     the checkpoint is as of entry 45: 44, 45 are lost
 //! ```
 //!
-//! Other shards may lack entries then that no checkpoint has.
+//! Then other shards may lack entries that no checkpoint has.
 
 use std::collections::BTreeMap;
 

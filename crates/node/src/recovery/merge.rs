@@ -1,8 +1,9 @@
-//! A replay that comes to where a shard takes its right neighbour in ([`crate::reshape::merge`]).
+//! A replay that reaches the entry by which a shard absorbs its right neighbour
+//! ([`crate::reshape::merge`]).
 //!
-//! The entry that says so was agreed upon, and so was what froze the neighbour: all up to there
-//! counts, though the neighbour's own records may not say so yet. What stands behind it in the
-//! neighbour's log says nothing any more.
+//! That entry was committed, and so was the one that froze the neighbour. So the neighbour's
+//! entries count up to there, even if its own records do not show a commit index. Later records of
+//! the neighbour mean nothing.
 
 use keyspace::ShardId;
 

@@ -1,7 +1,7 @@
-//! From what is on disk to shards that can be stepped.
+//! Recovery: from what is on disk to shards that can be stepped.
 //!
 //! ```text
-//!   checkpoint of a shard ──► Recovering ──► entries of the log, in order ──► ShardStart
+//!   checkpoint of a shard ──► RecoveringReplica ──► entries of the log ──► ReplicaStart
 //!        (or its bootstrap record in the log)
 //! ```
 //!
@@ -385,7 +385,7 @@ impl RecoveringReplica {
         self.hard_state
     }
 
-    /// The entries behind what is applied, as far as they wait for the group.
+    /// The entries after the applied ones, which wait for the group.
     pub fn waiting(&self) -> impl Iterator<Item = &Entry> {
         self.pending.iter()
     }

@@ -6,28 +6,27 @@
 //!                another one's ─► Survivor ─┘
 //! ```
 //!
-//! **The choice.** Of the replicas that are left, the one with the greatest last term, then the
-//! longest log, as voters of Raft would have it: whatever was committed and is known to any of them
-//! it has too. So nothing is lost that is left anywhere. It does not matter whether it votes: a
-//! learner's log is its leader's as well. It becomes the only voter, all its log counts, and the
-//! others end.
+//! **The choice.** Of the surviving replicas it takes the one with the greatest last term, then the
+//! longest log, as Raft's voters would. That one has every committed entry that any survivor has.
+//! So it loses nothing that is left anywhere. A learner may be chosen: its log is its leader's as
+//! well. The chosen replica becomes the only voter, its whole log counts, and the others end.
 //!
-//! **What may be lost.** A write that was acknowledged by replicas that are lost, and had reached
-//! none of those that are left. That takes a majority of lost ones, so it is said of each shard
-//! whether it can be. How much it is nobody can know: only up to when the chosen log reaches.
+//! **What may be lost.** A write that only lost replicas acknowledged. That takes a majority of
+//! lost ones, so the plan tells for each shard whether it is possible. How much is lost cannot be
+//! known, only how far the chosen log reaches.
 //!
-//! **Which members count?** A replica's log does not say how much of it is committed, so a change
-//! of members at its end may be in force or not. A shard is left alone only if those that are left
-//! are a majority either way. To go on from one replica although others might have agreed is safe:
-//! it has all that they have.
+//! **Which members count?** A replica's log does not show how much of it is committed. So a change
+//! of members at its end may be in force or not. The plan leaves a shard alone only if the
+//! survivors are a majority either way. Going on from one replica although others might have agreed
+//! is safe: it has all that they have.
 //!
 //! Invariants:
-//! 1. A plan follows from what survivors say, whatever their order.
-//! 2. Terms, generations and ids of a shard that goes on are above all that survivors know, by
-//!    [`LEAP`]: what a node that was left out still believes is older. It is told so by the table
-//!    of shards, and ends its replica, once it reaches one of the others.
-//! 3. Records are made only for a log that ends where it did when it was looked at; or for none, if
-//!    the plan was carried out there already.
+//! 1. A plan follows from the survivors' data, in any order.
+//! 2. A recovered shard has terms, generations and ids above all that survivors know, by [`LEAP`].
+//!    So a node that was left out has older ones. The full table tells it so, and it ends its
+//!    replica, once it reaches one of the others.
+//! 3. Records are made only for a log that still ends where the plan saw it end, or for none, if
+//!    the plan was already carried out there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,11 +65,11 @@ pub struct Survivor {
     /// Those that have ended: which, and whether their groups went on without them; else they are
     /// quarantined.
     pub ended: BTreeMap<ShardId, (ReplicaId, bool)>,
-    /// What its replica of the catalogue says, if it has one.
-    pub catalogue: Option<Names>,
+    /// The content of its catalogue, if it has one.
+    pub catalogue: Option<KeyspaceNames>,
 }
 
-/// What is left of a shard on one node: a replica.
+/// A surviving replica of a shard, on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurvivingReplica {
     /// Which.
@@ -103,9 +102,9 @@ pub struct SurvivingReplica {
     pub changes: Vec<(u64, Members)>,
 }
 
-/// What a catalogue says of its keyspaces.
+/// The keyspace names of a catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct KeyspaceNames {
     /// The ids that the next keyspace and its first shard would get.
     pub next_ids: (KeyspaceId, ShardId),
     /// The keyspaces.
@@ -123,7 +122,7 @@ pub struct Named {
     pub shards: Vec<(ShardId, Option<(Slot, Slot)>)>,
 }
 
-/// What is to be done on the nodes that are left.
+/// What to do on the surviving nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryPlan {
     /// The cluster.
@@ -192,7 +191,8 @@ impl Survivor {
                     Named { id: keyspace.id, name: keyspace.name.to_string(), shards }
                 });
                 let keyspaces = keyspaces.collect();
-                catalogue = Some(Names { next_ids: system.catalogue.next_ids(), keyspaces });
+                catalogue =
+                    Some(KeyspaceNames { next_ids: system.catalogue.next_ids(), keyspaces });
             }
             replicas.insert(shard, remains);
         }
@@ -375,7 +375,7 @@ fn rescue(
     })
 }
 
-impl Names {
+impl KeyspaceNames {
     fn of(&self, id: KeyspaceId) -> Option<&Named> {
         self.keyspaces.iter().find(|named| named.id == id)
     }

@@ -1,11 +1,12 @@
-//! A replica that people have made its shard's only voter, for the others are lost
+//! A replica that an operator has made the only voter of its shard, since the others are lost
 //! ([`crate::recovery::quorum_loss`]).
 //!
-//! Its log up to the record counts, whether it was committed or not, with all changes of members in
-//! it: what a change of the catalogue makes depends on them. Then the record overrules them.
+//! A restart applies its log up to the record, committed or not, with all changes of members. It
+//! needs these, because a change of the catalogue depends on them. Then the record overrules them.
 //!
-//! The record may be there long after it was taken: behind it come checkpoints and changes of
-//! members, each with a generation above the record's. So whoever is at that generation has it.
+//! The record may stay in the log long after it took effect. Later checkpoints and changes of
+//! members have a higher generation than the record. So a replica at that generation has applied
+//! the record.
 
 use replication::{HardState, Members};
 

@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// All shards of a node on their way back: what a driver shows each record of the log to.
+/// Recovers all shards of a node: a driver passes it each record of the log.
 ///
 /// ```text
 ///   checkpoints ──► Replay::new ──► record, record, … ──► finish ──► shards to be adopted
 /// ```
 ///
-/// A shard that was dropped may leave records without a beginning: its checkpoint went with the
-/// manifest that no longer names it, and the log may be kept from a place between its birth and
-/// its end. Such records say nothing; but then its end must follow.
+/// A dropped shard may leave records without a beginning: its checkpoint went with an old manifest,
+/// and the log may begin between the shard's bootstrap and its end. Such records are ignored, but
+/// then the shard's end must follow.
 pub struct Replay {
     settings: Settings,
     node: NodeId,

@@ -96,7 +96,7 @@ fn replayed(entries: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, RecoverError> {
 
 /// The log was cut in the middle of what another leader's entries have replaced.
 #[test]
-fn what_was_replaced_may_be_there_in_part() {
+fn replay_skips_entries_behind_gap_if_replaced_later() {
     let found = replayed(&[(4, 2), (5, 2), (2, 3), (3, 3)]).expect("nothing is missing");
     assert_eq!(found, [(2, 3), (3, 3)]);
     let found = replayed(&[(2, 2), (4, 2), (3, 3)]).expect("nothing is missing");

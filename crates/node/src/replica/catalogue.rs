@@ -1,4 +1,4 @@
-//! The system shard's state: which keyspaces there are, and their safe points (SAFETY G14).
+//! The system shard's state: the keyspaces and their safe points (SAFETY G14).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub struct System {
 pub enum Change {
     /// A keyspace is new: its shards are to be created.
     Created(Keyspace),
-    /// A keyspace has other settings: its shards are to be told.
+    /// A keyspace has other settings, which its shards must learn.
     Altered(Keyspace),
-    /// A keyspace is gone: its shards are to be dropped.
+    /// A keyspace was dropped, and its shards must be.
     Dropped(Keyspace),
     /// The id of a shard was given out, for one that is to be cut off.
     ShardIdAllocated {
@@ -90,7 +90,7 @@ impl System {
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
-                let nodes = self.by_standing(nodes);
+                let nodes = self.nodes_by_admin_state(nodes);
                 let placed = self.catalogue.place(name, &nodes);
                 Change::Created(placed.cloned().unwrap_or(keyspace))
             }
@@ -108,7 +108,7 @@ impl System {
     }
 
     /// These nodes, those first that take replicas; without removed ones.
-    fn by_standing(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+    fn nodes_by_admin_state(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let admin_state = |node: &NodeId| self.catalogue.admin_state(*node);
         let mut nodes: Vec<NodeId> =
             nodes.iter().copied().filter(|node| admin_state(node) != AdminState::Removed).collect();
@@ -116,7 +116,7 @@ impl System {
         nodes
     }
 
-    /// Raises a keyspace's safe point to at least `to`; what it is now.
+    /// Raises a keyspace's safe point to at least `to`; returns the current one.
     pub fn raise_safe_point(&mut self, keyspace: KeyspaceId, to: Timestamp) -> Timestamp {
         let point = self.safe_points.entry(keyspace).or_default();
         *point = (*point).max(to);

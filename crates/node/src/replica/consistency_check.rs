@@ -1,17 +1,17 @@
-//! Do the replicas agree? The leader has all of them digest their states as of one entry, and
+//! Do all replicas hold the same? The leader has them digest their states as of one entry, and
 //! compares (SAFETY G13).
 //!
 //! ```text
 //!   leader: due ─► entry Check ─► applied ─► its own digest ┐
 //!   followers:                    applied ─► digests ───────┴─► all here, or time over: Finding
 //!
-//!   2 of 3 agree:    the third is told, and quarantines itself (it, too, if it is the leader)
-//!   no majority:     nobody knows who is right; people are told
+//!   2 of 3 agree:    the third is told, and quarantines itself (even if it is the leader)
+//!   no majority:     no replica can be trusted more; an event reports it
 //! ```
 //!
-//! Who does not answer is not judged. A leader that has just been elected, or has just seen members
-//! change, asks soon; all others when a period is over. Nothing here is remembered by others: the
-//! next leader asks anew.
+//! A replica without a digest is not judged. A new leader checks soon, and so does one whose
+//! members have just changed; others check once a period. Nothing is logged but the entry: the next
+//! leader starts anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub struct ReplicaComparison {
     pub shard: ShardId,
     /// As of this entry.
     pub index: u64,
-    /// Who agree: a majority of the voters among them, unless `differing` has others.
+    /// Replicas that agree: a majority of the voters among them, unless `differing` has others.
     pub agreeing: Vec<ReplicaId>,
-    /// Who hold something else. With nobody in `agreeing`: nobody knows who is right.
+    /// Replicas that differ. If `agreeing` is empty, no state is known to be right.
     pub differing: Vec<ReplicaId>,
 }
 
@@ -56,7 +56,7 @@ pub enum QuarantineReason {
     Differs,
     /// Its shard has taken a neighbour in of which nothing was here ([`crate::reshape::merge`]).
     MissingMergeState,
-    /// Nothing is wrong with it: its group has gone on without it.
+    /// It is sound: its group has removed it.
     Removed,
     /// It was found so before the node started.
     Before,
@@ -145,14 +145,14 @@ impl Replica {
             return self.compare(replica, index, digest);
         }
         if let Some(leader) = self.leader() {
-            let tiding = ReplicaNotice::Digest { replica, index, digest };
-            effects.rpcs.push((leader, RpcMessage::Notice { shard: self.id, tiding }));
+            let notice = ReplicaNotice::Digest { replica, index, digest };
+            effects.rpcs.push((leader, RpcMessage::Notice { shard: self.id, notice }));
         }
     }
 
     /// Another replica says something about itself, or about this one.
-    pub(super) fn told(&mut self, from: NodeId, tiding: ReplicaNotice) {
-        match tiding {
+    pub(super) fn handle_notice(&mut self, from: NodeId, notice: ReplicaNotice) {
+        match notice {
             ReplicaNotice::Digest { replica, index, digest } => {
                 self.compare(replica, index, digest)
             }
@@ -189,8 +189,8 @@ impl Replica {
                 continue;
             }
             let node = self.state.read().descriptor.node_of(replica);
-            let tiding = ReplicaNotice::Differs { replica, index };
-            let rpc = RpcMessage::Notice { shard: self.id, tiding };
+            let notice = ReplicaNotice::Differs { replica, index };
+            let rpc = RpcMessage::Notice { shard: self.id, notice };
             effects.rpcs.extend(node.map(|node| (node, rpc)));
         }
         self.checks.last = Some(finding.clone());

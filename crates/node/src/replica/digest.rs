@@ -5,16 +5,16 @@
 //!   entry Check ─apply─► Digesting: pinned at the safe point of then, one moment of the past
 //!                            │ step, step, … by the driver, beside the executor and its readers
 //!                            ▼
-//!        Input::Digested ──► executor ──► the leader compares ([`crate::rpc::notice`])
+//!        Input::DigestDone ──► executor ──► the leader compares ([`crate::rpc::notice`])
 //! ```
 //!
-//! A digest covers what can be seen from the safe point to the entry's time, both of which are the
-//! same on every replica, for the log has made them ([`storage::engine::digest`]); and all of the
-//! state that is not keys: descriptor, members, horizon, sessions, or the catalogue. What is
-//! collected when makes no difference, nor does what is written later: versions make that cheap.
+//! A digest covers all that is visible from the safe point to the entry's time. Both are equal on
+//! every replica, because the log made them ([`storage::engine::digest`]). It also covers the state
+//! beside the keys: descriptor, members, horizon, sessions, or the catalogue. Neither collection
+//! nor later writes change it: versions make that cheap.
 //!
-//! One that is under way when a snapshot takes the state's place, or when its replica goes, comes
-//! to nothing: a leader that gets no digest knows nothing about that replica.
+//! A digest under way is dropped when a snapshot replaces the state, or when the replica ends. A
+//! leader without a digest does not judge that replica.
 
 use std::sync::Arc;
 
@@ -110,8 +110,8 @@ impl Digesting {
         })
     }
 
-    /// Goes on with the next piece, of the usual length ([`crate::recovery::checkpoint::BLOCK`]) or
-    /// another: so long the shard's writers wait. `piece` is memory to be used again.
+    /// Reads the next piece. Its length limits how long the shard's writers wait; usually
+    /// [`crate::recovery::checkpoint::BLOCK`]. `piece` is memory to be reused.
     pub fn step(&mut self, limits: PieceLimits, piece: &mut Vec<u8>) -> DigestStep {
         piece.clear();
         let more = {

@@ -1,7 +1,7 @@
-//! The way of entries: proposed, handed out to be persisted, applied, answered.
+//! Entries: proposed, persisted, applied, answered.
 //!
-//! What was proposed here keeps its place on a list, with its index and term. An entry of that
-//! index and term answers it; one of another term says that it never will be done.
+//! A replica lists its proposals by index and term. An applied entry with that index and term
+//! answers one. An applied entry with another term proves that it will never be done.
 
 use command::NotDone;
 use hlc::Clock;
@@ -22,7 +22,7 @@ impl Replica {
         if self.queue.is_empty() || !self.leads() || self.group.is_transferring() {
             return;
         }
-        if self.stands_still() {
+        if self.is_halted() {
             return;
         }
         while turn_bytes < turn.bytes_max {
@@ -121,12 +121,13 @@ impl Replica {
         }
     }
 
-    /// Writes down now and then how far the group has agreed: a restart applies that much as it
-    /// reads, and keeps in memory only what lies above. A sole voter's log is all agreed.
+    /// Logs the commit index now and then. A restart applies entries up to it as it reads, and
+    /// keeps only later ones in memory. With a sole voter, the whole log is committed.
     ///
-    /// With every change of members, always: whoever has the next one on disk must remember after a
-    /// restart that the one before is in force, or it would lead among members of the past
-    /// (decision 0012). And with the entry that settles a change: that is what settles it.
+    /// A change of members always logs it. A replica that has the next change on disk must know
+    /// after a restart that the previous one is in force. Else it would lead among members of the
+    /// past (decision 0012). So does the entry that settles a change: the commit index is what
+    /// settles it.
     ///
     /// Called for each entry, before it is written.
     fn mark_committed(&mut self, entry: &Entry, effects: &mut Effects) {
@@ -147,10 +148,10 @@ impl Replica {
         push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
     }
 
-    /// What was proposed here has lost its place to these in the log that is here. Another replica
-    /// may have it still and commit it, if these are lost in their turn: so nobody is told yet that
-    /// it will not be done (SAFETY G10). But what is done once, however often it is asked, is asked
-    /// of who leads now.
+    /// These entries replace entries that this replica proposed. Another replica may still hold the
+    /// old ones and commit them, if the new ones are lost in turn. So no client learns yet that its
+    /// write was not done (SAFETY G10). Requests that a shard applies only once go to the current
+    /// leader.
     fn replace(&mut self, entries: &[Entry], effects: &mut Effects) {
         let Some(first) = entries.first() else { return };
         let mut lost = Vec::new();
@@ -262,7 +263,7 @@ impl Replica {
             let before = state.descriptor.replicas.clone();
             state.change_members(step, members);
             if self.group.is_leader() {
-                self.tell_change(&before, &state.descriptor.replicas, effects);
+                self.report_member_change(&before, &state.descriptor.replicas, effects);
             }
             if !state.members.all().contains(&self.replica) {
                 self.group.step_down();
@@ -311,7 +312,7 @@ impl Replica {
 impl Replica {
     /// Tells of replicas that have come or gone.
     #[inline(never)]
-    fn tell_change(
+    fn report_member_change(
         &self,
         before: &[(ReplicaId, NodeId)],
         now: &[(ReplicaId, NodeId)],

@@ -1,4 +1,4 @@
-//! What stands in a log entry: a header, then commands back to back in their wire form (G3).
+//! The bytes of a log entry: a header, then commands back to back in their wire form (G3).
 //!
 //! ```text
 //!   0      1           9           17        21
@@ -77,8 +77,8 @@ impl Kind {
         })
     }
 
-    /// The level that a cluster must have before a leader proposes such an entry: from then on all
-    /// nodes can read it ([`keyspace::cluster_version`]).
+    /// The cluster version that a leader needs to propose such an entry: from then on all nodes can
+    /// read it ([`keyspace::cluster_version`]).
     pub const fn since(self) -> ClusterVersion {
         match self {
             Kind::Commands
@@ -97,8 +97,8 @@ impl Kind {
     }
 }
 
-/// The level that all nodes must speak before an entry may be in a log; none if this program does
-/// not know.
+/// The cluster version that all nodes must support before an entry may be in a log; none if this
+/// program does not know the entry.
 pub fn since(data: &[u8]) -> Option<ClusterVersion> {
     match Header::decode(data) {
         None => data.is_empty().then_some(ClusterVersion::FIRST),
@@ -175,23 +175,23 @@ impl Header {
     }
 }
 
-/// Commands for one shard, on their way into one entry, and who waits for their answers.
+/// Commands for one shard that go into one entry, and the waiters for their answers.
 #[derive(Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
     waiters: Vec<Waiter>,
 }
 
-/// Whom an answer is for. Means nothing to the node: the driver gives it and gets it back.
+/// A waiter's number. It means nothing to the node: the driver gives it and gets it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiter(pub u64);
 
-/// What is left of a batch that was applied: its memory, and whom its replies are for.
+/// What remains of an applied batch: its memory, and its waiters.
 #[derive(Debug, Default)]
 pub struct Spent {
     /// The entry's bytes.
     pub bytes: Vec<u8>,
-    /// Who waited, in the order of the commands.
+    /// The waiters, in the order of the commands.
     pub waiters: Vec<Waiter>,
 }
 
@@ -229,7 +229,7 @@ impl Batch {
         self.bytes.len()
     }
 
-    /// Who waits, in the order of the commands.
+    /// The waiters, in the order of the commands.
     pub fn waiters(&self) -> &[Waiter] {
         &self.waiters
     }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_wrote_is_named() {
+    fn unknown_entry_names_its_kind_and_op() {
         let unknown = |data: &[u8]| UnknownEntry::of(ShardId(5), 17, data);
         assert_eq!(unknown(&entry(Kind::Check as u8, b"")), None);
         let kind = unknown(&entry(99, b"")).unwrap();

@@ -1,22 +1,22 @@
-//! What is wanted of a shard's leader elsewhere, until it has told: for readers on a node without
-//! a replica, and on one whose replica lags.
+//! Fetches from a shard's remote leader, until they are answered: for readers on a node without a
+//! replica, or with one that lags.
 //!
 //! ```text
-//!   waiting ──(at most SENT_MAX are under way)──► sent ──► Fetched ──► answered
+//!   waiting ──(at most SENT_MAX are in flight)──► sent ──► FetchReply ──► answered
 //!      ▲                                           │          │ not all of it yet
-//!      ├── somebody else leads, silence ───────────┤          │
-//!      │            other slots now: look again ◄──┘          │
+//!      ├── another node leads, silence ────────────┤          │
+//!      │          other slots now: look again ◄────┘          │
 //!      └── the rest is wanted ◄───────────────────────────────┘
 //! ```
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | questions under way to one shard, and as many of contenders | [`SENT_MAX`] | wait here |
-//! | bytes of questions held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
-//! | bytes found for one question | the asker's | refused: too long; scans and ranges end there |
-//! | time without an answer | the request's timeout | refused: nobody is known to lead |
+//! | fetches in flight to one shard, and as many of retries | [`SENT_MAX`] | wait here |
+//! | bytes of fetches held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
+//! | bytes found for one fetch | the asker's | refused: too long; scans and ranges end there |
+//! | time without an answer | the request timeout | refused: no leader is known |
 //!
-//! All questions may be asked twice, so all that is not answered is asked again.
+//! Every fetch may be repeated, so this node resends all that have no answer.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ const HELD_BYTES_MAX: usize = 16 << 20;
 /// When nothing is heard for so long, a question is asked again.
 const RESEND_NANOS: u64 = 500_000_000;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Fetches {
     all: VecDeque<Fetch>,
@@ -196,8 +196,8 @@ impl Fetches {
         fetch
     }
 
-    /// Who was asked does not lead, or not what is wanted: the shard is known there to be so.
-    /// Nothing is sent before this clock.
+    /// The node that was asked does not lead, or does not own what is wanted; `known` is the shard
+    /// as it knows it. Nothing is sent again before `pause_until`.
     pub fn handle_not_leader(
         &mut self,
         number: u64,
@@ -214,7 +214,7 @@ impl Fetches {
         };
     }
 
-    /// Who leads has no room for what it would have to write down.
+    /// The leader has no room for a record that it needs.
     pub fn handle_no_room(&mut self, number: u64, effects: &mut Effects) {
         if let Some(place) = self.all.iter().position(|fetch| fetch.number == number) {
             refuse(self.remove(place).asker, NotDone::DiskFull, effects);
@@ -234,8 +234,8 @@ impl Fetches {
         }
     }
 
-    /// Those who wait look again.
-    pub fn let_go(&mut self, effects: &mut Effects) {
+    /// Tells all waiters to look up the shard again.
+    pub fn release_waiters(&mut self, effects: &mut Effects) {
         for Fetch { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
             effects.answers.push(Answer::Retry { origin, waiter });
         }

@@ -1,4 +1,4 @@
-//! What a shard's leader elsewhere is asked to do, until it has said what became of it.
+//! Requests that this node sends to a shard's leader on another node, until they are answered.
 //!
 //! ```text
 //!   writes:   waiting ──(a leader is known)──► sent, each with its number ──► answered
@@ -7,20 +7,21 @@
 //!   readers:  one question for all that have come ──► an index ──(applied here)──► let go
 //! ```
 //!
-//! A batch's time is the newest that the leader has told: one question goes before the first batch
-//! of a session, and another as often as that is long ago. What has passed here since then is not
-//! added: a leader's clock may stand, above all that was promised before it led, and a batch that
-//! is ahead of it is turned away. The time never changes: copies of a batch may arrive at any time.
+//! The leader's time: a session asks for it before its first batch, and again when the answer is
+//! old ([`TIME_AGAIN_NANOS`]). Each batch carries the newest that the leader has told. This node
+//! does not add the time since then: a leader's clock may stand still, above all that was promised
+//! before it led. The leader refuses a batch that is ahead of its clock. A batch's time never
+//! changes, because copies of it may arrive at any time.
 //!
-//! Reads stay here: the leader only says which index holds all that was committed, with nothing
-//! under way below the time of the question. What is applied here from that index on is fit for
-//! every read that came before the question was asked (Raft dissertation, 6.4, with followers).
-//! It says what time it is there as well, by which reads here are judged. Who wants to read at a
-//! later time is asked for again until the leader's clock has come so far. If that index is not
-//! applied here soon, this replica lags, and its readers are told so (`lagging`).
+//! Reads stay here. The leader only names an index: up to it lies all that was committed, and
+//! nothing is in flight below the time of the question. A replica that has applied that index may
+//! serve every read that came before the question (Raft dissertation, 6.4, with followers). The
+//! leader also names its clock, by which reads here judge expiry. For a read at a later time this
+//! node asks again, until the leader's clock has reached it. If the index is not applied here soon,
+//! this replica lags, and its readers are sent to fetch (`lagging`).
 //!
-//! Who waits longer than the time given for requests is told: nothing was done, if it never left;
-//! else that it is unknown. What has left is sent on all the same, for those behind it.
+//! After the request timeout a client learns that nothing was done, if the request never left. Else
+//! the outcome is unknown; the batch is still resent, because later batches follow it.
 
 use std::collections::VecDeque;
 
@@ -46,15 +47,16 @@ const RESEND_NANOS: u64 = 500_000_000;
 /// … and for each byte as long as it may take to get there and to be replicated, so that a long
 /// value is not sent again and again while it is on its way (31 MB/s).
 pub const RESEND_BYTE_NANOS: u64 = 32;
-/// How long to wait when who was asked does not lead, or its clock has not come so far yet.
+/// How long to wait after an answer from a node that does not lead, or whose clock is not far
+/// enough.
 pub const NOT_LEADER_PAUSE_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it. Nor is a
 /// time the leader's that it has told as long ago.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
-/// Whoever writes asks the leader's time again after so long.
+/// A session asks for the leader's time again when the last answer is so old.
 const TIME_AGAIN_NANOS: u64 = SESSION_IDLE_NANOS / 3;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct ForwardedWrites {
     session: u64,
@@ -77,7 +79,7 @@ pub(crate) struct ForwardedWrites {
     pause_until: BootNanos,
     readers: Vec<Reader>,
     asks: VecDeque<ReadIndexQuery>,
-    /// What a leader has said its clock is, in ms, and when.
+    /// The leader's clock as last reported, in ms, and when this node heard of it.
     leader_ms: Option<(u64, BootNanos)>,
     operations: Vec<CatalogueChange>,
     next_number: u64,
@@ -98,14 +100,14 @@ struct SentBatch {
     held: HeldBatch,
     sequence: u64,
     sent_ms: u64,
-    /// How often.
+    /// How often it was sent.
     times: u32,
-    /// Whether it is to be sent to whoever leads now.
+    /// Whether it must be sent to the current leader.
     due: bool,
-    /// Whether who asked has been told: that it is unknown, or what became of it.
-    told: bool,
+    /// Whether its clients have an answer: unknown, or the outcome.
+    is_client_answered: bool,
     /// Whether it is known what became of it.
-    answered: bool,
+    is_outcome_known: bool,
 }
 
 struct Reader {
@@ -131,7 +133,7 @@ struct ReadIndexQuery {
 
 /// What is applied here is fit to be read.
 pub(crate) struct ReadableIndex {
-    /// By all who had come by then.
+    /// For all readers that had come by then.
     pub asked_at: BootNanos,
     /// Nothing comes at or below this time any more.
     pub at: Timestamp,
@@ -168,7 +170,7 @@ impl OwnBatch {
 /// What a shard is sent with.
 pub(crate) struct SendContext<'a> {
     pub shard: ShardId,
-    /// Who leads it, if that is known, and another.
+    /// The leader, if it is known and another.
     pub leader: Option<NodeId>,
     pub now: BootNanos,
     pub clock: &'a Clock,
@@ -194,7 +196,7 @@ impl ForwardedWrites {
             .fold(own, |(bytes, count), (more, others)| (bytes + more, count + others))
     }
 
-    /// Holds a batch for whoever leads.
+    /// Holds a batch for the shard's leader.
     pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
         let (bytes, waiters) = batch.into_parts();
         if self.held_bytes + bytes.len() > HELD_BYTES_MAX && self.held_bytes > 0 {
@@ -232,7 +234,7 @@ impl ForwardedWrites {
         self.next_number
     }
 
-    /// Sends what is due.
+    /// Sends all requests that are due.
     pub fn send(&mut self, post: &SendContext<'_>, effects: &mut Effects) {
         self.led = false;
         if self.is_idle() {
@@ -272,13 +274,21 @@ impl ForwardedWrites {
             self.used_at = post.now;
             let sequence = self.next_sequence;
             self.next_sequence += 1;
-            let (times, due, told, answered) = (0, true, false, false);
-            self.sent.push_back(SentBatch { held, sequence, sent_ms, times, due, told, answered });
+            let (times, due, is_client_answered, is_outcome_known) = (0, true, false, false);
+            self.sent.push_back(SentBatch {
+                held,
+                sequence,
+                sent_ms,
+                times,
+                due,
+                is_client_answered,
+                is_outcome_known,
+            });
         }
         let session = self.session;
         let Some(floor) = self.sent.front().map(|sent| sent.sequence) else { return };
         let (mut any, mut sent_bytes) = (false, 0);
-        let unanswered = self.sent.iter_mut().filter(|sent| !sent.answered);
+        let unanswered = self.sent.iter_mut().filter(|sent| !sent.is_outcome_known);
         let count = if self.confirmed { SENT_MAX } else { 1 };
         for sent in unanswered.take(count).filter(|sent| sent.due) {
             (sent.due, any) = (false, true);
@@ -338,7 +348,7 @@ impl ForwardedWrites {
         }
     }
 
-    /// All that is not answered is to be sent to whoever leads.
+    /// Marks all requests without an answer, so that the current leader gets them.
     fn send_again(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.due = true);
         self.asks.retain(|ask| ask.index.is_some());
@@ -346,7 +356,7 @@ impl ForwardedWrites {
         self.confirmed = false;
     }
 
-    /// The link to this node is gone, and what was sent to it with it.
+    /// The link to this node is lost, with all requests on it.
     pub fn link_lost(&mut self, node: NodeId) {
         if self.sent_to == Some(node) {
             self.sent_to = None;
@@ -354,7 +364,8 @@ impl ForwardedWrites {
         self.inherited_link_lost(node);
     }
 
-    /// This much is applied here. Lets go whoever waited for it; whom it serves, if that is news.
+    /// The replica has applied this much: releases the readers that waited for it. Returns what it
+    /// may serve now, if that is more than before.
     #[inline(never)]
     pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<ReadableIndex> {
         let raisable_version =
@@ -393,8 +404,8 @@ impl ForwardedWrites {
         Some(fit)
     }
 
-    /// The index that its leader has named to readers and that has been waited for so long, if it
-    /// is not applied here yet.
+    /// The index that the leader has named to readers, if they have waited for it for `so_long` and
+    /// it is not applied here.
     pub fn lacks(&self, applied: u64, so_long: u64, now: BootNanos) -> Option<u64> {
         let is_late = |ask: &&ReadIndexQuery| {
             let lacks = ask.index.is_some_and(|index| index > applied);
@@ -403,8 +414,8 @@ impl ForwardedWrites {
         self.asks.iter().find(is_late)?.index
     }
 
-    /// Tells readers that this replica lags. The oldest answer is kept: it will say how fresh the
-    /// replica is.
+    /// Tells readers that this replica lags. It holds on to the oldest answer, which tells how
+    /// fresh the replica is.
     pub fn turn_away(&mut self, effects: &mut Effects) {
         for reader in self.readers.drain(..) {
             refuse_one(reader.origin, reader.waiter, NotDone::ReplicaLagging, effects);

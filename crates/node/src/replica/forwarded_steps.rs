@@ -1,5 +1,5 @@
-//! Steps of transactions that somebody here wants of a shard, until its leader has said what came
-//! of them ([`txn::locks`]).
+//! Transaction steps that clients on this node want of a shard, until its leader has answered them
+//! ([`txn::locks`]).
 //!
 //! ```text
 //!   waiting ──► sent, to who leads, here or elsewhere ──► said ──► answered
@@ -7,8 +7,8 @@
 //!      └────────────────────────┘
 //! ```
 //!
-//! Every step may be asked for twice, at any time, so all that is not answered is asked again: at
-//! once when there is a link again, or after [`RESEND_NANOS`].
+//! A shard takes the same step any number of times, so this node resends all that have no answer:
+//! at once when a link is back, or after [`RESEND_NANOS`].
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -32,7 +32,7 @@ const HELD_BYTES_MAX: usize = 128 << 20;
 /// When nothing is heard for so long, a step is asked for again.
 const RESEND_NANOS: u64 = 500_000_000;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct ForwardedSteps {
     all: VecDeque<ForwardedStep>,
@@ -76,7 +76,7 @@ impl ForwardedSteps {
         self.all.push_back(ForwardedStep { number, step, asker, since, sent, has_left });
     }
 
-    /// Those that are to be sent now, to who leads (none: here).
+    /// Steps to send now to the leader (none: it is here).
     pub fn due(
         &mut self,
         leader: Option<NodeId>,
@@ -96,7 +96,7 @@ impl ForwardedSteps {
         })
     }
 
-    /// Sends what is due to a leader elsewhere.
+    /// Sends the steps that are due to a remote leader.
     pub fn send(
         &mut self,
         shard: ShardId,
@@ -110,7 +110,7 @@ impl ForwardedSteps {
         effects.rpcs.extend(rpcs);
     }
 
-    pub fn said(&mut self, number: u64, said: StepReply, effects: &mut Effects) {
+    pub fn handle_reply(&mut self, number: u64, said: StepReply, effects: &mut Effects) {
         let Some(place) = self.all.iter().position(|errand| errand.number == number) else {
             return;
         };
@@ -120,7 +120,7 @@ impl ForwardedSteps {
         effects.answers.push(Answer::StepDone { origin, waiter, said: Box::new(said) });
     }
 
-    /// Who was asked does not lead. Nothing is sent before this clock.
+    /// The node that was asked does not lead. Nothing is sent again before `pause_until`.
     pub fn handle_not_leader(&mut self, number: u64, pause_until: BootNanos) {
         if let Some(errand) = self.all.iter_mut().find(|errand| errand.number == number) {
             errand.sent = None;
@@ -128,14 +128,14 @@ impl ForwardedSteps {
         }
     }
 
-    /// The leader is not here any more: what waited with it is to be asked for elsewhere.
-    pub fn not_here(&mut self) {
+    /// The leader is not here any more: its steps are sent elsewhere.
+    pub fn resend_local_steps(&mut self) {
         for errand in self.all.iter_mut().filter(|e| matches!(e.sent, Some((None, _)))) {
             errand.sent = None;
         }
     }
 
-    /// What was sent to a node may not have arrived.
+    /// The link to a node is lost: its steps may not have arrived.
     pub fn link_lost(&mut self, node: NodeId) {
         let to = Some(node);
         for errand in self.all.iter_mut().filter(|e| e.sent.is_some_and(|(at, _)| at == to)) {
@@ -152,8 +152,8 @@ impl ForwardedSteps {
         }
     }
 
-    /// The shard is not there any more: those who wait look again whose the keys are.
-    pub fn let_go(&mut self, effects: &mut Effects) {
+    /// The shard has ended: tells all waiters to look up the owner again.
+    pub fn release_waiters(&mut self, effects: &mut Effects) {
         for ForwardedStep { asker: Caller { origin, waiter }, .. } in self.all.drain(..) {
             effects.answers.push(Answer::StepDone {
                 origin,

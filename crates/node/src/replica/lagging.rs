@@ -1,9 +1,8 @@
 //! A replica that is far behind its leader: it waits for a snapshot, or has much to apply.
 //!
-//! Readers here could not be served for as long as that takes. So they are told that it lags
-//! ([`NotDone::ReplicaLagging`]), which others find published beside its state
-//! ([`crate::replica::serving::Serving::lags`]), and have what they look at fetched from the
-//! leader, as on a node without a replica ([`crate::routing::fetch`]):
+//! It cannot serve readers for as long as that takes. So it answers [`NotDone::ReplicaLagging`],
+//! and publishes that it lags ([`crate::replica::serving::Serving::lags`]). Its readers fetch from
+//! the leader, as on a node without a replica ([`crate::routing::fetch`]):
 //!
 //! ```text
 //!   reader ──► index 70 is enough ──(applied here)──► served here
@@ -12,9 +11,9 @@
 //!                            index 70 is applied ◄───┘ served here again
 //! ```
 //!
-//! A lag is found by who has waited for it. The next readers do not wait, until the replica has
-//! come to where it should have been then; whether that is enough the reader after them finds.
-//! Only linearizable reads are sent away: stale ones know the replica's age (SAFETY G17).
+//! The first reader that waits too long finds the lag. Later readers do not wait, until the replica
+//! has reached the index that it lacked; the next reader then finds whether that is enough. Only
+//! linearizable reads fetch: stale ones take the replica's age into account (SAFETY G17).
 
 use replication::BootNanos;
 

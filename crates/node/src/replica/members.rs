@@ -11,11 +11,11 @@
 //!   3  as 0, then a list of replicas           as 0; these will go when the new ones vote
 //! ```
 //!
-//! The outside says only which replicas there should be
-//! ([`crate::executor::Input::ChangeReplicas`]). The other steps follow from the state that the log
-//! has made, so whoever leads next goes on with them (SAFETY G20, ALGORITHMS 6.1). An entry of kind
-//! [`crate::replica::entry::Kind::Settle`] ends the change: only then those that go lose their
-//! place, and their nodes may forget them (decision 0024).
+//! Others only say which replicas there should be ([`crate::executor::Input::ChangeReplicas`]). The
+//! next steps follow from the state that the log has made, so any later leader can continue the
+//! change (SAFETY G20, ALGORITHMS 6.1). An entry of kind [`crate::replica::entry::Kind::Settle`]
+//! ends the change. Only then do removed replicas lose their place, and their nodes may forget them
+//! (decision 0024).
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{Descriptor, Generation, NodeId, ReplicaId};
@@ -36,16 +36,16 @@ pub struct ChangeStep {
     pub change: Change,
     /// Where new replicas are.
     pub nodes: Vec<(ReplicaId, NodeId)>,
-    /// Who will go when the new ones vote.
+    /// Replicas to remove once the new ones vote.
     pub leaving: Vec<ReplicaId>,
 }
 
-/// What a shard's log has made of its replicas, beside who they are.
+/// The replicas of a shard, beside those in its descriptor, as its log has made them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roster {
     /// The greatest id that a replica of the shard ever had: none is used again.
     pub newest: ReplicaId,
-    /// Who will go when the learners vote.
+    /// Replicas to remove once the learners vote.
     pub leaving: Vec<ReplicaId>,
     /// Whether nobody could still believe that a joint state is in force. Until then those that
     /// have gone keep their places.
@@ -132,7 +132,7 @@ impl ChangeStep {
             }
             Change::LeaveJoint => {}
         }
-        // Whoever was on the node of a new replica has no place any more, and will go.
+        // The earlier replica on a new replica's node loses its place, and will be removed.
         let is_taken = |at: NodeId| self.nodes.iter().any(|(_, node)| *node == at);
         descriptor.replicas.retain(|(_, node)| !is_taken(*node));
         descriptor.replicas.extend_from_slice(&self.nodes);

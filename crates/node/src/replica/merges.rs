@@ -1,4 +1,4 @@
-//! Two neighbours become one shard: what their leaders say and propose, and what each replica does.
+//! A merge of two neighbours: what their leaders send and propose, and what each replica does.
 //!
 //! ```text
 //!   left leads:   Merge ──► INTEND ──► says "freeze" ──► hears "frozen" ──► ABSORB
@@ -15,7 +15,7 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | time from INTEND to ABSORB | [`MERGE_TIMEOUT_NANOS`] | CANCEL |
-//! | time that who asks waits at a frozen shard | the request's timeout | not done |
+//! | time that a request waits at a frozen shard | the request timeout | not done |
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ use crate::reshape::merge::{Absorb, MergeMessage, MergeStatus, MergeStep};
 use crate::routing::session::BatchId;
 use crate::rpc::message::RpcRequestId;
 
-/// So long a shard tries to take its neighbour in: all that time that one may stand still.
+/// How long a shard tries to absorb its neighbour, which may be frozen all that time.
 pub const MERGE_TIMEOUT_NANOS: u64 = 400_000_000;
 /// So often it is said again.
 const AGAIN_NANOS: u64 = 50_000_000;
@@ -58,16 +58,16 @@ pub(super) struct Merges {
     froze_at: BootNanos,
     /// Since when it stands so, as its leader knows.
     since: BootNanos,
-    said_at: BootNanos,
-    /// Whether it has said that all have it on disk.
-    told: bool,
+    sent_at: BootNanos,
+    /// Whether it has reported that all replicas have it on disk.
+    has_reported_durable: bool,
     /// Entries that wait, the first for what the neighbour's replica here holds.
     waiting_entries: VecDeque<Entry>,
     /// … which this is.
     given: Option<Box<ShardState>>,
     /// For whom it gives up what it holds, by which entry of that one, and as of which of its own.
     surrenders: Option<(ShardId, u64, u64)>,
-    /// There is nothing for what is halted.
+    /// The halted replica has found no state to absorb.
     pub misses_merge_state: bool,
 }
 
@@ -101,7 +101,7 @@ impl Replica {
     }
 
     /// Whether nobody is served, and nothing proposed but what ends that.
-    pub(super) fn stands_still(&self) -> bool {
+    pub(super) fn is_halted(&self) -> bool {
         self.merges.merging.is_frozen() || self.merges.freezes > self.applied
     }
 
@@ -134,21 +134,22 @@ impl Replica {
     /// In a turn: goes on with what is under way.
     pub(super) fn merge(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if !self.merges.merging.is_not() {
-            self.go_on_merging(turn, effects);
+            self.advance_merge(turn, effects);
         }
     }
 
     #[inline(never)]
-    fn go_on_merging(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
+    fn advance_merge(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let now = turn.now;
         if !self.leads() {
-            (self.merges.since, self.merges.said_at, self.merges.told) = (0, 0, false);
+            (self.merges.since, self.merges.sent_at, self.merges.has_reported_durable) =
+                (0, 0, false);
             return;
         }
         if self.merges.since == 0 {
             self.merges.since = now.max(1);
         }
-        let is_due = self.merges.said_at.saturating_add(AGAIN_NANOS) <= now;
+        let is_due = self.merges.sent_at.saturating_add(AGAIN_NANOS) <= now;
         let generation = self.state.read().descriptor.generation;
         match self.merges.merging {
             MergeStatus::None => {}
@@ -156,24 +157,24 @@ impl Replica {
                 let is_late = self.merges.since.saturating_add(MERGE_TIMEOUT_NANOS) <= now;
                 if is_late || !self.leading.broken.is_empty() {
                     self.propose_merge(MergeStep::Cancel { ours: generation }, now, turn.clock);
-                } else if is_due || self.merges.said_at == 0 {
+                } else if is_due || self.merges.sent_at == 0 {
                     let state = self.state.read();
                     let arc = &state.descriptor.arc;
                     let (keyspace, end) = (arc.keyspace(), arc.end().tail().to_vec());
                     let (left, ours, nodes) = (self.id, generation, nodes_of(&state));
                     let word = MergeMessage::Freeze { left, ours, yours, keyspace, end, nodes };
                     effects.words.push((right, word));
-                    self.merges.said_at = now;
+                    self.merges.sent_at = now;
                 }
             }
             MergeStatus::Cancelled { right, generation: yours } => {
-                if is_due || self.merges.said_at == 0 {
+                if is_due || self.merges.sent_at == 0 {
                     effects.words.push((right, MergeMessage::Unfreeze { left: self.id, yours }));
-                    self.merges.said_at = now;
+                    self.merges.sent_at = now;
                 }
             }
             MergeStatus::Frozen { .. } => {
-                if !self.merges.told {
+                if !self.merges.has_reported_durable {
                     self.report_frozen(effects);
                 }
                 if self.merges.since.saturating_add(turn.request_timeout) <= now {
@@ -197,7 +198,7 @@ impl Replica {
         let last = last.max(horizon);
         let word = MergeMessage::Frozen { right: self.id, yours: generation, index, term, last };
         effects.words.push((by, word));
-        self.merges.told = true;
+        self.merges.has_reported_durable = true;
     }
 
     /// The leader of a neighbour says something.
@@ -291,7 +292,7 @@ impl Replica {
     #[inline(never)]
     pub(super) fn merged(&mut self) {
         self.merges.merging = self.state.read().merging;
-        (self.merges.since, self.merges.said_at, self.merges.told) = (0, 0, false);
+        (self.merges.since, self.merges.sent_at, self.merges.has_reported_durable) = (0, 0, false);
         self.published.is_stale = true;
         // All that follow have to do something about it, at once.
         self.group.send_commit_index_to_all();
@@ -313,7 +314,7 @@ impl Replica {
         true
     }
 
-    /// Whether it stands still until its right neighbour's replica here gives up what it holds.
+    /// Whether it has stopped until its right neighbour's local replica hands over its state.
     pub fn awaits_merge_handover(&self) -> bool {
         !self.merges.waiting_entries.is_empty()
     }
@@ -390,8 +391,8 @@ impl Replica {
     }
 
     /// Since when nobody is served because it is to be taken in, if it is known: it leads.
-    pub(crate) fn stands_still_since(&self) -> Option<BootNanos> {
-        Some(self.merges.froze_at).filter(|at| *at > 0 && self.stands_still())
+    pub(crate) fn halted_since(&self) -> Option<BootNanos> {
+        Some(self.merges.froze_at).filter(|at| *at > 0 && self.is_halted())
     }
 
     /// Goes on with what was sent to a neighbour that it has taken in.
@@ -408,15 +409,15 @@ impl Replica {
         let taken = Box::new(self.state.write().take());
         let mut legacy = self.outgoing.forward.hand_over_requests();
         self.give_up_steps(effects);
-        self.outgoing.forwarded_steps.let_go(effects);
-        self.let_all_lock_readers_go(effects);
+        self.outgoing.forwarded_steps.release_waiters(effects);
+        self.release_all_lock_readers(effects);
         for queued in std::mem::take(&mut self.queue) {
             match queued {
                 Queued::Batch { origin, batch } => legacy.batches.push((origin, batch)),
                 // Its own are in `sent`.
                 Queued::Once { from: None, .. } | Queued::Operation { .. } => {}
                 Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                    self.send_elsewhere(Asker::Once { from, session, sequence }, effects);
+                    self.redirect_asker(Asker::Once { from, session, sequence }, effects);
                 }
             }
         }
@@ -438,7 +439,7 @@ impl Replica {
                 self.refuse(in_flight.asker, NotDone::OutcomeUnknown, effects);
             }
         }
-        self.outgoing.fetches.let_go(effects);
+        self.outgoing.fetches.release_waiters(effects);
         (taken, legacy)
     }
 }

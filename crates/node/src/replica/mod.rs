@@ -1,32 +1,33 @@
-//! One replica of one shard, as its executor sees it: the group, what is on its way, who waits.
+//! One replica of one shard, as its executor sees it: the Raft group, entries in flight, waiting
+//! requests.
 //!
-//! The way of a batch: queued → proposed (it has its timestamp, index and term) → in a group of
-//! the log under a ticket → persisted → committed → applied under the write guard → answered.
+//! A batch is queued → proposed (it gets its timestamp, index and term) → in a group of the log
+//! under a ticket → persisted → committed → applied under the write guard → answered.
 //!
 //! | here | what |
 //! |---|---|
-//! | this file | what a replica is, its turn, and who is told when it ends |
+//! | this file | what a replica is, its step round, and which clients it answers when it ends |
 //! | `entries` | entries: proposed, persisted, applied, answered |
 //! | [`readers`](self) | reads that wait for a horizon, an entry or the proof of leadership |
 //! | `replicas` | messages, time, changes of replicas, snapshots |
-//! | `checks` | whether all replicas hold the same |
-//! | `forward` | what the leader elsewhere is asked to do |
-//! | `fetches` | what readers want of it |
-//! | `lagging` | a replica that is far behind: its readers are served by the leader |
-//! | `release_and_reply` | what other nodes ask of this one, and answer |
-//! | `splits` | it is cut in two |
-//! | `steps` | steps of transactions over several shards, and who waits for locks |
-//! | `forwarded_steps` | steps that somebody here wants |
-//! | `outgoing` | all that is asked of the leader elsewhere |
-//! | `leading` | what it knows because it leads |
-//! | `persistence` | what of it is on disk |
-//! | `merges` | two become one |
-//! | `safe_points` | how far old versions may go |
-//! | `report` | how it is, for those who look after it |
+//! | `consistency_check` | whether all replicas hold the same |
+//! | `forward` | requests for a leader on another node |
+//! | `fetches` | fetches for readers, from that leader |
+//! | `lagging` | a replica that is far behind: its readers ask the leader |
+//! | `rpc_handler` | requests of other nodes, and the replies |
+//! | `splits` | a split of the shard |
+//! | `steps` | steps of transactions over several shards, and requests that wait for locks |
+//! | `forwarded_steps` | steps that clients of this node want |
+//! | `outgoing` | all requests for the leader on another node |
+//! | `leading` | what only a leader knows |
+//! | `persistence` | what the disk holds of it |
+//! | `merges` | a merge of two shards |
+//! | `safe_points` | how far old versions may be collected |
+//! | `report` | its state, for operators |
 //!
-//! A replica that does not lead has who does do what it is asked. What it had proposed before it
-//! lost the lead stays on the list: its entry may yet be applied, and is answered then; or one
-//! of a later term is, and it is done for good.
+//! A follower forwards each request to the leader. Entries that it proposed before it lost the lead
+//! stay listed. Such an entry may still be applied, and its client is answered then. Once an entry
+//! of a later term is applied, it never will be.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -163,12 +164,13 @@ pub struct Replica {
     in_flight: VecDeque<InFlight>,
     persistence: Persistence,
     readers: Vec<Reader>,
-    /// What is asked of its leader elsewhere.
+    /// Requests for its leader on another node.
     outgoing: Outgoing,
     steps: Steps,
     /// It lags as long as this index is not applied here; 0: it does not.
     lacks: u64,
-    /// Reads that had come before are fit for what is applied here, whoever leads.
+    /// Reads that came before this time may be served from the state applied here, whichever
+    /// replica leads.
     read_until: BootNanos,
     /// What it knows because it leads.
     leading: Leading,
@@ -208,7 +210,7 @@ struct Links {
 }
 
 impl Replica {
-    /// A shard from its first state or what was recovered.
+    /// A replica from its shard's first state, or from what was recovered.
     pub fn new(start: ReplicaStart, boot: StartContext) -> Self {
         let ReplicaStart { view, durability, replica, log, log_from, half } = start;
         let state = view.read();
@@ -266,8 +268,8 @@ impl Replica {
         self.group.hard_state()
     }
 
-    /// Whether a checkpoint of this applied index, the newest on disk, says all that a new one
-    /// would: a replica's vote may have changed without an entry.
+    /// Whether a new checkpoint would hold no more than the newest on disk, of this applied index.
+    /// A vote may have changed without an entry.
     pub fn is_covered_by(&self, index: u64) -> bool {
         self.applied == index && !self.persistence.vote_uncovered
     }
@@ -277,14 +279,14 @@ impl Replica {
         self.persistence.covered(hard_state, self.group.hard_state());
     }
 
-    /// Whether it has begun as a right half since the newest checkpoint that it was started from:
-    /// what it began with is in the log of a left half, unless it is in a checkpoint since.
+    /// Whether it began as a right half after its newest checkpoint at start. Until it has a
+    /// checkpoint, its first state follows only from its left half's log.
     pub fn began_as_half(&self) -> bool {
         self.half.is_some()
     }
 
-    /// Where the log must be kept from, so that everything not applied yet is in it: the beginning
-    /// of the oldest such group, or `written_end` if there is none.
+    /// The place from which the log is still needed, since it holds entries that are not applied:
+    /// the oldest such group, or `written_end` if there is none.
     pub fn log_needed_from(&self, written_end: Lsn) -> Lsn {
         self.persistence.needed_from(written_end)
     }
@@ -380,7 +382,7 @@ impl Replica {
             && self.persistence.appends.is_empty()
             && self.readers.is_empty()
             && self.steps.is_idle()
-            && self.asks_nothing()
+            && self.has_no_outgoing_requests()
             && self.merges_nothing()
     }
 
@@ -396,7 +398,7 @@ impl Replica {
     }
 
     /// Whether nothing is asked of a leader elsewhere.
-    fn asks_nothing(&self) -> bool {
+    fn has_no_outgoing_requests(&self) -> bool {
         self.outgoing.forward.is_idle() && self.outgoing.fetches.is_idle()
     }
 
@@ -417,7 +419,7 @@ impl Replica {
         self.expire(turn, effects);
         self.apply_handover(clock, effects);
         loop {
-            if self.leads() && !self.asks_nothing() {
+            if self.leads() && !self.has_no_outgoing_requests() {
                 self.take_over(effects);
             }
             self.serve_readers(turn, effects);
@@ -443,7 +445,7 @@ impl Replica {
         self.release_and_reply(turn, effects);
         self.persistence.forget_applied(self.applied);
         self.publish();
-        self.tell_lookup(effects);
+        self.publish_to_lookup(effects);
         self.watch(turn.now);
         self.send(turn.now, effects);
     }
@@ -463,9 +465,9 @@ impl Replica {
             self.refuse(in_flight.asker, NotDone::OutcomeUnknown, effects);
         }
         self.outgoing.forward.leave(effects);
-        self.outgoing.fetches.let_go(effects);
-        self.let_all_lock_readers_go(effects);
-        self.outgoing.forwarded_steps.not_here();
+        self.outgoing.fetches.release_waiters(effects);
+        self.release_all_lock_readers(effects);
+        self.outgoing.forwarded_steps.resend_local_steps();
         std::mem::take(&mut self.outgoing)
     }
 
@@ -479,8 +481,8 @@ impl Replica {
             }
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
-        self.let_all_lock_readers_go(effects);
-        self.outgoing.forwarded_steps.let_go(effects);
+        self.release_all_lock_readers(effects);
+        self.outgoing.forwarded_steps.release_waiters(effects);
         self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.outgoing.fetches.abandon(effects);
     }
@@ -493,7 +495,7 @@ impl Replica {
         }
     }
 
-    /// Tells whoever asked, if anyone did, that nothing was done, or that nobody knows.
+    /// Tells the asker, if there is one, that nothing was done, or that the outcome is unknown.
     fn refuse(&mut self, asker: Asker, why: NotDone, effects: &mut Effects) {
         let (origin, waiters) = match asker {
             Asker::Batch { origin, waiters } => (origin, waiters),
@@ -501,8 +503,8 @@ impl Replica {
             Asker::Nobody => return,
             // It will ask nobody else, and hear nothing.
             Asker::RemoteOperation { .. } if why == NotDone::OutcomeUnknown => return,
-            Asker::Steps(askers) => return self.send_steps_elsewhere(askers, effects),
-            asker => return self.send_elsewhere(asker, effects),
+            Asker::Steps(askers) => return self.redirect_steps(askers, effects),
+            asker => return self.redirect_asker(asker, effects),
         };
         effects.answers.push(Answer::NotDone { origin, waiters, why });
     }

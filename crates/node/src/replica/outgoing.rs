@@ -1,16 +1,16 @@
-//! What a node has asked of the leader of a shard, elsewhere, and not been answered: writes, reads
-//! and steps of transactions.
+//! Requests that a node has sent to a shard's remote leader and that have no answer yet: writes,
+//! reads and steps of transactions.
 //!
-//! A replica that follows holds it, or a [`Proxy`](crate::routing::proxy) where there is no
-//! replica. It is handed from one to the other when a replica comes or goes, with its numbers, so
-//! that nothing is applied twice.
+//! A follower has one, or a [`Proxy`](crate::routing::proxy) on a node without a replica. When a
+//! replica begins or ends, it passes from one to the other with its numbers, so that no request is
+//! applied twice.
 
 use super::fetches::Fetches;
 use super::forward::ForwardedWrites;
 use super::forwarded_steps::ForwardedSteps;
 use crate::executor::Effects;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     /// Writes and changes of the catalogue.
@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// A replica takes all over that a proxy has asked. Its readers look again, at the replica.
     pub fn take(&mut self, effects: &mut Effects) -> Self {
-        self.fetches.let_go(effects);
+        self.fetches.release_waiters(effects);
         std::mem::take(self)
     }
 }

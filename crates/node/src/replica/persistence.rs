@@ -1,11 +1,12 @@
-//! Which of a replica's work is on disk, from where its log is needed, and what a checkpoint lacks.
+//! A replica's work on disk: what is persisted, from where its log is needed, what a checkpoint
+//! lacks.
 
 use std::collections::VecDeque;
 
 use replication::HardState;
 use storage::log::Lsn;
 
-/// See the front page.
+/// See the module's documentation.
 pub(super) struct Persistence {
     /// Work whose records are in the log or on their way, until it is applied.
     pub appends: VecDeque<Append>,
@@ -81,7 +82,7 @@ impl Persistence {
         }
     }
 
-    /// Lets go of what is applied and persisted.
+    /// Forgets entries that are applied and persisted.
     pub fn forget_applied(&mut self, applied: u64) {
         while self.appends.front().is_some_and(|a| a.persisted && a.last_index <= applied) {
             self.appends.pop_front();

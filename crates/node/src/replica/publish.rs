@@ -1,4 +1,4 @@
-//! What readers outside the executor and the node's lookup know of a replica.
+//! What a replica publishes for readers outside the executor and for the node's lookup.
 
 use overlay::KnownShard;
 use replication::BootNanos;
@@ -45,7 +45,7 @@ impl Replica {
 
     /// Tells the node's lookup, if there is anything new. What waits for its snapshot knows nothing
     /// that others do not know better.
-    pub(super) fn tell_lookup(&mut self, effects: &mut Effects) {
+    pub(super) fn publish_to_lookup(&mut self, effects: &mut Effects) {
         if self.published.is_stale && self.applied > 0 {
             self.published.is_stale = false;
             effects.known.push(self.known());

@@ -1,4 +1,4 @@
-//! What waits to be proposed, what is proposed, and who is answered.
+//! Waiting proposals, and the askers to answer.
 
 use keyspace::NodeId;
 use replication::BootNanos;
@@ -35,7 +35,7 @@ impl Queued {
         }
     }
 
-    /// Who is told what becomes of it.
+    /// The asker that is waiting for its outcome.
     pub fn into_asker(self) -> Asker {
         match self {
             Queued::Batch { origin, batch } => {

@@ -8,15 +8,18 @@
 //! 4. that no transaction over several shards may have written the key already ([`txn::locks`]),
 //! 5. and then reads the value.
 //!
-//! A read that finds a value expired tells its asker that time has passed: the value's end must
-//! lie within the logged horizon, or a restarted node with a slower clock would bring the value
-//! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
-//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not
-//! lead, its leader has said up to when nothing is. And a read that finds a value alive must not
-//! come after one elsewhere that found it expired: it is judged by the leader's clock, which is
-//! this node's, or was told by the leader when it was last asked
-//! ([`crate::replica::serving::Serving::judged_at`]). A read that fails a check is [`Blocked`]: the
-//! asker has the shard's executor say when to try again.
+//! *Expired.* A read that finds a value expired tells its client that time has passed. So the
+//! value's end must lie within the logged horizon. Else a restarted node with a slower clock would
+//! bring the value back (G2, G13). And no entry may be in flight at a time when the value was
+//! alive: it would still find the value. Where the replica does not lead, its leader has named the
+//! time below which nothing is in flight.
+//!
+//! *Alive.* A read that finds a value alive must not come after one elsewhere that found it
+//! expired. So it judges by the leader's clock: that of this node, or the one the leader named last
+//! ([`crate::replica::serving::Serving::judged_at`]).
+//!
+//! A read that fails a check is [`Blocked`]. Its caller asks the shard's executor when to try
+//! again.
 
 use std::ops::ControlFlow;
 
@@ -34,11 +37,11 @@ mod guards;
 
 use guards::{Guards, HeldGuard};
 
-/// When a read happens, on both of the node's clocks, read after all of the request had come. Who
-/// was blocked and was let go asks again with the same.
+/// When a read happens, on both clocks of the node, taken after the whole request had come. A read
+/// that was blocked tries again with the same times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ReadTime {
-    /// Its time among entries: what has expired by then is gone.
+    /// Its time among entries: values that have expired by then are gone.
     pub time: Timestamp,
     /// What the lease must cover ([`crate::replica::serving`]).
     pub boot: BootNanos,
@@ -82,7 +85,7 @@ pub(crate) enum UnknownValue {
 /// Why a read at a timestamp is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PastReadError {
-    /// The versions that were visible then may be gone, for ever.
+    /// The versions that were visible then may have been collected.
     BelowSafePoint {
         /// The safe point.
         safe_point: Timestamp,
@@ -148,10 +151,10 @@ pub fn read_with(
     }
 }
 
-/// Serves a linearizable read at `now` of keys that may lie in several shards, as far as each is
-/// looked at by itself; and says which version of each key it has seen, or what stands for none
-/// ([`nothing_since`]). Whoever asks again after that, with a later `now`, and sees the same, has
-/// seen all of them at one moment: that between both (SAFETY G7).
+/// Serves a linearizable read at `now` of keys that may lie in several shards; it looks at each
+/// shard by itself. It returns the version of each key that it saw, or a mark of none
+/// ([`nothing_since`]). If a second such read, with a later `now`, sees the same versions, all of
+/// them held at one moment between the two reads (SAFETY G7).
 ///
 /// # Errors
 /// [`Blocked`]: nothing was read.
@@ -178,13 +181,13 @@ pub fn look(
     }
 }
 
-/// Serves a read of named keys that may be old: by up to `age_max` nanoseconds, where a replica
-/// here does not lead. How old the oldest part of the answer may be, in nanoseconds: it shows
-/// everything that anyone was told so long before `now`, and maybe more (SAFETY G17).
+/// Serves a read of named keys that may be stale: by up to `age_max` nanoseconds, where the local
+/// replica does not lead. Returns the age of the oldest part of the answer, in nanoseconds: it
+/// shows all that any client was told so long before `now`, and maybe more (SAFETY G17).
 ///
 /// # Errors
-/// [`Blocked`]: nothing was read. The replica is older than that, or does not know how old it is;
-/// who goes on as with [`read()`] gets an answer that is not old.
+/// [`Blocked`]: nothing was read. The replica is older than that, or does not know its age. A
+/// caller that goes on with [`read()`] gets an answer that is not stale.
 pub fn read_stale(
     route: &Route,
     request: &Read<'_>,
@@ -303,8 +306,8 @@ pub fn seen_with<R>(
     }
 }
 
-/// A watched key of which a replica here has something newer than what was seen, however far behind
-/// it is: that stays so, and whoever watches the key would ask its leader in vain.
+/// A watched key of which a local replica has a newer version than the client saw. A lagging
+/// replica may say so too, because that stays true; its leader need not be asked.
 pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], ObservedVersion)]) -> Option<&'k [u8]> {
     let is_newer = |(key, seen): &&(&[u8], ObservedVersion)| {
         let key = route.key(key);
@@ -390,7 +393,7 @@ pub fn get_each_with(
 const GUARDS_MAX: usize = 16;
 const KEYS_MAX: usize = 16;
 
-/// Serves a read of one key at a past timestamp, once the executor has said that it may be served.
+/// Serves a read of one key at a past timestamp, once the executor has allowed it.
 ///
 /// # Errors
 /// [`PastReadError`].
@@ -425,9 +428,9 @@ fn lock(
     if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked::unserved(place)) }
 }
 
-/// What stands for a key's having no value: as long as it is the same, the key has had none all the
-/// time. When it changed last; or, as that may be forgotten, the safe point, beyond which it is
-/// not.
+/// Stands for a key without a value: as long as it is the same, the key has had none all the time.
+/// It is the time of the key's last change. That may be forgotten; then it is the safe point, and
+/// the change is not later.
 pub fn nothing_since(engine: &MemoryEngine, key: &HashedKey<'_>) -> Timestamp {
     engine.newest_timestamp(key).max(engine.safe_point())
 }

@@ -1,6 +1,6 @@
-//! Readers that could not be served outside the executor.
+//! Reads that could not be served outside the executor.
 //!
-//! A reader is let go when, since it came,
+//! The executor releases a reader when, since it came,
 //! 1. this replica leads, knows all that was ever committed, and has applied all that it knew to be
 //!    committed;
 //! 2. a lease was in force, or a majority has confirmed the leader at a later clock: that is what
@@ -8,10 +8,10 @@
 //! 3. the promise covers its time: the horizon is logged, and what is in flight below that time is
 //!    applied (G2).
 //!
-//! While the disk is full, no horizon is logged, and the promise goes up to the one that is there:
-//! enough for all that asks for values that have not expired. Who needs more is told why not.
+//! While the disk is full, no horizon is logged, and the promise rises up to the logged one only.
+//! That is enough for values that have not expired. A reader that needs more gets an error.
 //!
-//! Whoever is let go asks again with the clock it had, and is served then.
+//! A released reader tries again with the time it had, and is served then.
 
 use std::collections::BTreeSet;
 
@@ -62,11 +62,11 @@ struct Round {
 pub(super) enum Asker {
     /// Here.
     Local { origin: Origin, waiter: Waiter },
-    /// Another node, for those who read there.
+    /// Another node, for its readers.
     Remote { node: NodeId, number: u64 },
-    /// Another node, which cannot read by itself: it is told what is here.
+    /// Another node without a fit replica: it gets the values.
     Fetch { node: NodeId, number: u64, want: FetchRequest },
-    /// Here, and is told what is here, too.
+    /// A reader here that gets the values, too.
     Find { origin: Origin, waiter: Waiter, want: FetchRequest, bytes_max: usize },
 }
 
@@ -80,7 +80,7 @@ impl Asker {
         }
     }
 
-    /// The name of a contender, which is the time when it began to be one.
+    /// The name of the retried transaction, which is the time of its first attempt.
     fn contends_since(&self) -> Option<Timestamp> {
         match self {
             Asker::Fetch { want: FetchRequest::Keys { reserving, .. }, .. }
@@ -138,7 +138,7 @@ impl Replica {
         })
     }
 
-    /// Whether a contender who has tried for longer waits here for one of these keys.
+    /// Whether a retry that is older waits here for one of these keys.
     pub(super) fn is_behind_others(&self, want: &FetchRequest) -> bool {
         let FetchRequest::Keys { keys, reserving: Some(read) } = want else { return false };
         let wants_one = |reader: &Reader| match &reader.asker {
@@ -168,12 +168,12 @@ impl Replica {
     /// leadership confirmed, for those that need it.
     pub(super) fn serve_readers(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if !self.readers.is_empty() && self.leads() && !self.merges_freeze() {
-            self.let_readers_go(turn, effects);
+            self.release_readers(turn, effects);
         }
     }
 
     #[inline(never)]
-    fn let_readers_go(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
+    fn release_readers(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let mut round = self.round_of_readers(turn.now);
         let mut readers = std::mem::take(&mut self.readers);
         readers.retain_mut(|reader| !self.serve_reader(reader, &mut round, turn, effects));
@@ -184,12 +184,12 @@ impl Replica {
         }
         // They wait there until the index is applied.
         round.let_go.into_iter().for_each(|node| self.send_commit_index(node));
-        if round.wanted > self.leading.horizon_asked.max(round.horizon) {
-            self.leading.horizon_asked = round.wanted;
+        if round.wanted > self.leading.horizon_requested.max(round.horizon) {
+            self.leading.horizon_requested = round.wanted;
             self.operate(Kind::Horizon, operation(&round.wanted.0.to_le_bytes()), None);
         }
-        if round.unconfirmed && self.leading.confirm_asked < turn.now {
-            self.leading.confirm_asked = turn.now;
+        if round.unconfirmed && self.leading.confirm_requested < turn.now {
+            self.leading.confirm_requested = turn.now;
             self.group.confirm();
         }
     }
@@ -234,7 +234,7 @@ impl Replica {
         let known = reader.since <= round.confirmed;
         round.unconfirmed |= !known;
         let may_go = reader.after != 0 && reader.after <= round.applied && known;
-        may_go && self.let_go(reader, round, turn, effects)
+        may_go && self.release_reader(reader, round, turn, effects)
     }
 
     /// Settles after which index a reader is served, if a promise covers its time, or says which
@@ -257,7 +257,7 @@ impl Replica {
             reader.settled = round.horizon;
         }
         // A horizon that is under way will do, unless it takes so long that it may be lost.
-        let asked = self.leading.horizon_asked;
+        let asked = self.leading.horizon_requested;
         let late = Timestamp::from_millis(asked.millis() + hlc::HORIZON_AHEAD_MILLIS / 2);
         match self.promise.read_at(reader.settled, round.horizon, turn.clock) {
             SnapshotRead::Now => reader.after = round.applied.max(round.committed),
@@ -272,7 +272,7 @@ impl Replica {
 
     /// Lets go a reader that may read now, unless what it wants cannot be told yet. True if it is
     /// done with.
-    fn let_go(
+    fn release_reader(
         &mut self,
         reader: &Reader,
         round: &mut Round,

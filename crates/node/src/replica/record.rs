@@ -32,15 +32,15 @@ pub const REPLICA_CREATED: u8 = 5;
 /// its shard may begin on this node, under a greater id (SAFETY G9).
 pub const REPLICA_QUARANTINED: u8 = 6;
 
-/// Kind of the record with which a replica ends whose group has gone on without it: a later one of
-/// its shard may begin on this node, under a greater id.
+/// Kind of the record by which a removed replica ends. A later one of its shard may begin on this
+/// node, with a greater id.
 pub const REPLICA_REMOVED: u8 = 7;
 
-/// Kind of the record with which a replica ends whose shard another has taken in.
+/// Kind of the record by which a replica ends whose shard was absorbed.
 pub const SHARD_ABSORBED: u8 = 8;
 
-/// Kind of the record that makes a replica its shard's only voter, after people have given the
-/// others up ([`crate::recovery::quorum_loss`]).
+/// Kind of the record that makes a replica its shard's only voter, after an operator has given up
+/// the others ([`crate::recovery::quorum_loss`]).
 pub const REPLICA_RECOVERED: u8 = 9;
 
 /// Bytes before the entry in a record of kind [`ENTRY`].
@@ -78,7 +78,7 @@ pub fn decode_hard_state(payload: &[u8]) -> Option<HardState> {
     Some(HardState { term: word(0)?, vote: word(8)?, commit: word(16)? })
 }
 
-/// What a record of kind [`REPLICA_RECOVERED`] says.
+/// The content of a record of kind [`REPLICA_RECOVERED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The replica that is its shard's only voter from here on …

@@ -1,16 +1,16 @@
-//! What a shard has to do with its other replicas.
+//! A shard's traffic with its other replicas.
 //!
 //! ```text
 //!   message, tick ──► group ──► messages, each with the node its replica is on
 //!   Exchange ──► learners ──(near the end of the log)──► joint ──(applied)──► left ──► settled
 //!   a leader that goes ──► hands over while joint
-//!   settled ──► the node's table names who goes no more ──► it ends there
+//!   settled ──► the node's table no longer names removed replicas ──► they end
 //!   "I am quarantined" ──► a learner in its place ──► joint: it votes, the old one goes
-//!   a replica that knows nothing yet ──► its messages carry the shard's birth
+//!   a replica without state ──► messages to it carry the shard's bootstrap
 //!   the head of a snapshot ──► the driver sends the state beside it; the other side installs it
 //! ```
 //!
-//! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
+//! The leader takes the next step of a change, whichever node began it (SAFETY G20).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const RECENTLY_ACTIVE_NANOS: u64 = 500_000_000;
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
 
-/// Who has a shard's log on disk up to an index, as its leader knows.
+/// Which replicas have a shard's log on disk up to an index, as its leader knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The index. What stands there is committed.
@@ -69,7 +69,7 @@ impl Replica {
         self.replica
     }
 
-    /// Who leads, if it is known, and where that is.
+    /// The node of the leader, if it is known.
     pub fn leader(&self) -> Option<NodeId> {
         let leader = self.group.leader()?;
         let node = self.state.read().descriptor.node_of(leader);
@@ -98,7 +98,7 @@ impl Replica {
         self.group.is_transferring()
     }
 
-    /// Whether its group has elected it. It may not know yet what was committed before.
+    /// Whether its group has elected it. It may not know all committed entries yet.
     pub fn is_elected(&self) -> bool {
         self.group.is_leader()
     }
@@ -108,10 +108,10 @@ impl Replica {
         (self.group.term(), self.group.committed())
     }
 
-    /// Who is known to have the entries up to `index` durably, if this one leads and so hears of
-    /// it; asked by a node or (`None`) by this one. An index of 0 is what is applied here: all that
-    /// was acknowledged before. For another node that takes a lease: it may have been told by a
-    /// leader that this one has not heard of yet.
+    /// Which replicas have the entries up to `index` durably. Only a leader knows. `from` is the
+    /// asking node, or `None` for this one. Index 0 means what is applied here: all that was
+    /// acknowledged before. For another node that takes a lease, as that node may have heard from a
+    /// later leader.
     pub fn count(&self, index: u64, from: Option<NodeId>, now: BootNanos) -> Option<Count> {
         let is_sure = index > 0 || from.is_none() || self.is_sole();
         if !self.leads() || index > self.applied || !(is_sure || now < self.group.lease_until()) {
@@ -174,8 +174,8 @@ impl Replica {
         self.group.set_retained_bytes_max(bytes);
     }
 
-    /// Who could take over, if it leads and nothing else is under way: the voters on nodes that
-    /// `may` names, the one with the longest log first.
+    /// Replicas that could take over, if this one leads and no change is under way: voters on nodes
+    /// that `may` allows, the longest log first.
     pub fn transfer_targets(&self, may: impl Fn(NodeId) -> bool) -> Vec<ReplicaId> {
         if !self.leads() || self.group.is_transferring() || self.group.members().is_joint() {
             return Vec::new();
@@ -198,7 +198,7 @@ impl Replica {
         self.group.transfer(target);
     }
 
-    /// Whether the snapshot with this head should take the place of what is here.
+    /// Whether the snapshot with this head should replace the local state.
     pub fn wants(&self, head: &Message) -> bool {
         self.group.wants(head)
     }
@@ -316,7 +316,7 @@ impl Replica {
         known.generation() > here && known.descriptor().node_of(self.replica).is_none()
     }
 
-    /// A replica has said that it takes no part any more, and where it was.
+    /// A replica on `node` has announced that it is quarantined.
     pub(super) fn lacks(&mut self, replica: ReplicaId, node: NodeId) {
         let is_there = self.state.read().descriptor.node_of(replica) == Some(node);
         if self.leads() && is_there {
@@ -367,19 +367,19 @@ impl Replica {
             return self.propose_step(&step, now, clock);
         }
         if is_joint || !self.group.members().learners.is_empty() {
-            self.go_on_changing(now, clock);
+            self.advance_change(now, clock);
         }
     }
 
-    /// Has it logged that the newest change is over: whoever has that entry on disk has it on disk
-    /// too that the joint state has ended, and a majority of those that stay will have.
+    /// Proposes the entry that ends the newest change. A replica that has this entry on disk also
+    /// has the end of the joint state on disk, and so has a majority of the voters that stay.
     #[inline(never)]
     fn settle(&mut self, now: BootNanos, clock: &Clock) {
         let asked = (self.group.term(), self.state.read().descriptor.generation);
-        if self.leading.settle_asked == Some(asked) || self.group.is_transferring() {
+        if self.leading.settle_requested == Some(asked) || self.group.is_transferring() {
             return;
         }
-        self.leading.settle_asked = Some(asked);
+        self.leading.settle_requested = Some(asked);
         let index = self.group.last_index() + 1;
         let mut bytes = operation(&[]);
         let term = self.stamp(clock, index, Kind::Settle, 1, &mut bytes);
@@ -405,7 +405,7 @@ impl Replica {
     }
 
     #[inline(never)]
-    fn go_on_changing(&mut self, now: BootNanos, clock: &Clock) {
+    fn advance_change(&mut self, now: BootNanos, clock: &Clock) {
         let members = self.group.members();
         if members.is_joint() {
             return match members.voters.contains(&self.replica) {

@@ -1,16 +1,16 @@
-//! How is a shard, for those who look after it?
+//! The state of a shard, for operators.
 //!
-//! A [`ShardReport`] is what the replica here knows, at one moment between two turns. Only a leader
-//! knows how far the others are; a follower knows who leads, as far as it has heard.
+//! A [`ShardReport`] is what the local replica knows, at one moment between two step rounds. Only a
+//! leader knows how far the others are; a follower knows only which leader it last heard of.
 //!
 //! ```text
 //!   leader known  ──► lost ──────────────► another, or the same in another term
-//!                     └─ without a leader ─┘ counted in Tally, when it is over
+//!                      └─ without a leader ─┘ counted in ReplicaCounters, when it is over
 //! ```
 //!
-//! To be elected is not to lead: votes may come from replicas that take no entries, because they
-//! await the shard's state, and then nothing is committed. So a leader is watched for how long what
-//! it has proposed, if only the entry that opens its term, has been waiting for a majority.
+//! An elected leader does not lead yet: replicas that await the shard's state vote, but take no
+//! entries, so nothing is committed. So the report also tells how long its entries, if only the
+//! entry that opens its term, have waited for a majority.
 //!
 //! Nothing here decides what a shard does.
 
@@ -19,12 +19,12 @@ use replication::{BootNanos, Follower};
 
 use super::{Replica, ReplicaComparison};
 
-/// An elected leader that has got nothing committed for so long, or has had no majority, does not
-/// lead: twice what an election takes.
+/// An elected leader that has committed nothing for so long, or had no majority, counts as stalled:
+/// twice an election's time.
 pub const STALLED_NANOS: u64 = 2_000_000_000;
-/// A follower that has answered nothing for so long is not there.
+/// A follower that has answered nothing for so long counts as silent.
 pub const SILENT_NANOS: u64 = 2_000_000_000;
-/// A voter that lacks more entries than this holds its shard up if others stop.
+/// A voter that lacks more entries than this would delay the shard if other voters stopped.
 pub const LAG_ENTRIES_MAX: u64 = 1024;
 
 /// What the replica here knows of its shard.
@@ -42,7 +42,7 @@ pub struct ShardReport {
     pub applied: u64,
     /// The end of the log here.
     pub last_index: u64,
-    /// Who leads, if it is known.
+    /// The leader, if known.
     pub leader: Option<ReplicaId>,
     /// … and on which node that is.
     pub leader_node: Option<NodeId>,
@@ -53,7 +53,7 @@ pub struct ShardReport {
     pub lease_until: BootNanos,
     /// If it leads: how far all replicas are, itself among them.
     pub followers: Vec<Follower>,
-    /// For how long nobody has been known to lead, in nanoseconds; 0 if somebody is.
+    /// For how long no leader has been known, in nanoseconds; 0 if one is.
     pub leaderless_nanos: u64,
     /// If it is elected: for how long what it has proposed has not been committed, or no majority
     /// has followed it, whichever is longer. Moments of this are usual.
@@ -67,9 +67,9 @@ pub struct ShardReport {
 }
 
 impl ShardReport {
-    /// For how long nobody has led, as far as is known here: nobody was elected, or who was
-    /// elected, which is this replica, has been stalled for [`STALLED_NANOS`] or longer. 0 if
-    /// somebody leads.
+    /// For how long the shard has had no leader, as far as this replica knows. It counts as
+    /// leaderless, too, while this replica is elected but has been stalled for [`STALLED_NANOS`]. 0
+    /// if a replica leads.
     pub fn leaderless_for_nanos(&self) -> u64 {
         match self.leader {
             None => self.leaderless_nanos.max(1),
@@ -83,8 +83,8 @@ impl ShardReport {
         self.leader == Some(self.replica) && self.stalled_nanos >= STALLED_NANOS
     }
 
-    /// Which of these voters the shard cannot count on at `now` if others stop, and why. Only the
-    /// leader knows: elsewhere there are none.
+    /// Voters that could not help at `now` if others stopped, and why. Only the leader knows;
+    /// elsewhere the list is empty.
     pub fn lagging_replicas(&self, voters: &[ReplicaId], now: BootNanos) -> Vec<LaggingReplica> {
         let others = self.followers.iter().filter(|follower| follower.replica != self.replica);
         let voters = others.filter(|follower| voters.contains(&follower.replica));
@@ -117,29 +117,29 @@ pub struct LaggingReplica {
     pub lag: LagReason,
 }
 
-/// What keeps a voter from taking part as others do.
+/// Why a voter does not take part as others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LagReason {
-    /// It takes no part any more, and is to be replaced.
+    /// It is quarantined, and the leader is to replace it.
     Quarantined,
-    /// The state of the shard is to be sent to it, or on its way: it takes no entries meanwhile.
+    /// It takes no entries until it has a snapshot, which is on its way or to be sent.
     AwaitsSnapshot,
-    /// It has said nothing since this leader was elected.
+    /// It has answered nothing since this leader was elected.
     NeverHeard,
-    /// It has said nothing for so long, in nanoseconds.
+    /// It has answered nothing for so long, in nanoseconds.
     Silent(u64),
     /// It lacks so many entries.
     Behind(u64),
 }
 
-/// What has happened in shards, summed up.
+/// Totals over shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaCounters {
     /// How often a leader was heard of that was not known before: another, or in another term.
     pub leaders_seen: u64,
     /// How often the replica here has campaigned, but for leader transfers.
     pub campaigns: u64,
-    /// For how long nobody was known to lead, in nanoseconds.
+    /// For how long no leader was known, in nanoseconds.
     pub leaderless_nanos: u64,
 }
 
@@ -172,13 +172,13 @@ pub(super) struct LeaderWatch {
 }
 
 impl LeaderWatch {
-    /// Nobody has led up to now.
+    /// No replica has led up to now.
     pub fn new(now: BootNanos) -> Self {
         let (leader, waits, leaders_seen, leaderless_nanos) = (None, None, 0, 0);
         Self { leader, lost_at: now, led_since: now, leaders_seen, leaderless_nanos, waits }
     }
 
-    /// Who leads now; once a turn.
+    /// Notes the current leader; called once a round.
     pub fn look(&mut self, now: BootNanos, leader: Option<(u64, ReplicaId)>) {
         if leader == self.leader {
             return;
@@ -252,8 +252,8 @@ impl Replica {
         self.group.members().all().contains(&replica)
     }
 
-    /// Whether nothing is committed until this voter has the state that it awaits: too few others
-    /// take entries and have answered lately. Only who is elected knows.
+    /// Whether nothing can be committed until this voter has its snapshot: too few others take
+    /// entries and have answered lately. Only an elected leader knows.
     pub fn is_blocked_by(&self, awaiting: ReplicaId, now: BootNanos) -> bool {
         let members = self.group.members();
         if !self.is_elected() || !members.votes(awaiting) {
@@ -269,7 +269,7 @@ impl Replica {
         members.majority_of(|replica| u64::from(there.contains(&replica))) != Some(1)
     }
 
-    /// What has happened in it since it began here, up to `now`.
+    /// Its counters since it began here, up to `now`.
     pub fn counters(&self, now: BootNanos) -> ReplicaCounters {
         ReplicaCounters {
             leaders_seen: self.watch.leaders_seen,
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_timed_from_when_nothing_was_committed_any_more() {
+    fn waiting_time_counts_from_last_commit() {
         let mut watch = LeaderWatch::new(100);
         watch.look_at_commit(200, Some((3, 7)));
         watch.look_at_commit(300, Some((3, 7)));

@@ -38,8 +38,8 @@ impl Replica {
             RpcMessage::Write { id, count, commands, .. } => {
                 self.handle_write(from, id, count, &commands, effects);
             }
-            // At its own time: whoever is told that it is so late judges by it what has expired,
-            // which nothing under way may still find alive.
+            // At the leader's own time: the follower judges expiry by it, and no entry in flight
+            // may still find such a value alive.
             RpcMessage::ReadIndex { number, at, .. } if self.group.is_leader() => {
                 let at = if is_near(at, clock) { at } else { Timestamp::ZERO };
                 let at = at.max(clock.now()).max(self.serving.floor());
@@ -83,7 +83,7 @@ impl Replica {
                 self.handle_step(from, number, step, now, effects);
             }
             RpcMessage::StepReply { number, said, .. } => {
-                self.outgoing.forwarded_steps.said(number, said, effects)
+                self.outgoing.forwarded_steps.handle_reply(number, said, effects)
             }
             RpcMessage::NotLeader { what: RpcRequestId::Step { number }, .. }
             | RpcMessage::NoRoom { what: RpcRequestId::Step { number }, .. } => {
@@ -109,7 +109,7 @@ impl Replica {
                     effects,
                 );
             }
-            RpcMessage::Notice { tiding, .. } => self.told(from, tiding),
+            RpcMessage::Notice { notice, .. } => self.handle_notice(from, notice),
             RpcMessage::Count { number, origin, index, .. } => {
                 match self.count(index, Some(from), now) {
                     Some(count) => {
@@ -221,8 +221,8 @@ impl Replica {
         self.outgoing.forwarded_steps.link_lost(node);
     }
 
-    /// Session and sequence of the batch with a waiter's write, if it was sent to a leader
-    /// elsewhere and it is not known what became of it.
+    /// Session and sequence of the batch with a waiter's write, if it was sent to a remote leader
+    /// and its outcome is unknown.
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
         self.outgoing.forward.batch_of(waiter)
     }
@@ -254,10 +254,10 @@ impl Replica {
                 }
                 // Only leaders log horizons and safe points. Who wants one asks again.
                 Queued::Operation { asker: Asker::Nobody, .. } => {}
-                Queued::Operation { asker, .. } => self.send_elsewhere(asker, effects),
+                Queued::Operation { asker, .. } => self.redirect_asker(asker, effects),
                 Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
                     let asker = Asker::Once { from, session, sequence };
-                    self.send_elsewhere(asker, effects);
+                    self.redirect_asker(asker, effects);
                 }
             }
         }
@@ -295,7 +295,7 @@ impl Replica {
     /// It has come to lead: what was for who led before is its own.
     #[inline(never)]
     pub(super) fn take_over(&mut self, effects: &mut Effects) {
-        self.outgoing.fetches.let_go(effects);
+        self.outgoing.fetches.release_waiters(effects);
         let (sent, waiting) = self.outgoing.forward.lead();
         for (origin, batch) in waiting.into_iter().rev() {
             self.queue.push_front(Queued::Batch { origin, batch });
@@ -313,14 +313,15 @@ impl Replica {
         }
     }
 
-    /// After a turn: lets go who waited for what is applied, and tells who waits in vain.
+    /// After a round: releases reads that waited for what is applied, and answers those that are
+    /// late.
     pub(super) fn release_and_reply(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let caught_up = self.lacks > 0 && self.catches_up();
         if (caught_up || !self.outgoing.forward.is_idle())
             && let Some(fit) = self.outgoing.forward.applied(self.applied, effects)
         {
             if !self.leads() {
-                self.promise.settled(fit.at);
+                self.promise.settle_up_to(fit.at);
                 self.serving.raise_floor(Timestamp::from_millis(fit.leader_ms));
             }
             self.read_until = self.read_until.max(fit.asked_at.saturating_add(1));
@@ -333,7 +334,7 @@ impl Replica {
         }
     }
 
-    /// Tells whoever asked too long ago that it is not known what becomes of it.
+    /// Answers clients that have waited too long: the outcome is unknown.
     #[inline(never)]
     fn give_up_late(&mut self, late: impl Fn(BootNanos) -> bool, effects: &mut Effects) {
         for in_flight in self.in_flight.iter_mut().filter(|in_flight| late(in_flight.since)) {
@@ -341,7 +342,7 @@ impl Replica {
             let (origin, waiters) = match asker {
                 Asker::Batch { origin, waiters } => (origin, waiters),
                 Asker::Operation { origin, waiter } => (origin, vec![waiter]),
-                // Whoever has asked counts the time.
+                // These askers count the time themselves.
                 other => {
                     in_flight.asker = other;
                     continue;
@@ -355,7 +356,7 @@ impl Replica {
     pub(super) fn reply_remote(&mut self, asker: Asker, outcome: Outcome, effects: &mut Effects) {
         match (asker, outcome) {
             (Asker::Once { from, session, sequence }, Outcome::Once(verdict)) => {
-                self.tell_written(from, session, sequence, verdict, effects);
+                self.reply_write(from, session, sequence, verdict, effects);
             }
             (Asker::RemoteOperation { node, number }, Outcome::Catalogue(result)) => {
                 let subject =
@@ -369,7 +370,7 @@ impl Replica {
         }
     }
 
-    fn tell_written(
+    fn reply_write(
         &mut self,
         from: Option<NodeId>,
         session: u64,
@@ -386,9 +387,9 @@ impl Replica {
         }
     }
 
-    /// What was proposed here for another node, or with a number, was not, or nobody knows: it is
-    /// to be asked of who leads then.
-    pub(super) fn send_elsewhere(&mut self, asker: Asker, effects: &mut Effects) {
+    /// An entry proposed here for another node, or as part of a session, was not applied, or its
+    /// outcome is unknown: its sender must ask the new leader.
+    pub(super) fn redirect_asker(&mut self, asker: Asker, effects: &mut Effects) {
         match asker {
             Asker::Once { from: Some(node), session, sequence } => {
                 self.reply_not_leader(node, RpcRequestId::Write { session, sequence }, effects);
@@ -403,7 +404,7 @@ impl Replica {
             Asker::RemoteOperation { node, number } => {
                 self.reply_not_leader(node, RpcRequestId::Catalogue { number }, effects);
             }
-            Asker::Steps(askers) => self.send_steps_elsewhere(askers, effects),
+            Asker::Steps(askers) => self.redirect_steps(askers, effects),
             Asker::Nobody | Asker::Batch { .. } | Asker::Operation { .. } => {}
         }
     }

@@ -1,19 +1,19 @@
-//! How far may old versions go? A keyspace's safe point, and its shards, which follow (SAFETY G14).
+//! Safe points of keyspaces, and of their shards, which follow them (SAFETY G14).
 //!
 //! ```text
 //!   any replica with old versions ──► replica of the system shard ──(Raise)──► its leader
 //!                                        ▲ none here: straight to the leader     │ granted
 //!                                        │                                       ▼
 //!   shards' leaders here ◄── effects.safe_points ◄── applied: on every replica of the system shard
-//!                                      ▲             … and told to who asked (SafePoint)
+//!                                      ▲             … and sent to the asker (SafePoint)
 //! ```
 //!
-//! The record of a keyspace stands in the system shard alone; whatever is told of it is applied
-//! there, and so stays true. All of this may be lost: who sees a shard lag asks again.
+//! Only the system shard has the record of a keyspace. Nodes learn applied values only, and these
+//! stay true. All messages may be lost: a node that sees a shard lag asks again.
 //!
 //! Invariants:
 //! 1. A shard's safe point is never above its keyspace's.
-//! 2. However often and by however many it is asked for, a rise is logged once by each leader.
+//! 2. Each leader logs a rise once, however many nodes ask for it, and however often.
 
 use hlc::{Clock, safe_point};
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
@@ -25,7 +25,7 @@ use crate::replica::entry::{Kind, operation};
 use crate::replica::state::{Content, ShardState};
 use crate::rpc::message::RpcMessage;
 
-/// Somebody's wish to have a keyspace's safe point raised.
+/// A node's request to raise a keyspace's safe point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafePointRequest {
     /// The keyspace.
@@ -69,8 +69,8 @@ impl Replica {
         }
         let Some(of) = catalogue.by_id(keyspace).filter(|_| !is_full) else { return };
         let retention_ms = of.options.retention_ms;
-        self.leading.points_asked.retain(|id, _| catalogue.by_id(*id).is_some());
-        let asked = self.leading.points_asked.entry(keyspace).or_default();
+        self.leading.points_requested.retain(|id, _| catalogue.by_id(*id).is_some());
+        let asked = self.leading.points_requested.entry(keyspace).or_default();
         let current = current.max(*asked);
         let granted =
             safe_point::granted_safe_point(current, clock.now(), retention_ms, to, is_pressed);
@@ -95,11 +95,11 @@ impl Replica {
         };
         let to = to.min(clock.now()).min(below);
         // An applied one counts as far as it went: a lock that came before it has held it.
-        let (asked, index) = self.leading.point_asked;
+        let (asked, index) = self.leading.point_requested;
         let on_its_way = if index > self.applied { asked } else { Timestamp::ZERO };
         if to > current.max(on_its_way) {
             let next = self.group.last_index() + self.queue.len() as u64 + 1;
-            self.leading.point_asked = (to, next);
+            self.leading.point_requested = (to, next);
             self.operate(Kind::SafePoint, operation(&to.0.to_le_bytes()), None);
         }
     }

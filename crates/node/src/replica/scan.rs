@@ -1,17 +1,17 @@
-//! Questions about a keyspace as a whole: how many keys, which, in what order.
+//! Keyspace scans: how many keys, which, in what order.
 //!
-//! They are answered shard by shard, and a long one gives the guard back between pieces, so that
-//! writers wait for a piece at most. So they are no snapshot: SCAN and KEYS promise that a key
-//! present throughout is shown at least once (SAFETY G18), RANGE that each key it shows was there
-//! at some moment of the call.
+//! A scan reads shard by shard. A long one gives the guard back between pieces, so that writers
+//! wait for a piece at most. So it is no snapshot. SCAN and KEYS promise that a key present
+//! throughout is shown at least once (SAFETY G18). RANGE promises that each key it shows existed at
+//! some moment of the call.
 //!
-//! A question may be about some of the shards only ([`Places`]): where every node answers for the
-//! shards it leads.
+//! A scan may cover some shards only ([`ScanScope`]): when every node answers for the shards it
+//! leads.
 //!
-//! Whether a key has expired is judged in each shard by a time of its own, the same throughout the
-//! question: this node's or, if that is later, the one at which the shard's leader was last asked
-//! ([`crate::replica::serving::Serving::floor`]), or that of the newest entry here. Else a node
-//! whose clock is slow would show what another has told to be gone, and hide what is newer than its
+//! Each shard judges expiry by one time during the whole scan, the latest of three: the node's
+//! clock, the clock of the shard's leader when last asked
+//! ([`crate::replica::serving::Serving::floor`]), and the newest entry here. Else a node with a
+//! slow clock would show keys that another has reported as expired, and hide keys newer than its
 //! clock.
 
 use std::ops::Bound;
@@ -53,10 +53,10 @@ impl ScanScope {
     }
 }
 
-/// Whether all shards at `places` may be asked at `now`: they serve, have just the slots that the
-/// route says, and if anything in them has expired by then, their horizon covers it (SAFETY G2,
-/// G13) and nothing is under way that may still find it alive. Who was blocked asks again with the
-/// same `now`, or writers could keep him off for ever.
+/// Whether all shards at `places` may be read at `now`. They must serve, and have just the slots of
+/// the route. If any of their values has expired by then, their horizon must cover it (SAFETY G2,
+/// G13), and no entry in flight may find it alive. A blocked caller tries again with the same
+/// `now`, or writers could delay it for ever.
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
@@ -229,18 +229,18 @@ fn scan_numbers(
     Ok(0)
 }
 
-/// Where a cursor stands. Bits above those of slots are not looked at.
+/// The place that a cursor means. Bits above those of slots are ignored.
 pub fn place_of_cursor(cursor: u64) -> ScanCursor {
     let slot = (cursor >> HASH_BITS) % u64::from(keyspace::SLOTS);
     ScanCursor { slot: slot as Slot, hash: cursor & ((1 << HASH_BITS) - 1) }
 }
 
-/// The cursor that stands there.
+/// The cursor that means this place.
 pub fn cursor_of(place: ScanCursor) -> u64 {
     u64::from(place.slot) << HASH_BITS | place.hash
 }
 
-/// The place of the shard in which a cursor of [`scan`] stands; none if no cursor is so.
+/// The index of the shard in which a cursor of [`scan`] lies; none if the cursor is invalid.
 pub fn place_of(route: &Route, cursor: u64) -> Option<usize> {
     let stands = place_of_cursor(cursor);
     match route.keyspace.options.placement {
@@ -294,7 +294,7 @@ pub fn each_key_of_slot(
     Ok(())
 }
 
-/// Shows the keys of a stretch with their values, in order, shard after shard. At most `piece_keys`
+/// Shows the keys of a range with their values, in order, shard after shard. At most `piece_keys`
 /// are looked at under one hold of a guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors

@@ -1,28 +1,27 @@
 //! Until when may this replica answer linearizable reads by itself?
 //!
-//! The executor publishes it after every turn and before anything of that turn leaves (SAFETY G1):
-//! only while the replica leads, has applied its term's first entry and all that it knows to be
-//! committed, and holds a lease. Readers look at it under the read guard. What they compare with is
-//! the node's boot clock, read after the request had come: at that moment nobody else led, so what
-//! is applied here then is all that anyone was ever told.
+//! The executor publishes that after every round and before any of its effects leave (SAFETY G1).
+//! It allows reads only while the replica leads, holds a lease, and has applied its term's first
+//! entry and all that it knows to be committed. Readers check it under the read guard, against the
+//! node's boot clock, which they read after the request had come. At that moment no other replica
+//! led, so the state here has everything that any client was ever told.
 //!
 //! A sole voter's lease never ends.
 //!
-//! A replica that does not lead publishes as well how fresh it is: since when, by the same clock,
-//! it may lack what others were told, and up to which time its past is closed. So stale reads are
-//! served here with an age that no other clock has a part in (SAFETY G17).
+//! A follower publishes how fresh it is: since when, by the same clock, it may lack acknowledged
+//! writes, and up to which time its past is closed. So it serves stale reads with an age that
+//! involves no other clock (SAFETY G17).
 //!
-//! Beside it stands the time at which reads are judged: nodes' clocks differ, and what one has told
-//! to have ended must not be there again for another. Where the replica leads, that is its node's
-//! clock, which is above all that the leaders before have told. Elsewhere it is the leader's clock
-//! when it was last asked, whatever the clock here says: so no node's clock has a part in what
-//! another leads (SAFETY G12).
+//! It also publishes the time by which reads judge expiry. Nodes' clocks differ, and a value that
+//! one client saw expired must not reappear to another. A leader uses its own clock, which is above
+//! all that earlier leaders have reported. A follower uses the leader's clock when it was last
+//! asked. So no other node's clock plays a part in what a leader serves (SAFETY G12).
 //!
-//! A replica that lags says so, too: what is read there is fetched from its leader meanwhile. It is
-//! no reason to refuse what may be read here.
+//! A replica that lags publishes that, too: its readers fetch from the leader meanwhile. It may
+//! still serve what it can.
 //!
-//! And there is who leads, as far as the replica has heard: a hint for those who tell clients
-//! where to go, and never a reason to serve anything.
+//! Last, it publishes which node leads, as far as it has heard: a hint for redirects, never a
+//! reason to serve anything.
 
 use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
@@ -60,7 +59,7 @@ impl Serving {
         now < self.until.load(Ordering::Acquire)
     }
 
-    /// Whether reads are served by anyone whose clock stands anywhere.
+    /// Whether it serves reads at any clock.
     pub fn at_all(&self) -> bool {
         self.until.load(Ordering::Acquire) > 0
     }
@@ -70,13 +69,13 @@ impl Serving {
         self.until.store(end, Ordering::Release);
     }
 
-    /// No read is judged at an earlier time, whatever the clock here said when it came.
+    /// The lowest time at which a read is judged, whatever the local clock said when it came.
     pub fn floor(&self) -> Timestamp {
         Timestamp(self.floor.load(Ordering::Acquire))
     }
 
-    /// The time at which a read is judged for which [`Self::at`] was asked, if this node's clock
-    /// said `now` when it came.
+    /// The time at which a read is judged that passed [`Self::at`], if this node's clock said `now`
+    /// when it came.
     pub fn judged_at(&self, now: Timestamp) -> Timestamp {
         let follows = self.follows.load(Ordering::Acquire) == 1;
         if follows { self.floor() } else { self.floor().max(now) }
@@ -108,7 +107,7 @@ impl Serving {
         self.led_by(None);
     }
 
-    /// Whether the replica lags: readers who may not read here are not to wait for it.
+    /// Whether the replica lags: readers that it cannot serve should not wait.
     pub fn lags(&self) -> bool {
         self.lags.load(Ordering::Relaxed) == 1
     }
@@ -118,8 +117,8 @@ impl Serving {
         self.lags.store(u8::from(lags), Ordering::Relaxed);
     }
 
-    /// For a reader that holds the guard: how long ago, by its clock that stands at `now`, all was
-    /// here, and the time at which to judge what has expired. `None`: nobody knows.
+    /// For a reader that holds the guard and whose clock says `now`: how long ago the state here
+    /// was complete, and the time at which to judge expiry. `None`: not known.
     pub fn age(&self, now: BootNanos) -> Option<(u64, Timestamp)> {
         let fresh_at = self.fresh_at.load(Ordering::Acquire);
         let closed = Timestamp(self.closed.load(Ordering::Relaxed));
@@ -132,7 +131,7 @@ impl Serving {
         is_led.then(|| NodeId(self.leader.load(Ordering::Relaxed)))
     }
 
-    /// The node that leads or, if nobody is known to, the last that did.
+    /// The node that leads or, if none is known to, the last that did.
     pub fn last_leader(&self) -> Option<NodeId> {
         let was_led = self.led.load(Ordering::Relaxed) != NEVER;
         was_led.then(|| NodeId(self.leader.load(Ordering::Relaxed)))
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_leader_is_remembered_and_not_taken_for_the_present_one() {
+    fn last_leader_is_remembered_but_is_no_present_leader() {
         let serving = Serving::default();
         serving.led_by(None);
         assert_eq!((serving.leader(), serving.last_leader()), (None, None));

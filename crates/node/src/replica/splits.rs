@@ -1,8 +1,8 @@
-//! A shard is cut in two: how the entry comes into its log, and what its replicas do about it.
+//! A split: how its entry comes into the log, and what the replicas do about it.
 //!
 //! ```text
 //!   Split ──► a leader, if it fits ──► entry ──► applied: the left half goes on,
-//!                                                how far it has agreed is written down,
+//!                                                the commit index is logged,
 //!                                                the right half begins, by way of the driver
 //! ```
 //!

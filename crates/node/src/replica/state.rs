@@ -1,4 +1,4 @@
-//! What a shard's entries have made: the state that readers see under the read guard.
+//! The state that a shard's entries have made, which readers see under the read guard.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use txn::locks::{self, Locks, Step as TxnStep, StepReply};
 /// One shard's applied state. Executors change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).
 pub struct ShardState {
-    /// Who the shard is, and the arc it owns.
+    /// Id, arc and replicas of the shard.
     pub descriptor: Descriptor,
     /// What it holds.
     pub content: Content,
@@ -35,7 +35,7 @@ pub struct ShardState {
     pub roster: Roster,
     /// Whether it is about to become one with a neighbour.
     pub merging: MergeStatus,
-    /// How many snapshots have taken the place of what was here.
+    /// How many snapshots have replaced the state.
     pub installed: u64,
     /// How often it was cut in two here, or has taken a neighbour in.
     pub cuts: u64,
@@ -55,7 +55,7 @@ pub struct ShardState {
     pub sessions: Sessions,
     /// What is known of transactions over several shards (G8).
     pub locks: Locks,
-    /// From when on entries under way may still change what is here.
+    /// From which time on entries in flight may still change the state.
     pub unsettled: Arc<UnsettledFloor>,
 }
 
@@ -91,7 +91,7 @@ pub enum Outcome {
     Settled,
     /// What became of a batch that is applied once.
     Once(BatchVerdict),
-    /// What the shard says to steps of transactions, in their order.
+    /// The shard's replies to steps of transactions, in their order.
     Steps(Vec<StepReply>),
     /// The state as of this entry is to be digested.
     Check,
@@ -102,8 +102,8 @@ pub enum Outcome {
 }
 
 impl ShardState {
-    /// A new shard's state. Its log begins behind index 1, so that a replica which comes later
-    /// begins with a snapshot and never applies what it cannot know the members of.
+    /// A new shard's state. Its log begins behind index 1. So a later replica begins with a
+    /// snapshot, and never applies entries whose members it cannot know.
     pub fn new(descriptor: Descriptor, content: Content) -> Self {
         let voters: Vec<_> = descriptor.replicas.iter().map(|(id, _)| *id).collect();
         Self {
@@ -126,7 +126,7 @@ impl ShardState {
         }
     }
 
-    /// The state a shard is born with: what stands in its bootstrap record.
+    /// The first state of a shard, from its bootstrap record.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of such a record.
@@ -171,8 +171,8 @@ impl ShardState {
         out
     }
 
-    /// Changes when what is here is replaced or cut in two: whoever reads it piece by piece begins
-    /// again.
+    /// Counts replacements and splits of this state. A reader in several pieces starts again when
+    /// it changes.
     pub fn replacements(&self) -> u64 {
         self.installed + self.cuts
     }
@@ -377,8 +377,8 @@ fn apply_commands(
         }
         ahead.clear();
     }
-    // Old versions go at twice the pace at which they come, by whoever makes new ones: their
-    // memory is at hand for these then.
+    // Each write collects at twice the pace at which old versions arise: the new ones can use that
+    // memory at once.
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
 }
 

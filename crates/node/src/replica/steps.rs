@@ -1,5 +1,5 @@
-//! Steps of transactions over several shards, at a shard's leader: what the wait queue
-//! ([`txn::wait_queue`]) lets go is proposed, and what comes of it is answered.
+//! Steps of transactions over several shards, at a shard's leader. The leader proposes the steps
+//! that the wait queue ([`txn::wait_queue`]) releases, and answers them.
 //!
 //! ```text
 //!   another node's RPC, or a forwarded step of this one ──► wait queue ──► entry of several steps
@@ -7,9 +7,9 @@
 //!                                                          └────► answered ◄┘
 //! ```
 //!
-//! Commands that meet locks are taken aside before anything is proposed, and readers here that have
-//! met one are let go when one has gone. Transactions that seem to be abandoned are reported to the
-//! driver ([`txn::abandoned`]), which has somebody finish them.
+//! Commands that meet locks wait apart before the leader proposes anything. Readers that met a lock
+//! are released when one is resolved. Transactions that seem abandoned are reported to the driver
+//! ([`txn::abandoned`]), which has a node finish them.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ struct LockReader {
     since: BootNanos,
 }
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Steps {
     pub queue: WaitQueue,
@@ -97,7 +97,7 @@ impl Steps {
         self.is_awake |= self.queue.has_reservations();
     }
 
-    /// Whether a command has waited for so long that nothing more is reserved before it is done.
+    /// Whether a command has waited so long that no key may be reserved before it is done.
     pub fn have_commands_waited_long(&self, now: BootNanos) -> bool {
         self.held.have_waited_long(now)
     }
@@ -197,7 +197,7 @@ impl Replica {
     }
 
     /// In a turn: lets readers go that have met a lock, if one has gone since.
-    fn let_lock_readers_go(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
+    fn release_lock_readers(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         if self.steps.readers.is_empty() {
             return;
         }
@@ -218,7 +218,7 @@ impl Replica {
     }
 
     /// The replica ends: readers look again.
-    pub(super) fn let_all_lock_readers_go(&mut self, effects: &mut Effects) {
+    pub(super) fn release_all_lock_readers(&mut self, effects: &mut Effects) {
         for LockReader { origin, waiter, .. } in self.steps.readers.drain(..) {
             effects.answers.push(Answer::Retry { origin, waiter });
         }
@@ -240,7 +240,7 @@ impl Replica {
     }
 
     fn propose_waiting_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
-        if !self.leads() || self.group.is_transferring() || self.stands_still() {
+        if !self.leads() || self.group.is_transferring() || self.is_halted() {
             return;
         }
         // What comes until those are applied goes together.
@@ -303,7 +303,7 @@ impl Replica {
                     }
                     PrepareVerdict::Refuse(why) => {
                         queue.release(&prepare);
-                        self.tell_step(queued.asker, StepReply::Refused(why), effects);
+                        self.reply_step(queued.asker, StepReply::Refused(why), effects);
                         return None;
                     }
                 }
@@ -336,7 +336,7 @@ impl Replica {
     /// At the end of a turn: sees to who waits, and whether anything is left to be seen to.
     #[inline(never)]
     pub(super) fn end_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
-        self.let_lock_readers_go(turn, effects);
+        self.release_lock_readers(turn, effects);
         self.report_abandoned(turn, effects);
         let Steps { is_busy, queue, readers, .. } = &self.steps;
         let is_calm = self.steps.is_calm() && queue.stops_nothing() && readers.is_empty();
@@ -390,7 +390,7 @@ impl Replica {
         effects: &mut Effects,
     ) {
         for (asker, said) in askers.into_iter().zip(said) {
-            self.tell_step(asker, said, effects);
+            self.reply_step(asker, said, effects);
         }
     }
 
@@ -401,7 +401,7 @@ impl Replica {
         self.steps.queue.applied(index);
     }
 
-    fn tell_step(&mut self, asker: StepAsker, said: StepReply, effects: &mut Effects) {
+    fn reply_step(&mut self, asker: StepAsker, said: StepReply, effects: &mut Effects) {
         self.steps.queue.ended(asker);
         let StepAsker { from, number } = asker;
         match from {
@@ -409,12 +409,12 @@ impl Replica {
                 let shard = self.id;
                 effects.rpcs.push((node, RpcMessage::StepReply { shard, number, said }));
             }
-            None => self.outgoing.forwarded_steps.said(number, said, effects),
+            None => self.outgoing.forwarded_steps.handle_reply(number, said, effects),
         }
     }
 
     /// Steps that were to be proposed here, or were and are lost, are asked for elsewhere.
-    pub(super) fn send_steps_elsewhere(&mut self, askers: Vec<StepAsker>, effects: &mut Effects) {
+    pub(super) fn redirect_steps(&mut self, askers: Vec<StepAsker>, effects: &mut Effects) {
         for asker in askers {
             self.steps.queue.ended(asker);
             let StepAsker { from, number } = asker;
@@ -429,12 +429,12 @@ impl Replica {
     /// elsewhere.
     pub(super) fn give_up_steps(&mut self, effects: &mut Effects) {
         self.steps.queue.forget();
-        self.let_all_lock_readers_go(effects);
+        self.release_all_lock_readers(effects);
         if self.steps.is_calm() {
             return;
         }
         let askers = self.steps.queue.take_all().collect();
-        self.send_steps_elsewhere(askers, effects);
+        self.redirect_steps(askers, effects);
         for queued in self.steps.held.take().rev() {
             self.queue.push_front(queued);
         }

@@ -1,8 +1,8 @@
 //! How does a shard begin? From its keyspace, the same on every node.
 //!
-//! The catalogue's entry that makes a keyspace says where its shards begin; every node that applies
-//! it, or reads it later, makes the same first state of them. A node that is one of these has a
-//! replica from the beginning; the others know where to ask.
+//! The catalogue's entry that creates a keyspace names the nodes of its first shards. Every node
+//! that applies or reads it makes the same first state of them. The named nodes have a replica from
+//! the beginning; the others know which nodes to ask.
 
 use keyspace::{
     DecodeError, Descriptor, Durability, Generation, Keyspace, KeyspaceId, NodeId, Placement,
@@ -36,7 +36,7 @@ fn layout_of(placement: Placement, arc: &keyspace::Arc) -> Layout {
 
 /// What routes lead to on a node without a replica of a shard: nothing, that others have, as far as
 /// is known these. Also where the shard had a replica on the node, which has ended.
-pub fn elsewhere(
+pub fn remote_view(
     keyspace: &Keyspace,
     (shard, arc): (ShardId, keyspace::Arc),
     mut replicas: Vec<(ReplicaId, NodeId)>,
@@ -62,7 +62,7 @@ pub fn first_system(node: NodeId) -> ShardState {
     ShardState::new(descriptor, Content::System(System::default()))
 }
 
-/// Whether this replica stands first for election when its shard is born: they take turns.
+/// Whether this replica campaigns first when its shard begins: the replicas take turns over shards.
 pub fn campaigns_first(descriptor: &Descriptor, replica: ReplicaId) -> bool {
     let replicas = &descriptor.replicas;
     let turn = descriptor.shard.0.checked_rem(replicas.len() as u64).unwrap_or(0);
@@ -120,7 +120,7 @@ mod tests {
         let hasher = KeyHasher::new([1; 16]);
         assert!(first_state(&keyspace, 0, hasher).descriptor.replica_on(nodes[0]).is_some());
         let (replicas, tile) = (first_replicas(&keyspace), (keyspace.shards[0], keyspace.arc(0)));
-        let state = elsewhere(&keyspace, tile, replicas, nodes[0], hasher);
+        let state = remote_view(&keyspace, tile, replicas, nodes[0], hasher);
         assert_eq!(state.descriptor.arc, keyspace.arc(0));
         let replicas = nodes.map(|node| state.descriptor.replica_on(node));
         assert_eq!(replicas, [None, Some(ReplicaId(2)), Some(ReplicaId(3))]);

@@ -1,9 +1,9 @@
-//! What has the leader of a bucket to do about the file that it is of?
+//! What must the leader of a bucket do for its linear-hash table?
 //!
-//! The catalogue says how large a file of linear hashing is, and what is under way
-//! ([`keyspace::catalogue::linear_hash`]); which arc each bucket has follows from that
-//! ([`overlay::lh`]). So whoever leads a shard sees by its arc whether it is the one that is to be
-//! cut or to take its neighbour in, and whether that is done:
+//! The catalogue says how large a table is, and which step is under way
+//! ([`keyspace::catalogue::linear_hash`]). The arc of each bucket follows from that
+//! ([`overlay::lh`]). So a shard's leader sees by the shard's arc whether it must split or take in
+//! its neighbour, and whether that is done:
 //!
 //! ```text
 //!   3 buckets, growing       bucket 1 is next     [8000… ──── ────)   its leader: Cut
@@ -12,13 +12,13 @@
 //!                            it was taken in      [8000… ──── ────)   its leader: Done
 //! ```
 //!
-//! That is so after any crash, of whichever node at whichever step: what was begun stands in the
-//! catalogue, what was done stands in the shard's own arc, and nobody remembers anything else.
+//! That holds after any crash, of any node, at any step. The catalogue names the step that was
+//! begun, the shard's own arc shows the step that was done; nothing else is remembered.
 //!
 //! # Invariants
-//! 1. [`TableTask::Done`] is so: the record was known before the arc was seen by a linearizable
-//!    read, so the arc has become so since the turn began.
-//! 2. Of all shards of a file one is led to a task at most, as long as its arcs are buckets.
+//! 1. A [`TableTask::Done`] is true: the node knew the record before a linearizable read showed the
+//!    arc. So the arc changed after the table epoch began.
+//! 2. At most one shard of a table has a task, as long as the table's arcs are buckets.
 
 use keyspace::{Cut, LinearHashRecord, LinearHashStep};
 use overlay::lh::{Bucket, LinearHashTable};
@@ -26,14 +26,14 @@ use replication::BootNanos;
 
 use crate::replica::state::ShardState;
 
-/// What is to be done about a file by who leads a shard.
+/// What the leader of a bucket must do for its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableTask {
     /// The shard is to be cut in two here.
     Cut(Cut),
     /// It is to take its right neighbour in.
     MergeRight,
-    /// What is under way is done: the catalogue is to hear of it.
+    /// The step is done: report it to the catalogue.
     Done,
     /// It seems to be done. That must be confirmed as a read is: wait at the shard's executor, and
     /// look again with the same `came`.
@@ -48,7 +48,7 @@ pub enum TableTask {
         /// Whether it is [`TableTask::MayShrink`] as well: of two buckets the first is.
         may_shrink: bool,
     },
-    /// Nothing is under way, and this is the bucket that would take in the last one.
+    /// No step is under way, and this bucket would absorb the last one.
     MayShrink,
 }
 
@@ -62,7 +62,7 @@ pub fn next_merger(record: &LinearHashRecord) -> Option<Bucket> {
     table_of(record)?.last_split().map(|(left, _)| left)
 }
 
-/// The shape that a record says; none beyond what files can be.
+/// The table of a record; none if no table can be so large.
 pub fn table_of(record: &LinearHashRecord) -> Option<LinearHashTable> {
     LinearHashTable::of_buckets(record.buckets.try_into().ok()?)
 }
@@ -135,7 +135,7 @@ mod tests {
                 (Some(LinearHashStep::Grow), buckets + 1),
                 (Some(LinearHashStep::Shrink), buckets - 1),
             ] {
-                let record = LinearHashRecord { buckets, turn: 4, step };
+                let record = LinearHashRecord { buckets, epoch: 4, step };
                 if after == 0 {
                     continue;
                 }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn only_leaders_of_next_buckets_resize_table() {
-        let record = LinearHashRecord { buckets: 5, turn: 4, step: None };
+        let record = LinearHashRecord { buckets: 5, epoch: 4, step: None };
         let of = |arc: &Arc| task(&state(arc.clone()), &record, 0);
         let found: Vec<_> = arcs(5).iter().map(of).collect();
         let grows = Some(TableTask::MayGrow { share: 4, buckets: 5, may_shrink: false });
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_place_of_a_cut_is_the_buckets_middle() {
         for buckets in 1..40 {
-            let record = LinearHashRecord { buckets, turn: 1, step: Some(LinearHashStep::Grow) };
+            let record = LinearHashRecord { buckets, epoch: 1, step: Some(LinearHashStep::Grow) };
             let arc = next_cut(&record).unwrap().arc(KeyspaceId(7));
             let at = keyspace::linear_hash::middle(&arc).map(Cut::Number);
             assert_eq!(task(&state(arc), &record, 0), at.map(TableTask::Cut));

@@ -8,14 +8,14 @@
 //!                                                             ends        arc [b, c)
 //! ```
 //!
-//! Both have their replicas on the same nodes, and nothing else changes in either meanwhile: no
-//! members, no cuts. From FREEZE on nothing changes in the right one at all, and nobody is served
-//! there; what is asked of it waits. So the state that each of its replicas holds is the same, and
-//! ABSORB, which says as of which entry, makes the same of all replicas of the left one.
+//! Both have their replicas on the same nodes, and neither changes its members or splits meanwhile.
+//! From FREEZE on nothing changes in the right one, and it serves nobody; requests wait. So all its
+//! replicas hold the same state. ABSORB names the entry of that state, and so all replicas of the
+//! left one end up equal.
 //!
-//! Only an entry in the left one's log ends it, never a time that has passed: ABSORB, or
-//! CANCEL. After CANCEL the left one keeps saying so until the right one has confirmed, by an entry
-//! of its own (FREE), that it goes on, or was never frozen:
+//! Only an entry in the left one's log ends the merge, never a timeout: ABSORB, or CANCEL. After
+//! CANCEL the left one repeats it until the right one confirms. The right one does so with an entry
+//! of its own (FREE), or because it was never frozen:
 //!
 //! ```text
 //!   left's log    … INTEND ──► CANCEL ──────────────────────► FREED …
@@ -23,24 +23,24 @@
 //!   right's log           [FREEZE]└──────► FREE ──────────────┘       its generation rises
 //! ```
 //!
-//! Late words do no harm. A FREEZE names the right one's generation, which FREE has raised; what
-//! the right one says names the left one's generation, which CANCEL has raised. As long as a shard
-//! is in any of these states, it enters no other.
+//! Late messages do no harm. A FREEZE names the right one's generation, which FREE has raised; the
+//! right one's replies name the left one's generation, which CANCEL has raised. A shard in one of
+//! these states enters no other.
 //!
-//! A replica of the left one that finds no such state beside it cannot go on: it is quarantined and
-//! replaced ([`crate::executor::EndedReplica`]).
+//! A replica of the left one that finds no such state on its node cannot continue. It is
+//! quarantined and replaced ([`crate::executor::EndedReplica`]).
 //!
-//! # What is united
-//! Keys and versions; the later of both safe points and horizons; what was applied once
-//! ([`crate::routing::session`]): so a batch that was sent to the right one is done once, though it
-//! is asked of the left one afterwards. The generation is above both: whoever knows both shards
-//! knows which is right, and every lookup forgets the right one.
+//! # What the merge joins
+//! Keys and versions; the later of both safe points and horizons; both tables of sessions
+//! ([`crate::routing::session`]). So a batch that was sent to the right one is applied once,
+//! although its sender repeats it to the left one. The generation is above both: a node that knows
+//! both shards can tell that the left one is right, and every lookup forgets the right one.
 //!
 //! # What is on disk
-//! Before a replica of the right one ends, that ABSORB is agreed upon is on disk; then a record
-//! says that it has ended ([`crate::replica::record::SHARD_ABSORBED`]). So a replay takes the state
-//! over where the entry stands. A round of checkpoints in which the left one's is from before
-//! ABSORB, and the right one has ended meanwhile, makes the left one's again
+//! Before a replica of the right one ends, the commit index that covers ABSORB is on disk. Then a
+//! record says that it has ended ([`crate::replica::record::SHARD_ABSORBED`]). So a replay takes
+//! the state over where the entry stands. A round of checkpoints may hold the left one from before
+//! ABSORB while the right one has ended: it then makes the left one's again
 //! ([`crate::executor::ShardExecutor::absorbed`]).
 //!
 //! # Bytes
@@ -55,13 +55,13 @@ use replication::Entry;
 use crate::replica::entry::{Header, Kind};
 use crate::replica::state::{Content, ShardState};
 
-/// Where a shard stands between two that become one.
+/// The state of a shard in a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergeStatus {
     /// Nowhere: the usual.
     #[default]
     None,
-    /// 1: it is to take in its right neighbour.
+    /// 1: it is to absorb its right neighbour.
     TakingRight {
         /// That one.
         right: ShardId,
@@ -75,7 +75,7 @@ pub enum MergeStatus {
         /// Its generation, as it was known.
         generation: Generation,
     },
-    /// 3: it is to be taken in, and does not change any more.
+    /// 3: it is to be absorbed, and is frozen.
     Frozen {
         /// By its left neighbour.
         by: ShardId,
@@ -95,7 +95,7 @@ pub enum MergeStatus {
 /// A step, as an entry holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeStep {
-    /// 0: the left one is to take in the right one.
+    /// 0: the left one is to absorb the right one.
     Intend {
         /// The right one.
         right: ShardId,
@@ -146,7 +146,7 @@ pub enum MergeStep {
 pub enum MergeMessage {
     /// 0, to the right one: freeze.
     Freeze {
-        /// Who asks.
+        /// The caller.
         left: ShardId,
         /// At its generation,
         ours: Generation,
@@ -179,7 +179,7 @@ pub enum MergeMessage {
         /// For your generation.
         yours: Generation,
     },
-    /// 3, to the right one: you are not taken in.
+    /// 3, to the right one: the merge is cancelled.
     Unfreeze {
         /// Who says so.
         left: ShardId,
@@ -195,7 +195,7 @@ pub enum MergeMessage {
     },
 }
 
-/// Ready to take in the shard on the right: what its replica here held.
+/// The state of the right shard's local replica, ready to be absorbed.
 #[derive(Debug)]
 pub struct Absorb {
     /// The right one,
@@ -212,12 +212,12 @@ impl MergeStatus {
         matches!(self, MergeStatus::None)
     }
 
-    /// Whether nothing changes, and nobody is served.
+    /// Whether it is frozen: nothing changes, and it serves nobody.
     pub fn is_frozen(&self) -> bool {
         matches!(self, MergeStatus::Frozen { .. })
     }
 
-    /// Whether the shard is to take in this right neighbour.
+    /// Whether the shard is to absorb this right neighbour.
     pub fn takes_right(&self, right: ShardId) -> bool {
         matches!(self, MergeStatus::TakingRight { right: meant, .. } if *meant == right)
     }
@@ -239,7 +239,7 @@ impl MergeStatus {
         }
     }
 
-    /// Reads one from what is left, which may be nothing.
+    /// Reads one value from the rest of the bytes, which may be empty.
     ///
     /// # Errors
     /// [`DecodeError`]: it is something else.
@@ -353,7 +353,7 @@ impl ShardState {
                 self.merging = MergeStatus::Cancelled { right, generation: theirs };
                 self.descriptor.generation = Generation(generation.0 + 1);
             }
-            // There is no state to take in. Whoever can find it has looked before.
+            // There is no state to take in: the caller has looked for it before.
             (
                 MergeStep::Absorb { ours, .. },
                 MergeStatus::TakingRight { right, generation: theirs },
@@ -408,7 +408,7 @@ impl ShardState {
         (self.applied_index, self.applied_term) = (entry.index(), entry.term());
         (self.last, self.horizon) = (header.timestamp, self.horizon.max(horizon));
         self.merging = MergeStatus::None;
-        // Whoever reads piece by piece begins again.
+        // A reader in several pieces starts again.
         self.cuts += 1;
         let Descriptor { arc, generation, .. } = &mut self.descriptor;
         *arc = arc.join(&right.descriptor.arc).expect("it was frozen as the neighbour");
@@ -439,10 +439,10 @@ impl ShardState {
     }
 }
 
-/// Whether the shard of a replica here is gone: who has its first place by now. A shard keeps its
-/// first place until it is taken in, so whoever has it at a higher generation, `owner`, has taken
-/// it in, or whoever has taken that one in. But the left neighbour's replica here, or that of
-/// `owner`, may still have to take over what this one holds: then, it stays.
+/// Whether the shard of a local replica was merged away, and into which shard. A shard keeps its
+/// start until it is absorbed. So `owner`, which owns that start at a higher generation, has
+/// absorbed it, directly or through another shard. While a local replica of the left neighbour or
+/// of `owner` may still have to take over this state, the answer is none.
 pub fn superseded<'a>(
     here: &Descriptor,
     mut all_here: impl Iterator<Item = &'a Descriptor>,

@@ -1,4 +1,4 @@
-//! How do shards begin, split and merge, and what becomes of the commands on their way?
+//! How do shards begin, split and merge, and what happens to commands in flight?
 //!
 //! | here | what |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | [`split`] | one shard becomes two, at the same entry everywhere (SAFETY G11) |
 //! | [`merge`] | two neighbours become one |
 //! | [`reroute`] | a command that reached a shard which no longer owns its key |
-//! | [`linear_hash`] | the table of linear hashing: which bucket splits or merges next |
+//! | [`linear_hash`] | the linear-hash table: which bucket splits or merges next |
 
 pub mod bootstrap;
 pub mod linear_hash;

@@ -1,23 +1,22 @@
-//! What becomes of a command that was sent to the wrong half of a shard?
+//! Commands that were sent to a shard that has split meanwhile.
 //!
-//! A shard was cut in two while the command was on its way, and the left half has turned it away
-//! when it applied it ([`command::Reply::Moved`]): nothing was done. It is asked of the
-//! right half then, in the name of the same asker, who sees nothing of it. If the node does not
-//! know yet whose the keys are, the command waits until it does:
+//! The left half refuses such a command when it applies it ([`command::Reply::Moved`]): nothing was
+//! done. The node then sends it to the right half for the same client, which does not notice. If
+//! the node does not know the new owner yet, the command waits:
 //!
 //! ```text
-//!   applied ──► some replies: moved ──► Moved ──► routes name another shard ──► a new batch for it
-//!          └──► the others: answered        └──── not yet: waits (what comes later waits behind)
+//!   applied ──► some replies: Moved ──► rerouted ──► routes name another shard ──► a new batch
+//!          └──► the others: answered        └──── not yet: waits (later ones wait behind it)
 //! ```
 //!
-//! What was sent by one asker for one key stays in its order: it has come back in order, and is
-//! sent on in order. An asker who knows of the right half sooner waits for its answers before it
-//! goes there itself.
+//! Commands of one client for one key stay in order: they come back in order, and the node sends
+//! them on in order. A client that learns of the right half earlier waits for its answers before it
+//! goes there.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time until routes are right | the request's timeout | not done |
-//! | memory | what askers may have under way | they wait |
+//! | time until routes are right | the request timeout | not done |
+//! | memory | what clients may have in flight | they wait |
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,14 +30,14 @@ use crate::routing::route::Route;
 use command::flush;
 use command::{NotDone, Reply, Write, codec};
 
-/// A command that a shard has turned away.
+/// A command that a shard has turned away because it has split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReroutedCommand {
     /// Which shard.
     pub shard: ShardId,
-    /// Who has asked.
+    /// The caller.
     pub origin: Origin,
-    /// Who waits there.
+    /// Its waiter.
     pub waiter: Waiter,
     /// Of a flush, the first slot or key that is still to be flushed, or one before it.
     from: Cut,
@@ -80,7 +79,7 @@ pub(crate) fn answer_applied(
     }
 }
 
-/// Commands that were turned away, until it is known whose they are.
+/// Rerouted commands that wait until their shard is known.
 #[derive(Debug, Default)]
 pub struct PendingReroutes(VecDeque<(ReroutedCommand, BootNanos)>);
 
@@ -106,9 +105,8 @@ impl PendingReroutes {
         self.0.push_back((moved, now));
     }
 
-    /// Takes those out whose shard is known by now, in order, and those that have waited for
-    /// `request_timeout` in vain. `route` is that of the keyspace that a shard is of; none: it is
-    /// gone.
+    /// Takes out the commands whose shard is known by now, in order, and those that have waited for
+    /// `request_timeout`. `route` finds the keyspace of a shard; none: the keyspace is dropped.
     pub fn sort_out(
         &mut self,
         route: impl Fn(ShardId) -> Option<Arc<Route>>,

@@ -1,4 +1,4 @@
-//! How does a shard become two? By one entry in its log, at the same place everywhere (SAFETY G11).
+//! How does a shard split? By one entry of its log, at the same index everywhere (SAFETY G11).
 //!
 //! ```text
 //!   left's log    … i-1   [ split: 25 from 4096 on ]   i+1 …     slots [0, 8192) → [0, 4096)
@@ -7,18 +7,17 @@
 //! ```
 //!
 //! The right half begins with what the left one had at that entry: the versions of its keys, the
-//! safe point, the horizon up to which the past was promised to be closed, the newest timestamp;
-//! and with a replica, of the same id, wherever the left one has a voter. Both halves have a
-//! generation above the whole's: whoever knows both knows which is right
-//! ([`crate::routing::route`]).
+//! safe point, the horizon, the newest timestamp. It gets a replica, with the same id, wherever the
+//! left one has a voter. Both halves have a higher generation than the shard before: a node that
+//! knows both can tell which is right ([`crate::routing::route`]).
 //!
-//! What transactions have locked, and what is known of them, goes with its keys ([`txn::locks`]).
-//! What was applied once is known by the left half alone ([`crate::routing::session`]): what it has
-//! turned away ([`command::Reply::Moved`]) was never done, and is asked of the right half as
-//! something new. So nothing is asked of both.
+//! Locks, and marks of transactions, go with their keys ([`txn::locks`]). Only the left half keeps
+//! the sessions ([`crate::routing::session`]). A command that it has turned away
+//! ([`command::Reply::Moved`]) was never done, so its sender asks the right half as for a new
+//! command. No command goes to both.
 //!
-//! The entry does nothing if the shard is not as its proposer knew it: replicas are changing, or it
-//! has changed since.
+//! The entry does nothing if the shard has changed since its proposer looked, or its replicas are
+//! changing.
 //!
 //! # What is on disk
 //! The left half's log holds all that the right one begins with, so there is no bootstrap record.
@@ -104,7 +103,7 @@ impl ShardState {
         }
         let Content::Keys(engine) = &mut self.content else { return None };
         let cut_off = engine.split_off(&split.at).ok()?;
-        // Whoever reads piece by piece begins again.
+        // A reader in several pieces starts again.
         self.cuts += 1;
         let at = split.at.position(self.descriptor.keyspace());
         let (of_left, of_right) = self.descriptor.arc.split(&at).expect("it was looked at");
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_halved_and_not_cut_elsewhere() {
+    fn bucket_splits_only_at_its_middle() {
         let mut left = state_of(Layout::LinearHash);
         let names: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_string().into_bytes()).collect();
         for name in &names {
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_not_cut() {
+    fn shard_with_member_change_does_not_split() {
         let ids = |ids: &[u64]| ids.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let mut joint = state();
         joint.members.outgoing = ids(&[1, 2]);

@@ -1,28 +1,27 @@
-//! What does a node need of a shard that is on other nodes only, or whose replica here lags, to
-//! answer its own clients' reads?
+//! How does a node answer reads of a shard without a replica here, or with one that lags?
 //!
-//! It asks who leads the shard for what the command wants ([`FetchRequest`]), and answers the
-//! command itself from what it is told ([`FetchResult`]): so every command that reads works at
-//! every node, and the leader knows nothing of protocols.
+//! It asks the shard's leader for what the command needs ([`FetchRequest`]), and answers the
+//! command itself from the result ([`FetchResult`]). So every read command works on every node, and
+//! the leader needs no knowledge of protocols.
 //!
 //! ```text
-//!   here: MGET a b   a's shard is away ──► Want::Keys [a] ──► its leader: at its own time,
-//!                                                             under its lease, or when a majority
-//!         answer(…) ◄── Fetched: a = 1 ◄── Found::Versions ◄──has confirmed that it leads
+//!   here: MGET a b   a's shard: remote ─► FetchRequest::Keys [a] ─► its leader: at its own time,
+//!                                                              under its lease, or when a majority
+//!         answer(…) ◄── a = 1 ◄── FetchResult::Versions ◄───── has confirmed that it leads
 //! ```
 //!
-//! An answer is good for commands that had come before it was asked for, and for no others. Time is
-//! the leader's: whether a key has expired is judged by its clock, which is told with the answer.
+//! A result serves only commands that had come before the fetch was sent. The leader's clock judges
+//! whether a key has expired; the result carries its time.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | keys looked at for one answer | [`crate::replica::scan::PIECE_KEYS`] | asked for the rest |
-//! | bytes of one answer | [`ANSWER_BYTES_MAX`], and a value | asked for the rest |
+//! | keys looked at for one result | [`crate::replica::scan::PIECE_KEYS`] | another fetch |
+//! | bytes of one result | [`ANSWER_BYTES_MAX`], and a value | another fetch |
 //!
-//! So the keys of one command, in one shard, are read at one moment as long as they and their
-//! values are below [`ANSWER_BYTES_MAX`] together; longer answers are made of several, each of its
-//! own moment ([`FetchedData::is_of_one_moment`]): who needs one asks again until nothing has
-//! changed.
+//! So the keys of one command in one shard are read at one moment if they and their values are
+//! below [`ANSWER_BYTES_MAX`] together. Longer answers consist of several results, each of its own
+//! moment ([`FetchedData::is_of_one_moment`]). A command that needs one moment fetches until
+//! nothing has changed.
 
 use std::ops::Bound;
 
@@ -55,7 +54,7 @@ const SCAN_STEP: usize = 64;
 /// Where a shard's part of its keyspace begins and ends.
 pub type Ends = (Cut, Cut);
 
-/// What is wanted of a shard.
+/// What a node asks of a shard's leader, to answer reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchRequest {
     /// The newest versions of these keys.
@@ -107,7 +106,7 @@ pub enum FetchRequest {
         /// About how many.
         keys_max: u64,
     },
-    /// A stretch of an ordered shard.
+    /// A range of an ordered shard.
     Range {
         /// Its low end.
         low: Bound<Box<[u8]>>,
@@ -146,7 +145,7 @@ pub enum PastValue {
     BelowSafePoint(Timestamp),
 }
 
-/// What was found.
+/// The result of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchResult {
     /// Of the first of the keys, in their order: as many as fit, and at least one. Of a key without
@@ -195,7 +194,7 @@ impl FetchRequest {
         Self::Keys { keys, reserving: None }
     }
 
-    /// The same, of somebody who is about to change them.
+    /// The same, for a transaction that is about to change these keys.
     pub fn by(self, read: ReservingRead) -> Self {
         match self {
             Self::Keys { keys, .. } => Self::Keys { keys, reserving: Some(read) },
@@ -403,14 +402,14 @@ impl Route {
         self.views[place].read().descriptor.replica_on(node).is_none()
     }
 
-    /// Whether what is wanted of a shard must be fetched: it is on other nodes only, or the replica
-    /// here lags. That may change at any time: a question looks once and goes by that.
+    /// Whether reads of a shard must be fetched: it is remote, or the replica here lags. That may
+    /// change at any time, so a command looks once and keeps to that.
     pub fn must_fetch(&self, place: usize, node: NodeId) -> bool {
         let state = self.views[place].read();
         state.serving.lags() || state.descriptor.replica_on(node).is_none()
     }
 
-    /// What is to be fetched for these keys, by shard: of those shards at these places.
+    /// The fetches for these keys, by shard: for the shards at these places.
     pub fn missing_fetches<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,

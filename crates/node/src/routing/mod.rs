@@ -3,8 +3,8 @@
 //! | here | what |
 //! |---|---|
 //! | [`route`] | from a key to the shard that owns it, and to its replica here, if there is one |
-//! | [`fetch`] | what a node reads of a shard that others lead |
-//! | `proxy` | clients of a shard without a replica here |
+//! | [`fetch`] | what a node reads of a shard that another node leads |
+//! | `proxy` | requests for a shard without a replica here |
 //! | [`session`] | forwarded writes, each applied once (SAFETY G10) |
 
 pub mod fetch;

@@ -1,8 +1,8 @@
 //! From a key to the shard that owns it, on this node: what gateways hold of a keyspace.
 //!
-//! A keyspace begins with the shards that the catalogue lists, and they change: one is cut in two,
-//! and each half is a shard. So a route holds **tiles**: which shard has which slots, or keys, as
-//! far as this node knows, from its own replicas and from the table of all ([`tiles`]):
+//! A keyspace begins with the shards that the catalogue lists, and splits change them. So a route
+//! holds **tiles**: which shard owns which slots or keys, as far as this node knows, from its own
+//! replicas and from the full table ([`tiles`]):
 //!
 //! ```text
 //!   the catalogue's list      17 [0, 8192)            18 [8192, 16384)
@@ -11,11 +11,11 @@
 //!   tiles                     17      25              18
 //! ```
 //!
-//! Generations rise with every change, and both halves of a shard have a higher one than the whole
-//! had. So of two that claim a place, the one of the higher generation is right.
+//! Generations rise with every change, and both halves of a split have a higher one than the shard
+//! before. So of two shards that claim a place, the one of the higher generation is right.
 //!
-//! Tiles may be wrong or old: each shard says itself what it owns (SAFETY G1 check 1), and who asks
-//! the wrong one asks again.
+//! Tiles may be wrong or old. Each shard checks what it owns (SAFETY G1 check 1), and a request to
+//! the wrong one looks up the owner again.
 
 use std::sync::Arc;
 
@@ -32,11 +32,11 @@ use crate::replica::state::ShardState;
 /// What readers see of a shard.
 pub type View = Arc<RwLock<ShardState>>;
 
-/// A stretch of slots: the first, and the first behind it.
+/// A range of slots: the first, and the first after it.
 pub type Slots = (Slot, Slot);
 
-/// A keyspace as a gateway uses it: its settings, and its shards in ring order with their views.
-/// Replaced as a whole when it changes; whoever holds an old one is sent back by the shards
+/// A keyspace as gateways use it: its settings, and its shards in ring order with their views.
+/// Every change replaces it as a whole. A caller with an old route is sent back by the shards
 /// themselves (G1 check 1).
 pub struct Route {
     /// Settings, and where it began.
@@ -52,7 +52,7 @@ pub struct Route {
     firsts: Vec<Slot>,
 }
 
-/// What is known of a shard's part of its keyspace.
+/// What is known of a shard's arc in its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArcClaim {
     /// Which shard.
@@ -169,7 +169,7 @@ impl Route {
         self.firsts.partition_point(|first| *first <= slot) - 1
     }
 
-    /// The place of a shard, if it is one of them.
+    /// The index of a shard in this route, if it has one.
     pub fn place_of(&self, shard: ShardId) -> Option<usize> {
         self.shards.iter().position(|id| *id == shard)
     }
@@ -207,8 +207,8 @@ impl Route {
         &self.arcs[place]
     }
 
-    /// Whether a shard's state is of just this part: a question about all keys is asked of states
-    /// that together hold each key once.
+    /// Whether a shard's state covers exactly this tile. A scan needs states that together hold
+    /// each key once.
     pub fn is_tile(&self, place: usize, state: &ShardState) -> bool {
         !state.merged_away && state.descriptor.arc == self.arcs[place]
     }
@@ -221,7 +221,7 @@ impl Route {
         self.views.iter().enumerate().map(tile)
     }
 
-    /// Whether both say the same of who has what.
+    /// Whether both give the same arcs to the same shards.
     pub fn has_tiles_of(&self, other: &Self) -> bool {
         (&self.shards, &self.arcs) == (&other.shards, &other.arcs)
     }
@@ -246,10 +246,10 @@ impl ShardMap for Route {
     }
 }
 
-/// Which shard has which part of a keyspace, from what is known of its shards: of one shard the
-/// highest generation counts, of two that claim a place the higher one. Those that began with the
-/// keyspace are known, at its beginning. What nobody claims is taken to be the left neighbour's:
-/// it may have been cut off there. Each shard has one tile at most.
+/// The tiles of a keyspace, from what is known of its shards. Of one shard the highest generation
+/// counts; of two that claim a place the higher one. The first shards of the keyspace are known, as
+/// at its creation. An unclaimed place goes to the left neighbour, of which it may have been split
+/// off. Each shard has one tile at most.
 pub fn tiles(keyspace: &Keyspace, known: &[ArcClaim]) -> Vec<(ShardId, RingArc)> {
     let began =
         keyspace.tiles().map(|(shard, arc)| ArcClaim { shard, arc, generation: Generation(0) });
@@ -284,7 +284,7 @@ pub fn tiles(keyspace: &Keyspace, known: &[ArcClaim]) -> Vec<(ShardId, RingArc)>
         }
         before = *owner;
     }
-    // Nothing is known of the lowest places: whoever is next knows better.
+    // Nothing is known of the lowest places: the next shard takes them, and knows better.
     if let Some((_, first)) = begins.first_mut() {
         *first = 0;
     }
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_the_left_neighbours() {
+    fn unknown_places_belong_to_left_neighbour() {
         let began = tiles_of(&[]);
         assert_eq!((began.len(), began[1]), (8, (ShardId(2), (2048, 4096))));
         // The left half has been heard of, not the right one.

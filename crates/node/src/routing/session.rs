@@ -1,26 +1,27 @@
-//! Was this batch applied before? What makes a retried write happen once (SAFETY G10).
+//! Was this batch applied before? Sessions make a retried write happen once (SAFETY G10).
 //!
 //! A node that forwards writes to a shard's leader does so in a **session**: a random number, and
-//! in it sequence numbers 1, 2, 3 … Whatever is not answered is sent again, under the same number,
-//! to whoever leads then. Entries carry both, and apply, the only judge, compares them with a table
-//! that is part of the replicated state:
+//! in it sequence numbers 1, 2, 3 … It resends every batch without an answer, under the same
+//! number, to the current leader. Entries carry both numbers. Apply, the only judge, compares them
+//! with a table that is part of the replicated state:
 //!
 //! ```text
-//!   session 77: next 5, floor 3      4 ─► done before: the answer of then    (3 and 4 are kept)
-//!                                    5 ─► new: applied, its answer is kept
+//!   session 77: next 5, floor 3      4 ─► done before: the answer of then    (3 and 4 are stored)
+//!                                    5 ─► new: applied, its answer is stored
 //!                                    6 ─► a gap: not applied, "send from 5 on"
 //!                                    2 ─► below the floor: its sender has had the answer
 //! ```
 //!
 //! So the batches of a session are applied once and in their order, over any number of leaders. A
-//! sender names the lowest number it still waits for (the **floor**), and answers below it go.
+//! sender names the lowest number that it still waits for (the **floor**); answers below it are
+//! dropped.
 //!
 //! # How long a session lasts
-//! Every batch says when it was first sent, in ms: a time that the leader had told by then. By one
-//! test it is refused, and by the same test a session goes whose newest batch it is: that time +
-//! [`WINDOW_MS`] ≤ the entry's own timestamp. So no batch is ever compared with a session that was
-//! forgotten, whatever the clocks say. What is more than [`AHEAD_MS_MAX`] ahead of the entry is
-//! refused as well: it would keep its session for as long.
+//! Every batch carries the time of its first sending, in ms, by the leader's clock as the sender
+//! knew it. If that time + [`WINDOW_MS`] ≤ the entry's own timestamp, apply refuses the batch. By
+//! the same test it forgets a session, with the time of its newest batch. So no batch is ever
+//! compared with a forgotten session, whatever the clocks say. Apply also refuses a batch that is
+//! more than [`AHEAD_MS_MAX`] ahead of the entry: it would keep its session for as long.
 //!
 //! # Bytes
 //! `varint` count, then each session by rising number: number u64, next `varint`, floor `varint`,
@@ -38,9 +39,9 @@ use command::{Reply, reply};
 pub const WINDOW_MS: u64 = 60_000;
 /// How far a batch's time may be ahead of the shard's timestamps, in ms.
 pub const AHEAD_MS_MAX: u64 = 500;
-/// The longest answers to one batch that are kept for a retry, in bytes.
+/// The longest answers to one batch that are stored for a retry, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
-/// The answers that a shard keeps, in bytes. What does not fit is not kept.
+/// The most bytes of answers that a shard stores. Others are not stored.
 pub const RETAINED_ANSWERS_BYTES_MAX: usize = 16 << 20;
 
 /// Which batch of which session.
@@ -60,7 +61,7 @@ pub struct BatchId {
 pub const BATCH_ID_BYTES: usize = 32;
 
 impl BatchId {
-    /// As it stands in an entry, before the commands.
+    /// Its bytes in an entry, before the commands.
     pub fn to_bytes(self) -> [u8; BATCH_ID_BYTES] {
         let mut out = [0; BATCH_ID_BYTES];
         let numbers = [self.session, self.sequence, self.floor, self.sent_ms];
@@ -91,7 +92,7 @@ pub enum BatchVerdict {
         /// The session's next.
         next: u64,
     },
-    /// Its sender has said that it knows the answer.
+    /// Its sender has acknowledged the answer.
     Known,
     /// It was not applied, unless it was before: that is forgotten.
     TooOld,
@@ -182,8 +183,8 @@ impl Sessions {
         BatchVerdict::Done(Some(bytes))
     }
 
-    /// Takes in those of another shard. Numbers are drawn at random, so none is in both; else this
-    /// shard's would stay.
+    /// Adds the sessions of another shard. Numbers are drawn at random, so no session is in both;
+    /// if one were, this shard's would stay.
     pub fn unite(&mut self, others: Self) {
         for (number, session) in others.sessions {
             if let std::collections::btree_map::Entry::Vacant(place) = self.sessions.entry(number) {
@@ -295,7 +296,7 @@ mod tests {
 
     /// A session that is forgotten never takes a batch of its own again, whatever comes late.
     #[test]
-    fn too_old_is_told_by_one_test() {
+    fn batch_and_session_expire_by_same_test() {
         let mut sessions = Sessions::default();
         assert_eq!(apply(&mut sessions, id(1, 1, 10), 10, 1), done(1));
         let late = 10 + WINDOW_MS;

@@ -1,23 +1,23 @@
-//! What do nodes ask each other for the sake of their clients, and in which bytes?
+//! Requests from node to node on behalf of clients, and their bytes.
 //!
-//! Whoever is asked for a key of a shard that another node leads asks there. RPCs may be lost
-//! and reordered like messages of replicas, and are sent again then: a batch has its number in a
-//! session ([`crate::routing::session`]), and all else may be asked twice. No link brings an RPC
-//! twice by itself; so a batch that has left once, and was refused for want of room, is certain not
-//! to be done.
+//! A node that is asked for a key asks the shard's leader, if another node leads. RPCs may be lost
+//! and reordered like messages of replicas, and are sent again then. A batch has its number in a
+//! session ([`crate::routing::session`]); every other request may be repeated. No link delivers an
+//! RPC twice. So a batch that was sent once, and refused for want of room, will certainly not be
+//! done.
 //!
 //! ```text
-//!   Write      shard, batch id, commands   ──► Written: done, a gap, refused …
-//!   Read       shard, number, time         ──► ReadAt: what is applied up to this index is enough
-//!   Catalogue  number, operation           ──► CatalogueDone: what it said, and as of which index
-//!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::routing::fetch`])
-//!                                          ──► NotLed: somebody else leads, maybe this node
-//!                                          ──► Unable: its disk is full
-//!   Step       shard, number, step         ──► Stepped: what the shard says ([`txn::locks`])
-//!   Raise      keyspace, time              ──► SafePoint: what its safe point is
-//!   Count      shard, number, index        ──► Counted: who has its log on disk up to there
-//!   Merge      what leaders of two say that are to become one ([`crate::reshape::merge`])
-//!   Tiding     what replicas tell each other about themselves ([`crate::rpc::notice`])
+//!   Write           shard, batch id, commands ──► WriteReply: done, a gap, refused …
+//!   ReadIndex       shard, number, time       ──► ReadIndexReply: apply to this index, then read
+//!   Catalogue       number, operation         ──► CatalogueReply: its result, and its index
+//!   Fetch           shard, number, what       ──► FetchReply: a result ([`crate::routing::fetch`])
+//!                                             ──► NotLeader: another node leads, if known which
+//!                                             ──► NoRoom: the disk is full
+//!   Step            shard, number, step       ──► StepReply: the shard's answer ([`txn::locks`])
+//!   RaiseSafePoint  keyspace, time            ──► SafePoint: the keyspace's safe point
+//!   Count           shard, number, index      ──► CountReply: replicas with the log on disk so far
+//!   Merge           between the leaders of two shards that merge ([`crate::reshape::merge`])
+//!   Notice          between replicas, about themselves ([`crate::rpc::notice`])
 //! ```
 
 use bytes::Bytes;
@@ -33,10 +33,10 @@ use txn::locks::StepReply;
 
 mod codec;
 
-/// One of them.
+/// A message from node to node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RpcMessage {
-    /// 1: commands for a shard, for whoever leads it.
+    /// 1: commands for the leader of a shard.
     Write {
         /// The shard: `varint`.
         shard: ShardId,
@@ -90,7 +90,7 @@ pub enum RpcMessage {
         /// be: u64. The same time, unless the leader's disk is full.
         settled: Timestamp,
     },
-    /// 6: what the catalogue said.
+    /// 6: the catalogue's reply.
     CatalogueReply {
         /// The asker's number: `varint`.
         number: u64,
@@ -100,14 +100,14 @@ pub enum RpcMessage {
         /// node u64 with its standing.
         result: Result<Box<Subject>, CatalogueError>,
     },
-    /// 7: nothing was done about one of these: somebody else leads the shard.
+    /// 7: nothing was done about one of these: another node leads the shard.
     NotLeader {
         /// The shard: `varint`.
         shard: ShardId,
         /// Which.
         what: RpcRequestId,
-        /// The shard as it is known there, so that whoever has an old image of it gets a newer
-        /// one: `u8` 0, or 1 and an [`overlay::KnownShard`].
+        /// The shard as that node knows it, so that a sender with an old route gets a newer one:
+        /// `u8` 0, or 1 and an [`overlay::KnownShard`].
         known: Option<Box<KnownShard>>,
     },
     /// 8: nothing was done about one of these, for this node cannot now: its disk is full.
@@ -126,7 +126,7 @@ pub enum RpcMessage {
         /// What is wanted.
         want: FetchRequest,
     },
-    /// 10: what was found.
+    /// 10: the result of a fetch.
     FetchReply {
         /// The shard: `varint`.
         shard: ShardId,
@@ -169,7 +169,7 @@ pub enum RpcMessage {
         /// Who has it: index `varint`, others `varint`, whether the asker's node has it `u8`.
         count: Count,
     },
-    /// 15: what the leader of a neighbour says: two are to become one.
+    /// 15: a merge message from the leader of a neighbour.
     Merge {
         /// The shard that it is said to: `varint`.
         shard: ShardId,
@@ -185,7 +185,7 @@ pub enum RpcMessage {
         /// The step: all that is left.
         step: Bytes,
     },
-    /// 17: what the shard says to one.
+    /// 17: the shard's reply to a step.
     StepReply {
         /// The shard: `varint`.
         shard: ShardId,
@@ -194,16 +194,16 @@ pub enum RpcMessage {
         /// This: all that is left.
         said: StepReply,
     },
-    /// 20: what a replica says of itself or another.
+    /// 20: a replica's notice of itself or another.
     Notice {
         /// The shard: `varint`.
         shard: ShardId,
         /// What.
-        tiding: ReplicaNotice,
+        notice: ReplicaNotice,
     },
 }
 
-/// What was asked for.
+/// The request that an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RpcRequestId {
     /// 0: a batch: session u64, sequence `varint`.
@@ -228,7 +228,7 @@ pub enum RpcRequestId {
         /// The asker's number.
         number: u64,
     },
-    /// 4: who has a shard's log on disk: number `varint`.
+    /// 4: replicas with a shard's log on disk: number `varint`.
     Count {
         /// The asker's number.
         number: u64,
@@ -309,11 +309,11 @@ impl RpcMessage {
         }
     }
 
-    /// What who asked is answered when there is no room for it in the log, if it needs any.
-    /// Readers are let in: most need none.
+    /// The answer to a request for which the log has no room, if it needs any. Readers are
+    /// admitted: most need none.
     pub fn no_room_reply(&self) -> Option<Self> {
         let shard = self.shard();
-        let what = self.asks()?;
+        let what = self.request_id()?;
         let is_write = matches!(
             what,
             RpcRequestId::Write { .. } | RpcRequestId::Catalogue { .. } | RpcRequestId::Step { .. }
@@ -322,7 +322,7 @@ impl RpcMessage {
     }
 
     /// What it asks for, if it does.
-    pub(crate) fn asks(&self) -> Option<RpcRequestId> {
+    pub(crate) fn request_id(&self) -> Option<RpcRequestId> {
         match self {
             RpcMessage::Write { id: BatchId { session, sequence, .. }, .. } => {
                 Some(RpcRequestId::Write { session: *session, sequence: *sequence })

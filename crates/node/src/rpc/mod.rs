@@ -1,10 +1,10 @@
-//! What do nodes send each other beside the messages of raft groups, and in which bytes?
+//! Messages between nodes beside those of Raft groups, and their bytes.
 //!
 //! | here | what |
 //! |---|---|
-//! | [`request`] | what a node asks of another for its clients, and the answers |
-//! | [`status`] | what replicas of a shard report about themselves |
-//! | [`stream`] | a shard's state, in pieces, over links that are lost |
+//! | [`message`] | requests to another node for clients, and the answers |
+//! | [`notice`] | what replicas of a shard report about themselves |
+//! | [`stream`] | a shard's state, in pieces, over links that may be lost |
 
 pub mod message;
 pub mod notice;

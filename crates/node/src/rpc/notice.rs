@@ -1,9 +1,9 @@
-//! What do replicas of a shard tell each other about themselves? Notices, which travel as RPCs.
+//! Notices: what replicas of a shard tell each other about themselves. They travel as RPCs.
 //!
 //! ```text
-//!   follower ── Digest ──────►  leader          my state, as of this entry, is this
-//!   follower ◄───── Differs ──  leader          a majority's is another: you cannot be trusted
-//!   any executor ── Quarantined ─►  all, each second: I take no part any more; replace me
+//!   follower ── Digest ──────►  leader          my state, as of this entry, has this digest
+//!   follower ◄───── Differs ──  leader          it differs from the majority: quarantine yourself
+//!   any executor ── Quarantined ─►  all, each second: my replica is quarantined; replace it
 //! ```
 //!
 //! They may be lost, repeated and late: digests name their index, and the others name a replica,
@@ -15,7 +15,7 @@
 use keyspace::codec::{Reader, put_varint};
 use keyspace::{DecodeError, ReplicaId};
 
-/// One of them.
+/// What a replica tells others of its shard about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaNotice {
     /// 0: what a replica's state is.

@@ -33,7 +33,7 @@ pub const HERE: NodeId = NodeId(10);
 const SYSTEM: ShardId = ShardId(0);
 const NOBODY: Origin = Origin(u32::MAX);
 
-/// See the front page.
+/// See the module's documentation.
 pub struct NodeOfOne {
     control: Control,
     executors: Vec<ShardExecutor>,

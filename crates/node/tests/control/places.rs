@@ -29,7 +29,7 @@ fn request((shard, node): (u64, u64)) -> SnapshotRequest<()> {
 /// The shard whose stream begins next beside these streams, if these shards are urgent.
 fn next(asked: &[(u64, u64)], streams: &[(u64, u64, bool)], urgent: &[u64]) -> Option<u64> {
     let limits = SenderLimits {
-        kept_bytes_max: 1,
+        unconfirmed_bytes_max: 1,
         streams_to_node_max: TO_NODE_MAX,
         streams_max: ALL_MAX,
         install_nanos: 0,

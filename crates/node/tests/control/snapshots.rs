@@ -37,7 +37,7 @@ use node::rpc::stream::pace::Pace;
 use super::{number, replay};
 
 const LIMITS: SenderLimits = SenderLimits {
-    kept_bytes_max: 3,
+    unconfirmed_bytes_max: 3,
     streams_to_node_max: 2,
     streams_max: 3,
     install_nanos: 2_000_000_000,

@@ -69,7 +69,7 @@ fn turn_of_one(five: &mut Five) -> (Effects, bool) {
 }
 
 #[test]
-fn what_is_being_replaced_is_not_agreed_upon_for_a_checkpoint() {
+fn checkpoint_holds_no_entry_that_is_being_replaced() {
     let mut five = Five::new();
     five.settle(&ALL, |_, _| true);
     assert!(five.leads(1));

@@ -153,9 +153,9 @@ fn a_replica_that_awaits_its_state_has_its_leader_answer_at_once() {
     assert_eq!(fetched(&mut five), b"one");
 }
 
-/// Whoever was asked does not lead any more: its successor is asked.
+/// The leader that was asked steps down: the request goes to its successor.
 #[test]
-fn what_was_asked_of_a_leader_that_goes_is_asked_of_the_next() {
+fn fetch_goes_to_successor_when_leader_steps_down() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
     pass(&mut five, 50, |_, _| true);

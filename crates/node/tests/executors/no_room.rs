@@ -41,7 +41,7 @@ fn turn(five: &mut Five, at: usize) -> Vec<(usize, RpcMessage)> {
 }
 
 #[test]
-fn a_late_word_of_no_room_undoes_nothing() {
+fn late_no_room_reply_changes_nothing() {
     let mut five = Five::new();
     five.settle(&ALL, |_, _| true);
     assert!(five.leads(1), "it stands first");

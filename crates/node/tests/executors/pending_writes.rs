@@ -1,15 +1,15 @@
-//! What is a reader told of a key that a transaction is about to change?
+//! What does a reader learn of a key that a transaction is about to change?
 //!
 //! ```text
 //!   PREPARE (watches and writes k) ─► leader ◄─ what has k?
 //!     on its way, then locked: the reader waits       … for 10 ms at most, while it is on its way
-//!     RESOLVE has come: what it writes is told before that is applied
+//!     RESOLVE has come: the leader tells its value before that is applied
 //!     a PREPARE that has seen that goes with RESOLVE, in one entry
-//!   what has k? (a contender, who reserves it) ─► leader
-//!     other contenders wait until his PREPARE is through … for 2.5 ms at most, if it does not come
+//!   what has k? (a transaction retried after a conflict, which reserves it) ─► leader
+//!     other retries wait until its PREPARE is through … for 2.5 ms at most, if it does not come
 //! ```
 //!
-//! And what is a coordinator told that asks once more for its PREPARE, when another has come since?
+//! And what does a coordinator learn that repeats its PREPARE, when another has come since?
 
 use keyspace::Timestamp;
 use smallvec::smallvec;
@@ -17,7 +17,7 @@ use txn::locks::{Outcome, PrepareRefusal, Role, Step, TxnId};
 
 use crate::leader_script::{KEY, Story, YOUNG_NANOS};
 #[test]
-fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
+fn readers_wait_for_pending_write_and_learn_it_once_committed() {
     let mut story = Story::new();
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
     let resolve =
@@ -78,7 +78,7 @@ fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
 /// until it has told anybody; somebody who has found all of them asks for COMMITTED. ABORTED comes
 /// first.
 #[test]
-fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so() {
+fn reader_waits_for_record_when_outcomes_conflict() {
     let mut story = Story::new();
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
     let first = story.begin();
@@ -106,8 +106,8 @@ fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so(
     assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
 }
 
-/// Who reserves a key is the only contender who is told what it has, until his transaction is
-/// through, or for a moment; nobody else waits for him, and nobody waits for long.
+/// Only the retry that reserves a key learns its value, until its transaction is through or a
+/// moment has passed. Nobody else waits for it, and nobody waits for long.
 #[test]
 fn contenders_wait_for_holder_of_reservation() {
     let mut story = Story::new();
@@ -145,7 +145,7 @@ fn contenders_wait_for_holder_of_reservation() {
     story.alone(1_000_000);
     assert_eq!(story.told(four), new.clone());
 
-    // The one who has tried for longest comes first, whoever came first.
+    // The oldest retry comes first, whichever asked first.
     let six = story.contend(6, true);
     let older = story.contend(5, true);
     story.alone(1_000_000);

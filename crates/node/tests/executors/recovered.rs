@@ -17,7 +17,7 @@ use keyspace::{Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId,
 use keyspace::{Timestamp, random};
 use node::executor::{Answer, Effects, Input, Origin, ShardExecutor};
 use node::recovery::quorum_loss::{
-    self, Named, Names, RecoveryPlan, RecoveryRefused, SurvivingReplica, Survivor,
+    self, KeyspaceNames, Named, RecoveryPlan, RecoveryRefused, SurvivingReplica, Survivor,
 };
 use node::recovery::{Replay, ReplayResult};
 use node::replica::entry::{Batch, Waiter};
@@ -109,7 +109,7 @@ fn survivor(node: usize, found: ReplayResult) -> Survivor {
     let named = Named { id: KeyspaceId(1), name: "k".into(), shards: vec![(SHARD, None)] };
     let next_ids = (KeyspaceId(2), ShardId(6));
     let mut survivor = Survivor::new(CLUSTER, NodeId(node as u64), END, found);
-    survivor.catalogue = Some(Names { next_ids, keyspaces: vec![named] });
+    survivor.catalogue = Some(KeyspaceNames { next_ids, keyspaces: vec![named] });
     let system = SurvivingReplica {
         replica: ReplicaId(node as u64),
         keyspace: KeyspaceId(0),
@@ -216,7 +216,7 @@ fn one(seed: u64) -> (bool, bool) {
 }
 
 #[test]
-fn what_is_left_goes_on_with_all_that_it_knew() {
+fn recovered_shard_has_all_that_survivor_knew() {
     let ran: Vec<_> = (1..=400).map(one).collect();
     let count = |what: fn(&(bool, bool)) -> bool| ran.iter().filter(|one| what(one)).count();
     // The test sees something: most runs have something to recover, and some have lost a write.
@@ -225,7 +225,7 @@ fn what_is_left_goes_on_with_all_that_it_knew() {
 
 /// The record stays in the log; a checkpoint of later is not undone by it.
 #[test]
-fn the_record_is_taken_once() {
+fn recovery_record_is_applied_once() {
     let mut five = Five::new();
     run(&mut five, &mut Random::new(3));
     let said = survivor(1, replay(1, &five.logs[0]));

@@ -1,11 +1,11 @@
-//! Is an entry that has lost its place in one replica's log lost? Not yet, with five replicas.
+//! Is an entry lost when one replica replaces it in its log? Not yet, with five replicas.
 //!
 //! ```text
 //!   1 leads: e on 1, 2 ─► 5 is elected by 3, 4, 5: its entry takes e's place on 1, and on no other
-//!                     ─► 5 is gone; 2 is elected by 2, 3, 4, and commits e
+//!                     ─► 5 is dead; 2 is elected by 2, 3, 4, and commits e
 //! ```
 //!
-//! So whoever waits at 1 must not be told that nothing was done (SAFETY G10).
+//! So the client that waits at 1 must not be told that nothing was done (SAFETY G10).
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn elect(five: &mut Five, who: &[usize]) -> usize {
             executor.observe(five.now);
             executor.accept(Input::Tick);
         }
-        // One by one: whoever is elected has said nothing yet.
+        // One by one: a replica that is elected has sent nothing yet.
         for replica in (0..12).flat_map(|_| who) {
             five.turn(&[*replica], |_, to| among.contains(&to));
             if let Some(leader) = who.iter().find(|replica| five.leads(**replica)) {
@@ -42,7 +42,7 @@ fn elect(five: &mut Five, who: &[usize]) -> usize {
 }
 
 #[test]
-fn what_may_still_be_done_is_not_said_to_be_undone() {
+fn replaced_entry_that_may_commit_is_not_reported_undone() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
     assert!(five.leads(1), "it stands first");

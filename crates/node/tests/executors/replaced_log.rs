@@ -34,7 +34,7 @@ fn pass(five: &mut Five, who: &[usize], ticks: usize) {
 }
 
 #[test]
-fn what_was_replaced_by_fewer_is_not_needed() {
+fn log_replaced_by_fewer_entries_is_not_needed() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
     assert!(five.leads(1), "it stands first");

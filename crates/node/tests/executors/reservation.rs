@@ -1,10 +1,11 @@
-//! Who reads a key in vain, since others change it all the time: does he get to change it?
+//! A transaction fails its validation again and again, since others change its key: can it ever
+//! win?
 //!
 //! ```text
-//!   what has k? (a contender, who reserves it from all) ─► leader
-//!     commands, and PREPAREs that are younger than he is, wait   … for 100 ms at most
-//!     a PREPARE that is older goes, and he is told what it writes
-//!     told: his own PREPARE, by his name, goes before all who wait
+//!   what has k? (a retry, which reserves it from all) ─► leader
+//!     commands, and PREPAREs younger than the retry, wait   … for 100 ms at most
+//!     an older PREPARE proceeds, and the retry learns the value that it writes
+//!     then the retry's own PREPARE, by its name, goes before all that wait
 //! ```
 
 use keyspace::Timestamp;
@@ -16,7 +17,7 @@ use crate::leader_script::{KEY, Story, YOUNG_NANOS};
 
 /// After so long a command has waited long enough.
 const FAIR_NANOS: u64 = 50_000_000;
-/// So long a key is kept.
+/// How long a key stays reserved.
 const KEPT_NANOS: u64 = 100_000_000;
 
 fn id(millis: u64) -> TxnId {
@@ -66,7 +67,7 @@ fn reservation_holder_writes_before_later_commands() {
 }
 
 #[test]
-fn what_is_older_or_on_its_way_is_waited_for() {
+fn retry_waits_for_older_and_in_flight_writes() {
     let mut story = Story::new();
     let first = story.begin();
     // A command is on its way through the log, and a PREPARE comes that began before he did.
@@ -148,7 +149,7 @@ fn commands_run_between_reservations_of_a_key() {
 
 /// He was told, and does not come.
 #[test]
-fn nothing_is_kept_for_long() {
+fn reservation_expires_after_100_ms() {
     let mut story = Story::new();
     story.begin();
     story.contend_by(name(10), ReserveFrom::Everyone);

@@ -42,7 +42,7 @@ fn leader_without_acks_is_stalled_until_commit() {
     assert!(idle.leads && idle.stalled_nanos < STALLED_NANOS / 2, "{idle:?}");
     assert_eq!(idle.leaderless_for_nanos(), 0);
 
-    // It is elected again, and cannot open its term; nor can whoever comes after it.
+    // It is elected again, and cannot open its term; nor can a later leader.
     five.without_entries = vec![3, 4, 5];
     five.executors[0].accept(Input::Transfer { shard: SHARD, to: ReplicaId(2) });
     five.settle(&ALL, |_, _| true);

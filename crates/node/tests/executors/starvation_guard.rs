@@ -1,10 +1,10 @@
-//! Who wants several keys, of which one is locked: who is kept from the others?
+//! A transaction wants several keys, and one of them is locked: which others may take the rest?
 //!
 //! ```text
-//!   Y has locked a   X, older, wants a and b: waits ─(20 ms)─► b is withheld
+//!   Y has locked a   X, older, wants a and b: waits ─(20 ms)─► the guard reserves b for X
 //!     Z wants b: refused after 10 ms; one that commits here is not stopped
-//!     W wants b and c: waits for X, and withholds nothing
-//!     X is aborted in its record: refused at once, and nothing is withheld
+//!     W wants b and c: waits for X, and reserves nothing
+//!     X is aborted in its record: refused at once, and nothing stays reserved
 //! ```
 
 use keyspace::Timestamp;
@@ -15,7 +15,7 @@ use crate::leader_script::{Story, YOUNG_NANOS};
 const A: &[u8] = b"a";
 const B: &[u8] = b"b";
 const C: &[u8] = b"c";
-/// So long who wants several keys has waited when they are withheld for him.
+/// The guard reserves several keys for a transaction that has waited so long.
 const AFTER_NANOS: u64 = 20_000_000;
 
 fn id(millis: u64) -> TxnId {
@@ -41,7 +41,7 @@ fn wait(story: &mut Story, nanos: u64) {
 }
 
 #[test]
-fn younger_ones_do_not_get_what_is_withheld_but_by_committing_here() {
+fn guarded_keys_refuse_younger_transactions_unless_they_commit_here() {
     let (mut story, x) = x_waits_for_y();
     let z = story.prepare_all(id(6), &[B], Role::Votes, false);
     wait(&mut story, YOUNG_NANOS - 1);
@@ -68,7 +68,7 @@ fn prepare_blocked_by_guard_guards_nothing() {
 /// Another shard has refused it: its coordinator has ended it in its record, which is here, and may
 /// not try again. Nothing else here says so.
 #[test]
-fn nothing_is_withheld_for_what_was_aborted() {
+fn guard_ends_when_transaction_aborts() {
     let (mut story, x) = x_waits_for_y();
     let outcome = Outcome::Aborted;
     story.step(&Step::Decide { id: id(4), record: A, outcome, is_sure: false });

@@ -1,4 +1,4 @@
-//! One bucket of a file: which arc it is, and what it does with a request that is not its own.
+//! One bucket of a linear-hash table: its arc, and where it forwards a request for another bucket.
 //!
 //! ```text
 //!   number 5, level 3    hashes …101      positions from 1010 0000 … to 1011 1111 …
@@ -21,11 +21,10 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket that is the whole file.
+    /// The only bucket of the smallest table.
     pub const WHOLE: Self = Self { number: 0, level: 0 };
 
-    /// The bucket of this number and level; `None` if there is no such level, or no such number in
-    /// it.
+    /// The bucket of this number and level; `None` if there is none.
     pub fn new(number: u64, level: u8) -> Option<Self> {
         let fits = level <= LEVEL_MAX && low_bits(number, level) == number;
         fits.then_some(Self { number, level })
@@ -68,7 +67,7 @@ impl Bucket {
         (level <= LEVEL_MAX).then_some((Self { level, ..self }, right))
     }
 
-    /// The bucket of the level below that it is a half of; `None` if it is the whole.
+    /// The bucket of the level below that it is a half of; `None` for [`Self::WHOLE`].
     pub fn merged(self) -> Option<Self> {
         let level = self.level.checked_sub(1)?;
         Some(Self { number: low_bits(self.number, level), level })
@@ -79,7 +78,7 @@ impl Bucket {
         self.number.reverse_bits()
     }
 
-    /// How many positions, of numbers alone, its arc has; that of the whole does not fit.
+    /// The width of its arc in positions, as numbers; that of [`Self::WHOLE`] does not fit.
     pub fn width(self) -> Option<u64> {
         (self.level > 0).then(|| 1 << (64 - self.level))
     }
@@ -112,7 +111,7 @@ impl Bucket {
     }
 }
 
-/// The bucket that `number` was cut from, when it came into the file; `None` for the first.
+/// The bucket that was split to make bucket `number`; `None` for the first.
 pub fn parent(number: u64) -> Option<u64> {
     let top = number.checked_ilog2()?;
     Some(number & !(1 << top))

@@ -1,4 +1,5 @@
-//! What an asker remembers of files: for each keyspace an image, and the addresses it has learnt.
+//! What a client or node remembers of linear-hash tables: for each keyspace an image, and learnt
+//! addresses.
 //!
 //! An **address** is a descriptor, remembered by the start of its arc. That start never changes, so
 //! an address leads to its shard however often the arc was halved since; only a merge ends it.
@@ -10,22 +11,22 @@
 //!          nobody ────────────────────────────────────────────────────────────► Ask
 //! ```
 //!
-//! # How it comes to know better
+//! # How it corrects itself
 //! | what is learnt | image | addresses |
 //! |---|---|---|
-//! | a bucket, by its arc | at least the smallest file that has it | its own; what it swallowed goes |
-//! | such a bucket is gone ([`LinearHashCache::gone`], or swallowed) | at most the largest file without it | without it |
-//! | nobody answers there ([`Lookup::mark_unreachable`]) | as it was | without it: the bucket that it was cut from is asked |
+//! | a bucket, by its arc | at least the smallest table that has it | its own; those it absorbed are dropped |
+//! | such a bucket is gone ([`LinearHashCache::gone`], or absorbed) | at most the largest table without it | without it |
+//! | no answer from it ([`Lookup::mark_unreachable`]) | as it was | without it: the bucket that it was split from is asked |
 //! | an arc that is no bucket's | means nothing from now on | as for buckets |
 //!
-//! In the last case the keyspace is not a file of linear hashing; then the highest start at or
-//! below the point is asked. Each answer that shows a start between that and the point brings the
-//! request closer, so it ends at the owner, as on a ring.
+//! In the last case the keyspace is no linear-hash table; then the highest start at or below the
+//! point is asked. Each answer that shows a start between that and the point brings the request
+//! closer, so it ends at the owner, as on a ring.
 //!
 //! # Limits
-//! At most so many addresses as it was made with ([`ADDRESSES_MAX`]), over all keyspaces. When it
-//! is full, learning one costs another, taken in turn from all shards. A keyspace of which no
-//! address is left is forgotten with its image; both cost forwards when they are next needed.
+//! At most as many addresses, over all keyspaces, as it was created with ([`ADDRESSES_MAX`]). When
+//! it is full, learning one removes another, taken in turn from all shards. A keyspace without an
+//! address loses its image, too. Both cost forwards when they are next needed.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -105,7 +106,7 @@ impl LinearHashCache {
         }
     }
 
-    /// What it thinks the file of a keyspace is like; one bucket, if it knows nothing.
+    /// The table of a keyspace, as far as known; one bucket, if nothing is known.
     pub fn image(&self, keyspace: KeyspaceId) -> LinearHashTable {
         self.keyspaces.get(&keyspace).map_or(LinearHashTable::FIRST, |remembered| remembered.image)
     }
@@ -120,8 +121,8 @@ impl LinearHashCache {
         self.starts.is_empty()
     }
 
-    /// A node that had this bucket says that it is gone: the image is set back, and the next to be
-    /// asked is the bucket that it was cut from. The first bucket is never gone.
+    /// A node that had this bucket reports that it was merged away. The image shrinks, and the next
+    /// request asks the bucket that it was split from. The first bucket never goes.
     pub fn gone(&mut self, keyspace: KeyspaceId, number: u64) {
         let Some(file) = LinearHashTable::largest_without(number) else { return };
         let Some(remembered) = self.keyspaces.get_mut(&keyspace) else { return };
@@ -161,7 +162,7 @@ impl LinearHashCache {
         self.swallow(&known);
         let old = self.address(shard).map(|old| (old.hint(), old.arc().start() == start));
         if old.is_some_and(|(_, is_there)| !is_there) {
-            // No shard's start changes: whoever said so was wrong, then or now.
+            // A shard's start never changes: one of the two reports is wrong.
             self.forget(shard);
         }
         if old.is_none() && self.len() >= self.addresses_max {

@@ -1,9 +1,9 @@
-//! LH\*: two numbers tell which bucket holds a key, even if they are old.
+//! LH\*: two numbers, even old ones, lead to the bucket that holds a key.
 //!
-//! A **file** of linear hashing grows by one bucket at a time, in a fixed order, so its whole shape
-//! is two numbers: a **level** *i* and a **pointer** *n*. Whoever remembers an older shape than the
-//! true one still computes a bucket that exists, and that bucket knows better
-//! (Litwin, Neimat, Schneider, TODS 21(4), 1996):
+//! A linear-hash **table** (in the papers a *file*) grows by one bucket at a time, in a fixed
+//! order. So two numbers are its whole shape: a **level** *i* and a **pointer** *n*. A client with
+//! an older shape still computes a bucket that exists, and that bucket knows better (Litwin,
+//! Neimat, Schneider, TODS 21(4), 1996):
 //!
 //! ```text
 //!   h_j(C) = the lowest j bits of hash C           2^i + n buckets
@@ -11,9 +11,10 @@
 //!                          level    3   2   2   2   3      0 was split into 0 and 4; next is 1
 //! ```
 //!
-//! Turned about, low bits become high bits, and buckets become arcs of a circle (ALGORITHMS 5.1):
-//! bucket *a* of level *j* is the arc of 2^(64−j) positions from bitreverse64(a) on. A split halves
-//! an arc; the new bucket *a* + 2^j is the right half, as in every split of a shard:
+//! With the bits of the hash reversed, low bits become high bits, and buckets become arcs of a
+//! circle (ALGORITHMS 5.1). Bucket *a* of level *j* is the arc of 2^(64−j) positions from
+//! bitreverse64(a) on. A split halves an arc; the new bucket *a* + 2^j is the right half, as in
+//! every split of a shard:
 //!
 //! ```text
 //!   level 1, pointer 0   ├──────── 0 ────────┼──────── 1 ────────┤
@@ -24,14 +25,14 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | [`mod@table`] | the shape: address (A1), split, merge, what a bucket that was seen tells of it |
-//! | [`bucket`] | one bucket: its arc; where it sends a request that is not its own (A2) |
-//! | [`memory`] | an asker's image and the addresses it has learnt: a [`Lookup`](crate::Lookup) (A3) |
+//! | [`mod@table`] | the shape: address (A1), split, merge, what a seen bucket proves |
+//! | [`bucket`] | one bucket: its arc; where it forwards a request for another bucket (A2) |
+//! | [`memory`] | a client's image and learnt addresses: a [`Lookup`](crate::Lookup) (A3) |
 //!
-//! # Who decides
-//! Shards of such a keyspace split and merge by the pointer only: the next to be cut is
-//! [`LinearHashTable::next_split`], the next to be taken in [`LinearHashTable::last_split`]. The
-//! file's two numbers are a replicated record like the catalogue, so no node is a coordinator whose
+//! # The catalogue decides
+//! Shards of such a keyspace split and merge by the pointer only. The next to split is
+//! [`LinearHashTable::next_split`], the next to be absorbed [`LinearHashTable::last_split`]. The
+//! table's two numbers are a replicated record in the catalogue, so no node is a coordinator whose
 //! loss would matter. Images are no part of that; they may be wrong.
 //!
 //! # Two stories
@@ -71,7 +72,7 @@ pub const LEVEL_MAX: u8 = 63;
 /// How often a request is forwarded at most, from a bucket that an image names.
 pub const FORWARDS_MAX: u32 = 2;
 
-/// The hash of a point: of its position's first eight bytes, turned about.
+/// The hash of a point: the first eight bytes of its position, bit-reversed.
 pub fn hash_of(point: Point<'_>) -> u64 {
     prefix(point.tail).reverse_bits()
 }

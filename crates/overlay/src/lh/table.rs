@@ -1,8 +1,8 @@
-//! The shape of a file: how many buckets there are, and so which there are.
+//! The shape of a linear-hash table: how many buckets it has, and so which.
 //!
-//! The same two numbers serve as the truth and as an image of it. A bucket that is seen tells what
-//! the file must have had, and a bucket that is gone what it cannot have (A3, in terms of what was
-//! seen):
+//! The same two numbers serve as the truth and as an image of it. A bucket that was seen shows how
+//! many buckets there must have been; a bucket that is gone shows a bound above (A3, in terms of
+//! what was seen):
 //!
 //! | seen | so there are |
 //! |---|---|
@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 use super::bucket::Bucket;
 use super::{LEVEL_MAX, low_bits};
 
-/// Level *i* and pointer *n*: 2^i + n buckets. Files are ordered by that number.
+/// Level *i* and pointer *n*: 2^i + n buckets. Tables are ordered by that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinearHashTable {
     level: u8,
@@ -28,14 +28,14 @@ impl LinearHashTable {
     /// The largest: every bucket at [`LEVEL_MAX`].
     pub const LAST: Self = Self { level: LEVEL_MAX, pointer: 0 };
 
-    /// The file of so many buckets; `None` beyond [`Self::LAST`].
+    /// The table with so many buckets; `None` beyond [`Self::LAST`].
     pub fn of_buckets(count: NonZeroU64) -> Option<Self> {
         let level = count.ilog2() as u8;
         let file = Self { level, pointer: low_bits(count.get(), level) };
         (file <= Self::LAST).then_some(file)
     }
 
-    /// The smallest file that has this bucket.
+    /// The smallest table that has this bucket.
     pub fn smallest_with(bucket: Bucket) -> Self {
         bucket.merged().map_or(Self::FIRST, |whole| {
             let mut file = Self { level: whole.level(), pointer: whole.number() };
@@ -44,8 +44,7 @@ impl LinearHashTable {
         })
     }
 
-    /// The largest file that lacks the bucket of this number, which is not 0 or beyond the last:
-    /// the first is never gone.
+    /// The largest table without the bucket of this number, which is neither 0 nor beyond the last.
     pub fn largest_without(number: u64) -> Option<Self> {
         NonZeroU64::new(number).and_then(Self::of_buckets)
     }
@@ -80,7 +79,7 @@ impl LinearHashTable {
         Bucket::new(number, self.level + u8::from(is_split))
     }
 
-    /// The bucket that is split next; `None` in the last file.
+    /// The bucket that is split next; `None` in the largest table.
     pub fn next_split(self) -> Option<Bucket> {
         self.bucket(self.pointer).filter(|_| self < Self::LAST)
     }
@@ -102,7 +101,7 @@ impl LinearHashTable {
         Some(halves)
     }
 
-    /// Undoes the last split; the bucket that is whole again, or `None` if nothing was done.
+    /// Undoes the last split; returns the joined bucket, or `None` if nothing was done.
     pub fn merge(&mut self) -> Option<Bucket> {
         let whole = self.last_split()?.0.merged();
         if self.pointer == 0 {
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_grows_and_shrinks_in_one_order() {
+    fn table_grows_and_shrinks_in_one_order() {
         let mut file = LinearHashTable::FIRST;
         let mut shapes = vec![file];
         let mut cut = Vec::new();
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_file_is_the_last() {
+    fn largest_table_does_not_split() {
         let mut file =
             LinearHashTable { level: LEVEL_MAX - 1, pointer: (1 << (LEVEL_MAX - 1)) - 1 };
         let (left, right) = file.split().unwrap();
@@ -175,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn a_bucket_tells_of_its_file(file in files(), of: u64) {
+        fn bucket_bounds_size_of_its_table(file in files(), of: u64) {
             let number = of % file.buckets();
             let bucket = file.bucket(number).unwrap();
             let least = LinearHashTable::smallest_with(bucket);

@@ -1,9 +1,9 @@
-//! What is said for a request, as values and as bytes.
+//! Messages for a request, as values and as bytes.
 //!
 //! # Bytes
 //! Of a message of tag 8, after its head:
 //!
-//! | word | bytes |
+//! | message | bytes |
 //! |---|---|
 //! | any | tag `u8`, number `varint`, then |
 //! | 1 find | kind `u8`: 1 full, 2 chord, 3 chord-sharp, 4 linear, 5 lh; form `u8`: 1 iterative, 2 recursive, 3 semi-recursive; flags `u8`: 1 by images, too, 2 traced; `varint` 0 or 1 shards, shard `varint`; origin `u64`; hops `varint`; most hops `varint`, both at most [`HOPS_LINEAR_MAX`]; keyspace `varint`; tail `bytes`, at most `TAIL_BYTES_MAX`; trail |
@@ -11,8 +11,8 @@
 //! | 3 found | hops `varint`, at most [`HOPS_LINEAR_MAX`]; `known`; trail |
 //! | 4 busy, 5 lost | |
 //!
-//! A trail is a `varint` count, at most [`TRAIL_MAX`], none if not traced; of each leg the shard
-//! `varint`, the node `u64`, by. By is a `u8`: 1 any node, 2 an image, 3 a bucket, 6 a full
+//! A trail is a `varint` count, at most [`TRAIL_MAX`], none if not traced; of each hop the shard
+//! `varint`, the node `u64`, by. By is a `u8`: 1 any node, 2 a route cache, 3 a bucket, 6 a full
 //! table; 4 a successor, 5 a finger, and then its number `u8`.
 
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::ring::TableEntry;
 /// The most legs of a trail; it has no more of a longer way.
 pub const TRAIL_MAX: usize = 256;
 
-/// Who goes from hop to hop.
+/// How a request goes from hop to hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// The origin asks each in turn.
@@ -44,7 +44,7 @@ impl Form {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Iterative, Self::Recursive, Self::SemiRecursive];
 
-    /// What people call it.
+    /// Its name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Self::Iterative => "iterative",
@@ -64,7 +64,7 @@ impl Form {
 pub enum HopSource {
     /// Nothing: any node was asked.
     AnyNode,
-    /// What was remembered of the owner.
+    /// The remembered owner.
     RouteCache,
     /// The number of a bucket.
     Bucket,
@@ -122,7 +122,7 @@ pub struct RouteHop {
     pub by: HopSource,
 }
 
-/// "Who owns this point?"
+/// "Which shard owns this point?"
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Find {
     /// Of the question.
@@ -135,7 +135,7 @@ pub struct Find {
     pub form: Form,
     /// Whether those asked may go by whatever they happen to know.
     pub images: bool,
-    /// Whom the answer is for.
+    /// The node that gets the answer.
     pub origin: NodeId,
     /// How many hops it has made, this one included.
     pub hops: u32,
@@ -149,10 +149,10 @@ pub struct Find {
     pub trail: Option<Vec<RouteHop>>,
 }
 
-/// What is said for a request.
+/// A message for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestMessage {
-    /// "Who owns this point?"
+    /// "Which shard owns this point?"
     Find(Find),
     /// "Ask that one." The answer to an iterative find.
     Next {
@@ -196,7 +196,7 @@ const IMAGES: u8 = 1;
 const TRACED: u8 = 2;
 
 impl RequestMessage {
-    /// Names of the kinds of words, for metrics: never changed.
+    /// Names of the kinds of messages, for metrics: never changed.
     pub const KINDS: [&'static str; 5] =
         ["request_find", "request_next", "request_found", "request_busy", "request_lost"];
 
@@ -256,7 +256,7 @@ impl RequestMessage {
         }
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (tag, number) = (reader.u8()?, reader.varint()?);
         let known = |reader: &mut Reader<'_>| KnownShard::decode(reader).map(Shared::new);

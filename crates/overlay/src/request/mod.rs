@@ -1,4 +1,4 @@
-//! One request's way from shard to shard, in three forms, with what is sent for it.
+//! One request's route from shard to shard, in three forms, and its messages.
 //!
 //! ```text
 //!   iterative            recursive            semi-recursive
@@ -6,37 +6,37 @@
 //!   o ◄─next b── a              a ──find──► b                         │ owns it
 //!   o ──find──► b        o ◄────found───── b  o ◄─found── a ◄─found── b
 //!   o ◄─found─── b       1 message a hop,     2 a hop, and each node
-//!   2 a hop              and 1                remembers who asked
+//!   2 a hop              and 1                remembers the asker
 //! ```
 //!
-//! The **origin** keeps a request open until it is answered; who passes one on forgets it, but in
-//! the semi-recursive form remembers for a while whom the answer is for. Nobody waits: what to do
-//! with a message follows from the table ([`Tables::next`]) and is said at once.
+//! The **origin** holds a request open until it is answered. A node that passes one on forgets it;
+//! in the semi-recursive form it remembers for a while which node gets the answer. No node waits:
+//! its table decides what to do with a message ([`Tables::next`]), and it does so at once.
 //!
-//! What a request asks of tables is [`Tables::next`]; whose tables these are, and whether they are
-//! a ring's, an image or a file's buckets, is not known here.
+//! This module does not know whose the tables are, and whether they are a ring's, a route cache or
+//! a linear-hash table's buckets. It only calls [`Tables::next`].
 //!
-//! Each time the origin asks it takes another number. So answers that come late, twice, or to what
-//! was given up mean nothing, and questions that come twice lead to two answers of which one
+//! Each time the origin asks, it takes another number. So it ignores answers that come late, twice,
+//! or to an attempt that it gave up. A question that comes twice gets two answers, of which one
 //! counts.
 //!
 //! # What can go wrong
 //! | what | then |
 //! |---|---|
-//! | nothing comes back | after its [`answer_ticks`] the origin says who was silent, so that its table distrusts it, and begins anew |
-//! | the answer is no owner of the point, or leads back to who gave it | as if it had said *busy* |
-//! | who is asked knows nobody closer, has no such table, or remembers too much already | it says *busy*; the origin says so, and begins anew later, each time twice as late |
-//! | it goes on and on | at the limit of hops it is *lost*, and the request has failed |
+//! | nothing comes back | after its [`answer_ticks`] the origin names the silent shard, so that its table distrusts it, and begins anew |
+//! | the answer is no owner of the point, or leads back to its sender | as if it had been *busy* |
+//! | a node knows none closer, has no such table, or remembers too much already | it answers *busy*; the origin reports it, and begins anew later, each time twice as late |
+//! | the route does not end | at the limit of hops it is *lost*, and the request has failed |
 //! | one of these [`ATTEMPTS_MAX`] times | the request has failed |
 //!
 //! # What is a hop
-//! A move from the table of one shard to another shard. Who begins with an image, or with nothing,
-//! is no shard: its way to the first one is no hop.
+//! A move from the table of one shard to another shard. A request that begins with a route cache,
+//! or with no table, begins at no shard: its move to the first one is no hop.
 //!
 //! # Limits
 //! | what | at most | beyond it |
 //! |---|---|---|
-//! | hops | what the origin says: [`HOPS_MAX`](crate::HOPS_MAX), or up to [`HOPS_LINEAR_MAX`] | lost |
+//! | hops | the origin's limit: [`HOPS_MAX`](crate::HOPS_MAX), or up to [`HOPS_LINEAR_MAX`] | lost |
 //! | requests of one origin | [`OPEN_MAX`] | refused |
 //! | answers that a node passes back | [`FORWARDED_ANSWERS_MAX`] | busy |
 
@@ -55,13 +55,13 @@ mod types;
 pub use message::{Find, Form, HopSource, RequestMessage, RouteHop, TRAIL_MAX};
 pub use types::{Failure, LookupRequest, NextHop, RequestEvent, TableQuery};
 
-/// The most hops of any request: a walk along a ring of so many.
+/// The most hops of any request: a route along a ring of so many.
 pub const HOPS_LINEAR_MAX: u32 = 128 * 1024;
 
-/// How many ticks an origin waits for an answer of whom it has asked itself.
+/// How many ticks an origin waits for an answer of a node that it has asked directly.
 pub const ANSWER_TICKS: u16 = 8;
 
-/// One that is passed on may take a tick more for every so many hops that it may make.
+/// A forwarded request may take one more tick for every so many hops of its limit.
 pub const HOPS_A_TICK: u32 = 32;
 
 /// How many ticks the answer to a question may take.
@@ -206,7 +206,7 @@ impl Requests {
         }
     }
 
-    /// Handles a word that has come for a request of this node or of another.
+    /// Handles a message for a request of this node or of another.
     pub fn step(
         &mut self,
         word: RequestMessage,
@@ -219,7 +219,7 @@ impl Requests {
             return self.asked(find, tables, out);
         }
         if let Some(passed) = self.passed.remove(&number) {
-            return say(passed.origin, word.renumbered(passed.number), out);
+            return push_message(passed.origin, word.renumbered(passed.number), out);
         }
         let Some(open) = self.open.remove(&number) else { return };
         if open.is_waiting {
@@ -318,7 +318,7 @@ impl Requests {
         let (origin, trail) = (self.node, is_traced.then(Vec::new));
         let find =
             Find { number, kind, to, form, images, origin, hops, hops_max, keyspace, tail, trail };
-        say(node, RequestMessage::Find(find), out);
+        push_message(node, RequestMessage::Find(find), out);
         self.open.insert(number, open);
     }
 
@@ -377,13 +377,13 @@ impl Requests {
                     {
                         trail.push(RouteHop { shard: member.shard(), node, by });
                     }
-                    return say(node, RequestMessage::Find(find), out);
+                    return push_message(node, RequestMessage::Find(find), out);
                 }
             },
             // Peers are for who begins: here they could only lead around.
             Some(NextHop::AnyNode(_)) | None => RequestMessage::Busy { number },
         };
-        say(origin, answer, out);
+        push_message(origin, answer, out);
     }
 
     /// Remembers whom the answer is for; answers the number it is asked under here.
@@ -409,6 +409,6 @@ fn node_of(known: &KnownShard) -> Option<NodeId> {
     known.leader().or_else(|| known.descriptor().node_to_ask())
 }
 
-fn say(to: NodeId, word: RequestMessage, out: &mut Outbox) {
+fn push_message(to: NodeId, word: RequestMessage, out: &mut Outbox) {
     out.push((to, Message::Request(word)));
 }

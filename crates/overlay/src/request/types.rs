@@ -1,4 +1,4 @@
-//! What goes into requests, and what comes out of them.
+//! The inputs and results of requests.
 
 use std::sync::Arc as Shared;
 
@@ -24,7 +24,7 @@ pub struct LookupRequest {
     pub form: Form,
     /// Whether nodes may go by whatever they happen to know, and not by that table alone.
     pub images: bool,
-    /// Whether its way is told.
+    /// Whether its hops are traced.
     pub is_traced: bool,
     /// How many hops it may make.
     pub hops_max: u32,
@@ -37,14 +37,14 @@ pub enum Failure {
     Refused,
     /// No answer came, time and again.
     Silent,
-    /// Nobody could say, time and again.
+    /// No table could answer, several times.
     Busy,
     /// It made as many hops as it may.
     Lost,
 }
 
 impl Failure {
-    /// In words.
+    /// Its text.
     pub fn text(self) -> &'static str {
         match self {
             Failure::Refused => "refused: too many are looked up, or not all nodes can",
@@ -85,13 +85,13 @@ pub enum RequestEvent {
         /// Why.
         why: Failure,
     },
-    /// Who was asked has said nothing: distrust it in the table where the request begins.
+    /// A shard did not answer: distrust it in the table where the request begins.
     Silent {
         /// Where it begins.
         at: Option<ShardId>,
-        /// Who was asked.
+        /// The shard that was asked.
         shard: ShardId,
-        /// What was remembered of it.
+        /// Its remembered generation.
         generation: Generation,
     },
     /// Who was asked could not say: it may be gone, and what is remembered of it old.
@@ -103,7 +103,7 @@ pub enum RequestEvent {
     },
 }
 
-/// What is asked of the tables of a node.
+/// A question to the tables of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct TableQuery<'a> {
     /// By which lookup.
@@ -112,7 +112,7 @@ pub struct TableQuery<'a> {
     pub at: Option<ShardId>,
     /// Whether whatever the node happens to know may be used.
     pub images: bool,
-    /// What is looked for.
+    /// The point to find.
     pub point: Point<'a>,
 }
 

@@ -1,29 +1,30 @@
-//! How a ring must not be joined: kept for the simulator, to show what it breaks.
+//! A wrong way to join a ring: the simulator uses it to show what breaks.
 //!
-//! The thesis that Carillon began with joins *aggressively*: who joins asks for its place once, and
-//! then tells its successor and its predecessor to point at it, there and then. No list, no
-//! stabilise, no check. One at a time that is quick and right:
+//! The thesis that Carillon began with joins *aggressively*. A joining member asks for its place
+//! once, and then tells its successor and its predecessor to point at it. No list, no stabilise, no
+//! check. One join at a time is quick and right:
 //!
 //! ```text
 //!   a ─────────► d        b asks: between a and d       a ──► b ──► d
 //! ```
 //!
-//! Two at once into one gap both hear "between a and d", and both write the same two pointers; the
-//! later word wins:
+//! If two join one gap at once, both hear "between a and d", and both write the same two pointers;
+//! the later write wins:
 //!
 //! ```text
 //!   b: a.next := b, d.previous := b           a ──► c ──► d     b ──► d
-//!   c: a.next := c, d.previous := c           nobody points at b, and nothing will ever find it
+//!   c: a.next := c, d.previous := c           no member points at b, and none will ever find it
 //! ```
 //!
-//! With c's words late at d and b's late at a, the two directions even disagree. Nothing repairs
-//! it: there is no further round. And who leaves without a word is pointed at for ever.
+//! If c's message reaches d late and b's reaches a late, the two directions even disagree. Nothing
+//! repairs it: there is no further round. And other members point for ever at one that leaves
+//! silently.
 //!
-//! Nothing outside a simulation may use it: no node speaks these words, and they have no bytes.
+//! Only a simulation may use it: no node sends these messages, and they have no bytes.
 
 use std::collections::BTreeMap;
 
-/// A place on the circle, which is also who is there.
+/// A place on the circle, and the member there.
 pub type Place = u64;
 
 /// A member that joins aggressively.
@@ -31,9 +32,9 @@ pub type Place = u64;
 pub struct Member {
     /// Its place.
     pub me: Place,
-    /// Who comes after it.
+    /// Its successor.
     pub next: Place,
-    /// Who comes before it.
+    /// Its predecessor.
     pub previous: Place,
 }
 
@@ -58,12 +59,12 @@ pub enum Message {
     SetPrevious(Place),
 }
 
-/// Members, and words on their way, each with whom it is for. Who drives it chooses the order.
+/// Members, and messages in flight, each with its receiver. The caller chooses the order.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     /// By place.
     pub members: BTreeMap<Place, Member>,
-    /// What was said and not heard yet.
+    /// Messages in flight.
     pub words: Vec<(Place, Message)>,
 }
 
@@ -74,12 +75,12 @@ impl Ring {
         Self { members: BTreeMap::from([(first, member)]), words: Vec::new() }
     }
 
-    /// Somebody wants to join, and asks a member for its place.
+    /// A member wants to join, and asks another for its place.
     pub fn join(&mut self, joiner: Place, by: Place) {
         self.words.push((by, Message::Where { joiner }));
     }
 
-    /// The word at this index is heard.
+    /// Delivers the message at this index.
     pub fn hear(&mut self, index: usize) {
         let (to, word) = self.words.remove(index);
         match (word, self.members.get_mut(&to)) {
@@ -152,7 +153,7 @@ mod tests {
         ring.join(30, 10);
         settle(&mut ring);
         assert_eq!((ring.lost(), ring.torn()), (vec![20], vec![20]));
-        // Whoever joins later does not mend it.
+        // A later join does not mend it.
         ring.join(25, 10);
         settle(&mut ring);
         assert!(ring.lost().contains(&20));

@@ -1,9 +1,8 @@
-//! Is a ring as it should be? What tests and simulations look at, with all tables before them.
+//! Checks of a ring, for tests and simulations that see all tables at once.
 //!
-//! Two questions. [`ideal`]: is each list and each predecessor exactly right? It is so after enough
-//! ticks without change. [`invariant`]: is it still one ring that can become right again? That must
-//! hold at every moment in between (Zave 2017), as long as failures keep to the assumption
-//! ([`may_fail`]).
+//! [`ideal`]: is each list and each predecessor exactly right? That holds after enough ticks
+//! without change. [`invariant`]: is it still one ring that can become right again? That must hold
+//! at every moment (Zave 2017), as long as failures keep to the assumption ([`may_fail`]).
 //!
 //! ```text
 //!   principal: a live member that no list skips        extended list of m: m, then its list
@@ -14,7 +13,7 @@
 //! |---|---|
 //! | I1 | every list has a live member |
 //! | I2 | there are at least r + 1 principals |
-//! | order | each list rises strictly, seen from its keeper |
+//! | order | each list rises strictly, seen from its owner |
 //! | one ring | from any member the first live successors lead into one circle, which goes around once |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +24,12 @@ use keyspace::ShardId;
 use super::Ring;
 use super::place::{Entry, between};
 
-/// What is wrong with a ring.
+/// An error in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// I1: nobody in its list is alive.
+    /// I1: no member of its list is alive.
     Lost(ShardId),
-    /// I2: so many principals, where so many are needed.
+    /// I2: the number of principals, and the number needed.
     FewPrincipals(usize, usize),
     /// Its list does not rise.
     Unordered(ShardId),

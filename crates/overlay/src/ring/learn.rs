@@ -1,10 +1,10 @@
-//! What a member takes from elsewhere: descriptors, leaders, who was dropped, who is not trusted.
+//! What a member learns from elsewhere: descriptors, leaders, drops, silent members.
 
 use std::sync::Arc as Shared;
 
 use keyspace::{Generation, ShardId};
 
-use super::place::{Entry, between, is_gone, may_stand_at, refresh};
+use super::place::{Entry, between, is_superseded_by, may_be_at, refresh};
 use super::{DISTRUSTED_MAX, Ring};
 use crate::known_shard::{Hint, KnownShard};
 use crate::lookup::{LearnOutcome, Update};
@@ -34,7 +34,7 @@ impl Ring {
             return LearnOutcome::TooLarge;
         }
         let by = self.find(known.shard());
-        if by.is_some_and(|by| !may_stand_at(by, &known)) {
+        if by.is_some_and(|by| !may_be_at(by, &known)) {
             return LearnOutcome::Stale;
         }
         let by = by.map(|by| (by.generation(), by.term()));
@@ -43,14 +43,14 @@ impl Ring {
             self.refresh_all(&known);
             return LearnOutcome::Stale;
         }
-        let gone = |entry: &Entry| is_gone(&known, entry.known());
+        let gone = |entry: &Entry| is_superseded_by(&known, entry.known());
         let is_stale = gone(&self.me)
             || self.successors.iter().any(gone)
             || self.fingers.iter().any(|finger| gone(&finger.entry));
         if is_stale {
             return LearnOutcome::Stale;
         }
-        self.drop_gone(&known);
+        self.drop_superseded(&known);
         self.refresh_all(&known);
         self.become_sole_member();
         let taken = self.offer(&known);
@@ -113,19 +113,19 @@ impl Ring {
     }
 
     /// Forgets everybody whose place is another's, by a later descriptor.
-    fn drop_gone(&mut self, by: &Shared<KnownShard>) {
+    fn drop_superseded(&mut self, by: &Shared<KnownShard>) {
         let head = self.successors.first().map(Entry::shard);
         let me = self.me.shard();
-        self.successors.retain(|entry| entry.shard() == me || !is_gone(entry.known(), by));
-        self.fingers.retain(|finger| !is_gone(finger.entry.known(), by));
-        self.suspects.retain(|suspect| !is_gone(&suspect.known, by));
-        let lost = self.predecessor.take_if(|before| is_gone(before, by)).is_some();
-        // Who has not joined yet asks whoever took in the one it asked.
+        self.successors.retain(|entry| entry.shard() == me || !is_superseded_by(entry.known(), by));
+        self.fingers.retain(|finger| !is_superseded_by(finger.entry.known(), by));
+        self.suspects.retain(|suspect| !is_superseded_by(&suspect.known, by));
+        let lost = self.predecessor.take_if(|before| is_superseded_by(before, by)).is_some();
+        // A shard that has not joined yet asks the one that absorbed the member it asked before.
         if lost && !self.has_joined() && !self.is_me(by) {
             self.predecessor = Some(by.clone());
         }
-        self.guide.take_if(|guide| is_gone(guide, by));
-        self.end_doubt_of_gone(by);
+        self.guide.take_if(|guide| is_superseded_by(guide, by));
+        self.end_superseded_doubt(by);
         if self.successors.first().map(Entry::shard) != head {
             self.head_changed();
         }
@@ -177,8 +177,8 @@ impl Ring {
         }
     }
 
-    /// A member was asked in vain: it is not gone to until it speaks, or until others had the same
-    /// fate.
+    /// A member did not answer. This one avoids it until it speaks, or until [`DISTRUSTED_MAX`]
+    /// later ones push it out.
     pub(crate) fn mark_unreachable(&mut self, shard: ShardId) {
         if shard == self.me.shard() || self.distrusted.contains(&shard) {
             return;

@@ -1,13 +1,12 @@
-//! One member's whole table: its place in the ring, and fingers that somebody looks for.
+//! One member's whole table: its place in the ring, and its fingers.
 //!
-//! [`Linear`](crate::Linear), [`Chord`](crate::Chord) and [`ChordSharp`](crate::ChordSharp) are the
-//! same but for their fingers: which there are, and how they are found and kept ([`Fingers`]). The
-//! rows themselves lie in the [`Ring`] beside the list of successors, so that whatever it learns
-//! reaches both.
+//! [`Linear`](crate::Linear), [`Chord`](crate::Chord) and [`ChordSharp`](crate::ChordSharp) differ
+//! only in their fingers: which there are, and how they find and refresh them ([`Fingers`]). The
+//! [`Ring`] holds the rows beside the list of successors, so that whatever it learns reaches both.
 //!
 //! ```text
-//!   tick ──► Ring: stabilise, doubts  ──► Fingers: look for the next one
-//!   word ──► Ring: who spoke is alive ──► Fingers: is it theirs? ──► else the Ring answers
+//!   tick ──► Ring: stabilise, doubts    ──► Fingers: look for the next one
+//!   message ─► Ring: its sender is alive ──► Fingers: is it theirs? ──► else the Ring answers
 //! ```
 
 use std::fmt;
@@ -110,7 +109,7 @@ impl<F: Fingers> MemberTable<F> {
 }
 
 impl<F: Fingers + Default> MemberTable<F> {
-    /// A member that knows nobody yet, or is the only one; lists of `length` successors.
+    /// A member that knows no other yet, or is the only one; lists of `length` successors.
     pub fn new(me: Shared<KnownShard>, length: usize) -> Self {
         Self::of(F::default(), me, length)
     }

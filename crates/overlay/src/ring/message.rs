@@ -1,21 +1,21 @@
-//! What members of a ring say to each other, as values and as bytes.
+//! Messages between the members of a ring, as values and as bytes.
 //!
-//! | word | says | answered by |
+//! | message | says | answered by |
 //! |---|---|---|
-//! | ask | "who stands before you, and who after?" | neighbours |
-//! | notify | "I believe that I stand before you" | |
-//! | ping | "are you there?" | pong |
-//! | find | "who is the first at or after this number?" Passed on from member to member | found, by whoever knows, to who asked |
+//! | ask | "who is your predecessor, and who are your successors?" | neighbours |
+//! | notify | "I believe that I am your predecessor" | |
+//! | ping | "are you alive?" | pong |
+//! | find | "which member is the first at or after this number?" Members pass it on | found, sent to the asker by the member that knows |
 //! | ask finger | "which member is your finger of this level?" | finger |
 //!
-//! Questions carry a number that the answer repeats. Repeating any word is harmless.
+//! The answer repeats the question's number. Receiving a message twice is harmless.
 //!
 //! # Bytes
 //!
 //! After the head of a message ([`message`](crate::message)); `known` as in
-//! [`known`](crate::known).
+//! [`known_shard`](crate::known_shard).
 //!
-//! | word | bytes |
+//! | message | bytes |
 //! |---|---|
 //! | any | strategy `u8`: 1 linear, 2 chord, 3 chord-sharp; to `varint`; from `known`; tag `u8`, then |
 //! | 1 ask, 4 ping, 5 pong | number `varint` |
@@ -50,7 +50,7 @@ impl Strategy {
     /// All of them.
     pub const ALL: [Strategy; 3] = [Strategy::Linear, Strategy::Chord, Strategy::ChordSharp];
 
-    /// What people call it.
+    /// Its name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Linear => "linear",
@@ -60,10 +60,10 @@ impl Strategy {
     }
 }
 
-/// What one member says to another.
+/// A message from one member to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingMessage {
-    /// "Who stands before you, and who after?"
+    /// "Who is your predecessor, and who are your successors?"
     Ask {
         /// Of the question.
         number: u64,
@@ -137,12 +137,12 @@ const ASK_FINGER: u8 = 8;
 const FINGER: u8 = 9;
 
 /// The most bytes of a message apart from who is in it.
-const WORD_BYTES_MAX: usize = 5 + 4 * VARINT_BYTES_MAX + 8 + 1 + 8;
+const RING_MESSAGE_BYTES_MAX: usize = 5 + 4 * VARINT_BYTES_MAX + 8 + 1 + 8;
 
-const _: () = assert!(WORD_BYTES_MAX + KNOWN_SHARD_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(RING_MESSAGE_BYTES_MAX + KNOWN_SHARD_BYTES_MAX <= MESSAGE_BYTES_MAX);
 
 impl RingMessage {
-    /// Names of the kinds of words, for metrics: never changed.
+    /// Names of the kinds of messages, for metrics: never changed.
     pub const KINDS: [&'static str; 9] = [
         "ring_ask",
         "ring_neighbours",
@@ -182,7 +182,7 @@ pub(crate) fn fitting(
     predecessor: Option<Shared<KnownShard>>,
     mut successors: Vec<Shared<KnownShard>>,
 ) -> (Option<Shared<KnownShard>>, Vec<Shared<KnownShard>>) {
-    let mut room = MESSAGE_BYTES_MAX - WORD_BYTES_MAX - from.bytes_max();
+    let mut room = MESSAGE_BYTES_MAX - RING_MESSAGE_BYTES_MAX - from.bytes_max();
     let mut fits = |known: &KnownShard| {
         let left = room.checked_sub(known.bytes_max());
         room = left.unwrap_or(room);
@@ -196,7 +196,7 @@ pub(crate) fn fitting(
 
 /// Whether a message from `from` has room for another member.
 pub(crate) fn fits_beside(from: &KnownShard, member: &KnownShard) -> bool {
-    WORD_BYTES_MAX + from.bytes_max() + member.bytes_max() <= MESSAGE_BYTES_MAX
+    RING_MESSAGE_BYTES_MAX + from.bytes_max() + member.bytes_max() <= MESSAGE_BYTES_MAX
 }
 
 /// Appends the bytes of a ring's message after its head.

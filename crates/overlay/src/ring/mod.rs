@@ -1,30 +1,32 @@
-//! A ring of shards: each knows who comes next, and who came before.
+//! A ring of shards: each knows its successors and its predecessor.
 //!
-//! The members of a ring are the shards of one keyspace; a member's **place** is where its arc
-//! starts, and it owns from there up to the next place. Each keeps a list of successors and a
-//! predecessor, as the node that leads it can. On it stand [`linear`](crate::linear),
-//! [`chord`](crate::chord) and [`chord_sharp`](crate::chord_sharp): [`member`] says how.
+//! The members of a ring are the shards of one keyspace. A member's **place** is the start of its
+//! arc; it owns the arc up to the next place. The node that leads a member keeps its list of
+//! successors and its predecessor. [`linear`](crate::linear), [`chord`](crate::chord) and
+//! [`chord_sharp`](crate::chord_sharp) build on the ring: [`member`] says how.
 //!
 //! ```text
 //!      a ●───────● b            a: successors b, c, d   predecessor e
 //!       /         \             b: successors c, d, e   predecessor a
 //!    e ●           ● c          e: successors a, b, c   predecessor d
 //!       \         /
-//!        ●───────┘ d            in a ring of no more than r members a list ends with its keeper:
+//!        ●───────┘ d            in a ring of at most r members a list ends with its owner:
 //!                               it has come around
 //! ```
 //!
-//! # Three stories
-//! *Join.* Shard b is split, and x is the right half. b learns it first (its own descriptor ends
-//! where that of x starts) and hands its list on: x begins with b as predecessor and b's successors
-//! as its own. Its next stabilise tells c that x stands before it. Where nobody hands on a list, x
-//! asks the member it has heard of for one, and walks on from there until it finds itself between
-//! two. Nobody else's state is written by who joins.
-//! *Leave.* b takes in c: b's newer descriptor holds c's place, so b drops c from its list at once,
-//! and so does everyone who hears of that descriptor. d hears of b by b's next stabilise.
-//! *Failure.* c is silent. b asks again at each tick, [`SILENCE_TICKS`] times, takes it for dead
-//! and goes on with d, the next of its list, which tells b its own list; so b's is full again. d
-//! hears from b that it stands before it, pings c, and takes b when c does not answer.
+//! # Three examples
+//! *Join.* Shard b splits, and x is the right half. b learns of x first, since its own descriptor
+//! ends where that of x starts, and hands its list on. x begins with b as predecessor and b's
+//! successors as its own. Its next stabilise tells c that x is before it. If no member hands a list
+//! on, x asks the member it has heard of, and goes on from there until it finds its place between
+//! two. A joining member writes no other member's state.
+//!
+//! *Leave.* b absorbs c. b's newer descriptor holds c's place, so b drops c from its list at once.
+//! So does every member that hears of that descriptor. d hears of b by b's next stabilise.
+//!
+//! *Failure.* c is silent. b asks again at each tick, [`SILENCE_TICKS`] times, and then takes it
+//! for dead. It goes on with d, the next of its list, and d's list makes b's full again. d hears
+//! from b that b is before it, pings c, and takes b when c does not answer.
 //!
 //! # Stabilise and rectify (Zave 2017, ALGORITHMS 1.2)
 //! ```text
@@ -37,23 +39,24 @@
 //! ```
 //!
 //! # Invariants
-//! 1. The list is strictly rising, seen from its keeper; only its last may be the keeper itself,
-//!    and then nobody else is known.
-//! 2. Places decide the order, all their bytes; no member is listed of which a later descriptor
-//!    says that another has its place. A shard's place stays (but that of the only one may become
-//!    the origin): who has it elsewhere is not listened to. A table whose own shard has got another
-//!    place is made anew by its keeper.
-//! 3. At most one question and one ping are open; answers carry its number, so those that come
-//!    late or twice say nothing. Whatever changes the head of the list ends the question.
-//! 4. Handlers run to their end and wait for nobody; a question is answered at once, in any state.
+//! 1. The list rises strictly, seen from its owner. Only its last may be the owner itself, and then
+//!    no other member is known.
+//! 2. Places decide the order, all their bytes. No member is listed if a later descriptor gives its
+//!    place to another. A shard's place never changes, except that the last shard's may become the
+//!    origin; a member ignores any other claim. If a table's own shard gets another place, its node
+//!    makes the table anew.
+//! 3. At most one question and one ping are open. Answers carry their number, so late ones and
+//!    repetitions change nothing. Any change of the list's head ends the question.
+//! 4. Handlers run to their end and wait for nothing. A member answers a question at once, in any
+//!    state.
 //!
 //! # While members fail
-//! A ring of at least r + 1 stays one ring, of which everybody is reached, as long as nobody loses
-//! the last live member of its list and r + 1 members stay that nobody's list skips
-//! ([`ideal`] checks both). That needs silence to mean death. It does not always: so who was taken
-//! for dead is pinged for a while. If it answers, it is a member again, and leads to the place that
-//! this member has in *its* ring, which may be another by then: whoever stands there hears of this
-//! one, and the two rings become one.
+//! A ring of at least r + 1 members stays one ring, and every member is reached, under two
+//! conditions: no member loses the last live member of its list, and r + 1 members stay that no
+//! list skips ([`ideal`] checks both). That needs silence to mean death, which is not always so. So
+//! a member pings for a while those that it takes for dead. If one answers, it is a member again.
+//! It then leads to the place that this member has in *its* ring, which may be another by then. The
+//! member at that place hears of this one, and the two rings become one.
 //!
 //! # Limits
 //! | what | at most | beyond it |
@@ -65,12 +68,14 @@
 //! | members not to be trusted | [`DISTRUSTED_MAX`] | the oldest is trusted again |
 //!
 //! # Caveats
-//! Who joins is no member until it has a list, and answers nobody until then. If all whom it knows
-//! leave before somebody knows it, nobody ever will: let no shard be taken in while it is the only
-//! one that another lists ([`ideal::may_leave`]).
-//! A cut that lasts longer than the pings may leave two rings. Descriptors heal them: whoever
-//! [learns](crate::Lookup::learn) a member between itself and its head has it for a head.
-//! Lists with places of many KiB may be too long for a message; they are cut, and then shorter.
+//! A joining shard is no member until it has a list, and answers no question until then. If all
+//! members that it knows leave before another knows it, no member ever will. So never merge away a
+//! shard that is the only one in another's list ([`ideal::may_leave`]).
+//!
+//! A network partition that outlasts the pings may leave two rings. Descriptors heal them: a member
+//! that [learns](crate::Lookup::learn) of one between itself and its head takes it as its head.
+//!
+//! A list with places of many KiB may be too long for a message; it is cut, and then shorter.
 
 pub mod aggressive;
 pub mod ideal;
@@ -109,10 +114,10 @@ pub const SILENCE_TICKS: u8 = 4;
 /// The most members taken for dead that are pinged.
 pub const SUSPECTS_MAX: usize = 8;
 
-/// Every so many ticks one of them is pinged.
+/// Every so many ticks it pings one member that it took for dead.
 pub const SUSPECT_TICKS: u8 = 4;
 
-/// How often one of them is pinged before it is forgotten.
+/// How many times it pings one of them before it forgets it.
 pub const SUSPECT_PINGS_MAX: u8 = 64;
 
 /// The most members that are not trusted.
@@ -231,7 +236,7 @@ impl Ring {
         self.successors.first().filter(|head| !self.is_me(head.known()))
     }
 
-    /// Who stands before it, as far as it knows.
+    /// Its predecessor, as far as it knows.
     pub fn predecessor(&self) -> Option<&Shared<KnownShard>> {
         self.predecessor.as_ref()
     }
@@ -319,21 +324,26 @@ impl Ring {
     }
 
     /// Says something to another member, at the node that is thought to lead it.
-    pub(crate) fn say(&self, to: &KnownShard, word: RingMessage, out: &mut Outbox) {
+    pub(crate) fn send_to(&self, to: &KnownShard, word: RingMessage, out: &mut Outbox) {
         let node = to.leader().or_else(|| to.descriptor().node_to_ask());
         if let Some(node) = node {
-            self.say_at(node, to.shard(), word, out);
+            self.send_to_node(node, to.shard(), word, out);
         }
     }
 
     /// Says something to a member at a node.
-    pub(crate) fn say_at(&self, node: NodeId, to: ShardId, word: RingMessage, out: &mut Outbox) {
+    pub(crate) fn send_to_node(
+        &self,
+        node: NodeId,
+        to: ShardId,
+        word: RingMessage,
+        out: &mut Outbox,
+    ) {
         let (strategy, from) = (self.strategy, self.me().clone());
         out.push((node, Message::Ring { strategy, to, from, word }));
     }
 
-    /// What a message says, if it is for this table, and from whom. Whoever speaks is trusted
-    /// again.
+    /// The content and sender of a message, if it is for this table. Its sender is trusted again.
     pub(crate) fn open(&mut self, message: Message) -> Option<(Shared<KnownShard>, RingMessage)> {
         let Message::Ring { strategy, to, from, word } = message else { return None };
         let mine = strategy == self.strategy && to == self.me.shard() && !self.is_me(&from);

@@ -1,16 +1,16 @@
-//! What comes before what on a circle? Order seen from a member, and rows that are quick to search.
+//! The order of places on a circle, seen from a member, and rows that are quick to search.
 //!
 //! A member's place is the start of its arc, a byte string. Seen from `a` going up, and around at
-//! the top, every place has its turn; `a` itself is the first and, a whole lap later, the last:
+//! the top, every place comes once; `a` itself is the first and, one lap later, the last:
 //!
 //! ```text
 //!      a ──► b ──► c ──► (top | origin) ──► d ──► a
 //!            between(a, b, c)      between(c, d, a)      between(a, x, a) for every x but a
 //! ```
 //!
-//! An [`Entry`] carries the first eight bytes of its place as a number. Numbers decide nearly
-//! always; where they are equal the whole places are compared, so members that differ only after
-//! eight bytes are told apart.
+//! An [`Entry`] carries the first eight bytes of its place as a number. Numbers nearly always
+//! decide. Where they are equal, the full places are compared, so members that differ only after
+//! eight bytes are still ordered.
 
 use std::sync::Arc as Shared;
 
@@ -34,7 +34,7 @@ pub fn up_to(a: &[u8], x: &[u8], b: &[u8]) -> bool {
     between(a, x, b) || (x == b && x != a)
 }
 
-/// A member in somebody's table.
+/// A member in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Of its place.
@@ -78,7 +78,7 @@ impl Entry {
 /// Takes the newer descriptor and the newer hint of one shard, each by itself; nothing from who
 /// [places](may_stand_at) it elsewhere.
 pub(crate) fn refresh(known: &mut Shared<KnownShard>, news: &Shared<KnownShard>) {
-    if !may_stand_at(known, news) {
+    if !may_be_at(known, news) {
         return;
     }
     let older = known.hint();
@@ -94,12 +94,12 @@ pub(crate) fn refresh(known: &mut Shared<KnownShard>, news: &Shared<KnownShard>)
 
 /// Whether news of a shard has it where it was: a shard keeps its place for life, until it owns the
 /// whole circle, and that begins at the origin. Who says otherwise is confused.
-pub(crate) fn may_stand_at(known: &KnownShard, news: &KnownShard) -> bool {
+pub(crate) fn may_be_at(known: &KnownShard, news: &KnownShard) -> bool {
     known.arc().start() == news.arc().start() || news.arc().is_whole()
 }
 
 /// Whether one member is gone, by what a later descriptor of another says: that one has its place.
-pub(crate) fn is_gone(known: &KnownShard, other: &KnownShard) -> bool {
+pub(crate) fn is_superseded_by(known: &KnownShard, other: &KnownShard) -> bool {
     let later = known.shard() != other.shard() && other.rank() > known.rank();
     later && other.arc().holds(known.arc().start().tail())
 }

@@ -1,9 +1,9 @@
-//! Join, stabilise and rectify: what a member does at a tick, and with what it is told.
+//! Join, stabilise and rectify: what a member does at a tick, and at a message.
 
 use std::sync::Arc as Shared;
 
 use super::message::{RingMessage, fitting};
-use super::place::{Entry, between, is_gone, may_stand_at, refresh};
+use super::place::{Entry, between, is_superseded_by, may_be_at, refresh};
 use super::{Ring, SILENCE_TICKS, SUSPECT_PINGS_MAX, SUSPECT_TICKS, SUSPECTS_MAX};
 use crate::known_shard::KnownShard;
 use crate::lookup::Outbox;
@@ -56,7 +56,7 @@ impl Ring {
             Some(question) if question.ticks_left > 1 => {
                 question.ticks_left -= 1;
                 let (number, asked) = (question.number, question.asked.clone());
-                self.say(&asked, RingMessage::Ask { number }, out);
+                self.send_to(&asked, RingMessage::Ask { number }, out);
             }
             Some(_) => self.give_up(out),
         }
@@ -70,7 +70,7 @@ impl Ring {
         let before = self.predecessor.clone();
         match self.successors.first() {
             None => before.into_iter().for_each(|guide| self.ask(QuestionKind::Join, guide, out)),
-            // Alone, so far: whoever stands before it also comes after it.
+            // It is alone so far, so its predecessor is its successor, too.
             Some(head) if self.is_me(head.known()) => {
                 before.into_iter().for_each(|other| self.ask(QuestionKind::Closer, other, out));
             }
@@ -80,7 +80,7 @@ impl Ring {
 
     fn ask(&mut self, about: QuestionKind, asked: Shared<KnownShard>, out: &mut Outbox) {
         let number = self.number();
-        self.say(&asked, RingMessage::Ask { number }, out);
+        self.send_to(&asked, RingMessage::Ask { number }, out);
         let ticks_left = SILENCE_TICKS;
         self.question = Some(Box::new(Question { number, ticks_left, asked, about }));
     }
@@ -106,7 +106,7 @@ impl Ring {
                 self.stabilise(out);
             }
             QuestionKind::Closer => match self.head().map(|head| head.known().clone()) {
-                Some(head) => self.say(&head, RingMessage::Notify, out),
+                Some(head) => self.send_to(&head, RingMessage::Notify, out),
                 None if was_before => self.predecessor = None,
                 None => {}
             },
@@ -134,7 +134,7 @@ impl Ring {
         }
         self.suspect_ticks = SUSPECT_TICKS;
         let mut suspect = self.suspects.remove(0);
-        self.say(&suspect.known, RingMessage::Ping { number: 0 }, out);
+        self.send_to(&suspect.known, RingMessage::Ping { number: 0 }, out);
         suspect.pings_left -= 1;
         if suspect.pings_left > 0 {
             self.suspects.push(suspect);
@@ -146,7 +146,9 @@ impl Ring {
         doubt.ticks_left -= 1;
         let (number, ticks_left) = (doubt.number, doubt.ticks_left);
         match self.predecessor.clone() {
-            Some(before) if ticks_left > 0 => self.say(&before, RingMessage::Ping { number }, out),
+            Some(before) if ticks_left > 0 => {
+                self.send_to(&before, RingMessage::Ping { number }, out)
+            }
             before => {
                 before.into_iter().for_each(|before| self.suspect(before));
                 self.predecessor = self.doubt.take().map(|doubt| doubt.candidate);
@@ -162,13 +164,17 @@ impl Ring {
             RingMessage::Ask { number } => {
                 let predecessor = self.predecessor.clone();
                 let (predecessor, successors) = fitting(self.me(), predecessor, self.list());
-                self.say(&from, RingMessage::Neighbours { number, predecessor, successors }, out);
+                self.send_to(
+                    &from,
+                    RingMessage::Neighbours { number, predecessor, successors },
+                    out,
+                );
             }
             RingMessage::Neighbours { number, predecessor, successors } => {
                 self.answered(&from, number, predecessor, &successors, out);
             }
             RingMessage::Notify => self.rectify(from, out),
-            RingMessage::Ping { number } => self.say(&from, RingMessage::Pong { number }, out),
+            RingMessage::Ping { number } => self.send_to(&from, RingMessage::Pong { number }, out),
             RingMessage::Pong { number } => self.is_there(number),
             // Those of fingers, to a table that has none.
             RingMessage::Find { .. } | RingMessage::Found { .. } => {}
@@ -187,7 +193,7 @@ impl Ring {
     ) {
         let is_it = |question: &mut Box<Question>| {
             let asked = &question.asked;
-            let is_from = asked.shard() == from.shard() && may_stand_at(asked, from);
+            let is_from = asked.shard() == from.shard() && may_be_at(asked, from);
             question.number == number && is_from
         };
         let Some(question) = self.question.take_if(is_it) else { return };
@@ -212,12 +218,12 @@ impl Ring {
                 self.take_list(from, list);
                 let closer = predecessor.filter(|p| {
                     let is_closer = between(me, p.arc().start().tail(), there);
-                    let is_dead = self.is_suspected(p) || is_gone(p, self.me());
+                    let is_dead = self.is_suspected(p) || is_superseded_by(p, self.me());
                     is_here(p) && is_closer && !self.is_me(p) && !is_dead
                 });
                 match closer {
                     Some(closer) => self.ask(QuestionKind::Closer, closer, out),
-                    None => self.say(from, RingMessage::Notify, out),
+                    None => self.send_to(from, RingMessage::Notify, out),
                 }
             }
             QuestionKind::Closer => {
@@ -225,7 +231,7 @@ impl Ring {
                 if between(me, there, head) {
                     self.take_list(from, list);
                 }
-                self.say(from, RingMessage::Notify, out);
+                self.send_to(from, RingMessage::Notify, out);
             }
         }
     }
@@ -235,7 +241,7 @@ impl Ring {
     fn rings_met(&mut self, next: Option<&Shared<KnownShard>>, out: &mut Outbox) {
         if let Some(next) = next.filter(|next| !self.is_me(next)) {
             self.offer(next);
-            self.say(next, RingMessage::Notify, out);
+            self.send_to(next, RingMessage::Notify, out);
         }
     }
 
@@ -254,7 +260,7 @@ impl Ring {
         let others = others.chain(around.then(|| self.me().clone()));
         self.successors = self.chopped(others.collect());
         if !self.has_joined() && !list.is_empty() {
-            // It knows nobody else alive: whoever there is stands before it, and it will hear.
+            // It knows no other live member: `left` is before it, and others will hear of it.
             self.successors = self.chopped(vec![left.clone()]);
         }
     }
@@ -279,7 +285,7 @@ impl Ring {
             let old = self.successors.iter().find(|entry| entry.shard() == known.shard());
             old.into_iter().for_each(|old| refresh(&mut known, old.known()));
             // Out of date, or taken for dead: what comes after it may be right.
-            let gone = |entry: &Entry| is_gone(&known, entry.known());
+            let gone = |entry: &Entry| is_superseded_by(&known, entry.known());
             if known.arc().keyspace() != self.me().arc().keyspace()
                 || gone(&self.me)
                 || taken.iter().chain(&self.successors).any(gone)
@@ -298,8 +304,10 @@ impl Ring {
 
     /// Somebody believes that it stands before this member.
     fn rectify(&mut self, from: Shared<KnownShard>, out: &mut Outbox) {
-        let Some(before) = self.predecessor.clone().filter(|before| !is_gone(before, &from)) else {
-            // Whoever was doubted is gone.
+        let Some(before) =
+            self.predecessor.clone().filter(|before| !is_superseded_by(before, &from))
+        else {
+            // There was no predecessor, or `from` has absorbed it.
             (self.predecessor, self.doubt) = (Some(from), None);
             return;
         };
@@ -316,7 +324,7 @@ impl Ring {
             Some(_) => {}
             None => {
                 let number = self.number();
-                self.say(&before, RingMessage::Ping { number }, out);
+                self.send_to(&before, RingMessage::Ping { number }, out);
                 let ticks_left = SILENCE_TICKS;
                 self.doubt = Some(Box::new(Doubt { number, ticks_left, candidate: from }));
             }
@@ -342,7 +350,7 @@ impl Ring {
     }
 
     /// Forgets who claims to be the predecessor, if a later descriptor says that it is gone.
-    pub(super) fn end_doubt_of_gone(&mut self, by: &KnownShard) {
-        self.doubt.take_if(|doubt| is_gone(&doubt.candidate, by));
+    pub(super) fn end_superseded_doubt(&mut self, by: &KnownShard) {
+        self.doubt.take_if(|doubt| is_superseded_by(&doubt.candidate, by));
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of one node, and what they say together.
+//! The ring tables of one node, and the messages of all of them.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -235,7 +235,7 @@ impl NodeTables {
         }
     }
 
-    /// Who was asked has said nothing.
+    /// A shard that was asked did not answer.
     pub fn mark_unreachable(&mut self, shard: ShardId, generation: Generation) {
         self.forget_image(shard, generation);
         for tables in self.led.values_mut() {
@@ -245,8 +245,7 @@ impl NodeTables {
         }
     }
 
-    /// What is remembered of a shard may be old: a ring mends itself, an image has to be asked for
-    /// again.
+    /// Forgets an old route: a ring corrects itself, a route cache has to be refilled.
     pub fn forget_image(&mut self, shard: ShardId, generation: Generation) {
         self.image.mark_unreachable(shard, generation);
         self.lh.mark_unreachable(shard, generation);
@@ -318,7 +317,7 @@ impl Tables for View<'_> {
     fn next(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         match (ask.kind, ask.kind.strategy()) {
             (_, Some(strategy)) => self.by_ring(ask, strategy),
-            (Kind::Lh, None) => self.by_file(ask),
+            (Kind::Lh, None) => self.by_table(ask),
             (_, None) => self.by_full(ask),
         }
     }
@@ -353,7 +352,7 @@ impl View<'_> {
         Some(NextHop::Member { member, by: HopSource::Ring(via), is_hop: true })
     }
 
-    fn by_file(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
+    fn by_table(&self, ask: &TableQuery<'_>) -> Option<NextHop> {
         let board = self.board;
         let Some(shard) = ask.at else {
             let member = match board.lh.next(ask.point) {

@@ -1,40 +1,43 @@
-//! All lookups of one node at once, but for the full table, which is beside them.
+//! All lookups of one node, except the full table.
 //!
 //! ```text
-//!   full table ──► whom this node leads ──► for each shard led here: linear, chord, chord-sharp ─┐
-//!        │    └──► who leads whom (addresses) ──────────────────────► all of these               │
+//!   full table ──► shards led here ──► for each of them: linear, chord, chord-sharp ─────────────┐
+//!        │    └──► leaders of shards (addresses) ───────────────────► all of these               │
 //!        │                                                                                       │
-//!        └──► where buckets are ─► lh      image ◄── owners that were found                      │
+//!        └──► where buckets are ─► lh    route cache ◄── owners that were found                  │
 //!                                  │         │                                                   │
 //!   begin(request) ──► requests ◄──┴─────────┴──── where next? ──────────────────────────────────┘
 //!                        └──► find, next, found … to other nodes
 //! ```
 //!
-//! # What is taken from the full table
+//! # What the full table gives
 //! *Addresses*: which node leads a shard. In the papers a member is its address; a shard's leader
-//! moves. *The first list* of a table: a node that begins to lead a shard has no table of it, and
-//! begins with the neighbours that the full table names, as if the leader before had handed them
-//! on. *Addresses of buckets*, by their number. Nothing else: from there on a ring keeps itself, by
-//! its own messages, and finds what is cut, merged or gone.
+//! moves.
 //!
-//! # With images, and without
-//! With images a node goes by whatever it knows: by an owner that was found before, and by the
-//! table, of all shards that it leads, that is nearest before the point. Without, a request goes
-//! from table to table as in the papers: it begins at one of the shards that this node leads, in
-//! turns, and each table that it reaches leads on by itself alone.
+//! *The first list* of a table: a node that begins to lead a shard has no table of it. It begins
+//! with the neighbours that the full table names, as if the leader before had handed them on.
+//!
+//! *Addresses of buckets*, by their number. Nothing else: from there on a ring maintains itself by
+//! its own messages, and finds splits, merges and dead members.
+//!
+//! # With the route cache, and without
+//! With it, a node uses all that it knows: an owner found before, and, of all shards that it leads,
+//! the table nearest before the point. Without it, a request goes from table to table as in the
+//! papers. It begins at one of the shards that this node leads, in turns, and each table sends it
+//! on by itself alone.
 //!
 //! # Limits
 //! | what | at most | beyond it |
 //! |---|---|---|
 //! | owners remembered | `ROUTE_CACHE_ENTRIES_MAX` | one is forgotten |
 //! | addresses of buckets | `ADDRESSES_MAX` | one is forgotten |
-//! | messages of a node to itself, of one call | [`LOCAL_MAX`] | the rest is lost, and asked for again |
+//! | messages of a node to itself, of one call | [`LOCAL_MAX`] | the rest is lost, and sent again later |
 //!
 //! # Invariants
 //! 1. There is a table of each strategy for each shard that was led here at the last
 //!    [`Switchboard::lead`], and of no other.
-//! 2. All that stands here may be wrong, or gone: then requests fail, and who asked goes by the
-//!    full table. It never makes a shard answer for what it does not own.
+//! 2. All of this may be wrong or missing: then requests fail, and their askers use the full table.
+//!    It never makes a shard serve what it does not own.
 
 mod board;
 
@@ -50,11 +53,11 @@ use crate::request::{LookupRequest, RequestEvent, Requests};
 use crate::table::Table;
 use board::{NodeTables, View};
 
-/// The most messages that a node says to itself within one call: a walk through all shards of a
-/// large keyspace, if all are here.
+/// The most messages of a node to itself within one call: a route through all shards of a large
+/// keyspace, if all are here.
 pub const LOCAL_MAX: usize = 256 * 1024;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Switchboard {
     node: NodeId,
@@ -62,7 +65,7 @@ pub struct Switchboard {
     requests: Requests,
 }
 
-/// What comes of a call: what is to be sent, and what was seen of requests.
+/// The effects of a call: messages to send, and events of requests.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// For other nodes.
@@ -89,7 +92,7 @@ impl Switchboard {
         self.board.learn(known);
     }
 
-    /// A keyspace is gone.
+    /// A keyspace was dropped.
     pub fn drop_keyspace(&mut self, keyspace: KeyspaceId) {
         self.board.drop_keyspace(keyspace);
     }
@@ -103,7 +106,7 @@ impl Switchboard {
     pub fn begin(&mut self, request: LookupRequest, full: &Table, effects: &mut Effects) -> u64 {
         let view = View { board: &self.board, full };
         let id = self.requests.begin(request, &view, &mut effects.out, &mut effects.events);
-        self.say_here(full, effects);
+        self.deliver_locally(full, effects);
         id
     }
 
@@ -111,20 +114,20 @@ impl Switchboard {
     pub fn tick_requests(&mut self, full: &Table, effects: &mut Effects) {
         let view = View { board: &self.board, full };
         self.requests.tick(&view, &mut effects.out, &mut effects.events);
-        self.say_here(full, effects);
+        self.deliver_locally(full, effects);
     }
 
-    /// A unit of time passes for a part of the tables: those of every `of`-th shard led here,
-    /// counted from the `turn`-th. So many calls, one for each turn, are a unit of time for all.
+    /// One unit of time for a part of the tables: those of every `of`-th shard led here, from the
+    /// `turn`-th on. `of` calls, one for each turn, are one unit for all.
     pub fn tick_rings(&mut self, turn: usize, of: usize, full: &Table, effects: &mut Effects) {
         self.board.tick(turn, of, &mut effects.out);
-        self.say_here(full, effects);
+        self.deliver_locally(full, effects);
     }
 
-    /// Handles what another node says. Messages of full tables are ignored.
+    /// Handles another node's message. Messages of full tables are ignored.
     pub fn step(&mut self, from: NodeId, message: Message, full: &Table, effects: &mut Effects) {
         self.handle(from, message, full, effects);
-        self.say_here(full, effects);
+        self.deliver_locally(full, effects);
     }
 
     /// Forgets every table, image and address. Requests that are open go on.
@@ -153,7 +156,7 @@ impl Switchboard {
         self.board.shards()
     }
 
-    /// The successors of a shard's table, for whoever wants to see.
+    /// The successors in a shard's table, for diagnosis.
     pub fn successors(&self, kind: Kind, shard: ShardId) -> Option<Vec<ShardId>> {
         self.board.successors(kind, shard)
     }
@@ -169,7 +172,7 @@ impl Switchboard {
     }
 
     /// Learns from what was found; and what it says to itself is heard, until there is nothing.
-    fn say_here(&mut self, full: &Table, effects: &mut Effects) {
+    fn deliver_locally(&mut self, full: &Table, effects: &mut Effects) {
         let mut here: VecDeque<Message> = VecDeque::new();
         let mut left = LOCAL_MAX;
         loop {

@@ -177,7 +177,7 @@ proptest! {
         }
         let shards = versions.iter().map(|(shard, _, _)| ShardId(*shard)).collect();
         let known = |(shard, generation, term): &(u64, u64, u64)| {
-            // Nonsense, but of one shard and generation always the same.
+            // No real arc, but always the same for one shard and generation.
             let descriptor = descriptor(100 + shard, *generation, &[*generation as u8]);
             Shared::new(KnownShard::new(descriptor, *term))
         };
@@ -239,14 +239,14 @@ fn exchange(held: [&[Held<'_>]; 2]) -> [Vec<(u64, u64)>; 2] {
 }
 
 #[test]
-fn what_is_told_newest_first_leaves_room_for_what_it_uncovers() {
+fn exchange_sends_rows_uncovered_by_newer_ones() {
     // Shard 3 replaces shard 2, and so nothing known is newer than shard 1.
     let held = exchange([&[(1, 1, b"a", b"c"), (3, 3, b"c", b"d")], &[(2, 2, b"b", b"d")]]);
     assert_eq!(held, [[(1, 1), (3, 3)], [(1, 1), (3, 3)]]);
 }
 
 #[test]
-fn what_is_wanted_is_told_before_it_is_replaced() {
+fn exchange_sends_wanted_row_before_it_is_replaced() {
     // Shard 5 replaces the newer copy of shard 4, which yet shows that the older one is too old.
     let held = exchange([&[(4, 4, b"m", b"n"), (5, 8, b"n", b"p")], &[(4, 6, b"m", b"p")]]);
     assert_eq!(held, [[(5, 8)], [(5, 8)]]);

@@ -172,7 +172,7 @@ fn while_files_also_shrink_requests_end_within_the_bound() {
 
 /// A split for every 26 requests, as in the simulations behind the bound.
 #[test]
-fn a_file_that_grows_all_the_time_costs_few_forwards() {
+fn growing_table_costs_few_forwards() {
     let (mut random, mut world) = (Random::new(1), World::new());
     let mut client = LinearHashCache::new(ADDRESSES_MAX);
     let mut forwards = 0;
@@ -190,7 +190,7 @@ fn a_file_that_grows_all_the_time_costs_few_forwards() {
 
 /// Nobody is asked who does not exist, once the image is set back.
 #[test]
-fn an_image_that_is_ahead_is_set_back() {
+fn image_larger_than_table_shrinks() {
     let (mut random, mut world) = (Random::new(1), World::new());
     let mut client = LinearHashCache::new(ADDRESSES_MAX);
     (0..63).for_each(|_| world.split());
@@ -248,7 +248,7 @@ fn arcs_that_were_cut_elsewhere_lead_to_the_owner_as_well() {
 }
 
 #[test]
-fn what_is_older_does_not_come_back() {
+fn linear_hash_cache_ignores_older_descriptors() {
     let mut world = World::new();
     let mut lh = LinearHashCache::new(ADDRESSES_MAX);
     let whole = world.shards[&0].clone();

@@ -55,7 +55,7 @@ fn before(table: &Linear) -> Option<ShardId> {
 }
 
 #[test]
-fn a_shard_keeps_its_place_whoever_says_otherwise() {
+fn member_ignores_claims_of_another_place() {
     for kind in KINDS {
         let places = [b"d", b"h", b"m", b"p", b"t"].map(|place| place.to_vec());
         let mut world = World::grown(kind, 2, &places);
@@ -140,7 +140,7 @@ fn returned_node_is_asked_at_its_new_leader() {
 }
 
 #[test]
-fn a_doubt_ends_with_whom_it_was_about() {
+fn doubt_ends_when_both_members_are_absorbed() {
     let mut table = third();
     hear(&mut table, &member(5, arc(b"g", b"m"), 2), RingMessage::Notify);
     assert!(table.ring().is_asking(), "the one before is pinged");

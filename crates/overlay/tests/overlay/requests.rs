@@ -108,7 +108,7 @@ impl Net {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.at(node, |requests, here, out, events| requests.tick(here, out, events));
         }
-        // Whoever was silent is distrusted where the request began.
+        // The table where the request began distrusts a shard that was silent.
         for event in &self.events {
             if let (RequestEvent::Silent { at: Some(at), shard, generation }, Led::Ring(world)) =
                 (event, &mut self.led)

@@ -193,8 +193,8 @@ impl World {
         Some(joins)
     }
 
-    /// The left neighbour of a shard takes it in, and hears of who is next to it now. Nothing if
-    /// nobody alive is to the left.
+    /// The left neighbour of a shard absorbs it, and learns its new neighbour. Nothing happens if
+    /// no live member is to the left.
     pub fn merge(&mut self, shard: ShardId) -> Option<ShardId> {
         let old = self.tables.get(&shard)?.ring().me().clone();
         let is_left = |ring: &&Ring| ring.me().arc().is_before(old.arc());

@@ -127,7 +127,7 @@ proptest! {
                     }
                 }
                 Event::Tick(index) => {
-                    // Silence means death: who is alive has answered before patience ends.
+                    // Silence means death: a live member has answered before the silence limit.
                     let shard = *index.get(&shards);
                     exchange_of(&mut world, shard);
                     world.tick(shard);
@@ -188,8 +188,8 @@ proptest! {
     }
 }
 
-/// What a member has asked is answered, and what it has said is heard; a second question that it
-/// asks by that is still open.
+/// Delivers what a member has sent, and the answers to it. A second question that it asks meanwhile
+/// stays open.
 fn exchange_of(world: &mut World, shard: ShardId) {
     let said = world.flying.iter().filter(|flying| flying.from.0 == shard.0).count();
     for _ in 0..said {

@@ -1,4 +1,4 @@
-//! All lookups of some nodes at once: every request ends at the owner, whoever leads what.
+//! All lookups on some nodes at once: every request ends at the owner, wherever the leaders are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc as Shared;
@@ -296,7 +296,7 @@ fn ticks_until_found(net: &mut Net, node: NodeId, form: Form, tail: &[u8]) -> u3
 }
 
 #[test]
-fn what_is_remembered_of_a_shard_that_is_gone_misleads_nobody_for_long() {
+fn stale_route_of_merged_shard_is_corrected_soon() {
     for is_told in [true, false] {
         for form in Form::ALL {
             let mut net = Net::new(tiled(&starts(24)));
@@ -333,7 +333,7 @@ fn what_is_remembered_of_a_shard_that_is_gone_misleads_nobody_for_long() {
 }
 
 #[test]
-fn hostile_words_are_no_more_than_a_nuisance() {
+fn hostile_messages_only_delay_requests() {
     let mut net = Net::new(tiled(&starts(24)));
     net.rounds(60);
     let mut random = Random::new(7);

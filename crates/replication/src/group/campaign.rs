@@ -66,7 +66,7 @@ impl Group {
     }
 
     /// Stops its campaign if it has just granted another a pre-vote. If that one is not elected,
-    /// it campaigns again as after an election that nobody has won.
+    /// it campaigns again as after an election without a winner.
     pub(super) fn abandon_campaign(&mut self, to: ReplicaId) {
         let core = &mut self.raw.raft;
         let has_granted = core.msgs.last().is_some_and(|answer| {

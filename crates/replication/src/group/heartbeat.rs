@@ -14,10 +14,9 @@ use crate::BootNanos;
 use crate::{Message, MessageKind};
 
 impl Group {
-    /// Handles a message at `now`, if it only says that all is as it was. `false`: nothing was done
-    /// but to see how late it is.
+    /// Handles a message at `now` if it brings no news. `false`: only the clock was updated.
     ///
-    /// What is answered waits in [`Self::take_messages`].
+    /// The answer waits in [`Self::take_messages`].
     pub fn rest(&mut self, message: &Message, now: BootNanos) -> bool {
         self.observe(now);
         let Message { inner, clock } = message;
@@ -51,7 +50,7 @@ impl Group {
         (answer.term, answer.commit) = (core.term, core.raft_log.committed);
         let leader = ReplicaId(heartbeat.from);
         let still_nanos = self.limits.no_vote_nanos();
-        self.vote_promise.handled(heartbeat.term, leader, clock, self.now, still_nanos);
+        self.vote_promise.record_handled(heartbeat.term, leader, clock, self.now, still_nanos);
         let answer = self.wrap(answer);
         self.outbox.push(answer);
         true

@@ -13,8 +13,8 @@ impl Group {
         if self.is_leader() { self.lease.confirmed(self.id, self.members()) } else { 0 }
     }
 
-    /// Until when reads may be served (exclusive), by the clock at which they came: until the lease
-    /// ends, and whoever came before the confirmation even without a lease.
+    /// Until when the leader may serve reads (exclusive), by the clock at which they came: until
+    /// the lease ends. Without a lease it may serve reads that came before the confirmation.
     pub fn serves_until(&self) -> BootNanos {
         match self.confirmed_at() {
             0 => 0,
@@ -23,20 +23,23 @@ impl Group {
         }
     }
 
-    /// Until when nobody else leads (exclusive): reads need no confirmation before. Zero if it does
-    /// not lead, or has begun to hand leadership over (SAFETY G6).
+    /// Until when no other replica leads (exclusive): reads need no confirmation before. Zero if
+    /// this one does not lead, or has begun to transfer the lead (SAFETY G6).
     pub fn lease_until(&self) -> BootNanos {
         if self.lease.is_given_up() { 0 } else { self.serves_until() }
     }
 
-    /// Tells a follower now what is committed, if it leads and the follower has not been told: its
-    /// readers, or somebody else's, wait to see it there. Others learn it with the next entries or
-    /// the next heartbeat. What is lost is told again only then.
+    /// Sends a follower the commit index now, if this replica leads and has not sent it yet:
+    /// readers at that follower wait for it. Other followers learn it with the next entries or
+    /// heartbeat. If the message is lost, this follower does, too.
     pub fn send_commit_index(&mut self, to: ReplicaId) {
         let committed = self.committed();
-        let was_told = self.told.iter().any(|(id, told)| *id == to && *told >= committed);
+        let was_sent = self
+            .sent_commits
+            .iter()
+            .any(|(id, sent_commits)| *id == to && *sent_commits >= committed);
         let knows_it = self.raw.raft.prs().get(to.0).is_some();
-        if self.is_leader() && to != self.id && knows_it && !was_told {
+        if self.is_leader() && to != self.id && knows_it && !was_sent {
             self.raw.raft.send_append(to.0);
         }
     }
@@ -54,17 +57,16 @@ impl Group {
         }
     }
 
-    /// Hands leadership over, if it leads and `target` is a voter. The transfer target stands for
-    /// election once it has the whole log; if that takes longer than an election, leadership stays
-    /// here. From when the transfer target is told to stand, there is no lease for the rest of the
-    /// term.
+    /// Transfers the lead, if this replica leads and `target` is a voter. The target campaigns once
+    /// it has the whole log; if that takes longer than an election, the lead stays here. From the
+    /// moment of the request to campaign, there is no lease for the rest of the term.
     pub fn transfer(&mut self, target: ReplicaId) {
         if self.is_leader() && target != self.id && self.members().votes(target) {
             self.raw.transfer_leader(target.0);
         }
     }
 
-    /// It leads no more: its group goes on without it.
+    /// Gives up the lead: this replica was removed from the group.
     pub fn step_down(&mut self) {
         if self.is_leader() {
             let term = self.term();
@@ -86,7 +88,7 @@ impl Group {
         matched
     }
 
-    /// Whether a replica has nothing of this leader's log, or was not heard of since a clock.
+    /// Whether a replica has nothing of this leader's log, or has not answered since a clock.
     pub fn is_fresh(&self, replica: ReplicaId, since: BootNanos) -> bool {
         let progress = self.raw.raft.prs().get(replica.0);
         let has_nothing = progress.is_some_and(|progress| progress.matched == 0);

@@ -1,14 +1,14 @@
-//! What a group is configured with.
+//! The configuration of a group.
 
-/// Sizes in bytes and ticks, as the library is told them.
+/// Limits of a group in bytes and ticks, as the library takes them.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupLimits {
     /// Entries per message to a peer.
     pub message_bytes_max: u64,
-    /// Proposed and not committed. The executor holds its queue below this, so that the library
-    /// never drops a proposal.
+    /// Bytes of entries that are proposed and not committed. The executor holds its queue below
+    /// this, so that the library never drops a proposal.
     pub uncommitted_bytes_max: u64,
-    /// Committed entries handed out by one [`Group::ready`](super::Group::ready).
+    /// Bytes of committed entries in one [`Group::ready`](super::Group::ready).
     pub committed_bytes_max: u64,
     /// Ticks between heartbeats.
     pub heartbeat_ticks: usize,
@@ -16,14 +16,14 @@ pub struct GroupLimits {
     pub election_ticks: usize,
     /// … and below this, by chance.
     pub election_ticks_end: usize,
-    /// As the first of these, after a first election that nobody has won: it is short, so that two
-    /// who stood at the same time need not wait that long again, and tells them apart by as much.
+    /// As `election_ticks`, after a first election without a winner. It is short, so that two
+    /// replicas that campaigned at the same time need not wait that long again.
     pub retry_election_ticks: usize,
-    /// How long a lease lasts before its margins, in nanoseconds: a leader takes a tenth less, a
-    /// voter keeps still a tenth more, and an election takes longer than that.
+    /// How long a lease lasts without its margins, in nanoseconds. A leader uses it for a tenth
+    /// less, a voter grants no vote for a tenth more, and an election takes longer than that.
     pub lease_nanos: u64,
-    /// Data of applied entries that every replica keeps in memory, since whoever leads next may
-    /// need them for the others.
+    /// Bytes of applied entries that every replica keeps in memory: the next leader may need them
+    /// for its followers.
     pub retained_bytes: usize,
     /// … and that a leader keeps for a follower that lags. Beyond, the follower gets a snapshot.
     pub retained_for_followers_bytes: usize,
@@ -51,7 +51,7 @@ impl Default for GroupLimits {
 }
 
 impl GroupLimits {
-    /// How long a voter keeps still for a leader it has heard: longer than the leader's lease.
+    /// How long a voter grants no vote after a message of its leader: longer than the lease.
     pub(super) fn no_vote_nanos(&self) -> u64 {
         self.lease_nanos + self.lease_nanos / 10
     }

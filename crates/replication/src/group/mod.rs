@@ -1,10 +1,9 @@
 //! One replica of one group: its verbs over the library's node.
 //!
-//! [`limits`] has what it is configured with, [`leading`] what a leader does, [`types`] what goes
-//! in and out of its verbs, [`rest`] the messages that need no work, [`stand`] when it may
-//! campaign. What is here decides three things by itself: when the replica may campaign or vote
-//! ([`lease`]), what leaves before and what after an fsync, and which applied entries stay in
-//! memory.
+//! [`limits`] has its configuration, [`leading`] the leader's part, [`types`] inputs and outputs of
+//! its verbs, [`rest`] the messages that need no work, [`stand`] when it may campaign. This file
+//! decides three things: when the replica may campaign or vote ([`lease`]), which messages leave
+//! before an fsync and which after it, and which applied entries stay in memory.
 //!
 //! [`lease`]: crate::lease
 
@@ -34,7 +33,7 @@ pub use types::{
     ChangeRefused, Follower, HardState, NotLeader, Proposed, StartContext, StartState, Work,
 };
 
-/// A follower that has answered within so long is there.
+/// A follower counts as active if it has answered within this time.
 const RECENTLY_ACTIVE_NANOS: BootNanos = 2_000_000_000;
 
 /// One replica of one group.
@@ -55,15 +54,15 @@ pub struct Group {
     unsynced: u64,
     /// The work that brought a snapshot and is not persisted, and the snapshot's index.
     restored: Option<(u64, u64)>,
-    /// No more is kept for others.
+    /// At most so many bytes of entries are retained for other replicas.
     retained_bytes_max: usize,
     /// A `TimeoutNow` of its leader that came too early.
     pending_timeout_now: Option<Message>,
     /// To be sent now.
     outbox: Vec<Message>,
-    /// Up to where each replica was told that entries are committed, while this one leads.
-    told: Vec<(ReplicaId, u64)>,
-    /// To be sent when the work of this number is persisted: they promise it.
+    /// The commit index that each replica was last informed of, while this one leads.
+    sent_commits: Vec<(ReplicaId, u64)>,
+    /// Messages to send when the work of this number is persisted: they acknowledge it.
     owed: VecDeque<(u64, Vec<eraftpb::Message>)>,
 }
 
@@ -132,7 +131,7 @@ impl Group {
             retained_bytes_max: usize::MAX,
             pending_timeout_now: None,
             outbox: Vec::new(),
-            told: Vec::new(),
+            sent_commits: Vec::new(),
             owed: VecDeque::new(),
         };
         group.choose_timeout();
@@ -159,7 +158,7 @@ impl Group {
         has_work
     }
 
-    /// It is this late. Never goes back.
+    /// Sets the group's clock, which never goes back.
     pub fn observe(&mut self, now: BootNanos) {
         self.now = self.now.max(now);
     }
@@ -202,7 +201,13 @@ impl Group {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
                 if follows =>
             {
-                self.vote_promise.handled(term, from, clock, self.now, self.limits.no_vote_nanos());
+                self.vote_promise.record_handled(
+                    term,
+                    from,
+                    clock,
+                    self.now,
+                    self.limits.no_vote_nanos(),
+                );
             }
             MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse
                 if self.is_leader() && term == self.term() && clock <= self.now =>
@@ -229,17 +234,17 @@ impl Group {
         })
     }
 
-    /// Messages to be sent now, in order; none is owed to anyone who does not get it.
+    /// Takes the messages to send now, in order; each of them may be lost.
     pub fn take_messages(&mut self, out: &mut Vec<Message>) {
         out.append(&mut self.outbox);
     }
 
-    /// Who takes part, as far as it is applied here.
+    /// The members, as of the entries applied here.
     pub fn members(&self) -> &Members {
         self.raw.store().members()
     }
 
-    /// Who leads this replica's term, if it knows.
+    /// The leader of this replica's term, if known.
     pub fn leader(&self) -> Option<ReplicaId> {
         Some(ReplicaId(self.raw.raft.leader_id)).filter(|leader| leader.0 != 0)
     }
@@ -283,12 +288,12 @@ impl Group {
             return Err(ChangeRefused::Pending);
         }
         if self.members().is_joint() != (*change == Change::LeaveJoint) {
-            return Err(ChangeRefused::Unfit);
+            return Err(ChangeRefused::WrongJointState);
         }
         Ok(())
     }
 
-    /// An entry with this change is applied: the members from here on.
+    /// Applies the change of an applied entry; returns the members from then on.
     ///
     /// # Panics
     /// If it does not fit the members: entries are checked before they are proposed.
@@ -299,7 +304,7 @@ impl Group {
         self.members()
     }
 
-    /// Time-outs come from the library's own dice at every reset; ours come from the seed.
+    /// Chooses the election timeout from the seed: the library draws a random one at every reset.
     fn choose_timeout(&mut self) {
         let GroupLimits { election_ticks, election_ticks_end, retry_election_ticks, .. } =
             self.limits;
@@ -323,9 +328,9 @@ impl Group {
         let clock = match inner.get_msg_type() {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot => {
                 let to = ReplicaId(inner.to);
-                match self.told.iter_mut().find(|(id, _)| *id == to) {
-                    Some((_, told)) => *told = inner.commit,
-                    None => self.told.push((to, inner.commit)),
+                match self.sent_commits.iter_mut().find(|(id, _)| *id == to) {
+                    Some((_, sent_commits)) => *sent_commits = inner.commit,
+                    None => self.sent_commits.push((to, inner.commit)),
                 }
                 self.now
             }
@@ -401,12 +406,12 @@ impl Group {
         self.raw.raft.raft_log.match_term(index, term)
     }
 
-    /// This entry, which its log [has](Self::has), is committed: somebody has said so who knows.
+    /// This entry, which its log [has](Self::has), is committed, as another replica has reported.
     pub fn commit(&mut self, index: u64) {
         self.raw.raft.raft_log.commit_to(index);
     }
 
-    /// What is to be done now, if anything.
+    /// The work to do now, if there is any.
     pub fn ready(&mut self) -> Option<Work> {
         if !self.raw.has_ready() {
             return None;
@@ -446,7 +451,7 @@ impl Group {
         Some(Work { number, entries, hard_state: changed, committed, restored })
     }
 
-    /// The work of this number, and all before it, is persisted as far as the shard demands.
+    /// Reports that the work of this number, and all before it, is persisted as the shard demands.
     pub fn persisted(&mut self, number: u64) {
         self.raw.on_persist_ready(number);
         if let Some((_, index)) = self.restored.take_if(|(first, _)| *first <= number) {
@@ -462,8 +467,8 @@ impl Group {
         self.campaign_if_pending();
     }
 
-    /// The state machine has applied everything up to `index`; entries up to there are kept in
-    /// memory only as far as other replicas may need them.
+    /// Reports that the state machine has applied all entries up to `index`; they stay in memory
+    /// only as far as other replicas may need them.
     pub fn applied(&mut self, index: u64) {
         self.raw.advance_apply_to(index);
         self.raw.mut_store().set_applied(index);
@@ -502,8 +507,8 @@ impl Group {
         self.raw.store().retained_bytes()
     }
 
-    /// Whatever its limits say, it keeps no more than so much from the next entry on: a share of
-    /// what its node has.
+    /// Bounds the retained entries, in bytes, from the next entry on, below its other limits: a
+    /// share of the node's budget.
     pub fn set_retained_bytes_max(&mut self, bytes: usize) {
         self.retained_bytes_max = bytes;
     }

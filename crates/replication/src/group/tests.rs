@@ -140,7 +140,7 @@ fn heartbeat_fast_path_equals_full_step() {
 }
 
 #[test]
-fn whatever_needs_work_is_not_rested_on() {
+fn fast_path_ignores_messages_that_need_work() {
     let now = 10_200_000_000;
     let (mut leader, mut follower) = pair();
     let good = heartbeat(&mut leader, now);

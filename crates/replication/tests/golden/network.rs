@@ -211,7 +211,7 @@ impl Network {
             let why = match why {
                 ChangeRefused::NotLeader => "it does not lead, or hands over",
                 ChangeRefused::Pending => "another change is not applied yet",
-                ChangeRefused::Unfit => {
+                ChangeRefused::WrongJointState => {
                     "a joint change is left before the next one, others cannot be"
                 }
             };

@@ -49,7 +49,7 @@ pub struct World {
     /// Nothing is proposed, so that every log is as long as the leader's.
     pub idle: bool,
     /// How often each fault comes, per 1 000 steps.
-    mood: [u64; 5],
+    fault_rates: [u64; 5],
     pub leaders: BTreeMap<u64, ReplicaId>,
     /// What was applied at each index, anywhere.
     pub log: BTreeMap<u64, Bytes>,
@@ -86,13 +86,13 @@ impl World {
             cut: Vec::new(),
             faults: true,
             idle: false,
-            mood: [0; 5],
+            fault_rates: [0; 5],
             leaders: BTreeMap::new(),
             log: BTreeMap::new(),
             proposed: 0,
             stats: [0; 4],
         };
-        for rate in &mut world.mood {
+        for rate in &mut world.fault_rates {
             *rate = [1, 4, 15][world.dice.below(3) as usize];
         }
         for id in voters.iter().chain(empty) {
@@ -146,7 +146,8 @@ impl World {
         let all: Vec<ReplicaId> = self.replicas.keys().copied().collect();
         let victim = all[self.dice.below(all.len() as u64) as usize];
         let other = all[self.dice.below(all.len() as u64) as usize];
-        let Some(fault) = self.mood.iter().position(|rate| self.dice.below(1_000) < *rate) else {
+        let Some(fault) = self.fault_rates.iter().position(|rate| self.dice.below(1_000) < *rate)
+        else {
             return;
         };
         match fault {
@@ -210,7 +211,7 @@ impl World {
             replica.next_tick = now + TICK;
             group.tick(now);
             if self.dice.one_in(20) {
-                // Whoever sends a snapshot gives up after a while.
+                // A sender of a snapshot gives up after a while.
                 group.progress().iter().for_each(|(to, _)| group.snapshot_sent(*to, false));
             }
         }
@@ -226,7 +227,7 @@ impl World {
     fn handle(&mut self, id: ReplicaId, message: Message) {
         let from = message.from();
         if let Some((index, term)) = message.snapshot() {
-            // The state travels beside the message; here it is taken from whoever has applied it.
+            // The state travels beside the message; here it comes from the sender's disk.
             let source = &self.replicas[&from].disk;
             let replica = &self.replicas[&id];
             let group = replica.group.as_ref().unwrap();
@@ -327,8 +328,8 @@ impl World {
         }
     }
 
-    /// Whoever could answer a read by his lease leads alone, and its log holds all that was ever
-    /// applied anywhere.
+    /// A replica that could answer a read by its lease is the only leader, and its log holds every
+    /// entry that any replica has applied.
     fn check_leases(&mut self) {
         let newest = self.log.keys().next_back().copied().unwrap_or(0);
         let mut holders = Vec::new();

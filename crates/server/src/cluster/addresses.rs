@@ -1,4 +1,4 @@
-//! Where were the other members last, and how do their addresses get into the directory?
+//! The last known addresses of other members, and how they get into the directory.
 //!
 //! A node that starts knows its peers from the file `ADDRESSES` (`storage::addresses`) until gossip
 //! tells more. Members that have left or were removed are struck from the file.
@@ -26,7 +26,7 @@ pub struct AddressBook {
 }
 
 impl AddressBook {
-    /// What the directory says.
+    /// The addresses that the directory holds.
     pub fn new(stored: Vec<NodeAddress>, own: NodeId) -> Self {
         let others = stored.into_iter().filter(|one| one.node != own);
         let known = others.map(|one| (one.node, one)).collect();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_book_drops_what_nobody_has_confirmed() {
+    fn full_address_book_drops_unconfirmed_addresses() {
         let stored = (10..10 + ADDRESSES_MAX as u64).map(|node| address(node, "x:1")).collect();
         let mut book = AddressBook::new(stored, NodeId(1));
         let mut membership = Membership::new(NodeId(1), 1, facts("n1", "a:1"), 0, 1).unwrap();

@@ -1,4 +1,4 @@
-//! Links and membership, put together; and the thread that lets time pass for the latter.
+//! Connects links with membership, and runs the thread that lets time pass for membership.
 
 mod handler;
 
@@ -25,7 +25,7 @@ use crate::peer::{InlinePoller, Local, PeerCounters, PeerNet, SendError, VERSION
 const REPORT_PAUSE: Duration = Duration::from_secs(5);
 /// How often it looks whether it was asked to stop.
 const STOP_PAUSE: Duration = Duration::from_millis(50);
-/// How long a leaving node tries to say so.
+/// How long a leaving node tries to tell the others.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 /// What was counted since the start.
@@ -56,9 +56,9 @@ pub struct MembershipDriver {
     members: ArcSwap<Vec<MemberInfo>>,
     addresses: ArcSwap<Vec<NodeAddress>>,
     frames: OnceLock<Arc<dyn Frames>>,
-    /// Links that were told up, and not down; held while they are told.
+    /// Links that were reported up, and not down since; locked during a report.
     reported_up: Mutex<BTreeSet<NodeId>>,
-    /// Something was told to the attached in this turn of the net.
+    /// The attached `Frames` was called in this turn of the net.
     reported: AtomicBool,
     early_frames: AtomicU64,
     fatal: OnceLock<ClusterError>,
@@ -135,11 +135,11 @@ impl MembershipDriver {
         Ok(this)
     }
 
-    // ---- for whoever starts a node ----
+    // ---- for the start of a node ----
 
-    /// Waits until a member has told this node its cluster, and says what it waits for. `None` if
-    /// it was asked to stop; it never gives up by itself. What it returns is to be written into
-    /// the node's directory, then [`begin`](Self::begin) called.
+    /// Waits until a member has sent this node the cluster's identity, and logs what it waits for.
+    /// `None` if `stop` holds; it never gives up by itself. The caller writes the result into the
+    /// node's directory, then calls [`begin`](Self::begin).
     pub fn wait_for_identity(&self, stop: impl Fn() -> bool) -> Option<Identity> {
         let mut desk = self.desk.lock();
         if desk.identity.is_none() {
@@ -160,7 +160,7 @@ impl MembershipDriver {
         desk.identity
     }
 
-    /// What became of the seeds, in words: who did not answer, who refused and why.
+    /// The state of each seed, for people: which did not answer, which refused and why.
     pub fn seeds_shown(&self) -> String {
         self.desk.lock().seed_statuses.shown()
     }
@@ -173,8 +173,8 @@ impl MembershipDriver {
         self.hand_over(desk);
     }
 
-    /// From now on `frames` hears of links, frames of other kinds and members; of links and
-    /// members that are there, at once. Once in a life.
+    /// Attaches `frames`: it gets links, frames of other kinds and changes of members. Links and
+    /// members that exist already are reported at once. May be called once.
     pub fn attach(&self, frames: Arc<dyn Frames>) {
         let reported_up = self.reported_up.lock();
         reported_up.iter().for_each(|node| frames.link_up(*node));
@@ -190,8 +190,8 @@ impl MembershipDriver {
         self.fatal.get()
     }
 
-    /// Tells the others that this node leaves for good; returns when that is said, after about a
-    /// second. It is no member then; [`stop`](Self::stop) comes next.
+    /// Tells the others that this node leaves for good; returns when they know, after about a
+    /// second. The node is no member then; call [`stop`](Self::stop) next.
     pub fn leave(&self) {
         let mut desk = self.desk.lock();
         let now = self.now();
@@ -201,7 +201,7 @@ impl MembershipDriver {
         self.settle(&mut desk);
         self.sooner.notify_one();
         let until = Instant::now() + LEAVE_MAX;
-        while !desk.is_gone() && !self.settled.wait_until(&mut desk, until).timed_out() {}
+        while !desk.has_left() && !self.settled.wait_until(&mut desk, until).timed_out() {}
         drop(desk);
         self.net.flush();
     }
@@ -230,7 +230,8 @@ impl MembershipDriver {
         self.net.address().expect("it was given a listener")
     }
 
-    /// All members in the order of joining, this node among them; down and gone ones too.
+    /// All members in the order of joining, this node included; also those that are down or have
+    /// left.
     pub fn members(&self) -> Arc<Vec<MemberInfo>> {
         self.members.load_full()
     }
@@ -240,8 +241,8 @@ impl MembershipDriver {
         self.addresses.load_full()
     }
 
-    /// Which of these nodes, or of all members, are not up, and what became of the attempts to
-    /// reach each, in words.
+    /// Which of these nodes, or of all members, are not up, and why each cannot be reached, for
+    /// people.
     pub fn unreached(&self, among: Option<&BTreeSet<NodeId>>) -> Vec<String> {
         self.desk.lock().unreached(among)
     }
@@ -250,7 +251,7 @@ impl MembershipDriver {
     /// [`flush`](Self::flush) by any thread. See [`PeerNet::send`].
     ///
     /// # Errors
-    /// [`SendError`]: nothing of it has left. `Ok` does not mean that it will arrive.
+    /// [`SendError`]: nothing of it was sent. `Ok` does not mean that it will arrive.
     pub fn send(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
         assert!(kind != KIND_MEMBERSHIP, "kind {kind} is the cluster's own");
         self.net.send(to, kind, parts)
@@ -280,9 +281,9 @@ impl MembershipDriver {
         self.net.unsent_bytes(node)
     }
 
-    /// Tells peers what this node's time is: so many ms ahead of the wall clock.
-    pub fn tell_time(&self, ahead_millis: i64) {
-        self.net.tell_time(ahead_millis);
+    /// Sets this node's time, in ms ahead of the wall clock; peers that ping get it.
+    pub fn set_time_ahead(&self, ahead_millis: i64) {
+        self.net.set_time_ahead(ahead_millis);
     }
 
     /// Whether there is a link to a node.
@@ -303,8 +304,8 @@ impl MembershipDriver {
         self.hand_over(desk);
     }
 
-    /// The cluster has this level: who does not speak it is refused, and if it is this node, it
-    /// must end.
+    /// Sets the cluster version. A node that does not support it is refused; if that is this node,
+    /// it must end.
     pub fn set_level(&self, level: ClusterVersion) {
         self.net.set_level(level);
         if let Some(unspoken) = UnsupportedVersion::of(level, self.levels) {
@@ -320,7 +321,7 @@ impl MembershipDriver {
         }
     }
 
-    /// Tells the others, in the next second or so, what this node carries.
+    /// Sets this node's load; gossip spreads it in the next second or so.
     pub fn set_load(&self, load: Load) {
         let mut desk = self.desk.lock();
         desk.set_load(self.now(), load);
@@ -384,9 +385,9 @@ impl MembershipDriver {
         self.sooner.notify_one();
     }
 
-    /// In a turn of the net: does what is gathered, tells of it, and has the other thread look if
-    /// it has to sooner than it meant.
-    fn take_in(&self, mut desk: MutexGuard<'_, MembershipState>) {
+    /// In a turn of the net: carries out gathered effects, reports them, and wakes the other thread
+    /// if that has to look sooner.
+    fn apply_effects(&self, mut desk: MutexGuard<'_, MembershipState>) {
         self.settle(&mut desk);
         let sooner = desk.deadline() < desk.planned;
         let has_unreported_change = std::mem::take(&mut desk.has_unreported_change);
@@ -394,10 +395,10 @@ impl MembershipDriver {
         if sooner {
             self.sooner.notify_one();
         }
-        self.tell_members(has_unreported_change);
+        self.report_members(has_unreported_change);
     }
 
-    fn tell_members(&self, has_unreported_change: bool) {
+    fn report_members(&self, has_unreported_change: bool) {
         if let (true, Some(frames)) = (has_unreported_change, self.frames.get()) {
             frames.members_changed();
         }
@@ -410,13 +411,13 @@ impl MembershipDriver {
             desk.tick(self.now());
             desk.forget_removed(self.now());
             self.settle(&mut desk);
-            if desk.is_gone() {
+            if desk.has_left() {
                 self.settled.notify_all();
             }
             let has_unreported_change = std::mem::take(&mut desk.has_unreported_change);
             drop(desk);
             self.net.flush();
-            self.tell_members(has_unreported_change);
+            self.report_members(has_unreported_change);
             desk = self.desk.lock();
             desk.planned = desk.deadline();
             if !desk.has_unreported_change && !desk.stopping && desk.planned > self.now() {

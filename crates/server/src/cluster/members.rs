@@ -1,14 +1,14 @@
-//! What is told of each member?
+//! What other modules see of each member.
 
 use std::time::{Duration, Instant};
 
 use keyspace::{NodeId, VersionRange};
 use membership::{Load, Member, State};
 
-/// Whether a member is there.
+/// Whether a member is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// It answers, or its silence is too short to say.
+    /// It answers, or has not been silent for long enough to be suspected.
     Up,
     /// It is dead, paused or cut off, and may come back.
     Down,
@@ -25,7 +25,7 @@ pub struct MemberInfo {
     pub name: String,
     /// `HOST:PORT` where other nodes reach it.
     pub peer: String,
-    /// The host that clients are told.
+    /// The host that clients get as its address.
     pub host: String,
     /// Its port of RESP, if it listens.
     pub resp: Option<u16>,
@@ -33,19 +33,19 @@ pub struct MemberInfo {
     pub native: Option<u16>,
     /// Its port of HTTP, if it listens.
     pub http: Option<u16>,
-    /// What it shares a fate with; empty: unknown.
+    /// Its failure domain; empty: unknown.
     pub domain: String,
     /// The program it runs.
     pub software: String,
     /// The cluster versions that it speaks.
     pub levels: VersionRange,
-    /// Whether it is there.
+    /// Whether it is up.
     pub state: MemberState,
     /// It did not answer lately: treat it as up, but do not wait for it.
     pub suspected: bool,
     /// Since when it is in this state, as seen from here.
     pub since: Instant,
-    /// What it carries, as it last told.
+    /// Its load, as it last reported.
     pub load: Load,
     /// When it joined, in milliseconds since 1970: members are in this order.
     pub joined_at: u64,

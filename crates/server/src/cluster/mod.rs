@@ -1,8 +1,8 @@
-//! Which nodes make up this node's cluster, and how does it speak with them?
+//! The membership driver: it knows the nodes of this node's cluster, and keeps links with them.
 //!
 //! [`MembershipDriver`] puts two things together: links between nodes ([`crate::peer`]) and the
 //! membership of those nodes (crate `membership`). Frames about membership stay here; all others
-//! are for whoever was [attached](MembershipDriver::attach).
+//! go to the [attached](MembershipDriver::attach) [`Frames`].
 //!
 //! ```text
 //!   net's turn ───► frame ──┬─ kind 1 ──► desk (one lock): membership ──► frames, dials, news
@@ -12,43 +12,43 @@
 //!                                                         ticks when due
 //! ```
 //!
-//! # How a node comes to its cluster
+//! # How a node joins its cluster
 //! | directory | `join` | what happens |
 //! |---|---|---|
 //! | empty | none | it founds a cluster: ids and hash seed are drawn, nobody is asked |
-//! | empty | given | [`MembershipDriver::wait_for_identity`] waits, for ever, for a member's word; never founds |
+//! | empty | given | [`MembershipDriver::wait_for_identity`] waits, for ever, until a member answers; never founds |
 //! | used | none | it has its identity, and dials the members' last addresses ([`addresses`]) |
 //! | used | given | the same, and the addresses given are dialled while nobody else is known |
 //!
-//! A node that joins draws its id, links with a member, and hears the cluster's id and hash seed in
+//! A node that joins draws its id, links with a member, and gets the cluster's id and hash seed in
 //! the handshake. It writes them into its directory, and only then
-//! [`begins`](MembershipDriver::begin) to be a member: until then nobody lists it, so that a crash
-//! in between leaves no ghost.
+//! [`begins`](MembershipDriver::begin) to be a member. Until then no node lists it, so a crash
+//! in between leaves no dead member behind.
 //!
 //! # Invariants
-//! 1. Nothing of membership is said before the node's identity is durable in its directory.
-//! 2. The founder is first in the order of joining, and nobody comes before the member through
-//!    whom he joined, whatever the clocks say.
-//! 3. [`Frames`] hears of each link in turn up and down; of frames only while it is up. No lock of
-//!    this module is held when it is called, but the one that keeps this order.
+//! 1. A node sends nothing about membership before its identity is durable in its directory.
+//! 2. The founder is first in the order of joining, and each node comes after the member through
+//!    which it joined, whatever the clocks say.
+//! 3. [`Frames`] hears of each link up and down alternately; of frames only while it is up. No lock
+//!    of this module is held when it is called, but the one that keeps this order.
 //! 4. `send`, `flush`, `members` and `is_connected` never wait.
 //! 5. A node that was removed ([`MembershipDriver::set_removed`]) is no member: it is not listed,
-//!    not dialled, and refused when it dials. It ends when it hears so, from its own image of the
+//!    not dialled, and refused when it dials. It ends when it learns this, from its own cached
 //!    catalogue or by a refusal that only a node with the secret can make.
-//! 6. So is a node that does not support the cluster version. It ends if it is too old,
-//!    since levels never fall, or has no cluster yet; one that is too new may know better than who
-//!    says so.
+//! 6. A node that does not support the cluster version is refused too. It ends if it is too old,
+//!    since the cluster version never falls, or if it has no cluster yet. One that is too new goes
+//!    on: the node that refuses it may know an older version only.
 //!
 //! # What it does not know
-//! What frames of other kinds mean, shards, who should hold what. It judges nobody: a wrong view of
-//! who is alive costs time, never safety.
+//! What frames of other kinds mean, shards, placement. A wrong view of which nodes are alive costs
+//! time, never safety.
 //!
 //! # Caveats
-//! - A second process on a copy of a directory is refused by those who are linked with the first.
-//!   If none is, both are taken for the node, in turn: copies of directories are not to be started.
-//! - Refusals but those of removed nodes and of levels are not authenticated; the two that end a
-//!   start ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could
-//!   also just not answer.
+//! - Nodes that are linked with the first process refuse a second one on a copy of its directory.
+//!   If none is linked, either is taken for the node: never start a copy of a directory.
+//! - Refusals are not authenticated, but for those of removed nodes and of cluster versions. The
+//!   host at a seed's address could forge the two that end a start ([`ClusterError`]); it could as
+//!   well just not answer.
 
 pub mod addresses;
 mod driver;
@@ -72,19 +72,19 @@ use crate::peer;
 /// The kind of frames that carry membership.
 pub const KIND_MEMBERSHIP: u8 = 1;
 
-/// Who interprets frames of other kinds, and is told of links and members. Calls come in turns of
-/// the net, [`members_changed`](Self::members_changed) also from another thread; they must be
-/// short.
+/// Handles frames of other kinds, and events of links and members. Calls come in turns of the net,
+/// [`members_changed`](Self::members_changed) also from another thread; they must be short.
 pub trait Frames: Send + Sync {
     /// A frame has come; those of one link come in the order in which they were sent.
     fn frame(&self, from: NodeId, kind: u8, body: Bytes);
-    /// The end of a turn in which frames came or links changed. What it sends is flushed after.
+    /// The end of a turn in which frames came or links changed. Frames that it sends are flushed
+    /// after it.
     fn turn_ended(&self);
     /// There is a link to a node. It may be none of the members, or not yet.
     fn link_up(&self, node: NodeId);
-    /// The link to a node is gone; what was on its way may have arrived or not.
+    /// The link to a node is down; frames on their way may have arrived or not.
     fn link_down(&self, node: NodeId);
-    /// [`MembershipDriver::members`] tells something new.
+    /// [`MembershipDriver::members`] has changed.
     fn members_changed(&self);
 }
 
@@ -106,7 +106,7 @@ impl From<&Manifest> for Identity {
     }
 }
 
-/// Why this node cannot be where it was told to be: it must end.
+/// Why this node cannot join, or stay in, its cluster: it must end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
     /// The directory is that of another cluster than the seed.
@@ -132,9 +132,9 @@ pub enum ClusterError {
         /// This node.
         node: NodeId,
     },
-    /// This node does not support the cluster's level.
+    /// This node does not support the cluster version.
     #[error(transparent)]
-    Unspoken(#[from] UnsupportedVersion),
+    UnsupportedVersion(#[from] UnsupportedVersion),
     /// Another process is this node.
     #[error(
         "node {:016x} of this data directory is in the cluster already, says {address}, as another \
@@ -142,7 +142,7 @@ pub enum ClusterError {
          with --join to add a node", node.0
     )]
     SameNodeTwice {
-        /// Who says so.
+        /// The node that says so.
         address: String,
         /// This node.
         node: NodeId,

@@ -1,4 +1,4 @@
-//! What does a cluster's edge need to be told?
+//! Options of the membership driver.
 
 use std::net::SocketAddr;
 
@@ -9,12 +9,12 @@ use storage::addresses::NodeAddress;
 use crate::config::Config;
 use crate::peer::{self, Secret, VERSIONS};
 
-/// What this node says of itself, whom it asks, and by what they know each other.
+/// Options of the membership driver: this node's own facts, its seeds, and the secret.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The node's name, for people.
     pub name: String,
-    /// The host that clients and other nodes are told.
+    /// The host that clients and other nodes get as this node's address.
     pub host: String,
     /// `HOST:PORT` where other nodes reach this one.
     pub peer: String,
@@ -28,7 +28,7 @@ pub struct Options {
     pub http: Option<u16>,
     /// Peer addresses of members to ask.
     pub seeds: Vec<String>,
-    /// Where the other members were last, as the node's directory says: they are dialled as well.
+    /// Last addresses of the other members, from the node's directory: they are dialled as well.
     pub addresses: Vec<NodeAddress>,
     /// The cluster versions that it speaks.
     pub levels: VersionRange,
@@ -39,8 +39,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// As a configuration says that has passed its check, whose listeners are bound: their real
-    /// ports are in it. `peer` is where the peer listener is.
+    /// Options of a checked configuration whose listeners are bound, so that it holds their real
+    /// ports. `peer` is the address of the peer listener.
     pub fn new(config: &Config, peer: SocketAddr, secret: Secret) -> Self {
         let (host, peer) = config.advertised(peer).expect("checked with the configuration");
         let port = |listen: crate::config::Listen| listen.address().map(|address| address.port());
@@ -60,7 +60,7 @@ impl Options {
         }
     }
 
-    /// The program and its version, as others are told.
+    /// The program and its version, as sent to other nodes.
     pub(super) fn software() -> String {
         format!("carillon {}", env!("CARGO_PKG_VERSION"))
     }

@@ -1,4 +1,4 @@
-//! Where does the secret of a cluster come from? A file that only its owner may read.
+//! Reads the cluster's secret from a file that only its owner may read.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,7 +10,7 @@ use crate::peer::Secret;
 
 /// No secret is longer.
 const SECRET_BYTES_MAX: u64 = 4096;
-/// … or shorter: whoever hears one handshake can try short ones without asking anybody.
+/// … or shorter: an eavesdropper on one handshake can try short secrets offline.
 const SECRET_BYTES_MIN: usize = 16;
 /// A secret of fewer different bytes is a pattern, such as one letter repeated.
 const DISTINCT_BYTES_MIN: usize = 5;
@@ -88,9 +88,8 @@ pub enum SecretError {
     },
 }
 
-/// Reads the secret. One that can be guessed is taken where the node `is_of_a_cluster`, with a
-/// warning: it was taken before, and a cluster whose nodes are renewed one after the other would
-/// not come together else.
+/// Reads the secret. If the node `is_of_a_cluster`, a weak secret only gives a warning: older
+/// versions accepted it, and a rolling upgrade must not stop there.
 ///
 /// # Errors
 /// [`SecretError`], with what to do.
@@ -118,7 +117,7 @@ pub fn read(path: &Path, is_of_a_cluster: bool) -> Result<Secret, SecretError> {
     Ok(Secret::new(&text))
 }
 
-/// Refuses what somebody would try first. It cannot tell whether the rest was drawn at random.
+/// Refuses secrets that an attacker would try first. It cannot judge whether others are random.
 fn check_strength(path: &Path, secret: &[u8]) -> Result<(), SecretError> {
     let (bytes, distinct) = (secret.len(), secret.iter().collect::<BTreeSet<_>>().len());
     if bytes < SECRET_BYTES_MIN || distinct < DISTINCT_BYTES_MIN {

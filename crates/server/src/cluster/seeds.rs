@@ -1,4 +1,4 @@
-//! What became of the addresses to be asked, and is there one that ends this start?
+//! The state of each address that a starting node dials, and whether a refusal ends the start.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use super::{ClusterError, Identity};
 use crate::peer::Refusal;
 
-/// For so long "this node is there already" may be said of a process that has just died.
+/// For so long "this node is there already" may mean a process of this node that has just died.
 const DUPLICATE_GRACE: Duration = Duration::from_secs(4);
 
-/// An address to be asked.
+/// The state of one address to dial.
 #[derive(Debug, Default)]
 struct SeedStatus {
     /// It was given with `--join`.
@@ -22,9 +22,9 @@ struct SeedStatus {
 
 #[derive(Debug)]
 enum DialFailure {
-    /// Nobody could be spoken with.
+    /// No connection to this address could be made.
     Unreachable(String),
-    /// Whoever answered refuses, or is refused.
+    /// The node that answered refuses this node, or this node refuses it.
     Refused(String),
 }
 
@@ -32,10 +32,10 @@ enum DialFailure {
 #[derive(Debug)]
 pub struct SeedStatuses {
     all: BTreeMap<String, SeedStatus>,
-    /// Some link was there in this life: what is heard at a door ends nothing any more.
-    is_in: bool,
-    /// Since when it is said that another process is this node.
-    twice: Option<Instant>,
+    /// A link was made since the start: refusals at addresses end the process no more.
+    has_linked: bool,
+    /// Since when members report that another process is this node.
+    duplicate_since: Option<Instant>,
 }
 
 impl SeedStatuses {
@@ -43,7 +43,7 @@ impl SeedStatuses {
     pub fn new(seeds: &[String]) -> Self {
         let door = || SeedStatus { is_seed: true, ..SeedStatus::default() };
         let all = seeds.iter().map(|seed| (seed.clone(), door())).collect();
-        Self { all, is_in: false, twice: None }
+        Self { all, has_linked: false, duplicate_since: None }
     }
 
     /// Members are at these addresses, or were; and at no others.
@@ -57,7 +57,7 @@ impl SeedStatuses {
 
     /// There is a link, to the member that is expected at this address, if it is known.
     pub fn linked(&mut self, address: Option<&str>) {
-        self.is_in = true;
+        self.has_linked = true;
         for (at, door) in &mut self.all {
             if door.is_seed || address == Some(at) {
                 door.why = None;
@@ -65,14 +65,15 @@ impl SeedStatuses {
         }
     }
 
-    /// Nobody could be spoken with.
+    /// No connection could be made.
     pub fn unreachable(&mut self, address: &str, why: &str) {
         if let Some(door) = self.all.get_mut(address) {
             door.why = Some(DialFailure::Unreachable(why.to_owned()));
         }
     }
 
-    /// Whoever answered refuses, or is refused. An error if this ends the start.
+    /// The node that answered refuses this node, or this node refuses it. Returns an error if this
+    /// ends the start.
     pub fn refused(
         &mut self,
         address: &str,
@@ -88,7 +89,7 @@ impl SeedStatuses {
             }
             refusal => refusal.to_string(),
         }));
-        let identity = identity.filter(|_| !self.is_in)?;
+        let identity = identity.filter(|_| !self.has_linked)?;
         let (address, own) = (address.to_owned(), identity.cluster.id);
         match *refusal {
             // A member's old address may be another cluster's today; a seed was given just now.
@@ -97,7 +98,7 @@ impl SeedStatuses {
                 Some(ClusterError::WrongCluster { address, here: own, there })
             }
             Refusal::SameNodeTwice { node } if node == identity.node => {
-                let since = *self.twice.get_or_insert(now);
+                let since = *self.duplicate_since.get_or_insert(now);
                 let lasts = now.duration_since(since) >= DUPLICATE_GRACE;
                 lasts.then_some(ClusterError::SameNodeTwice { address, node })
             }
@@ -119,7 +120,7 @@ impl SeedStatuses {
         seeds.map(one).collect::<Vec<String>>().join("; ")
     }
 
-    /// What became of the attempts to reach an address, in a few words.
+    /// The result of the attempts to reach an address, for people.
     pub fn outcome(&self, address: &str) -> String {
         match self.all.get(address).and_then(|door| door.why.as_ref()) {
             None => "no answer yet".into(),
@@ -137,7 +138,7 @@ mod tests {
 
     const IDENTITY: Identity =
         Identity { node: NodeId(7), cluster: Cluster { id: 1, hash_seed: [0; 16] }, joined_at: 5 };
-    const TWICE: Refusal = Refusal::SameNodeTwice { node: NodeId(7) };
+    const SAME_NODE_TWICE: Refusal = Refusal::SameNodeTwice { node: NodeId(7) };
 
     #[test]
     fn another_cluster_behind_a_seed_ends_a_start_but_nothing_later() {
@@ -161,15 +162,16 @@ mod tests {
     fn a_process_that_has_just_died_ends_no_start() {
         let mut seed_statuses = SeedStatuses::new(&["a:1".into()]);
         let now = Instant::now();
-        assert_eq!(seed_statuses.refused("a:1", &TWICE, Some(&IDENTITY), now), None);
+        assert_eq!(seed_statuses.refused("a:1", &SAME_NODE_TWICE, Some(&IDENTITY), now), None);
         let almost = now + DUPLICATE_GRACE - Duration::from_millis(1);
-        assert_eq!(seed_statuses.refused("a:1", &TWICE, Some(&IDENTITY), almost), None);
-        let error = seed_statuses.refused("a:1", &TWICE, Some(&IDENTITY), now + DUPLICATE_GRACE);
+        assert_eq!(seed_statuses.refused("a:1", &SAME_NODE_TWICE, Some(&IDENTITY), almost), None);
+        let error =
+            seed_statuses.refused("a:1", &SAME_NODE_TWICE, Some(&IDENTITY), now + DUPLICATE_GRACE);
         assert!(matches!(error, Some(ClusterError::SameNodeTwice { .. })));
     }
 
     #[test]
-    fn words_say_what_is_wrong_at_each_door() {
+    fn seed_status_names_the_failure_of_each_address() {
         let mut seed_statuses = SeedStatuses::new(&["a:1".into(), "b:2".into(), "c:3".into()]);
         let now = Instant::now();
         seed_statuses.unreachable("a:1", "Connection refused");

@@ -1,7 +1,7 @@
-//! What lies under the cluster's one lock: membership, the links' introductions, this node's own
-//! identity, and what others have still to be told of it all.
+//! The state under the membership driver's one lock: membership, what linked nodes said of
+//! themselves, this node's own identity, and effects that are still to be carried out.
 //!
-//! Nothing here waits, sends or knows a clock: effects are gathered for whoever holds the lock.
+//! Nothing here waits, sends or reads a clock: the thread that holds the lock takes the effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -19,25 +19,25 @@ use crate::peer::{PeerHello, Refusal};
 /// See the front page.
 pub struct MembershipState {
     pub membership: Membership,
-    /// Yet to be done.
+    /// Effects that are still to be carried out.
     pub effects: Vec<Effect>,
-    /// Who is linked, and what it said of itself; none if it is no member of this cluster (yet).
+    /// Linked nodes with their introductions; none if a node is no member of this cluster (yet).
     links: BTreeMap<NodeId, Option<Bytes>>,
     /// None until the node has joined.
     pub identity: Option<Identity>,
-    /// The identity is durable: this node supports of itself.
+    /// The identity is durable: this node tells others of itself.
     pub begun: bool,
     pub seed_statuses: SeedStatuses,
     seeds: Vec<String>,
     /// Where all other members are, or were last.
     pub book: AddressBook,
-    /// Nodes that are no members any more, whatever others say of them.
+    /// Removed nodes, whatever other members gossip of them.
     removed: BTreeSet<NodeId>,
-    /// Whom the net was told to dial.
+    /// Nodes that the net has to dial, with addresses.
     pub peers: BTreeMap<NodeId, String>,
     /// The list of members is out of date.
     pub stale: bool,
-    /// The list of members is new, and nobody was told.
+    /// The list of members has changed, and was not reported yet.
     pub has_unreported_change: bool,
     /// When the thread of members means to look again, in nanoseconds.
     pub planned: u64,
@@ -47,7 +47,7 @@ pub struct MembershipState {
 }
 
 impl MembershipState {
-    /// A desk of a node that knows nobody; `random` feeds every choice.
+    /// The state of a node that knows no other; `random` feeds every choice.
     pub fn new(
         options: &Options,
         node: NodeId,
@@ -112,7 +112,7 @@ impl MembershipState {
         self.links.remove(&node);
     }
 
-    /// The identity is durable: those who are linked hear of this node as a member.
+    /// The identity is durable: linked nodes learn that this node is a member.
     pub fn begin(&mut self, now: u64) {
         assert!(self.identity.is_some(), "a node begins when it knows its cluster");
         if std::mem::replace(&mut self.begun, true) {
@@ -146,7 +146,7 @@ impl MembershipState {
         }
     }
 
-    /// Time has come to `now`.
+    /// Lets time pass until `now`.
     pub fn tick(&mut self, now: u64) {
         if self.begun && self.membership.next_deadline().is_some_and(|at| at <= now) {
             self.membership.tick(now, &mut self.effects);
@@ -161,12 +161,12 @@ impl MembershipState {
         }
     }
 
-    /// Whether this node has left and said so.
-    pub fn is_gone(&self) -> bool {
+    /// Whether this node has left, and the others know.
+    pub fn has_left(&self) -> bool {
         self.membership.next_deadline().is_none()
     }
 
-    /// What this node carries.
+    /// Sets this node's load.
     pub fn set_load(&mut self, now: u64, load: Load) {
         self.change_facts(now, |facts| facts.load = load);
     }
@@ -284,9 +284,9 @@ impl MembershipState {
         }
     }
 
-    /// Whom to keep links with: all who have not left. Of several who give one address only
-    /// who is up is there: a node that lost its disk comes back under another id. Members that
-    /// nobody has spoken of yet are expected where they were last.
+    /// The nodes to keep links with: all members that have not left. If several give one address,
+    /// only the one that is up counts: a node that lost its disk comes back under another id.
+    /// Members without gossip yet are expected at their last addresses.
     pub fn wanted_peers(&self) -> BTreeMap<NodeId, String> {
         let me = self.membership.node();
         let is_up = |state| matches!(state, State::Alive | State::Suspect);

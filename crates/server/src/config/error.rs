@@ -1,4 +1,4 @@
-//! Why a configuration is refused, and what to write instead. Nothing has been started then.
+//! Why a configuration is refused, and what to write instead. The node has not started then.
 
 use std::io;
 use std::net::SocketAddr;

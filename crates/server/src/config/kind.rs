@@ -1,4 +1,4 @@
-//! Kinds of values: how a setting's text becomes a value, and what it may be.
+//! Kinds of settings: each parses a setting's text into a value, and bounds it.
 //!
 //! One parser per kind serves the command line, the environment and the file, so that
 //! `--memory-max 2GiB`, `CARILLON_MEMORY_MAX=2GiB` and `memory_max = "2GiB"` cannot differ.
@@ -25,7 +25,7 @@ pub trait Kind {
     type Value;
     /// How TOML may write it.
     const TOML: Toml;
-    /// The value, or in words what would have been right (to follow "expected").
+    /// Parses a value. The error names what is accepted (it follows the word "expected").
     ///
     /// # Errors
     /// The words.
@@ -161,7 +161,7 @@ impl Kind for Bytes {
     }
 }
 
-/// So many, within bounds, and of what; `off` or 0: as many as there are.
+/// A count within bounds, with its unit; `off` or 0: no limit.
 pub struct Limit(pub RangeInclusive<u64>, pub &'static str);
 
 impl Kind for Limit {
@@ -253,8 +253,8 @@ impl Listen {
     }
 }
 
-/// `IP:PORT`, `localhost:PORT` or `off`. Other names are refused: what they mean could change
-/// between two starts, and with it who can reach the node.
+/// `IP:PORT`, `localhost:PORT` or `off`. Other names are refused: their addresses could change
+/// between two starts, and so expose the node to others.
 pub struct Address;
 
 impl Kind for Address {

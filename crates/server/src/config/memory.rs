@@ -1,4 +1,4 @@
-//! How much memory is there for this process: the machine's, or less if a cgroup says so.
+//! The memory that this process may use: the machine's, or the limit of its cgroup.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What was this node told?
+//! The node's configuration.
 //!
 //! Every setting can be given as a flag, as an environment variable or in a TOML file, always in
 //! the same words; the earlier wins:
@@ -10,12 +10,12 @@
 //!
 //! Invariants:
 //! 1. One table ([`SETTINGS`]) is the only place that knows a setting's name, bounds and default.
-//! 2. A name nobody knows is an error, never ignored: a misspelt `memry_max` must not start a node
+//! 2. An unknown name is an error, never ignored: a misspelt `memry_max` must not start a node
 //!    without its limit. The error suggests the nearest name, or the new one of a renamed setting.
 //! 3. A [`Config`] that [`load`] returned is consistent: see [`Config::check`].
 //!
 //! It does not know the command line's syntax (the binary builds its flags from the table), nor
-//! whether an address can be bound or a directory used: starting finds out.
+//! whether an address can be bound or a directory used: the start of the node shows that.
 
 mod error;
 pub mod kind;
@@ -241,7 +241,7 @@ impl Config {
         self.http_lookup.unwrap_or(self.lookup)
     }
 
-    /// What the HTTP server may take; `incarnation` is drawn by whoever starts the node.
+    /// The HTTP server's limits; the start of the node draws `incarnation`.
     pub fn http_options(&self, incarnation: u64) -> api::http::Options {
         api::http::Options {
             connections_max: self.http_connections_max as usize,

@@ -1,4 +1,4 @@
-//! Kinds of values that name other nodes: where they are, what they are told, how many hold a key.
+//! Kinds of settings about other nodes: addresses, what this node advertises, replicas of a key.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub fn host_and_port(host: &str, port: u16) -> String {
     }
 }
 
-/// What others are told of where this node is.
+/// The address of this node that others get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised {
     /// Host name or address, for other nodes and for clients.
@@ -91,7 +91,7 @@ impl Kind for Lookup {
         let mut words = text.split_ascii_whitespace().peekable();
         let starts =
             words.peek().is_some_and(|word| overlay::Kind::named(word.as_bytes()).is_some());
-        let way = LookupChoice::of_words(words.map(str::as_bytes)).ok();
+        let way = LookupChoice::parse(words.map(str::as_bytes)).ok();
         way.filter(|_| starts).ok_or_else(|| self.accepts())
     }
 
@@ -141,9 +141,9 @@ impl Kind for Seeds {
 }
 
 /// A path, or nothing.
-pub struct MaybePath;
+pub struct OptionalPath;
 
-impl Kind for MaybePath {
+impl Kind for OptionalPath {
     type Value = Option<PathBuf>;
     const TOML: Toml = Toml::Text;
 

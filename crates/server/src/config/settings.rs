@@ -12,7 +12,7 @@ use super::kind::{
     Address, Bytes, Kind, Limit, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size,
     Switch, Text, Toml,
 };
-use super::names::{Advertise, Advertised, ListenerLookup, Lookup, MaybePath, Replicas, Seeds};
+use super::names::{Advertise, Advertised, ListenerLookup, Lookup, OptionalPath, Replicas, Seeds};
 use crate::logging::{Format, Level};
 use api::Durability;
 use gateway::resp::Mode;
@@ -133,7 +133,7 @@ settings! {
     /// SLOTS and their like name it; 0 = the port listened on.
     resp_advertise_port: u64 = "0", Number(0..=65_535), Number;
     /// File with the secret that all nodes of a cluster share; needed with a peer listener.
-    peer_secret_file: Option<PathBuf> = "", MaybePath, MaybePath;
+    peer_secret_file: Option<PathBuf> = "", OptionalPath, OptionalPath;
     /// What this node shares a fate with: a rack, a room. Replicas of a key avoid sharing one.
     domain: String = "", Text(128), Text;
     /// Replicas of the keyspaces that are made by this cluster, unless they say otherwise;

@@ -1,4 +1,4 @@
-//! Three forms of every setting, what wins, and what is refused with which words.
+//! The three forms of every setting, their precedence, and the errors of bad values.
 
 use std::ffi::OsString;
 use std::fs;
@@ -223,7 +223,7 @@ fn unknown_names_suggest_the_nearest_in_the_same_form() {
 }
 
 #[test]
-fn bad_values_say_what_would_have_been_right() {
+fn bad_setting_error_names_accepted_values() {
     assert_eq!(
         error("segment_bytes = \"1KiB\"", &[], &[]),
         "bad value \"1KiB\" of `segment_bytes` in c.toml: expected a size such as 4096, 64KiB, \
@@ -275,7 +275,7 @@ fn with_peers(more: &[(&str, &str)]) -> Result<Config, ConfigError> {
 }
 
 #[test]
-fn a_node_with_peers_is_told_what_it_needs() {
+fn config_with_peers_names_missing_settings() {
     let alone = error("", &[], &[("join", "10.0.0.1:7600")]);
     assert!(alone.contains("peer is off") && alone.contains("--peer 127.0.0.1:7600"), "{alone}");
     let alone = error("", &[], &[("replicas", "3")]);

@@ -7,12 +7,12 @@
 //!   all else ──► as in mode any: here, or through this node
 //! ```
 //!
-//! Some clients take a node for what it is in one shard, and ask it again for a shard that it only
-//! follows in, without end. So who comes again within [`SENT_ON`] with a read for a shard for which
-//! it was sent on over the same connection has it served here, by the leader's read index.
+//! Some clients learn a node's role from one shard, and ask it without end for shards that it only
+//! follows in. So a read that comes again on the same connection within [`REDIRECT_WINDOW`] of a redirect
+//! for that shard is served here, by the leader's read index.
 //!
-//! But not behind a write for that shard that was sent on: both may be of one pipeline, whose
-//! client will send the write on, and must not be told before that there is nothing to read.
+//! This does not hold after a redirected write for that shard. Both may be of one pipeline: the
+//! client will send the write to the leader, and must not read the state before it.
 //!
 //! ```text
 //!   SET k v ──► MOVED      GET k ──► MOVED, never nil      (a second later: GET k ──► served here)
@@ -21,9 +21,9 @@
 //! After CLIENT ROUTE in mode `any` the same holds for commands whose keys lie in one *shard*; all
 //! others go on as in mode `any`, and so do those on ordered keyspaces, which have no slots.
 //!
-//! So reads cost nothing more than in mode `any`: where they are served, this node leads, or has
-//! just proved that what it holds is current. And while nobody is known to lead, or who led is not
-//! linked any more, commands wait here for the next leader instead of being sent about.
+//! So reads cost no more than in mode `any`: this node serves a read if it leads, or has just
+//! proved that its state is current. While no leader is known, or the last one is not linked any
+//! more, commands wait here for the next leader instead of being redirected.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ use crate::runtime::boot_nanos;
 use gateway::resp::{Mode, Request, Session};
 
 /// How long a connection is not sent on again for a shard.
-const SENT_ON: Duration = Duration::from_secs(1);
+const REDIRECT_WINDOW: Duration = Duration::from_secs(1);
 
 /// The shards for which a connection was sent on lately.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Places {
     }
 
     fn is_fresh(&self, now_nanos: u64) -> bool {
-        now_nanos.saturating_sub(self.since_nanos) < SENT_ON.as_nanos() as u64
+        now_nanos.saturating_sub(self.since_nanos) < REDIRECT_WINDOW.as_nanos() as u64
     }
 
     fn bit(place: usize) -> u64 {
@@ -97,8 +97,8 @@ impl Places {
 }
 
 impl EventLoop {
-    /// Why a command is not for this node, if that can be told before it is tried.
-    pub(super) fn elsewhere(
+    /// The redirect for a command of another node, if that is known before it runs.
+    pub(super) fn redirect_for(
         &self,
         connection: &mut Connection,
         session: &Session,
@@ -108,10 +108,10 @@ impl EventLoop {
             return None;
         }
         let route = connection.route.as_ref()?;
-        let sent_on = &mut connection.sent_on;
+        let redirects = &mut connection.redirects;
         let mut slots = Slots::of(self.config.resp_mode, route);
         match request {
-            Request::Read(read) if read.keys().len() > 1 || sent_on.has_writes() => {
+            Request::Read(read) if read.keys().len() > 1 || redirects.has_writes() => {
                 read.keys().iter().for_each(|key| slots.add(key));
             }
             Request::Write(write) => slots.add_all(write),
@@ -124,13 +124,13 @@ impl EventLoop {
             (true, _) => Some(CROSS_SLOT.into()),
             (false, Request::Read(_)) => {
                 let now = boot_nanos();
-                sent_on.writes.trim(now);
-                let follows = sent_on.writes.has(route.place_of_slot(slot), now);
+                redirects.writes.trim(now);
+                let follows = redirects.writes.has(route.place_of_slot(slot), now);
                 if follows { self.moved(route, slot) } else { None }
             }
             (false, _) => {
                 let moved = self.moved(route, slot)?;
-                sent_on.writes.renew(route.place_of_slot(slot), boot_nanos());
+                redirects.writes.renew(route.place_of_slot(slot), boot_nanos());
                 Some(moved)
             }
         }
@@ -139,7 +139,7 @@ impl EventLoop {
     /// Where a read is to be sent that was blocked here, if it is.
     pub(super) fn redirect_of_read(
         &self,
-        sent_on: &mut Redirects,
+        redirects: &mut Redirects,
         session: &Session,
         route: &Route,
         blocked: Blocked,
@@ -158,15 +158,15 @@ impl EventLoop {
             state.descriptor.replica_on(self.runtime.identity.node).is_some()
         };
         let now = boot_nanos();
-        if (session.is_readonly() || sent_on.reads.has(blocked.place, now)) && is_here() {
+        if (session.is_readonly() || redirects.reads.has(blocked.place, now)) && is_here() {
             return None;
         }
         let moved = self.moved(route, slots.first?)?;
-        sent_on.reads.add(blocked.place, now);
+        redirects.reads.add(blocked.place, now);
         Some(moved)
     }
 
-    /// Whether this connection is told who leads.
+    /// Whether this connection gets redirects.
     #[inline]
     pub(super) fn redirects_clients(&self, session: &Session) -> bool {
         self.config.resp_mode == Mode::Cluster || session.is_routing()
@@ -188,8 +188,8 @@ impl EventLoop {
         Some(format!("MOVED {slot} {}:{port}", member.host).into())
     }
 
-    /// Who leads a shard, as far as it is known here; or one of those that have a replica, who
-    /// knows better.
+    /// A shard's leader, as far as it is known here; or else a node with a replica, which may know
+    /// the leader.
     fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
         let state = route.views[place].read();
         let descriptor = &state.descriptor;
@@ -203,8 +203,8 @@ impl EventLoop {
         }
     }
 
-    /// The shards that a question about the whole keyspace is about: in mode `cluster` those that
-    /// this node leads, else all. All of a keyspace without slots: no client knows who leads which.
+    /// The shards that a keyspace scan covers: in mode `cluster` those that this node leads, else
+    /// all. Also all for a keyspace without slots, whose clients do not know leaders.
     pub(super) fn local_scope(&self, route: &Route) -> Vec<bool> {
         let is_mine = |place: usize| {
             self.config.resp_mode == Mode::Any
@@ -248,20 +248,20 @@ mod tests {
 
     #[test]
     fn redirect_is_remembered_per_shard_for_a_while() {
-        let second = SENT_ON.as_nanos() as u64;
+        let second = REDIRECT_WINDOW.as_nanos() as u64;
         let begin = 5 * second;
-        let mut sent_on = Places::default();
-        assert!(!sent_on.has(3, begin));
-        sent_on.add(3, begin);
-        assert!(sent_on.has(3, begin + second - 1) && !sent_on.has(4, begin));
-        sent_on.add(4, begin + second - 1);
-        assert!(!sent_on.has(3, begin + second), "not put off by the second");
-        assert!(!sent_on.has(4, begin + second));
-        sent_on.add(4, begin + second);
-        assert!(sent_on.has(4, begin + second) && !sent_on.has(3, begin + second));
-        sent_on.renew(5, begin + second + 9);
-        assert!(sent_on.has(4, begin + 2 * second + 8), "put off by the second");
-        sent_on.trim(begin + 2 * second + 9);
-        assert_eq!(sent_on.places, 0);
+        let mut redirects = Places::default();
+        assert!(!redirects.has(3, begin));
+        redirects.add(3, begin);
+        assert!(redirects.has(3, begin + second - 1) && !redirects.has(4, begin));
+        redirects.add(4, begin + second - 1);
+        assert!(!redirects.has(3, begin + second), "not put off by the second");
+        assert!(!redirects.has(4, begin + second));
+        redirects.add(4, begin + second);
+        assert!(redirects.has(4, begin + second) && !redirects.has(3, begin + second));
+        redirects.renew(5, begin + second + 9);
+        assert!(redirects.has(4, begin + 2 * second + 8), "put off by the second");
+        redirects.trim(begin + 2 * second + 9);
+        assert_eq!(redirects.places, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! One client: its socket, what it has sent, and the replies it is owed, in order.
+//! One client's connection: its socket, its unread input, and the replies it is owed, in order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use node::routing::route::Route;
 use super::cluster::Redirects;
 use super::memory_need::PendingMemoryNeeds;
 use super::pending_reply::{PendingReply, ReplyFrame, ReplyState, UNKNOWN};
-use super::state::{Life, LoopLists, Next, Output, Ready, WaitsFor, Watching};
+use super::state::{ConnectionState, LoopLists, Next, Output, Ready, WaitsFor, Watching};
 use super::transactions::{ExecPart, write_executed};
 use super::transport::Transport;
 use super::value_moves::{RetriedCommand, SpeculativeReply};
@@ -38,7 +38,7 @@ pub enum Protocol {
     Native,
 }
 
-/// Where a reply is to be: behind bytes that are there to be sent, or behind replies owed.
+/// Where a reply goes: behind bytes that are ready to be sent, or behind replies owed.
 #[derive(Clone, Copy)]
 pub struct ReplyPlace {
     bytes: usize,
@@ -49,14 +49,14 @@ pub struct ReplyPlace {
 pub struct Connection {
     /// Its number in the whole process, never used again.
     pub id: u64,
-    /// Who asks.
+    /// The client.
     pub principal: Principal,
     /// The way to its client.
     pub transport: Transport,
     /// What is known of its socket.
     pub ready: Ready,
-    /// How far it has come.
-    pub life: Life,
+    /// Its lifecycle.
+    pub life: ConnectionState,
     /// How it speaks.
     pub protocol: Protocol,
     /// Received and not done yet.
@@ -75,15 +75,15 @@ pub struct Connection {
     pub route: Option<Arc<Route>>,
     /// See `route`.
     pub route_version: u64,
-    /// The ways to the keys of the last command for which they were looked for.
-    pub last_ways: Vec<Trace>,
-    /// The shards it was lately told that another node leads, for reads.
-    pub(super) sent_on: Redirects,
+    /// The routes of the last command that had a lookup.
+    pub last_routes: Vec<Trace>,
+    /// The shards for which a read of it was lately redirected.
+    pub(super) redirects: Redirects,
     /// The shards it has written to, for WAIT; nothing on a node alone.
     pub(super) written: WrittenShards,
     /// What its writes under way may take of memory.
     pub(super) takes: PendingMemoryNeeds,
-    /// Where it stands in its loop.
+    /// Which lists of its loop it is in.
     pub turn: LoopLists,
     /// When it last sent something, in milliseconds.
     pub active_millis: u64,
@@ -103,7 +103,7 @@ impl Connection {
             principal,
             transport,
             ready: Ready { readable: true, hung_up: false, writable: true },
-            life: Life::Open,
+            life: ConnectionState::Open,
             protocol,
             input: Vec::new(),
             output: Output::default(),
@@ -113,8 +113,8 @@ impl Connection {
             watching: Watching::default(),
             route: None,
             route_version: u64::MAX,
-            last_ways: Vec::new(),
-            sent_on: Redirects::default(),
+            last_routes: Vec::new(),
+            redirects: Redirects::default(),
             written: WrittenShards::default(),
             takes: PendingMemoryNeeds::default(),
             turn: LoopLists::default(),
@@ -122,8 +122,8 @@ impl Connection {
         }
     }
 
-    /// It has come at least so far.
-    pub fn advance(&mut self, life: Life) {
+    /// Moves its lifecycle on, at least to this.
+    pub fn advance(&mut self, life: ConnectionState) {
         self.life = self.life.max(life);
     }
 
@@ -134,7 +134,8 @@ impl Connection {
         let Protocol::Resp(session, _) = &self.protocol else { return false };
         let waiting = self.unsent() + self.output.pushes_bytes;
         let is_too_much = waiting + frames.len() > bytes_max || self.pending.len() >= PENDING_MAX;
-        if is_too_much || session.version() != Version::V3 || self.life >= Life::Closing {
+        if is_too_much || session.version() != Version::V3 || self.life >= ConnectionState::Closing
+        {
             return false;
         }
         // It may be long before another command comes: WATCH's reply is on its way with it.
@@ -161,7 +162,7 @@ impl Connection {
     }
 
     /// The only reply that is owed, if it is known unless something changes.
-    pub(super) fn told(&self) -> Option<&SpeculativeReply> {
+    pub(super) fn speculative_reply(&self) -> Option<&SpeculativeReply> {
         let ReplyState::Executing(parts) = &self.pending.front()?.state else { return None };
         if !self.pending.iter().skip(1).all(PendingReply::is_push) {
             return None;
@@ -169,9 +170,10 @@ impl Connection {
         if let [ExecPart::Speculative(told)] = &**parts { Some(told) } else { None }
     }
 
-    /// It is not true: takes back what is to be run again, and whether it is muted.
+    /// Its speculative reply is not valid: returns the command to run again, and whether it is
+    /// muted.
     pub(super) fn take_again(&mut self) -> Option<(RetriedCommand, bool)> {
-        self.told()?;
+        self.speculative_reply()?;
         let slot = self.pending.pop_front()?;
         let (ReplyState::Executing(parts), frame) = (slot.state, slot.frame) else { return None };
         let Some(ExecPart::Speculative(told)) = parts.into_iter().next() else { return None };
@@ -183,8 +185,8 @@ impl Connection {
         Some((told.again, matches!(frame, ReplyFrame::Resp { muted: true, .. })))
     }
 
-    /// Writes the replies that are there, in order, up to the first that is not; how many of them
-    /// are errors that nobody has counted yet.
+    /// Writes the complete replies, in order, up to the first that is not. Returns how many of them
+    /// are errors that were not counted yet.
     pub fn write_replies(&mut self, reason: native::ErrorText) -> u64 {
         let mut errors = 0;
         while self.pending.front().is_some_and(PendingReply::is_done) {
@@ -192,7 +194,7 @@ impl Connection {
             errors += slot.state.errors();
             self.takes.is_answered(self.first_number);
             self.first_number = self.first_number.wrapping_add(1) & NUMBER_MASK;
-            if self.life < Life::Broken {
+            if self.life < ConnectionState::Broken {
                 self.write(slot, reason);
             }
         }
@@ -233,7 +235,7 @@ impl Connection {
                     // An error frame means that nothing was done. If that is not known, there is
                     // no frame to say so: the connection ends without one.
                     ReplyState::Failed(text) if text.starts_with(UNKNOWN) => {
-                        self.advance(Life::Broken)
+                        self.advance(ConnectionState::Broken)
                     }
                     ReplyState::Failed(text) => sink.error(&text),
                     _ => unreachable!("only what is done is written"),
@@ -272,9 +274,9 @@ impl Connection {
         }
     }
 
-    /// Whether its next command, which is not to start before all replies owed are there, has to
-    /// wait for some: then it does.
-    pub fn waits_its_turn(&mut self) -> bool {
+    /// Whether its next command, which must not start before all replies owed are complete, has to
+    /// wait. Then it is marked as waiting.
+    pub fn waits_at_barrier(&mut self) -> bool {
         self.next.barrier |= !self.pending.is_empty();
         !self.pending.is_empty()
     }
@@ -290,14 +292,14 @@ impl Connection {
         self.output.bytes.split_off(self.output.bytes.len() - bytes)
     }
 
-    /// Whether WATCH may still be done later than it was: nobody has been told that it is done, and
-    /// nothing was watched before. It may be as late as the command that came right behind it.
+    /// Whether WATCH may still take effect later: its reply is unsent, and nothing was watched
+    /// before. It may take effect with the command right behind it.
     pub fn may_watch_later(&self, unsent: usize) -> bool {
         self.watching.is_new && unsent == OK.len()
     }
 
-    /// Whether to send nothing yet: WATCH's reply goes with that of the command that came with it
-    /// and waits for what other nodes hold.
+    /// Whether output is held back: WATCH's reply is sent with that of the next command, which
+    /// waits for answers of other nodes.
     pub fn is_held(&self) -> bool {
         matches!(self.next.waits_for, WaitsFor::Fetches(1..)) && self.may_watch_later(self.unsent())
     }
@@ -311,9 +313,9 @@ impl Connection {
     pub fn is_finished(&self) -> bool {
         let idle = self.pending.is_empty() && self.next.waits_for == WaitsFor::Nothing;
         idle && match self.life {
-            Life::Open | Life::Ended => false,
-            Life::Closing => self.unsent() == 0,
-            Life::Broken => true,
+            ConnectionState::Open | ConnectionState::Ended => false,
+            ConnectionState::Closing => self.unsent() == 0,
+            ConnectionState::Broken => true,
         }
     }
 }

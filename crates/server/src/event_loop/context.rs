@@ -1,4 +1,4 @@
-//! What a session may ask about the server around it, and the register of all clients.
+//! What a session may ask of its server, and the register of all clients.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl Clients {
     }
 }
 
-/// Words about the server that do not change while it runs.
+/// Texts about the server that do not change while it runs.
 #[derive(Debug)]
 pub struct Texts {
     node_id: String,
@@ -94,7 +94,7 @@ pub(super) struct CommandContext<'a> {
 }
 
 impl CommandContext<'_> {
-    /// Those whose memory is free again, and those that only look as if they were gone.
+    /// Expired keys whose memory is free again, and those that are still in memory.
     fn expired_keys(&self) -> u64 {
         let mut expired = self.runtime.counters.expired_keys.get();
         for route in self.runtime.routing.routes().iter() {
@@ -226,6 +226,6 @@ fn facts_of(overview: &Overview) -> ClusterFacts {
         shards: overview.shards,
         shards_led: overview.shards_led,
         shards_without_leader: overview.shards_without_leader,
-        shards_under_replicated: overview.shards_below_strength,
+        shards_under_replicated: overview.shards_under_replicated,
     }
 }

@@ -1,5 +1,5 @@
-//! Transactions over several shards, of this loop's connections; all that come by other doors; and
-//! those that leaders here find abandoned, in the first loop.
+//! Drives the coordinator of transactions over several shards: those of this loop's connections. In
+//! the first loop also those of HTTP, and abandoned ones that leaders here find.
 //!
 //! ```text
 //!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► executor … Answer::Stepped ──┐
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The connection's next command waits until the reply is there: it may name the same keys, and
-//! would go another way.
+//! could overtake the transaction.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,19 +29,19 @@ use super::connection::Connection;
 use super::serve::{not_done_text, place};
 use super::state::WatchedExec;
 use super::value_moves::RetryDecision;
-use crate::runtime::mailbox::{Fate, Transact};
+use crate::runtime::mailbox::{Transact, TxnCallback};
 use crate::runtime::{NodeRuntime, boot_nanos};
 
 /// The bit of a waiter that is a question of the coordinator.
 const ASK: u64 = 1 << 63;
-/// The bit of a waiter that is nobody's connection: who has asked is outside the loops.
+/// The bit of a waiter that is no connection, but a request of HTTP.
 const EXTERNAL: u64 = 1 << 62;
 /// So often what waits for a moment is looked at.
 const TICK: Duration = Duration::from_millis(2);
 /// … and so often if that is nothing but records to be forgotten.
 const SLOW_TICK: Duration = Duration::from_millis(25);
 
-/// So often executors here look after those who wait for locks.
+/// How often local executors look at requests that wait for locks.
 const LOOK: Duration = Duration::from_millis(4);
 
 /// The coordinator of a loop.
@@ -57,11 +57,11 @@ fn ask_of(waiter: Waiter) -> Option<u64> {
     (waiter.0 & ASK != 0).then_some(waiter.0 & !ASK)
 }
 
-/// Those outside the loops whose transactions this one sees through.
+/// Requests of HTTP whose transactions this loop coordinates.
 #[derive(Default)]
 pub(super) struct ExternalTxns {
     next: u64,
-    waiting: BTreeMap<u64, Fate>,
+    waiting: BTreeMap<u64, TxnCallback>,
 }
 
 impl ExternalTxns {
@@ -72,7 +72,7 @@ impl ExternalTxns {
 }
 
 impl EventLoop {
-    /// Begins a transaction of somebody outside the loops.
+    /// Begins a transaction of an HTTP request.
     pub(super) fn transact(&mut self, asked: Transact) {
         let token = EXTERNAL | self.external_txns.next;
         self.external_txns.next += 1;
@@ -83,8 +83,8 @@ impl EventLoop {
         });
     }
 
-    /// Begins a transaction of a connection, whose reply is owed to this waiter; not if replicas
-    /// here know that what it has watched has changed.
+    /// Begins a transaction of a connection, whose reply is owed to this waiter. It does not begin
+    /// if a local replica knows that a watched key has changed.
     pub(super) fn coordinate(
         &mut self,
         connection: &mut Connection,
@@ -113,14 +113,14 @@ impl EventLoop {
         });
     }
 
-    /// Leaders here have found a transaction that nobody sees to.
+    /// Finishes an abandoned transaction that a local leader has found.
     pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
         self.with_coordinator(|coordinator, at, routes| {
             coordinator.finish(abandoned, at, routes);
         });
     }
 
-    /// An answer has come to what the coordinator has asked, if it is for that.
+    /// Takes an answer, if it is to a question of the coordinator.
     pub(super) fn coordinated(&mut self, waiter: Waiter, said: Result<StepReply, NotDone>) -> bool {
         let Some(ask) = ask_of(waiter) else { return false };
         self.with_coordinator(|coordinator, at, routes| {
@@ -129,7 +129,7 @@ impl EventLoop {
         true
     }
 
-    /// Goes on with what waits for a moment.
+    /// Goes on with transactions that pause.
     pub(super) fn tick_coordinator(&mut self) {
         if self.coordinator.is_empty() {
             return;
@@ -167,7 +167,7 @@ impl EventLoop {
         let routes = runtime.routing.routes();
         let map_of = |id| Some(routes.by_id(id)?.clone() as Arc<dyn ShardMap>);
         act(&mut self.coordinator, at, &map_of);
-        for act in self.coordinator.acts() {
+        for act in self.coordinator.take_actions() {
             match act {
                 CoordinatorAction::SendStep { shard, step, ask } => {
                     let (origin, waiter) = (Origin(self.number as u32), Waiter(ASK | ask));
@@ -180,13 +180,13 @@ impl EventLoop {
         }
     }
 
-    /// Whether there is something to be told, to an executor or a connection.
+    /// Whether inputs for executors, or replies for connections, are pending.
     pub(super) fn has_more(&self) -> bool {
         !self.inputs.is_empty() || !self.endings.is_empty()
     }
 
-    /// Tells connections what has become of their transactions: not while one is being served.
-    pub(super) fn tell_endings(&mut self) {
+    /// Passes outcomes of transactions to their connections: not while a connection is served.
+    pub(super) fn deliver_outcomes(&mut self) {
         while let Some((waiter, ended)) = self.endings.pop() {
             self.ended(waiter, ended);
         }
@@ -224,7 +224,7 @@ impl EventLoop {
     }
 }
 
-/// What a client is told whose transaction is not done, or may not be.
+/// The error text for a transaction that is not done, or may not be.
 pub(crate) fn ended_text(ended: &TxnOutcome) -> Cow<'static, str> {
     let text = match ended {
         TxnOutcome::Busy(Some(key)) => {

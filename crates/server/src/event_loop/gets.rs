@@ -1,7 +1,7 @@
-//! GETs that follow each other in a pipeline, answered together.
+//! Answers consecutive GETs of a pipeline together.
 //!
-//! Most of a GET's time is waiting for memory. So the keys of up to [`GETS_MAX`] of them are
-//! looked up side by side ([`node::replica::read::get_each`]) before the first is answered.
+//! A GET spends most of its time waiting for memory. So the loop looks up the keys of up to
+//! [`GETS_MAX`] GETs side by side ([`node::replica::read::get_each`]), and then answers them.
 
 use std::ops::ControlFlow;
 
@@ -133,8 +133,8 @@ impl EventLoop {
             let found = node::replica::read::get_each_with(&route, rest, now, &fetched, each);
             let Err(blocked) = found else { break None };
             let key = all[answered.count()];
-            let sent_on = &mut connection.sent_on;
-            let Some(text) = self.redirect_of_read(sent_on, session, &route, blocked, &[key])
+            let redirects = &mut connection.redirects;
+            let Some(text) = self.redirect_of_read(redirects, session, &route, blocked, &[key])
             else {
                 break Some(blocked);
             };

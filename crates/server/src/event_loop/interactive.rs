@@ -1,4 +1,4 @@
-//! Commands between BEGIN and COMMIT, run.
+//! Runs the commands between BEGIN and COMMIT.
 //!
 //! ```text
 //!   GET a ──► Interactive lacks a ──► read as any key is, here or at its leader ──► run on a copy
@@ -6,8 +6,8 @@
 //!   COMMIT ──► all of it as one transaction ──► OK, or CONFLICT and the key
 //! ```
 //!
-//! A command that must wait for what it lacks is put off, and tried again with what has come: what
-//! it has learnt by then stays.
+//! A command that lacks a value waits, and is tried again when the value has come. It keeps what it
+//! has read by then.
 
 use command::{RangeQuery, Read, Reply, Sink as _, Step};
 use keyspace::Feature;
@@ -19,26 +19,26 @@ use txn::interactive::{BYTES_MAX, InteractiveTxn, TxnTooLarge, UnreadRange};
 
 use super::EventLoop;
 use super::connection::Connection;
-use super::keyspace_scan::{needs_other_layout, stretch};
+use super::keyspace_scan::{needs_other_layout, range_query};
 use super::moment::ReadMoment;
 use super::resp::CommandOutcome;
 use super::serve::go_waiter;
-use super::transactions::{ExecPart, LEVEL_TOO_LOW, write_executed};
+use super::transactions::{CLUSTER_VERSION_TOO_LOW, ExecPart, write_executed};
 use gateway::resp::{KeyspaceRequest, Range, Request, Session};
 
-/// What a client is told whose transaction would know too much.
+/// The error of a transaction that would read and write too much.
 const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, and 32 MiB of keys \
                         and values, and looks at most at 1024 ranges apart; the command was not \
                         run, and the transaction goes on";
-/// … whose command is of the connection, or of the keyspace as a whole.
+/// … of a command on the connection, or of a keyspace scan.
 const NOT_WITHIN: &str = "ERR the command is not allowed between BEGIN and COMMIT; it was not run, \
                           and the transaction goes on";
 
-/// … whose keyspace is gone, or another one of the same name by now.
+/// … of a transaction whose keyspace was dropped, even if a new one has the name.
 const DROPPED: &str = "ERR the keyspace was dropped since BEGIN; nothing was done, and the \
                        transaction is over";
 
-/// What a step of a command has come to.
+/// The outcome of a step of a command.
 pub(super) enum StepOutcome<T> {
     /// It is there.
     Ready(T),
@@ -56,11 +56,11 @@ impl EventLoop {
         session: &mut Session,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         if !self.runtime.version.allows(Feature::Transactions) {
-            return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
+            return self.refuse(connection, session, CLUSTER_VERSION_TOO_LOW, muted);
         }
         let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
@@ -84,7 +84,7 @@ impl EventLoop {
         moment: ReadMoment,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let Some(route) = connection.route.clone() else {
@@ -139,7 +139,7 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Runs steps on a copy, once that knows what they need.
+    /// Runs steps on a copy, once it has the values that they need.
     pub(super) fn run_steps(
         &mut self,
         at: usize,
@@ -207,7 +207,7 @@ impl EventLoop {
         ReadMoment { now, mut fetched }: ReadMoment,
     ) -> StepOutcome<()> {
         let Some(route) = connection.route.clone() else { return StepOutcome::Pending };
-        let wanted = stretch(range);
+        let wanted = range_query(range);
         loop {
             let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
             let unread: Vec<&[u8]> = unread.iter().map(|key| &**key).collect();
@@ -303,7 +303,7 @@ impl EventLoop {
         session: &mut Session,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let begun = session.take_transaction().expect("it was begun");

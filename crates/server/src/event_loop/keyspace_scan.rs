@@ -1,9 +1,9 @@
-//! Commands on a keyspace as a whole: counted, flushed, listed, scanned.
+//! Keyspace scans: commands that count, flush, list or scan all keys of a keyspace.
 //!
-//! What shards on other nodes hold of it, or such that lag here, is fetched before
-//! ([`super::remote_scan`]). The rest is answered shard by shard, never holding two guards at once.
-//! What expires meanwhile is judged by one time, which the shards have logged a horizon for if it
-//! matters (see [`node::replica::scan`]).
+//! The loop first fetches the keys of remote shards, and of shards that lag here
+//! ([`super::remote_scan`]). It answers the rest shard by shard, and never holds two guards at
+//! once. One time decides what has expired; the shards have logged a horizon for it if it matters
+//! (see [`node::replica::scan`]).
 
 use command::{RangeQuery, Write};
 use keyspace::Placement;
@@ -17,7 +17,7 @@ use super::moment::ReadMoment;
 use super::pending_reply::{PendingReply, ReplyFrame};
 use super::remote_scan::{RemoteScan, scanned_place, want_of};
 use super::resp::{CommandOutcome, NO_KEYSPACE};
-use super::scans::{Ends, KeyspaceScan};
+use super::scans::{KeyBounds, KeyspaceScan};
 use super::serve::{go_waiter, waiter};
 use crate::runtime::request_rates::RequestRates;
 use gateway::resp::{Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session};
@@ -63,7 +63,7 @@ impl EventLoop {
             let all = matches!(request, KeyspaceRequest::FlushAll);
             return self.flush_keys(at, connection, session, all, muted);
         }
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let Some(route) = connection.route.clone() else { return CommandOutcome::Answered };
@@ -115,8 +115,8 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Which shards a command looks at. Those that are away are found at once: a replica here may
-    /// catch up meanwhile.
+    /// Which shards a command looks at. Remote ones are determined once: a replica here may catch
+    /// up meanwhile.
     fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route) -> Scope {
         let places = 0..route.views.len();
         let all_away: Vec<bool> =
@@ -133,7 +133,7 @@ impl EventLoop {
         };
         let of_range = match request {
             KeyspaceRequest::Range(range) => {
-                let RangeQuery { low, high, .. } = stretch(range);
+                let RangeQuery { low, high, .. } = range_query(range);
                 scan::places_of(route, low, high)
             }
             _ => 0..=route.views.len(),
@@ -153,7 +153,7 @@ impl EventLoop {
         request: &KeyspaceRequest<'_>,
         route: &Route,
         asked: &ScanScope,
-        ends: Ends,
+        ends: KeyBounds,
     ) {
         let is_noted = matches!(
             request,
@@ -169,7 +169,7 @@ impl EventLoop {
             KeyspaceRequest::Keys { .. } => {
                 let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
                 places.for_each(|place| {
-                    self.runtime.request_rates.note_stretch(route.shard(place), &[], None)
+                    self.runtime.request_rates.note_range(route.shard(place), &[], None)
                 });
             }
             _ => {
@@ -275,7 +275,7 @@ fn note_page(request_rates: &RequestRates, route: &Route, cursor: u64) {
             &slot
         }
     };
-    request_rates.note_stretch(route.shard(place), at, Some(at));
+    request_rates.note_range(route.shard(place), at, Some(at));
 }
 
 /// Notes a RANGE that has shown keys from one to another, in either order.
@@ -284,11 +284,11 @@ fn note_range(request_rates: &RequestRates, route: &Route, one: &[u8], other: &[
     let (from, to) = (route.place_of_key(low), route.place_of_key(high));
     for place in from..=to {
         let first = if place == from { low } else { &[] };
-        request_rates.note_stretch(route.shard(place), first, (place == to).then_some(high));
+        request_rates.note_range(route.shard(place), first, (place == to).then_some(high));
     }
 }
 
-pub(super) fn stretch<'a>(range: &Range<'a>) -> RangeQuery<'a> {
+pub(super) fn range_query<'a>(range: &Range<'a>) -> RangeQuery<'a> {
     let bound = |bound: Bound<'a>| match bound {
         Bound::First | Bound::Last => std::ops::Bound::Unbounded,
         Bound::Included(key) => std::ops::Bound::Included(key),

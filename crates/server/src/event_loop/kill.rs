@@ -10,12 +10,12 @@ use super::connection::Connection;
 use super::pending_reply::{PendingReply, ReplyFrame};
 use super::resp::CommandOutcome;
 use super::serve::waiter;
-use super::state::Life;
+use super::state::ConnectionState;
 use crate::runtime::mailbox::{self, Mail};
 use gateway::resp::{Kill, Session};
 
 impl EventLoop {
-    /// Has connections closed; the reply is there when all are.
+    /// Closes connections; the reply comes when all are closed.
     pub(super) fn kill_clients(
         &mut self,
         at: usize,
@@ -31,7 +31,7 @@ impl EventLoop {
         // What follows sees that they are gone.
         connection.next.barrier = true;
         if kill.own {
-            connection.advance(Life::Closing);
+            connection.advance(ConnectionState::Closing);
         }
         let answers_to = waiter(at, number);
         for id in kill.others {
@@ -54,7 +54,7 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Closes a connection of this loop, and tells who has asked for it.
+    /// Closes a connection of this loop, and answers the loop that asked for it.
     pub(super) fn kill_for(&mut self, kill: &mailbox::Kill) {
         let answer = Mail::Killed(kill.waiter, i64::from(self.kill(kill.id)));
         // A loop that has ended has nobody left who waits.
@@ -69,7 +69,7 @@ impl EventLoop {
         let slot = self.connections.get_mut(at).and_then(Option::as_mut);
         // Another one may be at its place by now.
         let Some(connection) = slot.filter(|connection| connection.id == id) else { return false };
-        connection.advance(Life::Broken);
+        connection.advance(ConnectionState::Broken);
         // Its client sees the end at once, though replies may be on their way to it.
         connection.transport.shut_down();
         self.enqueue(at);

@@ -1,12 +1,12 @@
-//! Commands whose keys are looked up another way than by the full table (LOOKUP), and EXPLAIN.
+//! Commands that look keys up by another lookup than the full table (LOOKUP), and EXPLAIN.
 //!
 //! ```text
 //!   GET k ──► look_up ──► all ways found at once ──► run
 //!                    └──► put off ──► Mail::Traced, one for each shard ──► run
 //! ```
 //!
-//! One way is looked for to each shard in which a command has keys, as far as routes tell them
-//! apart, and to no more than [`WAYS_MAX`] of them. Then the command is run as any other.
+//! The loop looks up one route to each shard in which a command has keys, as far as known routes
+//! tell shards apart, and to at most [`ROUTES_MAX`] of them. Then it runs the command as any other.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use crate::runtime::lookups::Trace;
 use crate::runtime::mailbox::Mail;
 use crate::runtime::survey::name_of;
 
-/// The most ways that are looked for before one command.
-pub const WAYS_MAX: usize = 64;
+/// The most routes that are looked up before one command.
+pub const ROUTES_MAX: usize = 64;
 
 impl EventLoop {
-    /// Looks for the ways to a command's keys. Whether it must wait for some.
+    /// Looks up the routes to a command's keys. Whether the command must wait for some.
     pub(super) fn look_up(
         &mut self,
         at: usize,
@@ -42,7 +42,7 @@ impl EventLoop {
         let mut places: Vec<(usize, Position)> = Vec::new();
         each_key(session, request, &mut |key| {
             let place = route.place_of_key(key);
-            if places.len() < WAYS_MAX && places.iter().all(|(other, _)| *other != place) {
+            if places.len() < ROUTES_MAX && places.iter().all(|(other, _)| *other != place) {
                 places.push((place, position(&route, key)));
             }
         });
@@ -53,7 +53,7 @@ impl EventLoop {
         self.look_for(at, connection, places.collect(), session.shows_routes())
     }
 
-    /// Looks for these ways. Whether some are not found yet.
+    /// Looks up these routes. Whether some are not found yet.
     fn look_for(
         &mut self,
         at: usize,
@@ -83,7 +83,7 @@ impl EventLoop {
         missing > 0
     }
 
-    /// A way that a connection's next command waits for.
+    /// A lookup has ended that a connection's next command waits for.
     pub(super) fn traced(&mut self, at: usize, trace: Trace) {
         if let Some(lookups) = &mut self.connection_at(at).next.lookups {
             lookups.push(trace);
@@ -100,7 +100,7 @@ impl EventLoop {
         explain: &Explain<'_>,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let Some(route) = connection.route.clone() else {
@@ -117,35 +117,35 @@ impl EventLoop {
         let place = |trace: &Trace| explain.lookups.iter().position(|way| *way == trace.way);
         lookups.sort_by_key(place);
         if !muted {
-            self.write_ways(&lookups, &mut session.writer(&mut connection.output.bytes));
+            self.write_routes(&lookups, &mut session.writer(&mut connection.output.bytes));
         }
         CommandOutcome::Answered
     }
 
     /// LOOKUP LAST.
-    pub(super) fn last_ways(
+    pub(super) fn last_routes(
         &mut self,
         connection: &mut Connection,
         session: &Session,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         if !muted {
             let mut writer = session.writer(&mut connection.output.bytes);
-            self.write_ways(&connection.last_ways, &mut writer);
+            self.write_routes(&connection.last_routes, &mut writer);
         }
         CommandOutcome::Answered
     }
 
-    /// An array with a map for each way.
-    pub(super) fn write_ways(&self, lookups: &[Trace], writer: &mut RespWriter<'_>) {
+    /// Writes an array with a map for each route.
+    pub(super) fn write_routes(&self, lookups: &[Trace], writer: &mut RespWriter<'_>) {
         writer.array(lookups.len());
-        lookups.iter().for_each(|trace| self.write_way(trace, writer));
+        lookups.iter().for_each(|trace| self.write_route(trace, writer));
     }
 
-    fn write_way(&self, trace: &Trace, writer: &mut RespWriter<'_>) {
+    fn write_route(&self, trace: &Trace, writer: &mut RespWriter<'_>) {
         let members = self.runtime.members();
         let name = |node| name_of(node, &members);
         let owner = trace.owner.as_ref().map(|owner| owner.shard());
@@ -186,7 +186,8 @@ impl EventLoop {
         }
     }
 
-    /// What a command's reply has before it, if the session wants that, and remembers its ways.
+    /// Writes the attribute before a command's reply, if the session wants it, and remembers the
+    /// routes.
     pub(super) fn attribute(
         &self,
         connection: &mut Connection,
@@ -199,10 +200,10 @@ impl EventLoop {
             let mut writer = session.writer(&mut bytes);
             if writer.attribute(1) {
                 writer.bulk(b"route");
-                self.write_ways(&lookups, &mut writer);
+                self.write_routes(&lookups, &mut writer);
             }
         }
-        connection.last_ways = lookups;
+        connection.last_routes = lookups;
         (!bytes.is_empty()).then(|| bytes.into())
     }
 }

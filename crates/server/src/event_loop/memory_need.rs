@@ -1,10 +1,10 @@
-//! What one connection's writes under way may take of memory beyond what it has sent.
+//! Bounds the memory that one connection's writes under way may take beyond the bytes it has sent.
 //!
 //! A few bytes can ask for many: GETSET, GETDEL and GETEX reply a stored value, and thousands of
-//! them fit into the queue of replies owed; COPY and SETRANGE store more than they carry. So what a
-//! write may take is looked up before it goes on its way, and it waits for the replies owed before
-//! it if all together is too much, or if it cannot be told because of what is under way already.
-//! What other connections have under way at that moment is not known.
+//! them fit into the queue of replies owed; COPY and SETRANGE store more than they carry. So the
+//! loop looks up how much a write may take before it proposes it. The write waits for earlier
+//! replies if all together take too much, or if writes under way make the need unknown. Writes of
+//! other connections at that moment are not counted.
 
 use std::collections::VecDeque;
 
@@ -73,9 +73,8 @@ impl PendingMemoryNeeds {
         self.lengthens_bytes = self.lengthens_bytes.saturating_add(bytes);
     }
 
-    /// The oldest reply owed was written, and this was its number. A client that always has some on
-    /// their way is owed something at every moment, so this cannot wait for
-    /// [`Self::all_are_answered`].
+    /// The oldest reply owed was written; it had this number. A client that pipelines without pause
+    /// is owed a reply at every moment, so this cannot wait for [`Self::all_are_answered`].
     #[inline]
     pub fn is_answered(&mut self, number: u32) {
         if let Some((_, bytes)) = self.adds.pop_front_if(|(of, _)| *of == number) {
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_told_reply_by_reply() {
+    fn memory_need_shrinks_reply_by_reply() {
         let mut owed = PendingMemoryNeeds::default();
         let adds = |adds_bytes| MemoryNeed { adds_bytes, ..MemoryNeed::default() };
         owed.add(7, &adds(70));

@@ -7,12 +7,14 @@
 //!                                           unblocked them
 //! ```
 //!
-//! Reads are answered where they are found, from the shards' views. Writes are gathered into one
-//! batch per shard and proposed when all sockets of the turn were read, so that a turn costs one
-//! log entry per shard, one log write per executor and one socket write per connection, however
-//! many commands it brought. A read behind a write of the same connection waits for the write's
-//! reply (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard
-//! take effect in order; to different shards they are on their way together.
+//! The loop answers reads at once, from the shards' views. It gathers writes into one batch per
+//! shard, and proposes them when it has read all sockets of the iteration. So an iteration costs
+//! one log entry per shard, one log write per executor and one socket write per connection, for any
+//! number of commands.
+//!
+//! A read behind a write of the same connection waits for the write's reply (a *barrier*), so it
+//! sees what the connection has written. Pipelined writes to one shard take effect in order; writes
+//! to different shards are under way at the same time.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
@@ -21,7 +23,7 @@
 //! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
-//! | pushes to one | `output_bytes_max`, with its output | not taken: who pushes closes it |
+//! | pushes to one | `output_bytes_max`, with its output | not taken: the caller closes the connection |
 //! | output of all together | `output_bytes_total_max` | the longest ones' connections are closed |
 //! | connections | `connections_max` | refused with an error |
 
@@ -98,7 +100,7 @@ const READ_BYTES: usize = 128 << 10;
 /// Rounds of serving and proposing in one turn.
 const ROUNDS_MAX: usize = 16;
 /// Output buffers larger than this are given back when they are empty.
-const OUTPUT_KEPT_BYTES: usize = 16 << 10;
+const OUTPUT_SPARE_BYTES: usize = 16 << 10;
 /// A connection that has so much to be sent has its further commands wait until it has read.
 const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
 /// Applied batches whose memory a loop keeps for the next ones, and how large they may be.
@@ -145,7 +147,7 @@ pub struct EventLoop {
     limits: RequestLimits,
     number: usize,
     poll: Poll,
-    /// What it accepts connections from; only the first loop has any.
+    /// The listeners; only the first loop has any.
     listeners: Vec<(Arc<Listener>, TcpListener)>,
     /// What a node's only loop has of the links to other nodes.
     inline_poller: Option<InlinePoller>,
@@ -160,9 +162,9 @@ pub struct EventLoop {
     spare: Vec<Batch>,
     /// GETs of the connection being served that wait to be answered together.
     gets: Vec<Get>,
-    /// What else executors are to be told in this turn.
+    /// Other inputs of this iteration for executors.
     inputs: Vec<(ShardId, Input)>,
-    /// What this turn has counted and not yet told the process's counters.
+    /// Counts of this iteration that are not in the process's counters yet.
     counted: LoopCounters,
     /// Which of the requests are noted, to know how often shards are asked.
     sampler: Sampler,
@@ -176,13 +178,13 @@ pub struct EventLoop {
     retries: RetryQueue,
     /// Transactions over several shards.
     coordinator: Coordinator,
-    /// What has become of some, which their connections are to be told.
+    /// Outcomes of transactions that their connections have not got yet.
     endings: Vec<(Waiter, TxnOutcome)>,
-    /// Who waits for one outside the loops.
+    /// HTTP requests that wait for one.
     external_txns: coordinator::ExternalTxns,
-    /// When executors were last had looked after those who wait for locks.
+    /// When executors last looked at requests that wait for locks.
     looked_at: Instant,
-    /// EXECs that are in vain.
+    /// How many EXECs conflict.
     conflicts: ConflictRate,
     /// Turns in a row that brought nothing but writes.
     write_turns: u32,
@@ -325,7 +327,7 @@ impl EventLoop {
         sums.into_iter().filter(|(_, n)| *n > 0).for_each(|(counter, n)| counter.add(n));
     }
 
-    /// Takes the last mail: what executors are told in it nobody else will tell them.
+    /// Takes the last mail: its inputs for executors come from nowhere else.
     fn end(&mut self) {
         for mail in self.runtime.delivery.mailboxes[self.number].close() {
             match mail {
@@ -365,9 +367,9 @@ impl EventLoop {
         self.answers = answers;
     }
 
-    /// Serves connections and proposes their writes until nobody has anything left to do, or the
-    /// mail and the other sockets have waited long enough: who sends without a pause and reads no
-    /// replies would keep the turn to himself.
+    /// Serves connections and proposes their writes until no connection has work, or the mailbox
+    /// and other sockets have waited long enough. Without this bound, a client that sends without a
+    /// pause and reads no replies would occupy the loop.
     fn serve_all(&mut self) {
         // Where all clients wait for the same fsync, handing it to another thread and back costs
         // more than it gives.
@@ -389,7 +391,7 @@ impl EventLoop {
                 self.serve(at);
             }
             self.propose();
-            self.tell_endings();
+            self.deliver_outcomes();
             if self.inputs.is_empty() && !self.queue.iter().any(|at| self.can_go_on(*at)) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! When a command reads, and what it reads of other nodes.
+//! The read time of a command, and its fetches from other nodes.
 
 use node::replica::read::ReadTime;
 use node::routing::fetch::FetchedData;

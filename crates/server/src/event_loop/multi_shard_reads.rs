@@ -1,18 +1,19 @@
-//! Reads of keys in several shards, and of many bytes of one that is on other nodes, which come in
-//! pieces: all of them as they were at one moment (SAFETY G7).
+//! Reads of keys in several shards, and reads of a remote shard whose answer comes in pieces. All
+//! values are of one moment (SAFETY G7).
 //!
 //! ```text
-//!   look: versions 7, 9 ──► look again, with a later clock: 7, 9 ──► answered: so it was between
+//!   look: versions 7, 9 ──► look again, with a later clock: 7, 9 ──► answered: equal between both
 //!                      └─► another version: look again, up to LOOKS_MAX ──► the keys are locked
 //!                                              LCS: up to LOOKS_UNLOCKED_MAX ──► busy
 //! ```
 //!
 //! Each look is a linearizable read of every key by itself. A version that was the newest of its
-//! key in both looks was so at every moment between them, and so were the others; a key that a
-//! transaction has locked is waited for. What WATCH saw of all keys is a first look; and if that is
-//! past by the last one, while WATCH's reply waits to be sent with this one, then the last one is
-//! what WATCH saw: both are done at one moment. On a node alone the guards of all shards are held
-//! at once, and one look is enough.
+//! key in both looks was the newest at every moment between them. So two equal looks show all keys
+//! at one moment. A look waits for keys that a transaction has locked.
+//!
+//! What WATCH saw counts as a first look. If a later look differs while WATCH's reply is still
+//! unsent, the later one replaces it: WATCH and the read then take effect at one moment. A node
+//! alone holds the guards of all shards at once, and needs one look only.
 
 use command::{ObservedVersion, Read, Step, Transaction};
 use node::routing::route::Route;
@@ -139,8 +140,8 @@ impl EventLoop {
             Err(blocked) => blocked,
         };
         connection.output.bytes.truncate(before);
-        let (keys, sent_on) = (read.keys(), &mut connection.sent_on);
-        if let Some(moved) = self.redirect_of_read(sent_on, session, route, blocked, keys) {
+        let (keys, redirects) = (read.keys(), &mut connection.redirects);
+        if let Some(moved) = self.redirect_of_read(redirects, session, route, blocked, keys) {
             return LookOutcome::Refused(moved);
         }
         connection.next.fetched = std::mem::take(fetched);
@@ -159,8 +160,8 @@ enum LookOutcome {
     Refused(Box<str>),
 }
 
-/// The versions of all keys of a read, if they are watched and all had a value: then they were
-/// what was newest at that time. What has none now may have had one since.
+/// The versions of all keys of a read, if all are watched and had a value: then these were the
+/// newest at that time. A key without a value may have had one since.
 fn watched(session: &Session, read: &Read<'_>) -> Option<Vec<ObservedVersion>> {
     let version =
         |key: &&[u8]| session.seen(key).filter(|seen| matches!(seen, ObservedVersion::Version(_)));

@@ -1,4 +1,4 @@
-//! Native frames, run.
+//! Runs native frames.
 
 use command::{Read, Refusal, Sink as _};
 use node::routing::fetch::FetchedData;
@@ -9,13 +9,13 @@ use super::connection::Connection;
 use super::pending_reply::{PendingReply, ReplyFrame};
 use super::reply_limit::LimitedSink;
 use super::serve::waiter;
-use super::state::Life;
+use super::state::ConnectionState;
 use gateway::native::{self, Command, FrameLimits, FrameSink, Parsed};
 
-/// The keyspace of native clients: the protocol has no word for another.
+/// The keyspace of native clients: the protocol cannot name another.
 pub(super) const KEYSPACE: &str = "0";
 
-/// What who may not read or not write is told.
+/// The error of a client without the permission.
 const NO_PERMISSION: &str = "NOPERM this user may not do that; nothing was done";
 
 impl EventLoop {
@@ -52,7 +52,7 @@ impl EventLoop {
                     native::write_fault(&mut bytes, &fault, self.native_reason());
                     connection.pending.push_back(PendingReply::bytes(bytes));
                 }
-                connection.advance(Life::Closing);
+                connection.advance(ConnectionState::Closing);
                 return input.len();
             }
         };
@@ -78,7 +78,7 @@ impl EventLoop {
         match request.command() {
             Command::Read(read) => {
                 self.counted.others += 1;
-                if connection.waits_its_turn() {
+                if connection.waits_at_barrier() {
                     return 0;
                 }
                 if !self.read_native(at, connection, &route, &request, &read) {

@@ -1,4 +1,4 @@
-//! One reply that a connection owes: which parts are there, and how is it written?
+//! One reply that a connection is owed: which parts have come, and how it is written.
 
 use command::Reply;
 
@@ -60,13 +60,13 @@ pub(super) enum ReplyState {
 /// How errors begin when it is not known whether anything was done (SAFETY G10).
 pub(super) const UNKNOWN: &str = "UNKNOWN";
 
-/// What is said instead to who has only read.
+/// The text for a transaction that only reads.
 const NOT_READ: &str = "BUSY a shard of the transaction has not answered in time, or is gone; it \
                         only reads, so nothing was done. Send it again";
 
 impl ReplyState {
-    /// What has failed, once all its parts have come. If others were done, "nothing was done" is
-    /// not the truth.
+    /// The error of the reply, once all its parts have come. If other parts were done, the text
+    /// does not claim that nothing was done.
     fn settled(self) -> Self {
         match self {
             ReplyState::Failing { text, left: 0, any_done: false } => ReplyState::Failed(text),
@@ -79,7 +79,7 @@ impl ReplyState {
 }
 
 impl ReplyState {
-    /// How many errors it is. Who makes bytes counts those in them.
+    /// How many errors it holds. Code that writes bytes itself counts the errors in them.
     pub fn errors(&self) -> u64 {
         let is_refused = |reply: &&Reply| matches!(reply, Reply::Refused(_));
         match self {

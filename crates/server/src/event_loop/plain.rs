@@ -1,7 +1,8 @@
-//! GETs and SETs about which there is nothing else, as most commands are.
+//! The fast path of plain GETs and SETs, as most commands are.
 //!
-//! Whether a command was put off, is queued, muted, looked up in a certain way or sent on to who
-//! leads is asked once for all that come in one piece, and again after each that is another.
+//! The loop checks once per run of such commands whether any special case holds: a waiting, queued
+//! or muted command, a chosen lookup, a redirect to the leader. It checks again after each other
+//! command.
 
 use command::Write;
 
@@ -35,7 +36,7 @@ impl EventLoop {
                 && session.may(Access::Read)
                 && session.stale_nanos() == 0
                 && connection.pending.is_empty()
-                && !connection.sent_on.has_writes(),
+                && !connection.redirects.has_writes(),
             sets: is_plain
                 && session.may(Access::Write)
                 && connection.next.at.is_none()

@@ -1,4 +1,4 @@
-//! What a loop waits for: sockets, mail, time; and how long it polls before it sleeps.
+//! How a loop waits for sockets, its mailbox and timers, and how long it spins before it sleeps.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -21,8 +21,8 @@ impl EventLoop {
         })
     }
 
-    /// A node's only loop reads what other nodes send, too: on the few processors of such a node a
-    /// thread of its own for that would take from the loop what it gives.
+    /// A node's only loop polls peers too: with so few processors, a thread of its own for peers
+    /// would cost the loop more than it gives.
     pub(super) fn poll_inline(&mut self) -> io::Result<()> {
         let Some(peers) =
             self.runtime.peers.as_ref().filter(|_| self.runtime.delivery.mailboxes.len() == 1)
@@ -55,7 +55,7 @@ impl EventLoop {
             if now >= *until.get_or_insert(now + SPIN) {
                 return Ok(false);
             }
-            // Whoever is to send may need this processor for it.
+            // The thread that sends the next input may need this processor.
             std::thread::yield_now();
         }
     }

@@ -1,5 +1,4 @@
-//! Reads: answered at once, or put off until their shard serves, or until other nodes have said
-//! what it holds.
+//! Reads: answered at once, or when their shard serves, or when the remote leader has answered.
 
 use command::Read;
 use keyspace::ShardId;
@@ -17,7 +16,7 @@ use super::resp::CommandOutcome;
 use super::serve::go_waiter;
 use super::state::WaitsFor;
 use super::writes::crosses;
-use crate::runtime::NOBODY;
+use crate::runtime::NO_ORIGIN;
 use gateway::resp::Session;
 
 impl EventLoop {
@@ -30,7 +29,7 @@ impl EventLoop {
         ReadMoment { now, fetched }: ReadMoment,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let Some(route) = &connection.route else {
@@ -85,9 +84,9 @@ impl EventLoop {
             Err(blocked) => {
                 connection.output.bytes.truncate(before);
                 let route = route.clone();
-                let sent_on = &mut connection.sent_on;
+                let redirects = &mut connection.redirects;
                 if let Some(moved) =
-                    self.redirect_of_read(sent_on, session, &route, blocked, read.keys())
+                    self.redirect_of_read(redirects, session, &route, blocked, read.keys())
                 {
                     return self.refuse(connection, session, &moved, muted);
                 }
@@ -98,8 +97,8 @@ impl EventLoop {
         }
     }
 
-    /// Has a blocked read of keys wait for its shard, or for what is fetched for it of shards that
-    /// are on other nodes, or lag here.
+    /// Lets a blocked read wait: for its shard, or for fetches from shards that are remote or lag
+    /// here.
     pub(super) fn wait_or_fetch(
         &mut self,
         at: usize,
@@ -123,9 +122,9 @@ impl EventLoop {
         self.fetch(at, connection, wants, now);
     }
 
-    /// As [`Self::wait_or_fetch`], for who looks at keys of several shards and soon again: what
-    /// others lead is asked of them, all at once, and what is locked is asked of who leads, who
-    /// tells it when it is not.
+    /// As [`Self::wait_or_fetch`], for a command that looks twice at keys of several shards. It
+    /// asks all remote leaders at once. It asks for locked keys too: their leader answers when the
+    /// lock is resolved.
     pub(super) fn fetch_or_wait(
         &mut self,
         at: usize,
@@ -176,8 +175,8 @@ impl EventLoop {
         self.inputs.extend(wants.into_iter().map(fetch));
     }
 
-    /// Has the executor of a shard say when a read may be tried again: with the clock it had, for
-    /// what is found out until then is as of that clock.
+    /// Asks a shard's executor to say when a read may be tried again. The read keeps its time, for
+    /// what the executor finds out until then is as of that time.
     pub(super) fn wait_for(
         &mut self,
         connection: &mut Connection,
@@ -217,7 +216,7 @@ impl EventLoop {
         let must_fetch = |place: usize| self.runtime.routing.must_fetch(route, place);
         places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
-            let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
+            let (at, origin, waiter) = (blocked.at, NO_ORIGIN, Waiter(0));
             self.inputs.push((shard, Input::AwaitRead { shard, at, lock: None, origin, waiter }));
         }
     }

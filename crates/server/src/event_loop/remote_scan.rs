@@ -1,12 +1,12 @@
-//! What is fetched for a question about a keyspace as a whole, of shards that are on other nodes
-//! or lag here? Both are away, below.
+//! Fetches for keyspace scans: keys of shards that are remote, or that lag here. Below, *remote*
+//! means both.
 //!
 //! ```text
 //!   DBSIZE ──► here: counted        ──┐
-//!          ──► away: Want::Size     ──┴─► the sum
-//!   KEYS   ──► away: all keys, in pieces, up to `output_bytes_max`
-//!   SCAN   ──► a page of the shard in which the cursor stands, here or away
-//!   RANGE  ──► away: as much of the stretch as is the shard's, in pieces
+//!          ──► remote: Want::Size   ──┴─► the sum
+//!   KEYS   ──► remote: all keys, in pieces, up to `output_bytes_max`
+//!   SCAN   ──► a page of the shard in which the cursor stands, here or remote
+//!   RANGE  ──► remote: the shard's part of the range, in pieces
 //! ```
 
 use std::ops::Bound;
@@ -17,10 +17,10 @@ use node::replica::scan;
 use node::routing::fetch::{FetchRequest, FetchResult};
 use node::routing::route::Route;
 
-use super::keyspace_scan::stretch;
+use super::keyspace_scan::range_query;
 use gateway::resp::KeyspaceRequest;
 
-/// What was found away, put together.
+/// The answers of remote shards, merged.
 #[derive(Default)]
 pub(super) struct RemoteScan {
     /// How many keys there are.
@@ -38,7 +38,7 @@ pub(super) struct RemoteScan {
 }
 
 impl RemoteScan {
-    /// Of all shards that are away.
+    /// Merges the answers of all remote shards.
     pub fn gather<'f>(found: impl Iterator<Item = &'f FetchResult>) -> Self {
         let mut remote = Self::default();
         for found in found {
@@ -78,14 +78,14 @@ impl RemoteScan {
     }
 }
 
-/// The shard of a SCAN's page, where not all of the keyspace is here: the one in which the cursor
-/// stands; no shard's place if it stands nowhere.
+/// The shard of a SCAN's page, if some shards are remote: the one in which the cursor lies. None
+/// if the cursor lies in no shard.
 pub(super) fn scanned_place(route: &Route, cursor: u64) -> Option<usize> {
     let has_cursors = route.keyspace.options.placement != Placement::Ordered;
     has_cursors.then(|| scan::place_of(route, cursor).unwrap_or(usize::MAX))
 }
 
-/// What a question wants of one of the shards that are away.
+/// What a keyspace scan fetches from one remote shard.
 pub(super) fn want_of(
     request: &KeyspaceRequest<'_>,
     route: &Route,
@@ -131,7 +131,7 @@ pub(super) fn want_of(
             FetchRequest::Scan { cursor: from(*slot), end: slot + 1, keys_max: *count as u64 }
         }
         KeyspaceRequest::Range(range) => {
-            let bounds = stretch(range);
+            let bounds = range_query(range);
             let (low, high) = scan::within(route.arc(place), bounds.low, bounds.high);
             FetchRequest::Range {
                 low,

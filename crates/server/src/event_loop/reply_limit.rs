@@ -2,11 +2,11 @@
 
 use command::{Refusal, Sink};
 
-/// What a client is told instead of a reply that is too long.
+/// The error that replaces a reply that is too long.
 pub(super) const TOO_LONG: &str =
     "ERR the reply would be longer than output_bytes_max allows; ask for less at a time";
 
-/// … of a GET, whose value is longer than a reply may be: it was stored when more was allowed.
+/// … of a GET whose value is longer than a reply may be: it was stored when the limit was higher.
 #[cold]
 pub(super) fn too_long(bytes: usize, bytes_max: usize) -> String {
     format!(

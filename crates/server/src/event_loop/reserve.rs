@@ -1,22 +1,23 @@
-//! Who watches keys that others change all the time reserves them before he changes them.
+//! Reserves watched keys at their leaders, after an EXEC met a conflict.
 //!
 //! ```text
-//!   EXEC ──► nil ──► the connection is a contender, until an EXEC of its own is done
-//!     WATCH a b   told by those who lead, when no other contender has reserved a or b
-//!     MGET a b    the same; and reserves them: no other contender is told of them for a moment
-//!     EXEC        mostly not nil
+//!   EXEC ──► nil    the connection reads with reservations, until one of its EXECs is done
+//!     WATCH a b     the leaders answer when no other connection has reserved a or b
+//!     MGET a b      the same, and reserves both: other reserving reads wait for a moment
+//!     EXEC          mostly not nil
 //! ```
 //!
-//! EXECs over shards are meant: one shard's is one entry, and waits for nobody. If those of a loop
-//! are often answered nil, all its connections that watch keys of several shards at once are
-//! contenders from the beginning. What is told last before EXEC reserves: that is WATCH, for who
-//! does not read what he watches in several shards at once, and so is told but once. What a
-//! reservation is at a leader stands in `txn::wait_queue::pending_writes`: it keeps attempts from
-//! being made in vain, and nothing depends on it.
+//! This is for EXECs over several shards: an EXEC of one shard is one entry, and waits for nobody.
+//! If EXECs of a loop are often answered nil, all its connections that watch keys of several shards
+//! at once begin with reservations. The last read before EXEC reserves. That is WATCH, if the
+//! connection does not read its watched keys again in one command.
 //!
-//! Commands that take values from shard to shard ([`super::value_moves`]) read before they write,
-//! too, and are run again after conflicts: after a while their keys are reserved from all who are
-//! younger, whatever those are, until they are done.
+//! Leaders hold reservations in memory (`txn::wait_queue::pending_writes`). They save attempts that
+//! would conflict; no promise depends on them.
+//!
+//! Commands that move values from shard to shard ([`super::value_moves`]) read before they write
+//! too, and are run again after conflicts. After a while they reserve their keys from all younger
+//! requests, until they are done.
 
 use node::replica::read::ReadTime;
 use node::routing::fetch::FetchedData;
@@ -28,8 +29,8 @@ use super::connection::Connection;
 use super::state::WatchedExec;
 
 impl EventLoop {
-    /// A transaction over shards of this connection was done, or something that it has watched had
-    /// changed. Others than EXEC with watched keys do not count.
+    /// A transaction over shards of this connection was done, or met a conflict: then `changed`.
+    /// Only EXECs with watched keys count.
     pub(super) fn note_transaction_done(&mut self, at: usize, changed: bool) {
         let exec = std::mem::take(&mut self.connection_at(at).watching.exec);
         if exec != WatchedExec::OverShards || self.runtime.peers.is_none() {
@@ -46,8 +47,8 @@ impl EventLoop {
         }
     }
 
-    /// Whether a connection that watches these keys is a contender for them, and has not been told
-    /// of them yet; then it is put off until those who lead tell.
+    /// Whether a connection that watches these keys has to reserve them first. Then the leaders
+    /// are asked, and the command waits for their answers.
     pub(super) fn is_contending(
         &mut self,
         at: usize,
@@ -84,8 +85,8 @@ impl EventLoop {
         true
     }
 
-    /// Whether a command that takes values from shard to shard, and was in vain, is put off until
-    /// those who lead have told what these keys have, and keep them from all others.
+    /// Whether a command that moves values from shard to shard has to reserve these keys first,
+    /// after conflicts. Then the leaders are asked, and the command waits for their answers.
     pub(super) fn has_reserved(
         &mut self,
         at: usize,

@@ -1,4 +1,4 @@
-//! RESP commands, run.
+//! Runs RESP commands.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use super::gets::{GETS_MAX, Get};
 use super::moment::ReadMoment;
 use super::pending_reply::PendingReply;
 use super::serve::go_waiter;
-use super::state::{Life, WaitsFor};
-use super::value_moves::{Moving, moves_value};
+use super::state::{ConnectionState, WaitsFor};
+use super::value_moves::{MoveCommand, moves_value};
 use crate::config::Config;
 use gateway::resp::{self, Args, Parsed, Request, RequestLimits, Session};
 
-/// What a client is told when data takes all of `memory_max`. Redis's words.
+/// The error when data takes all of `memory_max`, in Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// … and EXEC.
 pub(super) const EXEC_OUT_OF_MEMORY: &str = "EXECABORT Transaction discarded because of: OOM \
                                              command not allowed when used memory > 'maxmemory'.";
 /// … when the keys of one command lie in different shards.
 pub(super) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
-/// … when its keyspace is gone.
+/// … when its keyspace was dropped.
 pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
@@ -49,7 +49,7 @@ pub(super) fn limits(config: &Config) -> RequestLimits {
     }
 }
 
-/// A command that was understood, and what it was put off with, if it was.
+/// A translated command, and what it has gathered while it waited, if it did.
 struct Command<'a> {
     args: Args<'a>,
     request: Request<'a>,
@@ -64,7 +64,7 @@ struct Command<'a> {
 
 /// What became of a command.
 pub(super) enum CommandOutcome {
-    /// It is answered, or its answer is on its way.
+    /// It is answered, or will be.
     Answered,
     /// It must be tried again when the connection may go on.
     Deferred,
@@ -153,7 +153,7 @@ impl EventLoop {
         // Not a command's reply: what the one before it was has no say.
         let muted = session.is_quiet();
         self.reply_error(connection, session, &error.to_string(), muted);
-        connection.advance(Life::Closing);
+        connection.advance(ConnectionState::Closing);
     }
 
     fn run_command(
@@ -171,7 +171,7 @@ impl EventLoop {
         if !later.is_empty() {
             connection.pending.push_back(PendingReply::bytes(later));
         }
-        if matches!(done, CommandOutcome::Answered) && connection.told().is_none() {
+        if matches!(done, CommandOutcome::Answered) && connection.speculative_reply().is_none() {
             self.leave_retry_queue(at);
         }
         match done {
@@ -185,8 +185,8 @@ impl EventLoop {
         done
     }
 
-    /// Translates a command, and takes what it was put off with, if it was. A reply that is known
-    /// at once goes to the output or, behind replies that are owed, to `later`.
+    /// Translates a command, and takes what it has gathered while it waited. A reply that is known
+    /// at once goes to the output or, behind replies owed, to `later`.
     #[inline]
     fn translate_command<'a>(
         &mut self,
@@ -248,7 +248,7 @@ impl EventLoop {
             }
             Request::Reset => self.reset(connection, session),
             Request::Close => {
-                connection.advance(Life::Closing);
+                connection.advance(ConnectionState::Closing);
                 CommandOutcome::Answered
             }
             request if let Some(text) = command.refused.take() => {
@@ -256,7 +256,7 @@ impl EventLoop {
             }
             Request::Kill(kill) => self.kill_clients(at, connection, session, kill, muted),
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
-            Request::LastRoutes => self.last_ways(connection, session, muted),
+            Request::LastRoutes => self.last_routes(connection, session, muted),
             request
                 if session.names_lookup()
                     && connection.next.lookups.is_none()
@@ -271,7 +271,7 @@ impl EventLoop {
                 let moment = ReadMoment { now, fetched: command.fetched };
                 self.interact(at, connection, session, request, moment, muted)
             }
-            ref request if let Some(text) = self.elsewhere(connection, session, request) => {
+            ref request if let Some(text) = self.redirect_for(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
             }
             request => self.run_request(at, connection, session, request, command),
@@ -304,7 +304,7 @@ impl EventLoop {
                     at,
                     connection,
                     session,
-                    Moving { write, args },
+                    MoveCommand { write, args },
                     ReadMoment { now, fetched },
                     muted,
                 )
@@ -340,7 +340,7 @@ impl EventLoop {
 
     /// The session begins anew.
     fn reset(&mut self, connection: &mut Connection, session: &Session) -> CommandOutcome {
-        connection.last_ways.clear();
+        connection.last_routes.clear();
         connection.route_version = u64::MAX;
         match connection.pending.is_empty() {
             true => self.route_of(connection, session),
@@ -350,7 +350,7 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// A command that was put off cannot be run.
+    /// A command that waited cannot be run.
     fn refuse_command(
         &mut self,
         connection: &mut Connection,
@@ -369,7 +369,7 @@ impl EventLoop {
         self.refuse(connection, session, text, muted)
     }
 
-    /// The session's keyspace is not there: one of 0 to 15 is made, any other is an error.
+    /// The session's keyspace does not exist: 0 to 15 are created, any other is an error.
     pub(super) fn without_keyspace(
         &mut self,
         at: usize,
@@ -393,7 +393,7 @@ impl EventLoop {
         name: &[u8],
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let name = String::from_utf8_lossy(name).into_owned();

@@ -1,6 +1,6 @@
-//! Drives the queue of commands that take values from shard to shard ([`super::value_moves`]) and
-//! are retried after conflicts: [`txn::retry_queue`]. Connections are known by their places in the
-//! loop.
+//! Drives [`txn::retry_queue`]: commands that move values from shard to shard
+//! ([`super::value_moves`]) and are retried after conflicts. A connection's id there is its place
+//! in the loop.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::serve::go_waiter;
 use crate::runtime::boot_nanos;
 
 impl EventLoop {
-    /// Whether a connection's command on these keys may run; if not it is told when it may.
+    /// Whether a connection's command on these keys may run now; else the queue wakes it later.
     pub(super) fn may_run_retry(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
         self.retries.may_run(at, keys, boot_nanos(), self.runtime.request_timeout_nanos)
     }
@@ -36,7 +36,7 @@ impl EventLoop {
         }
     }
 
-    /// Goes on with those who have rested, and refuses those who have waited too long.
+    /// Runs commands whose pause is over, and refuses those that have waited too long.
     pub(super) fn tick_retry_queue(&mut self) {
         if self.retries.next_due().is_some() {
             let next = self.retries.due(boot_nanos(), self.runtime.request_timeout_nanos);

@@ -1,10 +1,10 @@
-//! Answers to commands on a keyspace as a whole, from what is here and what was fetched.
+//! Answers keyspace scans from local shards and from what was fetched.
 
 use command::{Sink as _, ValueType};
 use node::replica::scan::{self, PIECE_KEYS, ScanScope};
 use node::routing::route::Route;
 
-use super::keyspace_scan::{SCAN_NEEDS_HASH, SLOTS_NEED_HASH, stretch};
+use super::keyspace_scan::{SCAN_NEEDS_HASH, SLOTS_NEED_HASH, range_query};
 use super::remote_scan::RemoteScan;
 use super::reply_limit::TOO_LONG;
 use command::glob;
@@ -14,7 +14,7 @@ use gateway::resp::{KeyspaceRequest, RANGE_NEEDS_ORDER, Range, RespWriter};
 type Pairs = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
 
 /// The first and the last key that a RANGE has shown.
-pub(super) type Ends = Option<(Box<[u8]>, Box<[u8]>)>;
+pub(super) type KeyBounds = Option<(Box<[u8]>, Box<[u8]>)>;
 
 /// A keyspace as one command sees it.
 pub(super) struct KeyspaceScan<'a> {
@@ -34,7 +34,7 @@ pub(super) struct KeyspaceScan<'a> {
 
 impl KeyspaceScan<'_> {
     /// Writes the reply; of RANGE, between which keys it lies.
-    pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> Ends {
+    pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> KeyBounds {
         match request {
             KeyspaceRequest::Size => {
                 writer.int((scan::size(self.route, self.asked) + self.remote.size) as i64);
@@ -148,7 +148,7 @@ impl KeyspaceScan<'_> {
         }
     }
 
-    fn write_range(&self, range: &Range<'_>, writer: &mut RespWriter<'_>) -> Ends {
+    fn write_range(&self, range: &Range<'_>, writer: &mut RespWriter<'_>) -> KeyBounds {
         let (mut found, mut bytes): (Pairs, _) = (Vec::new(), 0);
         let mut show = |key: &[u8], value: &[u8]| {
             bytes += key.len() + if range.with_values { value.len() } else { 0 };
@@ -160,7 +160,7 @@ impl KeyspaceScan<'_> {
             found.push((Box::<[u8]>::from(key), value));
         };
         self.remote.pairs.iter().for_each(|(key, value)| show(key, value));
-        let bounds = stretch(range);
+        let bounds = range_query(range);
         let result = scan::range(self.route, self.asked, &bounds, PIECE_KEYS, &mut show);
         if self.has_remote {
             // What is here and what is not, in one order.

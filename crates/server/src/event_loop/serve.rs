@@ -1,4 +1,4 @@
-//! One connection's part of a turn: read, run, write; and the answers that come back.
+//! Serves one connection in a loop iteration: reads, runs commands, writes; and takes answers.
 
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use node::executor::Answer;
 use node::replica::entry::{Batch, Waiter};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
-use super::state::{Life, WaitsFor};
+use super::state::{ConnectionState, WaitsFor};
 use super::{
-    EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
+    EventLoop, OUTPUT_PAUSE_BYTES, OUTPUT_SPARE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
 };
 use gateway::native::ErrorText;
 
@@ -35,14 +35,14 @@ pub(super) fn go_waiter(at: usize) -> Waiter {
 }
 
 impl EventLoop {
-    /// The poll has something to say about a connection.
+    /// Takes an event of the poll for a connection.
     pub(super) fn woken(&mut self, at: usize, event: &Event) {
         if let Some(Some(connection)) = self.connections.get_mut(at) {
             connection.ready.readable |= event.is_readable() || event.is_read_closed();
             connection.ready.hung_up |= event.is_read_closed();
             connection.ready.writable |= event.is_writable();
             if event.is_error() {
-                connection.advance(Life::Broken);
+                connection.advance(ConnectionState::Broken);
             }
             self.enqueue(at);
         }
@@ -60,15 +60,16 @@ impl EventLoop {
         self.count_long_output(&mut connection);
         connection.output.paused |= connection.unsent() >= OUTPUT_PAUSE_BYTES;
         // A client that has sent its last is answered everything it asked.
-        if connection.life == Life::Ended && self.may_run(&connection) {
-            connection.advance(Life::Closing);
+        if connection.life == ConnectionState::Ended && self.may_run(&connection) {
+            connection.advance(ConnectionState::Closing);
         }
         self.connections[at] = Some(connection);
         self.touch(at);
     }
 
-    /// Sends what the turn has for its connections, and lets go of those that are finished. All at
-    /// the end: clients that were woken by the first reply would run beside the rest of the turn.
+    /// Sends the output of this iteration, and drops connections that are finished. All output is
+    /// sent at the end: clients woken by a first reply would compete with the rest of the
+    /// iteration.
     pub(super) fn send_all(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         for at in touched.drain(..) {
@@ -153,7 +154,7 @@ impl EventLoop {
 
     /// Whether to read from the socket: not while earlier commands wait.
     fn may_read(&self, connection: &Connection) -> bool {
-        connection.life == Life::Open
+        connection.life == ConnectionState::Open
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
             && connection.unsent() < OUTPUT_PAUSE_BYTES
@@ -167,11 +168,11 @@ impl EventLoop {
             Protocol::Native => self.run_native(at, connection, input),
         };
         // What stands behind the end of a conversation is not looked at.
-        if connection.life >= Life::Closing { input.len() } else { done }
+        if connection.life >= ConnectionState::Closing { input.len() } else { done }
     }
 
     pub(super) fn may_run(&self, connection: &Connection) -> bool {
-        connection.life < Life::Closing
+        connection.life < ConnectionState::Closing
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
             && connection.unsent() < OUTPUT_PAUSE_BYTES
@@ -184,16 +185,18 @@ impl EventLoop {
         }
         connection.watching.is_new = false;
         let before = connection.output.sent;
-        while connection.ready.writable && connection.life < Life::Broken && connection.unsent() > 0
+        while connection.ready.writable
+            && connection.life < ConnectionState::Broken
+            && connection.unsent() > 0
         {
             match connection.transport.write(&connection.output.bytes[connection.output.sent..]) {
-                Ok(0) => connection.advance(Life::Broken),
+                Ok(0) => connection.advance(ConnectionState::Broken),
                 Ok(sent) => connection.output.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     connection.ready.writable = false;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => connection.advance(Life::Broken),
+                Err(_) => connection.advance(ConnectionState::Broken),
             }
         }
         if connection.output.sent > before {
@@ -203,7 +206,7 @@ impl EventLoop {
         if connection.unsent() == 0 {
             connection.output.bytes.clear();
             connection.output.sent = 0;
-            if connection.output.bytes.capacity() > OUTPUT_KEPT_BYTES {
+            if connection.output.bytes.capacity() > OUTPUT_SPARE_BYTES {
                 connection.output.bytes = Vec::new();
             }
         } else if connection.output.sent > READ_BYTES.max(connection.output.bytes.len() / 2) {
@@ -307,7 +310,7 @@ impl EventLoop {
         slot.expect("a connection stays until all it asked is answered")
     }
 
-    /// Replies have come for a connection: writes those whose turn it is, and has it go on.
+    /// Replies have come for a connection: writes those that are next in order, and goes on.
     fn filled(&mut self, at: usize) {
         let reason = self.native_reason();
         let connection = self.connection_at(at);
@@ -315,7 +318,7 @@ impl EventLoop {
         let added_bytes = connection.takes.take_added();
         let waits_for_more = connection.input.is_empty()
             && !connection.ready.readable
-            && connection.life < Life::Ended;
+            && connection.life < ConnectionState::Ended;
         if added_bytes > 0 {
             self.runtime.memory.growth().done(added_bytes);
         }
@@ -348,7 +351,7 @@ fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
     match connection.transport.read(buffer) {
         Ok(0) => {
             connection.ready.readable = false;
-            connection.advance(Life::Ended);
+            connection.advance(ConnectionState::Ended);
             None
         }
         Ok(received) => {
@@ -362,14 +365,14 @@ fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
         Err(error) => {
             connection.ready.readable = false;
             if error.kind() != io::ErrorKind::WouldBlock {
-                connection.advance(Life::Broken);
+                connection.advance(ConnectionState::Broken);
             }
             None
         }
     }
 }
 
-/// What a client is told when nothing was done (SAFETY G10: all but `UNKNOWN` are sure).
+/// The error text when nothing was done (SAFETY G10: all but `UNKNOWN` are certain).
 pub(crate) fn not_done_text(why: NotDone) -> &'static str {
     match why {
         NotDone::NoSuchShard => {

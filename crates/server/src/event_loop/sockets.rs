@@ -1,4 +1,4 @@
-//! Connections come and go.
+//! Accepts and closes connections.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Token};
 
 use super::connection::{Connection, Protocol};
-use super::state::{Life, WaitsFor};
+use super::state::{ConnectionState, WaitsFor};
 use super::transport::Transport;
 use super::{EventLoop, LISTENERS, NewConnection};
 use crate::listeners::{self, Listener};
@@ -109,7 +109,7 @@ impl EventLoop {
             Connection::new(new.id, principal, transport, protocol, self.runtime.clock.millis());
         // Accepted by another loop when this one had begun to stop already.
         if self.runtime.lifecycle.is_stopping() {
-            connection.advance(Life::Ended);
+            connection.advance(ConnectionState::Ended);
         }
         let at = entry.key();
         entry.insert(Some(Box::new(connection)));
@@ -139,10 +139,10 @@ impl EventLoop {
             .iter_mut()
             .filter_map(|(at, slot)| slot.as_mut().filter(|c| idle(c)).map(|c| (at, c)))
             .map(|(at, connection)| {
-                connection.advance(Life::Closing);
+                connection.advance(ConnectionState::Closing);
                 // Who does not take his replies either would be waited for for ever.
                 if connection.unsent() > 0 {
-                    connection.advance(Life::Broken);
+                    connection.advance(ConnectionState::Broken);
                 }
                 at
             })
@@ -159,7 +159,7 @@ impl EventLoop {
             if let Some(connection) = &mut self.connections[at] {
                 // What was received whole is run, though it may wait for replies owed before it;
                 // what was not, is not done.
-                connection.advance(Life::Ended);
+                connection.advance(ConnectionState::Ended);
             }
             self.enqueue(at);
         }

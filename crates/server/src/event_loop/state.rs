@@ -1,4 +1,4 @@
-//! What a connection is about: its life, its socket, its output, its next command, what it watches.
+//! State of a connection: lifecycle, socket, output, next command, watched keys.
 
 use command::ObservedVersion;
 use keyspace::Timestamp;
@@ -8,20 +8,20 @@ use txn::interactive::InteractiveTxn;
 
 use crate::runtime::lookups::Trace;
 
-/// How far a connection has come. It only ever goes on.
+/// A connection's lifecycle. It only moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Life {
+pub enum ConnectionState {
     /// The client sends commands.
     Open,
-    /// It has sent its last; what it asked is still to be answered.
+    /// The client has sent its last command; some replies are still owed.
     Ended,
-    /// Nothing more is read; closed when all is answered and sent.
+    /// Nothing more is read; the socket is closed when all replies are sent.
     Closing,
-    /// The socket is gone; forgotten when nothing is on its way any more.
+    /// The socket failed; the connection is dropped when no request is under way any more.
     Broken,
 }
 
-/// What the poll and the reads have told of a socket.
+/// What poll and reads have shown of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// There may be more to read.
@@ -39,7 +39,7 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// How many of them were sent.
     pub sent: usize,
-    /// As how many bytes they count among those that nobody reads (`event_loop::unread`).
+    /// How many bytes of it count towards the bound on unread output (`event_loop::unread`).
     pub unread_bytes: usize,
     /// Bytes of pushes that wait for replies owed before them.
     pub pushes_bytes: usize,
@@ -60,7 +60,7 @@ pub enum WaitsFor {
 }
 
 impl WaitsFor {
-    /// What is left when one of them has come.
+    /// What it waits for after one answer has come.
     #[must_use]
     pub fn one_came(self) -> Self {
         match self {
@@ -70,7 +70,7 @@ impl WaitsFor {
     }
 }
 
-/// The next command: what it waits for, and what it was put off with.
+/// The next command: what it waits for, and what it has gathered meanwhile.
 #[derive(Default)]
 pub struct Next {
     /// It must not start before all replies owed are there.
@@ -83,16 +83,16 @@ pub struct Next {
     pub refused: Option<Box<str>>,
     /// How it was to be answered when it was put off: muted or not.
     pub muted: Option<bool>,
-    /// The time for which a command on all keys was put off: it is tried again with that.
+    /// The read time of a keyspace scan that waits: it is tried again with the same.
     pub at: Option<ReadTime>,
-    /// What a command that takes values from shard to shard has read by now.
+    /// What a command that moves values from shard to shard has read by now.
     pub copy: Option<Box<InteractiveTxn>>,
-    /// What a command that reads keys of several shards has seen of them when it last looked, and
-    /// how often it has.
+    /// Of a command that reads keys of several shards: how often it has looked, and the versions
+    /// that it saw last.
     pub looked: Option<(u32, Vec<ObservedVersion>)>,
     /// Whether its keys were looked up, and the lookups that ended so far.
     pub lookups: Option<Vec<Trace>>,
-    /// Whether it has been put off as a contender's, and is to go on as any other.
+    /// Whether it has waited for a reservation, and now goes on as any other.
     pub has_waited_for_reservation: bool,
 }
 
@@ -115,7 +115,7 @@ pub struct Watching {
     /// nothing but reads has been done since: see
     /// [`may_watch_later`](super::connection::Connection::may_watch_later).
     pub is_new: bool,
-    /// Its name as a contender for what it watches, if it is one.
+    /// The name under which it reserves what it watches, after a conflict.
     pub reservation_name: Option<Timestamp>,
     /// Whether it reads what it watches in several shards at once, so that it looks twice.
     pub looks_twice: bool,

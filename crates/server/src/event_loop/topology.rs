@@ -1,7 +1,7 @@
-//! What this node knows of its cluster, put together for clients.
+//! Builds the topology that clients see, from what this node knows of its cluster.
 //!
-//! Nothing here waits: members are a list that is replaced as a whole, who leads is a hint beside
-//! each shard's state.
+//! Nothing here waits: the list of members is replaced at once, and each shard's state has a hint
+//! that names its leader.
 
 use std::time::Instant;
 

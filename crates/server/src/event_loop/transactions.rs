@@ -1,9 +1,9 @@
-//! WATCH and EXEC, run.
+//! Runs WATCH and EXEC.
 //!
-//! If all its keys lie in one shard, those watched among them, EXEC becomes one command of that
-//! shard's log ([`command::transaction`]); else the loop's coordinator sees it through
-//! ([`super::coordinator`]). What the connection itself answers (PING, errors of
-//! syntax) is put between the shard's answers when these have come.
+//! If all its keys lie in one shard, watched ones included, EXEC becomes one command of that
+//! shard's log ([`command::transaction`]). Else the loop's coordinator runs it
+//! ([`super::coordinator`]). The connection answers some commands itself (PING, syntax errors): it
+//! puts these replies between the shard's answers.
 
 use command::transaction::WRITTEN_BYTES_MAX;
 use command::{Read, Reply, Sink as _, Step, Transaction, Write};
@@ -24,11 +24,11 @@ use super::value_moves::Execution;
 use super::value_moves::SpeculativeReply;
 use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 
-/// What a client is told of a command in a transaction whose own keys lie in several shards.
+/// The error of a command in a transaction whose own keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// … whose cluster has nodes that cannot read a transaction yet.
-pub(super) const LEVEL_TOO_LOW: &str = "ERR transactions need a higher cluster version of the \
+pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher cluster version of the \
                                         cluster; nothing was done. See `carillon upgrade \
                                         --check`";
 
@@ -54,7 +54,7 @@ pub enum ExecPart {
     Committed,
 }
 
-/// Writes what a transaction has come to.
+/// Writes the reply of a transaction.
 pub fn write_executed(parts: &[ExecPart], reply: &Reply, version: Version, out: &mut Vec<u8>) {
     let mut writer = RespWriter::new(out, version);
     let is_alone = matches!(
@@ -122,7 +122,7 @@ fn watches_elsewhere(watched: &Watched, session: &Session) -> Option<String> {
     })
 }
 
-/// What MULTI has queued, and what was watched before.
+/// The commands that MULTI has queued, and the keys watched before.
 #[derive(Clone, Copy)]
 pub(super) struct QueuedCommands<'a> {
     pub queue: &'a Queue,
@@ -139,7 +139,7 @@ impl EventLoop {
         ReadMoment { now, fetched }: ReadMoment,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let Some(route) = connection.route.clone() else {
@@ -202,7 +202,7 @@ impl EventLoop {
         muted: bool,
     ) -> CommandOutcome {
         if !self.runtime.version.allows(Feature::Transactions) {
-            return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
+            return self.refuse(connection, session, CLUSTER_VERSION_TOO_LOW, muted);
         }
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
@@ -260,8 +260,8 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Asks for the room that the commands of an EXEC take. If there is none, says why not; or
-    /// nothing, if it is to be tried again when replies that are owed are sent.
+    /// Reserves the memory that the commands of an EXEC need. Fails with the reason; or with none,
+    /// if the EXEC is to be tried again when replies owed are sent.
     fn make_room(
         &self,
         connection: &mut Connection,
@@ -305,8 +305,8 @@ impl EventLoop {
         done
     }
 
-    /// Has a transaction done, whose reply is to be the connection's next. If it cannot be, says
-    /// why not; or nothing, if it is to be tried again when all that is owed is answered.
+    /// Begins a transaction whose reply is the connection's next. Fails with the reason; or with
+    /// none, if it is to be tried again when all replies owed are complete.
     pub(super) fn put_transaction(
         &mut self,
         at: usize,
@@ -326,7 +326,7 @@ impl EventLoop {
             let write = Write::Transaction(transaction);
             return self.put_write(connection, &write, waiter).map_err(Some);
         }
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return Err(None);
         }
         let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
@@ -340,7 +340,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// What was queued: how each command is answered, and what the shard is to do.
+    /// Translates the queued commands: the form of each answer, and the shard's command.
     fn understand<'q>(
         &self,
         connection: &Connection,

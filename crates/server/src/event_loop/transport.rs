@@ -1,4 +1,4 @@
-//! How do bytes come from a client, and go to it? All reads and writes of a connection pass here.
+//! A connection's transport: all reads and writes of its socket pass here.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};

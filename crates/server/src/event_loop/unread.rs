@@ -1,4 +1,4 @@
-//! Replies that nobody reads: how much memory do they take, of all connections together?
+//! Bounds the memory of unread replies, over all connections.
 //!
 //! ```text
 //!   a connection's output grows beyond 1 MiB, or its socket takes no more ──► Unread::set
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::connection::{Connection, Protocol};
-use super::state::Life;
-use super::{EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES};
+use super::state::ConnectionState;
+use super::{EventLoop, OUTPUT_PAUSE_BYTES, OUTPUT_SPARE_BYTES};
 use crate::runtime::mailbox::Mail;
 
 /// Long outputs of the process's connections.
@@ -31,13 +31,13 @@ struct Outputs {
 struct Output {
     event_loop: usize,
     bytes: u64,
-    /// `CLIENT NO-EVICT ON`: it goes after all others.
+    /// `CLIENT NO-EVICT ON`: it is closed after all others.
     is_spared: bool,
 }
 
 impl Unread {
-    /// A connection's output takes so many bytes now: the sum of all, and which connections to
-    /// close, with their loops, so that it is at most `bytes_max`. Those are counted no more.
+    /// Sets how many bytes a connection's output takes. Returns the sum of all, and the connections
+    /// to close, with their loops, so that it is at most `bytes_max`. These no longer count.
     fn set(&self, id: u64, output: Output, bytes_max: u64) -> (u64, Vec<(u64, usize)>) {
         let mut all = self.0.lock();
         let before = all.by_id.remove(&id).map_or(0, |output| output.bytes);
@@ -78,7 +78,7 @@ impl EventLoop {
     #[inline]
     pub(super) fn count_unsent_output(&mut self, connection: &mut Connection) {
         let is_long =
-            connection.unsent() > 0 && connection.output.bytes.capacity() > OUTPUT_KEPT_BYTES;
+            connection.unsent() > 0 && connection.output.bytes.capacity() > OUTPUT_SPARE_BYTES;
         let bytes = if is_long { connection.output.bytes.capacity() } else { 0 };
         if bytes != connection.output.unread_bytes {
             self.count_output(connection, bytes);
@@ -89,7 +89,8 @@ impl EventLoop {
     /// are too many.
     #[cold]
     fn count_output(&mut self, connection: &mut Connection, bytes: usize) {
-        if bytes == connection.output.unread_bytes || (connection.life == Life::Broken && bytes > 0)
+        if bytes == connection.output.unread_bytes
+            || (connection.life == ConnectionState::Broken && bytes > 0)
         {
             return;
         }
@@ -132,7 +133,7 @@ impl EventLoop {
         }
     }
 
-    /// A connection is gone.
+    /// A connection was dropped.
     pub(super) fn forget_output(&mut self, connection: &Connection) {
         if connection.output.unread_bytes > 0 {
             let gone = Output { event_loop: self.number, bytes: 0, is_spared: false };
@@ -143,7 +144,7 @@ impl EventLoop {
 }
 
 fn evict(connection: &mut Connection) {
-    connection.advance(Life::Broken);
+    connection.advance(ConnectionState::Broken);
     connection.output.bytes = Vec::new();
     connection.output.sent = 0;
     connection.output.unread_bytes = 0;

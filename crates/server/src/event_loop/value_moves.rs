@@ -1,5 +1,5 @@
-//! Commands that take a value from one shard to another: RENAME, RENAMENX and COPY, by themselves
-//! and in a transaction; and MSETNX in one.
+//! Commands that move a value from one shard to another: RENAME, RENAMENX and COPY, alone and in a
+//! transaction; and MSETNX in one.
 //!
 //! ```text
 //!   run on a copy of all keys, as between BEGIN and COMMIT ──► the reply is known
@@ -7,9 +7,10 @@
 //!                 └──► changed meanwhile: run again, unless the client has watched the key
 //! ```
 //!
-//! Those of a loop that have a key in common run one after the other ([`super::retries`]), and are
-//! run again until the request's timeout is over, counted from the first time: then the client is
-//! told `BUSY`, and nothing is done. If others always come first, the keys are kept from them.
+//! Commands of a loop that share a key run one after the other ([`super::retries`]). After a
+//! conflict the loop runs the command again, until the request timeout since its first attempt is
+//! over: then the client gets `BUSY`, and nothing was done. If other requests always come first,
+//! the command reserves its keys.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ use gateway::resp::{Args, Queue, Session, Watched};
 
 /// Bytes that such a command may read and write: a value that a shard may have locked, twice.
 const BYTES_MAX: u64 = 256 << 20;
-/// What a client is told beyond.
+/// The error beyond this limit.
 const TOO_MUCH: &str = "ERR the command takes values of more than 128 MiB, or more than 65536 \
                         keys, from shard to shard; nothing was done";
 
@@ -50,11 +51,11 @@ pub enum RetriedCommand {
     Exec(Box<Queue>, Watched),
 }
 
-/// Whether what has met a change is run again.
+/// Whether a command that met a conflict is run again.
 pub(super) enum RetryDecision {
     /// Yes, or it rests before.
     Retry,
-    /// Others were in the way for as long as a request may take.
+    /// Conflicts lasted for the whole request timeout.
     TimedOut,
     /// It is another command, or a key has changed that its client has watched.
     Never,
@@ -69,8 +70,8 @@ pub(super) fn moves_value(write: &Write<'_>, route: &Route) -> bool {
         && crosses_in(&Step::Write(write.clone()), route)
 }
 
-/// A command that moves a value, as it was understood and as it came.
-pub(super) struct Moving<'a> {
+/// A command that moves a value, translated and as bytes.
+pub(super) struct MoveCommand<'a> {
     pub write: Write<'a>,
     pub args: Args<'a>,
 }
@@ -89,7 +90,7 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &Session,
-        Moving { write, args }: Moving<'_>,
+        MoveCommand { write, args }: MoveCommand<'_>,
         moment: ReadMoment,
         muted: bool,
     ) -> CommandOutcome {
@@ -152,7 +153,7 @@ impl EventLoop {
         steps: &[Step<'_>],
         moment: ReadMoment,
     ) -> StepOutcome<(Box<InteractiveTxn>, Vec<Reply>)> {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return StepOutcome::Pending;
         }
         let mut keys = BTreeSet::new();
@@ -177,10 +178,13 @@ impl EventLoop {
         }
     }
 
-    /// What has met a change is run again, if it is one of these, and not too late.
+    /// Runs a command again that met a conflict, if it is one of these and not too late.
     pub(super) fn run_again(&mut self, waiter: Waiter, changed: &[u8]) -> RetryDecision {
         let at = place(waiter);
-        let is_one = self.connection_at(at).told().is_some_and(|told| !told.has_watched(changed));
+        let is_one = self
+            .connection_at(at)
+            .speculative_reply()
+            .is_some_and(|told| !told.has_watched(changed));
         if !is_one {
             return RetryDecision::Never;
         }

@@ -1,10 +1,10 @@
-//! WAIT and WAITAOF: who else has a connection's writes?
+//! WAIT and WAITAOF: how many other replicas have a connection's writes.
 //!
-//! A connection remembers which shards it has written to. WAIT comes behind the answers of all its
-//! writes, so they are applied at the leaders then. Of each shard it asks its leader, which may be
-//! another node, how many other replicas have the log on disk up to what was applied there when it
-//! was first asked. Until that has answered, it is known what every answer means: a majority has
-//! it. The least of them is the answer.
+//! A connection remembers the shards that it has written to. WAIT runs after the answers of all its
+//! writes, so the leaders have applied them. It asks each shard's leader, which may be remote: how
+//! many other replicas have the log on disk, up to the index applied when it was first asked?
+//! Before a leader answers, its shard counts as a majority, as every acknowledged write has one.
+//! The smallest count is the reply.
 //!
 //! ```text
 //!   WAIT 2 100 ──► shard 3: leads, 1 of 2 others has index 4711 ──┐
@@ -13,8 +13,8 @@
 //!                           └─ asks the leader ──► 2 of 2 ──► look at once
 //! ```
 //!
-//! Looking asks the executor, so it is done by who waits only, some milliseconds apart, or more if
-//! many wait. An answer that comes too late finds nobody; one that is lost is asked for again.
+//! Each look asks the executor, so only waiting connections look, some milliseconds apart, or more
+//! if many wait. An answer that comes too late is dropped; a lost one is asked for again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use node::replica::entry::Waiter;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::resp::CommandOutcome;
-use super::state::{Life, WaitsFor};
+use super::state::{ConnectionState, WaitsFor};
 use crate::runtime::boot_nanos;
 use gateway::resp::{Session, Wait};
 
@@ -36,7 +36,7 @@ use gateway::resp::{Session, Wait};
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// … which double up to this, or
 const LOOK_LATE: Duration = Duration::from_millis(20);
-/// … to this for each who waits: so that however many do, others are served.
+/// … to this for each waiting connection: so many of them cannot starve other connections.
 const LOOK_EACH: Duration = Duration::from_millis(1);
 /// So many are looked at before others are served.
 const LOOKS_MAX: usize = 16;
@@ -53,7 +53,7 @@ impl WrittenShards {
     }
 }
 
-/// All who wait in one loop.
+/// All waiting connections of one loop.
 #[derive(Default)]
 pub(super) struct ReplicaWaits {
     /// By rising numbers of their questions.
@@ -69,7 +69,7 @@ impl ReplicaWaits {
         self.look_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// A leader elsewhere has said who has a shard's log.
+    /// A remote leader has reported which replicas have a shard's log.
     pub fn counted(&mut self, waiter: Waiter, count: Count) {
         let place = self.all.partition_point(|waiting| waiting.newest < waiter.0);
         let Some(waiting) = self.all.get_mut(place) else { return };
@@ -84,8 +84,8 @@ impl ReplicaWaits {
         }
     }
 
-    /// One that no question on its way has, not even from before the node's last start: its boot
-    /// clock was not there yet.
+    /// A number that no question under way has, not even one from before the node's last start: the
+    /// boot clock was lower then.
     fn draw_number(&mut self) -> u64 {
         self.number = (self.number + 1).max(boot_nanos());
         self.number
@@ -114,7 +114,7 @@ struct Target {
     number: u64,
     /// When it is asked again; never, while this node leads.
     ask_at: Option<Instant>,
-    /// What it has said last, and when. Its index is what others must have, from then on.
+    /// The leader's last report, and when it came. Its index is what others must have.
     told: Option<(Count, Instant)>,
 }
 
@@ -139,7 +139,7 @@ impl EventLoop {
         wait: Wait,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_its_turn() {
+        if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
         let mut shards: Vec<ShardId> = connection.written.0.iter().copied().collect();
@@ -181,7 +181,7 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// Answers those who have waited long enough.
+    /// Answers connections whose wait is over.
     pub(super) fn look_at_waits(&mut self) {
         let now = Instant::now();
         let is_due = self.waits.look_at.is_some_and(|at| at <= now);
@@ -239,7 +239,7 @@ impl EventLoop {
         satisfied
             || waiting.until.is_some_and(is_over)
             || (in_vain && is_over(waiting.began + timeout) && waiting.until.is_none())
-            || connection.life == Life::Broken
+            || connection.life == ConnectionState::Broken
             || self.runtime.lifecycle.is_stopping()
     }
 

@@ -1,5 +1,5 @@
-//! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
-//! become one transaction.
+//! Puts writes into this iteration's batch for their shard, if memory admits them. A write to
+//! several shards becomes one transaction.
 
 use command::{ObservedVersion, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
@@ -66,7 +66,7 @@ impl EventLoop {
         self.runtime.memory.is_full()
     }
 
-    /// Whether memory has room for what a write adds, which is kept for it then.
+    /// Whether memory has room for what a write adds; then it is reserved.
     #[inline]
     pub(super) fn has_room(&self, takes: &MemoryNeed) -> bool {
         let MemoryNeed { adds_bytes, .. } = *takes;

@@ -1,4 +1,4 @@
-//! What is counted of each peer? For metrics; relaxed, kept over reconnects.
+//! Counters of each peer, for metrics. They are relaxed atomics and outlive reconnects.
 
 use crate::counters::Counter;
 
@@ -19,8 +19,8 @@ pub struct PeerCounters {
     pub too_long: Counter,
     /// … when there last was one, in ms since 1970; 0: never …
     pub too_long_millis: Counter,
-    /// … and when that was last said.
-    pub too_long_told_millis: Counter,
+    /// … and when that was last logged.
+    pub too_long_logged_millis: Counter,
     /// Links made; all but the first are reconnects.
     pub links: Counter,
     /// Attempts to dial it that failed.
@@ -29,6 +29,6 @@ pub struct PeerCounters {
     pub rtt_nanos: Counter,
     /// How far its time is ahead of this machine's wall clock, in ms (two's complement) …
     pub ahead_millis: Counter,
-    /// … and how often it has said so.
-    pub times_told: Counter,
+    /// … and how often it has sent its time.
+    pub time_reports: Counter,
 }

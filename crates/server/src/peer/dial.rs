@@ -5,8 +5,8 @@
 //! up to a half, so that nodes that lost each other do not meet in step. A seed is done with the
 //! first link; a peer is dialled again whenever its link is gone.
 //!
-//! Two nodes that dial each other at the same moment make one connection too many. So whoever is
-//! not the judge of the pair (see `handshake`) waits [`DIAL_GRACE`] before dialling first.
+//! Two nodes that dial each other at the same moment make one connection too many. So the node that
+//! is not the judge of the pair (see `handshake`) waits [`DIAL_GRACE`] before it dials first.
 //!
 //! Pure: time and randomness are given.
 
@@ -52,8 +52,8 @@ impl Targets {
         Self { node, plans: BTreeMap::new() }
     }
 
-    /// From now on these peers are dialled, at these addresses, and no others; `linked` says who
-    /// needs no dialling. Seeds stay.
+    /// Sets the peers to dial, with addresses; no others are dialled any more. `linked` names those
+    /// that need no dialling. Seeds stay.
     pub fn set_peers(
         &mut self,
         peers: BTreeMap<NodeId, String>,
@@ -86,8 +86,8 @@ impl Targets {
         self.plans.values().any(|plan| plan.next.is_some())
     }
 
-    /// A target whose time has come, with its address and how often it has failed; it counts as
-    /// being dialled from now on.
+    /// A target that is due, with its address and how often it has failed; it counts as being
+    /// dialled from now on.
     pub fn take_due(&mut self, now: Instant) -> Option<(Target, String, u32)> {
         let due = |plan: &Plan| plan.next.is_some_and(|next| next <= now);
         let (target, plan) = self.plans.iter_mut().find(|(_, plan)| due(plan))?;
@@ -110,7 +110,7 @@ impl Targets {
         }
     }
 
-    /// A peer is linked, whoever dialled.
+    /// A peer is linked, by a connection of either side.
     pub fn linked(&mut self, node: NodeId) {
         if let Some(plan) = self.plans.get_mut(&Target::Peer(node)) {
             plan.failures = 0;
@@ -118,8 +118,8 @@ impl Targets {
         }
     }
 
-    /// A peer's link is gone.
-    pub fn lost(&mut self, node: NodeId, now: Instant, random: u64) {
+    /// A peer's link is down.
+    pub fn link_lost(&mut self, node: NodeId, now: Instant, random: u64) {
         let courtesy = self.dial_grace(node);
         if let Some(plan) = self.plans.get_mut(&Target::Peer(node)) {
             plan.next = Some(now + courtesy + BACKOFF_MIN * (random % 1024) as u32 / 1024);
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
         targets.linked(NodeId(2));
         assert!(!targets.is_waiting());
-        targets.lost(NodeId(2), now, 1023);
+        targets.link_lost(NodeId(2), now, 1023);
         assert!(targets.take_due(now + BACKOFF_MIN).is_some());
     }
 
@@ -187,7 +187,7 @@ mod tests {
         assert!(targets.take_due(now + BACKOFF_MIN).is_some());
         targets.done(&seed);
         targets.set_peers(BTreeMap::new(), now, |_| false);
-        targets.lost(NodeId(2), now, 0);
+        targets.link_lost(NodeId(2), now, 0);
         assert!(!targets.is_waiting());
     }
 }

@@ -1,4 +1,4 @@
-//! How does one message lie in the stream between two nodes?
+//! The frame: how a message is laid out in the stream between two nodes.
 //!
 //! ```text
 //!   ┌────────────┬──────────┬───────────────┬──────────────┐
@@ -7,12 +7,12 @@
 //!     of the body            length bytes     of all before
 //! ```
 //!
-//! Bodies are cut out of the buffer that was read into, not copied: a [`Bytes`] shares it. So a
-//! small body that is kept for long keeps its buffer ([`CHUNK_BYTES`]) with it; who stores bodies
-//! copies small ones.
+//! Bodies are slices of the read buffer, not copies: a [`Bytes`] shares it. So a small body that is
+//! stored keeps its whole buffer ([`CHUNK_BYTES`]) alive; code that stores bodies copies small
+//! ones.
 //!
 //! Invariants:
-//! 1. However the stream was cut into pieces, the same frames come out.
+//! 1. The same stream gives the same frames, however reads cut it into pieces.
 //! 2. A length is judged before anything of that size is allocated.
 //! 3. After an error nothing more comes out: the stream has lost its place.
 //!
@@ -31,10 +31,10 @@ pub const TAIL_BYTES: usize = 4;
 pub const KIND_OWN_MIN: u8 = 0xf0;
 /// Size of the buffers that are read into; a longer frame has one of its own.
 pub const CHUNK_BYTES: usize = 64 << 10;
-/// With less room than this behind what has come, a new buffer is begun.
+/// With less room than this behind received bytes, the decoder begins a new buffer.
 const SPACE_BYTES_MIN: usize = 4 << 10;
 
-/// One frame that has come whole.
+/// One complete frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// What it is, for the handler.
@@ -43,7 +43,7 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// The stream is not one of frames, or was damaged on the way. The connection must end.
+/// The stream holds no frames, or was damaged on the way. The connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than any frame may be.
@@ -133,8 +133,9 @@ impl Decoder {
         &mut self.buffer[self.filled..]
     }
 
-    /// Moves what has come to the beginning of a buffer of `bytes`: the one before, if it is of
-    /// that size and nobody keeps a body of it, or else a new one. So a long frame's goes with it.
+    /// Moves received bytes to the beginning of a buffer of `bytes`. It reuses the buffer before,
+    /// if that has this size and no body of it is alive. So the buffer of a long frame is freed
+    /// with it.
     fn begin_buffer(&mut self, bytes: usize) {
         self.buffer.truncate(self.filled);
         if self.made_bytes == bytes && self.buffer.try_reclaim(bytes - self.filled) {
@@ -168,7 +169,7 @@ impl Decoder {
         assert!(self.filled <= self.buffer.len(), "more was put than there was space");
     }
 
-    /// The next frame that has come whole.
+    /// The next complete frame.
     ///
     /// # Errors
     /// If the stream cannot be read; it must not be asked again.

@@ -1,4 +1,4 @@
-//! Frames byte for byte, cut anywhere, and nonsense.
+//! Frames byte for byte, cut anywhere, and malformed ones.
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn decode(stream: &[u8], cuts: &[usize]) -> (Vec<Frame>, Option<FrameError>) {
 }
 
 #[test]
-fn a_frame_is_what_the_drawing_says() {
+fn frame_bytes_match_the_drawing() {
     let crc = crc32fast::hash(b"\x05\0\0\0\x07hello").to_le_bytes();
     assert_eq!(encoded(7, &[b"he", b"", b"llo"]), [b"\x05\0\0\0\x07hello", &crc[..]].concat());
     assert_eq!(encoded(0, &[]).len(), frame_bytes(0));

@@ -1,4 +1,4 @@
-//! Who is at the other end, and may they speak?
+//! The handshake: each node proves the secret, and both agree on version and cluster.
 //!
 //! ```text
 //!   dialler                                  acceptor
@@ -17,26 +17,27 @@
 //! Both prove that they know the shared secret with HMAC-SHA256 over everything said so far: both
 //! nonces, both ids, both ranges of versions, and a word for the role, so that no proof can be
 //! used twice or sent back to its author. The dialler proves first. A node without a cluster says
-//! so in its proof, and only then hears of the cluster and its hash seed. Without a configured
-//! secret the empty one is used: then the proofs guard against accidents only.
+//! so in its proof, and gets the cluster's id and hash seed only then. Without a configured secret
+//! nodes use the empty one: then the proofs guard against accidents only.
 //!
 //! Two nodes may dial each other at the same moment. One of them must decide which connection is
 //! the link: the one with the smaller id, the *judge*. It commits a connection by a number that
 //! grows; the other side uses the connection with the largest number.
 //!
-//! A node that was removed from the cluster is told so once it has proven itself, by a refusal with
-//! a seal: the first bytes of a MAC over all that was said. It ends a node, so nobody else can say
-//! it. So is one that does not support the cluster version.
+//! A node that was removed from the cluster is refused once it has proven itself. This refusal ends
+//! the node, so it carries a *seal* that only a node with the secret can make: the first bytes of a
+//! MAC over the handshake. A node that does not support the cluster version is refused the same
+//! way.
 //!
 //! Invariants:
-//! 1. Pure: nonces are given, there is no clock; who drives it ends what takes too long.
+//! 1. Pure: nonces are given, there is no clock; the driver ends a handshake that takes too long.
 //! 2. Nothing but hello and refusal is read before the versions fit, nothing of a proof is used
 //!    before its MAC was checked (in constant time), nothing is a frame before the commit.
 //! 3. At most [`INPUT_BYTES_MAX`] are kept of what the other side sends.
 //! 4. After an error it is not stepped again; a refusal of ours has been written for the other.
 //!
-//! Caveat: the connection is not encrypted, and frames after the handshake carry no MAC. Whoever
-//! can change packets between the nodes is kept out by the network until TLS is there.
+//! Caveat: the connection is not encrypted, and frames after the handshake carry no MAC. Until
+//! there is TLS, the network itself must keep out attackers that can change packets.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -70,7 +71,7 @@ pub struct Cluster {
     pub hash_seed: [u8; 16],
 }
 
-/// What a node says of itself to others.
+/// What a node tells others of itself in a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The versions it speaks.
@@ -95,7 +96,7 @@ pub struct Local {
     pub secret: Secret,
 }
 
-/// Who is at the other end: proven to know the secret.
+/// The node at the other end, which has proven that it knows the secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerHello {
     /// Its id.
@@ -110,7 +111,7 @@ pub struct PeerHello {
     pub software: String,
     /// Its cluster; none if it is still to join one.
     pub cluster_id: Option<u64>,
-    /// The cluster to join: told to a node that dials, belongs to none and knows the secret.
+    /// The cluster to join, for a node that dials, belongs to none and knows the secret.
     pub join: Option<Cluster>,
     /// What else it says.
     pub facts: Bytes,
@@ -125,7 +126,7 @@ pub struct PeerHello {
 pub enum Progress {
     /// More bytes are needed.
     More,
-    /// The other side is who it says: now [`Handshake::proceed`] or [`Handshake::refuse`].
+    /// The other side has proven itself: now [`Handshake::proceed`] or [`Handshake::refuse`].
     Proven(PeerHello),
     /// The connection is the link, by the judge's number; what follows are frames.
     Linked {
@@ -137,7 +138,7 @@ pub enum Progress {
 /// Why a handshake has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// This node refuses; the other will be told by what was written.
+    /// This node refuses; the record for the other was written.
     #[error("refused: {0}")]
     Refused(Refusal),
     /// The other refuses.
@@ -146,7 +147,7 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// The reason, whoever gave it.
+    /// The reason, given by either side.
     pub fn refusal(&self) -> &Refusal {
         match self {
             Self::Refused(refusal) | Self::RefusedByPeer(refusal) => refusal,
@@ -154,9 +155,9 @@ impl HandshakeError {
     }
 }
 
-/// Who may answer at the other end.
+/// Which node may answer at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedPeer {
     /// This node only.
     Node(NodeId),
     /// Any but these processes: there are links with them.
@@ -184,7 +185,7 @@ enum State {
     Hello,
     /// Waits for the other's proof.
     Proof(Hello, u16),
-    /// Waits for the driver's word.
+    /// Waits for the driver's decision.
     Proven,
     /// Waits for the judge's commit.
     Commit,
@@ -195,11 +196,11 @@ enum State {
 pub struct Handshake {
     local: Local,
     role: Role,
-    expected: Expected,
+    expected: ExpectedPeer,
     nonce: [u8; NONCE_BYTES],
     state: State,
     is_judge: bool,
-    /// What was said so far, in the order dialler, acceptor, dialler; the MACs cover it.
+    /// All records so far, in the order dialler, acceptor, dialler; the MACs cover them.
     transcript: Vec<u8>,
     input: Vec<u8>,
 }
@@ -208,7 +209,7 @@ impl Handshake {
     /// The dialler's side, which begins: its hello is appended to `out`.
     pub fn dial(
         local: Local,
-        expected: Expected,
+        expected: ExpectedPeer,
         nonce: [u8; NONCE_BYTES],
         out: &mut Vec<u8>,
     ) -> Self {
@@ -219,10 +220,10 @@ impl Handshake {
 
     /// The acceptor's side.
     pub fn accept(local: Local, nonce: [u8; NONCE_BYTES]) -> Self {
-        Self::new(local, Role::Acceptor, Expected::AnyBut(Vec::new()), nonce)
+        Self::new(local, Role::Acceptor, ExpectedPeer::AnyBut(Vec::new()), nonce)
     }
 
-    fn new(local: Local, role: Role, expected: Expected, nonce: [u8; NONCE_BYTES]) -> Self {
+    fn new(local: Local, role: Role, expected: ExpectedPeer, nonce: [u8; NONCE_BYTES]) -> Self {
         Self {
             local,
             role,
@@ -235,10 +236,10 @@ impl Handshake {
         }
     }
 
-    /// Takes what the other side has sent and appends to `out` what it is to be sent.
+    /// Takes bytes of the other side, and appends bytes for it to `out`.
     ///
     /// # Errors
-    /// When the handshake has ended; then `out` is to be sent still, and the connection closed.
+    /// When the handshake has ended; then send `out`, and close the connection.
     pub fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, HandshakeError> {
         self.input.extend_from_slice(input);
         if matches!(self.state, State::Proven) {
@@ -249,7 +250,7 @@ impl Handshake {
             let (tag, body, consumed) = match handshake_record::parse(&self.input) {
                 Parsed::Record(tag, body, consumed) => (tag, body.to_vec(), consumed),
                 Parsed::Incomplete => return Ok(Progress::More),
-                Parsed::Nonsense => return Err(self.refuse(Refusal::Nonsense, out)),
+                Parsed::Malformed => return Err(self.refuse(Refusal::Malformed, out)),
             };
             let record: Vec<u8> = self.input.drain(..consumed).collect();
             match self.read(tag, &body, &record, out) {
@@ -267,10 +268,10 @@ impl Handshake {
         record: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Progress, HandshakeError> {
-        let nonsense = HandshakeError::Refused(Refusal::Nonsense);
+        let nonsense = HandshakeError::Refused(Refusal::Malformed);
         match (tag, &self.state) {
             (Tag::Refusal, _) => {
-                let refusal = Refusal::decode(body).unwrap_or(Refusal::Nonsense);
+                let refusal = Refusal::decode(body).unwrap_or(Refusal::Malformed);
                 Err(HandshakeError::RefusedByPeer(self.is_proven_claim(refusal)))
             }
             (Tag::Hello, State::Hello) => {
@@ -300,8 +301,8 @@ impl Handshake {
         }
     }
 
-    /// The driver accepts who was proven. The judge commits the connection, with the given number;
-    /// who is not waits for it.
+    /// The driver accepts the proven node. The judge commits the connection, with the given number;
+    /// the other side waits for that.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -325,19 +326,19 @@ impl Handshake {
         self.step(&[], out)
     }
 
-    /// Tells the other side why it is refused. What to do next: send `out`, and close.
+    /// Writes a refusal for the other side. Next: send `out`, and close.
     pub fn refuse(&self, refusal: Refusal, out: &mut Vec<u8>) -> HandshakeError {
         handshake_record::write(out, Tag::Refusal, |out| refusal.encode(out));
         HandshakeError::Refused(refusal)
     }
 
-    /// As [`refuse`](Self::refuse), who was proven and is no member any more.
+    /// As [`refuse`](Self::refuse), for a proven node that was removed.
     pub fn refuse_removed(&self, node: NodeId, out: &mut Vec<u8>) -> HandshakeError {
         let seal = self.seal(REMOVED, node.0);
         self.refuse(Refusal::Removed { node, seal }, out)
     }
 
-    /// As [`refuse`](Self::refuse), who was proven and does not support the cluster's level.
+    /// As [`refuse`](Self::refuse), for a proven node that does not support the cluster version.
     pub fn refuse_version(
         &self,
         level: ClusterVersion,
@@ -345,10 +346,11 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> HandshakeError {
         let seal = self.seal(LEVEL, pack_levels(level, speaks));
-        self.refuse(Refusal::Level { level, speaks, seal }, out)
+        self.refuse(Refusal::UnsupportedVersion { level, speaks, seal }, out)
     }
 
-    /// Nobody is taken at his word that this node was removed, or must end for its levels.
+    /// A claim that this node was removed, or does not support the cluster version, needs a valid
+    /// seal; without one it becomes [`Refusal::Other`].
     fn is_proven_claim(&self, refusal: Refusal) -> Refusal {
         let unproven = match refusal {
             Refusal::Removed { node, seal }
@@ -356,7 +358,7 @@ impl Handshake {
             {
                 "who answers says, and cannot show, that this node was removed"
             }
-            Refusal::Level { level, speaks, seal }
+            Refusal::UnsupportedVersion { level, speaks, seal }
                 if speaks != self.local.levels
                     || seal != self.seal(LEVEL, pack_levels(level, speaks)) =>
             {
@@ -389,7 +391,7 @@ impl Handshake {
         INPUT_BYTES_MAX - self.input.len()
     }
 
-    /// Whether this side has the smaller id, and so decides; not before the other's hello has come.
+    /// Whether this side has the smaller id, and so decides. Known once the other's hello has come.
     pub fn is_judge(&self) -> bool {
         self.is_judge
     }
@@ -408,22 +410,22 @@ impl Handshake {
         if hello.node == self.local.node {
             let node = hello.node;
             return Err(match hello.process == self.local.process {
-                true => Refusal::Oneself { node },
+                true => Refusal::OwnAddress { node },
                 false => Refusal::SameNodeTwice { node },
             });
         }
         match &self.expected {
-            Expected::Node(expected) if *expected != hello.node => {
+            ExpectedPeer::Node(expected) if *expected != hello.node => {
                 Err(Refusal::WrongNode { expected: *expected, found: hello.node })
             }
-            Expected::AnyBut(linked) if linked.contains(&(hello.node, hello.process)) => {
+            ExpectedPeer::AnyBut(linked) if linked.contains(&(hello.node, hello.process)) => {
                 Err(Refusal::Linked)
             }
-            Expected::Node(_) | Expected::AnyBut(_) => Ok(version),
+            ExpectedPeer::Node(_) | ExpectedPeer::AnyBut(_) => Ok(version),
         }
     }
 
-    /// Writes this side's proof; `join` is told to a node that has no cluster.
+    /// Writes this side's proof; `join` is for a node that has no cluster.
     fn prove(&mut self, join: Option<Cluster>, out: &mut Vec<u8>) {
         let introduction = Introduction {
             cluster_id: self.local.cluster.map(|cluster| cluster.id),
@@ -452,7 +454,7 @@ impl Handshake {
     fn mac(&self, role: Role, introduction: &[u8]) -> Hmac<Sha256> {
         let mut mac = self.keyed();
         mac.update(role.word());
-        // Letters carry their lengths, so that no two conversations read the same.
+        // Records carry their lengths, so that no two handshakes give the same bytes.
         mac.update(&self.transcript);
         mac.update(introduction);
         mac
@@ -470,14 +472,14 @@ impl Handshake {
             body,
             "a record is its head and its body"
         );
-        let (said, mac) = body.split_last_chunk::<MAC_BYTES>().ok_or(Refusal::Nonsense)?;
+        let (said, mac) = body.split_last_chunk::<MAC_BYTES>().ok_or(Refusal::Malformed)?;
         let role = match self.role {
             Role::Dialler => Role::Acceptor,
             Role::Acceptor => Role::Dialler,
         };
         // Compares in constant time.
         self.mac(role, said).verify_slice(mac).map_err(|_| Refusal::WrongSecret)?;
-        let introduction = Introduction::decode(said).ok_or(Refusal::Nonsense)?;
+        let introduction = Introduction::decode(said).ok_or(Refusal::Malformed)?;
         match (self.local.cluster, introduction.cluster_id) {
             (Some(Cluster { id: here, .. }), Some(there)) if here != there => {
                 return Err(Refusal::WrongCluster { here, there });

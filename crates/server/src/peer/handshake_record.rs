@@ -1,4 +1,4 @@
-//! What do two nodes write to each other before the first frame?
+//! The records of a handshake, which two nodes exchange before the first frame.
 //!
 //! ```text
 //!   record:        tag u8 · length u16 · body                                  little-endian
@@ -40,9 +40,9 @@ pub const MAC_BYTES: usize = 32;
 /// A record's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// Who speaks which versions. Each side's first.
+    /// Node id and supported versions: each side's first record.
     Hello,
-    /// That one knows the secret, and what only those who know it may hear.
+    /// A proof that the node knows the secret, and facts for nodes with the secret only.
     Proof,
     /// From the node with the smaller id: this connection is the link.
     Commit,
@@ -71,19 +71,19 @@ pub enum Parsed<'a> {
     /// The beginning of one.
     Incomplete,
     /// No record.
-    Nonsense,
+    Malformed,
 }
 
 /// Reads the record that a stream begins with.
 pub fn parse(stream: &[u8]) -> Parsed<'_> {
     let Some(&code) = stream.first() else { return Parsed::Incomplete };
     let Some(tag) = Tag::ALL.into_iter().find(|tag| tag.code() == code) else {
-        return Parsed::Nonsense;
+        return Parsed::Malformed;
     };
     let Some(length) = stream.get(1..HEAD_BYTES) else { return Parsed::Incomplete };
     let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
     if length > HANDSHAKE_RECORD_BYTES_MAX {
-        return Parsed::Nonsense;
+        return Parsed::Malformed;
     }
     match stream.get(HEAD_BYTES..HEAD_BYTES + length) {
         Some(body) => Parsed::Record(tag, body, HEAD_BYTES + length),
@@ -106,9 +106,9 @@ pub fn write(out: &mut Vec<u8>, tag: Tag, write: impl FnOnce(&mut Vec<u8>)) {
 pub struct Hello {
     /// The versions spoken.
     pub versions: Versions,
-    /// Who speaks.
+    /// The node that sends it.
     pub node: NodeId,
-    /// Drawn at random by every process, to tell two of one node apart.
+    /// A random number of the process, to distinguish two processes of one node.
     pub process: u64,
     /// Drawn at random for this connection.
     pub nonce: [u8; NONCE_BYTES],
@@ -139,18 +139,18 @@ impl Hello {
     }
 }
 
-/// What a node says of itself in its proof.
+/// What a node tells of itself in its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
     /// Its cluster, if it belongs to one.
     pub cluster_id: Option<u64>,
-    /// The cluster's hash seed: told only to a node that has none and has proven the secret.
+    /// The cluster's hash seed: only for a node that has none and has proven the secret.
     pub hash_seed: Option<[u8; 16]>,
     /// Counts the node's starts.
     pub incarnation: u64,
     /// What it runs.
     pub software: String,
-    /// What else it says, for those above.
+    /// Facts for the layer above.
     pub facts: Bytes,
     /// The cluster versions it speaks.
     pub levels: VersionRange,

@@ -1,4 +1,4 @@
-//! Handshakes byte for byte, refusals, and forgers.
+//! Handshakes byte for byte, refusals, and forged records.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -45,8 +45,8 @@ fn run(
     mut forge: impl FnMut(&'static str, &mut Vec<u8>),
 ) -> Run {
     let mut hello = Vec::new();
-    let any = Expected::AnyBut(vec![(NodeId(77), 1), (NodeId(78), 178)]);
-    let expected = expected.map_or(any, |node| Expected::Node(NodeId(node)));
+    let any = ExpectedPeer::AnyBut(vec![(NodeId(77), 1), (NodeId(78), 178)]);
+    let expected = expected.map_or(any, |node| ExpectedPeer::Node(NodeId(node)));
     let dialler = Handshake::dial(dialler, expected, [0xd1; 32], &mut hello);
     let mut sides = [("dialler", dialler), ("acceptor", Handshake::accept(acceptor, [0xac; 32]))];
     let mut run = Run { dialler: None, acceptor: None, wire: Vec::new() };
@@ -188,7 +188,7 @@ fn refusals_name_both_sides_on_both_sides() {
     assert_eq!(acceptor, HandshakeError::RefusedByPeer(wrong));
 
     let [dialler, _] = refusals((local(1), None), local(1));
-    assert_eq!(*dialler.refusal(), Refusal::Oneself { node: NodeId(1) });
+    assert_eq!(*dialler.refusal(), Refusal::OwnAddress { node: NodeId(1) });
     let [dialler, _] = refusals((local(1), None), local(78));
     assert_eq!(dialler, HandshakeError::Refused(Refusal::Linked));
     let copy = Local { process: 555, ..local(1) };
@@ -209,7 +209,7 @@ fn ended(
     end: impl Fn(&Handshake, &PeerHello, &mut Vec<u8>) -> HandshakeError,
 ) -> HandshakeError {
     let (mut to_1, mut to_2) = (Vec::new(), Vec::new());
-    let any = Expected::AnyBut(Vec::new());
+    let any = ExpectedPeer::AnyBut(Vec::new());
     let (mut one, mut two) = match dials {
         true => {
             let two = Handshake::dial(local(2), any, [nonce; 32], &mut to_1);
@@ -246,7 +246,9 @@ fn only_a_member_can_tell_a_node_that_it_does_not_speak_the_level() {
     for dials in [true, false] {
         let mut sealed = Vec::new();
         let told = outgrown(dials, 1, &mut |record| sealed.clone_from(record));
-        let Refusal::Level { level, speaks, .. } = told.refusal() else { panic!("{told}") };
+        let Refusal::UnsupportedVersion { level, speaks, .. } = told.refusal() else {
+            panic!("{told}")
+        };
         assert_eq!((*level, *speaks), (ClusterVersion::NEWEST, VersionRange::BEFORE));
         // Neither of another level, nor what was said another time.
         let other = outgrown(dials, 1, &mut |record| record[handshake_record::HEAD_BYTES + 1] += 1);
@@ -311,15 +313,15 @@ fn replayed_handshake_is_refused() {
 }
 
 #[test]
-fn what_is_said_after_the_refusal_or_out_of_turn_is_not_read() {
+fn handshake_ignores_records_after_refusal_or_out_of_order() {
     let mut side = Handshake::accept(local(1), [0; 32]);
     let mut commit = Vec::new();
     handshake_record::write(&mut commit, Tag::Commit, |out| out.extend_from_slice(&[0; 8]));
     let error = side.step(&commit, &mut Vec::new()).unwrap_err();
-    assert_eq!(error, HandshakeError::Refused(Refusal::Nonsense));
+    assert_eq!(error, HandshakeError::Refused(Refusal::Malformed));
     let mut side = Handshake::accept(local(1), [0; 32]);
     let error = side.step(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new()).unwrap_err();
-    assert_eq!(error.refusal(), &Refusal::Nonsense);
+    assert_eq!(error.refusal(), &Refusal::Malformed);
 }
 
 proptest! {

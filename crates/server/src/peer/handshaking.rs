@@ -1,4 +1,4 @@
-//! A connection that is no link yet: a socket and its handshake.
+//! A connection in its handshake, which is no link yet.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -8,7 +8,7 @@ use keyspace::{ClusterVersion, NodeId, VersionRange};
 use mio::net::TcpStream;
 
 use super::dial::Target;
-use super::handshake::{Expected, Handshake, HandshakeError, Local, PeerHello, Progress};
+use super::handshake::{ExpectedPeer, Handshake, HandshakeError, Local, PeerHello, Progress};
 use super::handshake_record::NONCE_BYTES;
 use super::refusal::Refusal;
 
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 2 << 10;
 pub enum Step {
     /// More must come.
     Wait,
-    /// The other side is who it says; see [`Handshaking::proceed`] and [`Handshaking::refuse`].
+    /// The other side has proven itself; see [`Handshaking::proceed`] and [`Handshaking::refuse`].
     Proven(PeerHello),
     /// It is a link.
     Linked(PeerHello, u64),
@@ -56,7 +56,7 @@ pub struct Handshaking {
     connecting: bool,
 }
 
-/// What is left of a handshake that has led to a link.
+/// The parts of a handshake that has led to a link.
 pub struct Parts {
     /// The socket.
     pub stream: TcpStream,
@@ -74,7 +74,7 @@ impl Handshaking {
     pub fn dial(
         local: Local,
         target: Target,
-        expected: Expected,
+        expected: ExpectedPeer,
         socket: SocketAddr,
         address: String,
         nonce: [u8; NONCE_BYTES],
@@ -197,7 +197,7 @@ impl Handshaking {
         }
     }
 
-    /// Tells the other side why there will be no link, as far as the socket takes it at once.
+    /// Sends the other side a refusal, as far as the socket takes it at once.
     pub fn refuse(&mut self, refusal: Refusal) -> Ending {
         let error = self.handshake.refuse(refusal, &mut self.out);
         self.close(error)
@@ -209,8 +209,7 @@ impl Handshaking {
         self.close(error)
     }
 
-    /// As [`refuse`](Self::refuse), because the node, which has proven itself, does not speak the
-    /// cluster's level.
+    /// As [`refuse`](Self::refuse), for a proven node that does not support the cluster version.
     pub fn refuse_version(&mut self, level: ClusterVersion, speaks: VersionRange) -> Ending {
         let error = self.handshake.refuse_version(level, speaks, &mut self.out);
         self.close(error)

@@ -1,20 +1,20 @@
-//! Who takes a net's turns: the peer thread, or an *attendant*, who waits for much else as well?
+//! Inline peer polling: an event loop (the *attendant* below) runs the net's turns itself.
 //!
 //! ```text
-//!   nobody attends     peer thread:  waits for sockets ─► turn ─► waits …
+//!   no attendant       peer thread:  waits for sockets ─► turn ─► waits …
 //!
-//!   somebody does      attendant:    its poll has the net's in it ─► turn, among what else it does
-//!                      peer thread:  sleeps, looks in at every tick: a turn that waits for nothing
+//!   an attendant       attendant:    its poll includes the net's ─► turn, between its other work
+//!                      peer thread:  sleeps; at every tick a turn that does not wait
 //! ```
 //!
-//! Where processors are few, a thread of its own for the links costs more than it gives: what it
-//! has read another has to be woken for, and what each sends goes by itself. An attendant reads and
-//! sends for both in one turn.
+//! With few processors, a separate thread for links costs more than it gives: it must wake another
+//! thread for each input, and both send by themselves. An attendant reads and sends for both in one
+//! turn.
 //!
-//! The peer thread's looks keep the timers, and see to it that links live while the attendant is
-//! about something long: if there was anything to read, and the attendant has taken no turn since,
-//! the next look is after `LATE_PAUSE`. An attendant waits for nobody's turn: who finds one under
-//! way leaves word, and another follows it.
+//! The peer thread still looks at every tick. It runs timers, and keeps links alive while the
+//! attendant does something long. If there was input, and the attendant has run no turn since, the
+//! peer thread looks again after `LATE_PAUSE`. An attendant never waits for a turn under way: it
+//! sets a flag, and the running thread adds a turn.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const LATE_PAUSE: Duration = Duration::from_millis(1);
 /// See the front page.
 pub(super) struct PollTurns {
     shared: Arc<Shared>,
-    /// Whoever has it is in a turn, and nobody else. None when the net has ended …
+    /// The thread that holds this lock runs a turn. None when the net has ended …
     running: Mutex<Option<(PeerThread, Arc<dyn PeerHandler>)>>,
     /// … which is said here.
     over: AtomicBool,
@@ -80,8 +80,8 @@ impl PollTurns {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// Takes a turn. If somebody is in one, that one takes another instead, unless this may wait:
-    /// for another's turn, and for sockets. Whether the handler was told anything.
+    /// Runs a turn. If another thread runs one, that thread runs one more instead; with `waits`
+    /// this waits for it, and for sockets. Whether the handler was called.
     fn turn(&self, waits: bool) -> bool {
         let mut delivered = false;
         self.again.store(true, Ordering::SeqCst);
@@ -148,8 +148,8 @@ impl InlinePoller {
         Self { turns, peer_thread }
     }
 
-    /// Reads what has come on all links, has the handler do what it is about, and writes what that
-    /// has sent; without waiting. To be called soon after the net's poll has become readable.
+    /// Reads all links, calls the handler, and writes the frames that it has sent, without waiting.
+    /// Call it soon after the net's poll has become readable.
     pub fn turn(&self) {
         self.turns.inline_turns.fetch_add(1, Ordering::SeqCst);
         self.turns.turn(false);

@@ -2,10 +2,10 @@
 //!
 //! One connection per pair of nodes carries both directions. It has one file descriptor, one
 //! keepalive and acknowledgements that travel with the answers, where two one-way connections have
-//! two of each; and who waits for an answer learns from one event, [`PeerHandler::disconnected`],
-//! that it will not come. A node that joins is answered on the connection it made, so its own
-//! address need not be known. The price, two nodes that dial each other at once, is paid in
-//! `handshake`: the smaller id decides.
+//! two of each. One event, [`PeerHandler::disconnected`], tells callers that an answer will not
+//! come. A node that joins is answered on the connection it made, so its own address need not be
+//! known. The price is that two nodes may dial each other at once: the smaller id decides then
+//! (`handshake`).
 //!
 //! ```text
 //!   any thread:   send ─► outbox of the peer ─┐   flush, once a turn: one write per peer
@@ -36,40 +36,40 @@ use super::handshake::{Cluster, Local, PeerHello};
 use super::handshake_record::FACTS_BYTES_MAX;
 use super::inline_poll::{InlinePoller, PollTurns};
 use super::outbox::{Flushed, Outbox, PushError, SendOrder};
-use super::pieces::{self, MESSAGE_BYTES_MAX, WHOLE_BYTES_MAX};
+use super::pieces::{self, MESSAGE_BYTES_MAX, SINGLE_FRAME_BYTES_MAX};
 use super::thread::PeerThread;
 use super::{Options, Refusal};
 
 pub(super) const WAKER: Token = Token(usize::MAX);
 
-/// How often it is said of one peer that a message is too long for it.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// How often the log says of one peer that a message is too long for it.
+const TOO_LONG_LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Who interprets what peers send. Called by whoever takes the net's turns, one call at a time:
-/// while a call runs nothing is read from any peer, so it must be short; longer than the time after
-/// which a peer is taken for dead, and peers are lost. It may send.
+/// Interprets what peers send. The thread that runs the net's turns calls it, one call at a time.
+///
+/// While a call runs nothing is read from any peer, so it must be short: if it takes longer than
+/// [`Options::dead`], links are lost. It may send.
 pub trait PeerHandler: Send + Sync {
-    /// A link is there; what is sent from now on goes over it. Between two calls for one node
-    /// there is one of [`disconnected`](Self::disconnected).
+    /// A link is up; frames sent from now on go over it. Between two calls for one node there is a
+    /// call of [`disconnected`](Self::disconnected).
     fn connected(&self, node: NodeId, hello: &PeerHello);
-    /// A node's link is gone. What was sent and not answered may have arrived or not.
+    /// A node's link is down. Frames that were sent and not answered may have arrived or not.
     fn disconnected(&self, node: NodeId);
     /// A frame has come. Frames of one link come in the order in which they were sent.
     fn frame(&self, from: NodeId, kind: u8, body: Bytes);
-    /// The end of a turn in which any of the above was called: what was gathered can be done now.
-    /// What it sends is flushed afterwards.
+    /// The end of a turn in which any of the above was called: a handler may now carry out what it
+    /// gathered. Frames that it sends are flushed afterwards.
     fn turn_ended(&self);
     /// An attempt to link with the node at an address was refused, by it or by this one. It is
     /// tried again, unless the address is this node's own.
     fn refused(&self, _address: &str, _refusal: &Refusal) {}
-    /// A node that has proven itself knows that the cluster has a level that this one does not
-    /// speak.
-    fn unspoken(&self, _unspoken: UnsupportedVersion) {}
-    /// Nobody could be spoken with at an address. It is tried again.
+    /// A node that has proven itself reports a cluster version that this node does not support.
+    fn version_unsupported(&self, _unspoken: UnsupportedVersion) {}
+    /// No connection to an address could be made. It is tried again.
     fn unreachable(&self, _address: &str, _why: &str) {}
 }
 
-/// Why a frame was not taken. Nothing of it has left.
+/// Why a frame was not taken. Nothing of it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// There is no link to this node.
@@ -123,7 +123,7 @@ impl Link {
     /// How a message of this length leaves.
     fn order(&self, bytes: usize, is_urgent: bool) -> SendOrder {
         match is_urgent {
-            _ if bytes > WHOLE_BYTES_MAX && self.version >= pieces::SINCE_VERSION => {
+            _ if bytes > SINGLE_FRAME_BYTES_MAX && self.version >= pieces::SINCE_VERSION => {
                 SendOrder::Pieces
             }
             true => SendOrder::Urgent,
@@ -136,9 +136,9 @@ impl Link {
         let (now, counters) = (wall_millis(), &self.counters);
         counters.too_long.add(1);
         counters.too_long_millis.set(now);
-        let before = counters.too_long_told_millis.get();
-        if now < before || now - before >= TELL_EVERY.as_millis() as u64 {
-            counters.too_long_told_millis.set(now);
+        let before = counters.too_long_logged_millis.get();
+        if now < before || now - before >= TOO_LONG_LOG_EVERY.as_millis() as u64 {
+            counters.too_long_logged_millis.set(now);
             tracing::warn!(
                 "a message of {bytes} bytes cannot be sent to node {:016x}, which takes \
                  {bytes_max}: what it was for does not get on. Upgrade that node, or delete the \
@@ -336,9 +336,9 @@ impl PeerNet {
         Ok(())
     }
 
-    /// The caller takes the net's turns from now on, until it drops what is returned: see
-    /// [`poll_inline`](super::poll_inline). None before the start and after the end. One may at a
-    /// time.
+    /// The caller runs the net's turns until it drops the returned value: see
+    /// [`inline_poll`](super::inline_poll). None before the start and after the end. There may be
+    /// one at a time.
     pub fn poll_inline(&self) -> Option<InlinePoller> {
         let running = self.running.lock();
         let Running { thread, turns } = running.as_ref()?;
@@ -350,8 +350,8 @@ impl PeerNet {
         self.address
     }
 
-    /// From now on links to these nodes are kept, at these addresses (`HOST:PORT`), and no others
-    /// are dialled. Links that are there stay, and others may dial this node.
+    /// Sets the nodes to keep links with, and their addresses (`HOST:PORT`); no others are dialled
+    /// any more. Existing links stay, and other nodes may dial this one.
     pub fn set_peers(&self, peers: BTreeMap<NodeId, String>) {
         self.shared.ask(PeerCommand::Peers(peers));
     }
@@ -407,8 +407,8 @@ impl PeerNet {
         self.shared.links.load().get(&node).map_or(0, |link| link.outbox.bytes())
     }
 
-    /// This node's time is so many ms ahead of the wall clock: peers that ping are told.
-    pub fn tell_time(&self, ahead_millis: i64) {
+    /// Sets this node's time, in ms ahead of the wall clock; peers that ping get it.
+    pub fn set_time_ahead(&self, ahead_millis: i64) {
         self.shared.ahead_millis.store(ahead_millis, Ordering::Relaxed);
     }
 
@@ -418,7 +418,7 @@ impl PeerNet {
         all.iter().map(|(node, counters)| (*node, counters.clone())).collect()
     }
 
-    /// What this node says of itself in handshakes to come.
+    /// Sets the facts that this node sends in later handshakes.
     pub fn set_facts(&self, facts: Bytes) {
         assert!(facts.len() <= FACTS_BYTES_MAX, "facts within their limit");
         self.shared.local.rcu(|local| Local { facts: facts.clone(), ..(**local).clone() });
@@ -431,14 +431,13 @@ impl PeerNet {
         self.shared.wake();
     }
 
-    /// The cluster has this level: who does not speak it is refused from now on.
+    /// Sets the cluster version: nodes that do not support it are refused from now on.
     pub fn set_level(&self, level: ClusterVersion) {
         let level = Some(level);
         self.shared.local.rcu(|local| Local { level: local.level.max(level), ..(**local).clone() });
     }
 
-    /// This node belongs to a cluster from now on. Handshakes to come say so; links that are there
-    /// stay.
+    /// Sets this node's cluster, for later handshakes; existing links stay.
     pub fn set_cluster(&self, cluster: Cluster) {
         self.shared.local.rcu(|local| Local { cluster: Some(cluster), ..(**local).clone() });
     }

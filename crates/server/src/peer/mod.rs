@@ -1,5 +1,5 @@
-//! How do the nodes of a cluster speak with each other? Over one connection per pair, that carries
-//! frames; what frames mean is for whoever implements [`PeerHandler`].
+//! Links between the nodes of a cluster: one connection per pair, which carries frames. The
+//! implementor of [`PeerHandler`] interprets the frames.
 //!
 //! ```text
 //!   any thread ── PeerNet::send, flush ──► outbox ──► socket ══════════╗
@@ -7,7 +7,7 @@
 //!   PeerHandler ◄── frame, turn_ended ── a turn ◄── decoder ◄══════════╝
 //! ```
 //!
-//! Turns are the peer thread's, or those of a thread that attends to the net ([`poll_inline`]).
+//! The peer thread runs turns, or an event loop that polls the net inline ([`inline_poll`]).
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
@@ -23,15 +23,15 @@
 //! # Invariants
 //! 1. A link is to a node that has proven the secret, is of the same cluster (or of none yet) and
 //!    speaks a common version. At most one link per node, to one process of it.
-//! 2. Frames of one link come whole, in order, once; but what is urgent overtakes long messages.
-//!    A link that breaks loses the rest: those above repeat what must not be lost, under ids that
+//! 2. Frames of one link come whole, in order, once; but urgent frames overtake long messages.
+//!    A link that breaks loses the rest: callers repeat what must not be lost, under ids that
 //!    make it harmless.
 //! 3. `send` and `flush` never wait, for no peer, however it hangs.
 //! 4. The handler hears `connected` and `disconnected` of a node in turn.
 //!
 //! # What it does not know
-//! Who belongs to the cluster and where they are (told by `set_peers`), what frames mean, clocks
-//! other than the monotonic one.
+//! Which nodes belong to the cluster and where they listen (`set_peers` gives both), what frames
+//! mean, clocks other than the monotonic one.
 //!
 //! # Caveats
 //! Connections are not encrypted; see `handshake`. The sender's and the receiver's kernel buffers
@@ -78,7 +78,7 @@ pub struct Options {
     pub handshake: Duration,
     /// How often a link is pinged.
     pub ping: Duration,
-    /// After so long without a byte a peer is taken for dead.
+    /// After so long without a byte a peer counts as dead, and the link is closed.
     pub dead: Duration,
     /// How long a stop waits for peers to take what was sent.
     pub stop: Duration,

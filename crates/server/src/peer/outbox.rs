@@ -1,20 +1,20 @@
-//! What is on its way to one peer, and who writes it?
+//! The outbox of one peer: frames that wait for its socket, and the threads that write them.
 //!
 //! ```text
 //!   senders ── push ──► [chunk][chunk][chunk…] ── write ──► socket
 //!                │                    ▲   ▲
-//!                │                    │   whoever flushes first writes for all; the others
-//!                │                    │   leave their bytes and go
+//!                │                    │   the first thread that flushes writes for all; the
+//!                │                    │   others leave their bytes and return
 //!                └─► [long message][frames][long message] : one piece, or the frames between
 //!                                           two long messages, each time the chunks are written
 //! ```
 //!
 //! Any thread may append and any may write, but only one writes at a time, and it holds no lock
-//! while it does. When the socket takes no more, the peer thread is told by the poll and goes on.
+//! while it does. When the socket takes no more, the peer thread goes on once poll says writable.
 //!
 //! Invariants:
-//! 1. Bytes leave in the order in which they were pushed, frames whole; but what is urgent
-//!    overtakes long messages, and all that waits behind them.
+//! 1. Bytes leave in the order in which they were pushed, frames whole; but urgent frames
+//!    overtake long messages, and all that waits behind them.
 //! 2. Never more than `bytes_max` are held, and one longer message; of short frames and the
 //!    piece that leaves never more than `bytes_max`, however long the others are. What would not
 //!    fit is not taken.
@@ -65,7 +65,7 @@ pub enum Flushed {
     /// Nothing is left for this thread to do: all is written, or the socket or another thread will
     /// see to it.
     Done,
-    /// Others pushed as fast as this thread wrote: somebody should flush again.
+    /// Other threads pushed as fast as this one wrote: a thread should flush again.
     More,
 }
 
@@ -92,9 +92,9 @@ struct Queue {
     spare: Vec<Vec<u8>>,
     /// Some thread is writing.
     writing: bool,
-    /// The socket has taken no more, and will tell when it does.
+    /// The socket is full; poll will report when it has room.
     blocked: bool,
-    /// It told while a thread was writing.
+    /// Poll reported room while a thread was writing.
     unblocked: bool,
     closed: bool,
 }
@@ -235,8 +235,7 @@ impl Outbox {
         self.queue.lock().close();
     }
 
-    /// The socket takes bytes, says the poll. Whether something waited for that, so that it should
-    /// be flushed.
+    /// Poll reports that the socket has room. Whether bytes wait for that: then flush.
     pub fn unblock(&self) -> bool {
         let mut queue = self.queue.lock();
         queue.unblocked = queue.writing;
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_socket_is_left_alone_until_it_tells() {
+    fn full_socket_is_not_written_until_poll_reports_room() {
         let outbox = Outbox::new(1 << 20, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 3 };
         outbox.push(SendOrder::Next, 1, &[b"hello"]).unwrap();
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_urgent_overtakes_long_messages_and_all_else_stays_in_order() {
+    fn urgent_frames_overtake_long_messages_and_others_stay_in_order() {
         let outbox = Outbox::new(700_000, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 0 };
         let long = |n: u8| vec![n; 1 << 20];

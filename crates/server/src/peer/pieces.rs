@@ -1,6 +1,6 @@
-//! How does a message travel that is longer than others should wait for?
+//! Sends long messages in pieces, so that others need not wait for them.
 //!
-//! In pieces, each a frame of the link's own, so that what is urgent can leave between two of them:
+//! Each piece is a frame of the link's own; urgent frames can leave between two of them:
 //!
 //! ```text
 //!   message  ┌ kind u8 │ length u32 ┬ bytes …  ┐┌ bytes …  ┐┌ bytes ┐
@@ -12,8 +12,8 @@
 //! 1. The pieces of one message come before the first of the next: one is put together at a time.
 //! 2. A length is judged before anything of that size is allocated.
 //!
-//! It does not know what messages mean, nor when pieces leave (`outbox`). Nodes of version 1 of the
-//! protocol know no pieces: what does not fit into a frame cannot be sent to them.
+//! It does not know what messages mean, nor when pieces leave (`outbox`). Nodes of protocol version
+//! 1 know no pieces: a message that does not fit into a frame cannot be sent to them.
 
 use bytes::Bytes;
 
@@ -24,7 +24,7 @@ pub const SINCE_VERSION: u16 = 2;
 /// The kind of frames that carry a piece.
 pub const PIECE: u8 = KIND_OWN_MIN + 2;
 /// Longer messages go in pieces.
-pub const WHOLE_BYTES_MAX: usize = 2 << 20;
+pub const SINGLE_FRAME_BYTES_MAX: usize = 2 << 20;
 /// The longest message: the longest command or stored value, what may stand before it in its frame,
 /// and an answer's other keys and values.
 pub const MESSAGE_BYTES_MAX: usize = command::limits::COMMAND_BYTES_MAX + (6 << 20);
@@ -70,7 +70,7 @@ impl Cut {
 #[derive(Debug, Default)]
 pub struct Assembly(Option<Open>);
 
-/// A message of which not all has come.
+/// An incomplete message.
 #[derive(Debug)]
 struct Open {
     kind: u8,
@@ -79,7 +79,7 @@ struct Open {
 }
 
 impl Assembly {
-    /// The body of a piece has come; the message, if it is whole now.
+    /// Takes the body of a piece; returns the message, if it is complete now.
     ///
     /// # Errors
     /// If it is no piece that can come now. The connection must end.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_put_together_message_by_message() {
+    fn pieces_are_assembled_one_message_at_a_time() {
         let mut assembly = Assembly::default();
         for bytes in [1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES - 1] {
             let message: Vec<u8> = (0..bytes as u32).map(|n| (n / 3) as u8).collect();

@@ -1,23 +1,23 @@
-//! Why does a node not speak with another?
+//! Why a node refuses to link with another.
 //!
-//! A refusal is told to the other side before the connection ends, with the facts, so that both
-//! logs say the same. `here` is the node that refuses, `there` the one that is told.
+//! The node that refuses sends the reason and its facts before it closes the connection, so that
+//! both logs say the same. `here` is the node that refuses, `there` the one that is refused.
 //!
 //! ```text
 //!   code u8 · here u64 · there u64 · text      little-endian; the text reaches to the end
 //! ```
 //!
-//! This layout stays as it is in all versions; a code that one does not know is shown by its text.
-//! Nobody has proven anything yet when a refusal comes: it is for people, never for decisions. But
-//! for two, [`Refusal::Removed`] and [`Refusal::Level`], which end a node: they bring a seal that
-//! only who knows the secret can make, for this handshake; without it, they are of the others.
+//! This layout stays as it is in all versions; a code that a node does not know is shown by its
+//! text. A refusal comes from a node that has proven nothing: it is for people, not for decisions.
+//! Two are exceptions, [`Refusal::Removed`] and [`Refusal::UnsupportedVersion`], which end a node. They bring a
+//! seal that only a node with the secret can make, for this handshake; without it they end nothing.
 
 use keyspace::{ClusterVersion, NodeId, VersionRange};
 
 /// The longest text taken from the other side.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// The versions of the protocol that a node speaks.
+/// The protocol versions that a node supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The oldest.
@@ -27,7 +27,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// The newest that both speak.
+    /// The newest that both support.
     pub fn common(self, other: Self) -> Option<u16> {
         let highest = self.highest.min(other.highest);
         (highest >= self.lowest.max(other.lowest)).then_some(highest)
@@ -57,9 +57,9 @@ pub enum Refusal {
          Upgrade one version at a time"
     )]
     NoCommonVersion {
-        /// Of who refuses.
+        /// Of the node that refuses.
         here: Versions,
-        /// Of who is refused.
+        /// Of the refused node.
         there: Versions,
     },
     /// The other does not know the secret.
@@ -71,9 +71,9 @@ pub enum Refusal {
          Check the addresses, or start the other with an empty directory"
     )]
     WrongCluster {
-        /// Of who refuses.
+        /// Of the node that refuses.
         here: u64,
-        /// Of who is refused.
+        /// Of the refused node.
         there: u64,
     },
     /// Neither belongs to a cluster.
@@ -84,9 +84,9 @@ pub enum Refusal {
         "wrong node: {:016x} was expected at this address, {:016x} answers", .expected.0, .found.0
     )]
     WrongNode {
-        /// Who was expected.
+        /// The node that was expected.
         expected: NodeId,
-        /// Who answers.
+        /// The node that answers.
         found: NodeId,
     },
     /// Two processes say that they are the same node.
@@ -101,7 +101,7 @@ pub enum Refusal {
     },
     /// A node has dialled itself.
     #[error("node {:016x} has reached itself: this address is its own", .node.0)]
-    Oneself {
+    OwnAddress {
         /// Which node.
         node: NodeId,
     },
@@ -117,25 +117,25 @@ pub enum Refusal {
     Removed {
         /// Which node.
         node: NodeId,
-        /// Shows that who says so knows the secret: see `handshake`.
+        /// Proves that the refusing node knows the secret: see `handshake`.
         seal: u64,
     },
-    /// The node does not support the cluster's level.
+    /// The node does not support the cluster version.
     #[error(
         "the cluster is at cluster version {level}, and the node that is refused supports \
          {speaks}: run a version of carillon on it that supports version {level}"
     )]
-    Level {
-        /// The cluster's, as who refuses knows it.
+    UnsupportedVersion {
+        /// The cluster version, as the refusing node knows it.
         level: ClusterVersion,
-        /// What who is refused speaks.
+        /// The versions that the refused node supports.
         speaks: VersionRange,
         /// As of [`Self::Removed`].
         seal: u64,
     },
     /// What came is not this protocol, or too much of it.
     #[error("what came is not a handshake between nodes: does a client use the wrong port?")]
-    Nonsense,
+    Malformed,
     /// The handshake took too long.
     #[error("the handshake took too long")]
     TooSlow,
@@ -163,12 +163,14 @@ impl Refusal {
             Self::NoCluster => (4, 0, 0),
             Self::WrongNode { expected, found } => (5, expected.0, found.0),
             Self::SameNodeTwice { node } => (6, node.0, 0),
-            Self::Oneself { node } => (7, node.0, 0),
-            Self::Nonsense => (8, 0, 0),
+            Self::OwnAddress { node } => (7, node.0, 0),
+            Self::Malformed => (8, 0, 0),
             Self::TooSlow => (9, 0, 0),
             Self::Linked => (10, 0, 0),
             Self::Removed { node, seal } => (11, node.0, *seal),
-            Self::Level { level, speaks, seal } => (12, pack_levels(*level, *speaks), *seal),
+            Self::UnsupportedVersion { level, speaks, seal } => {
+                (12, pack_levels(*level, *speaks), *seal)
+            }
             Self::Other { code, .. } => (*code, 0, 0),
         }
     }
@@ -189,7 +191,7 @@ impl Refusal {
         let (there, text) = rest.split_first_chunk()?;
         let (here, there) = (u64::from_le_bytes(*here), u64::from_le_bytes(*there));
         if let (12, Some((level, speaks))) = (code, unpack_levels(here)) {
-            return Some(Self::Level { level, speaks, seal: there });
+            return Some(Self::UnsupportedVersion { level, speaks, seal: there });
         }
         Some(match code {
             1 => Self::NoCommonVersion {
@@ -201,8 +203,8 @@ impl Refusal {
             4 => Self::NoCluster,
             5 => Self::WrongNode { expected: NodeId(here), found: NodeId(there) },
             6 => Self::SameNodeTwice { node: NodeId(here) },
-            7 => Self::Oneself { node: NodeId(here) },
-            8 => Self::Nonsense,
+            7 => Self::OwnAddress { node: NodeId(here) },
+            8 => Self::Malformed,
             9 => Self::TooSlow,
             10 => Self::Linked,
             11 => Self::Removed { node: NodeId(here), seal: there },
@@ -244,12 +246,16 @@ mod tests {
             Refusal::NoCluster,
             Refusal::WrongNode { expected: NodeId(1), found: NodeId(2) },
             Refusal::SameNodeTwice { node },
-            Refusal::Oneself { node },
-            Refusal::Nonsense,
+            Refusal::OwnAddress { node },
+            Refusal::Malformed,
             Refusal::TooSlow,
             Refusal::Linked,
             Refusal::Removed { node, seal: u64::MAX - 1 },
-            Refusal::Level { level: ClusterVersion::NEWEST, speaks: VersionRange::BEFORE, seal: 5 },
+            Refusal::UnsupportedVersion {
+                level: ClusterVersion::NEWEST,
+                speaks: VersionRange::BEFORE,
+                seal: 5,
+            },
         ] {
             let mut bytes = Vec::new();
             refusal.encode(&mut bytes);

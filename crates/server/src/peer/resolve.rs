@@ -1,4 +1,4 @@
-//! Where is HOST:PORT? Asking may take seconds, so another thread waits for the answer.
+//! Resolves HOST:PORT on a thread of its own, since the system may take seconds to answer.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub fn numeric(address: &str) -> Option<SocketAddr> {
     address.parse().ok()
 }
 
-/// Has a name looked up; the peer thread is told as [`PeerCommand::Resolved`].
+/// Looks a name up; the peer thread gets the result as [`PeerCommand::Resolved`].
 pub fn look_up(shared: &Arc<Shared>, ask: u64, address: String) {
     let answer = shared.clone();
     let spawned = thread::Builder::new().name("peer-names".into()).spawn(move || {

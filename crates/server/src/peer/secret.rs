@@ -1,6 +1,6 @@
-//! The secret of a cluster, which its nodes prove to each other that they know.
+//! The secret of a cluster: its nodes prove to each other that they know it.
 
-/// What all nodes of a cluster know and nobody else.
+/// The secret that all nodes of a cluster share.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(pub(super) Vec<u8>);
 

@@ -1,17 +1,17 @@
-//! Which nodes are cordoned, draining or removed, as far as this one knows?
+//! The admin states of nodes (cordoned, draining, removed), as far as this node knows them.
 //!
-//! The catalogue says it ([`keyspace::AdminState`]); here all threads can read it without a lock. A
-//! node with a replica of the catalogue follows each change; one without takes what its cached
-//! catalogue says, within 200 ms. Links and members learn which nodes were removed: they refuse and
-//! forget them.
+//! The catalogue holds them ([`keyspace::AdminState`]); here all threads can read them without a
+//! lock. A node with a replica of the catalogue follows each change; one without follows its cached
+//! catalogue, within 200 ms. Removed nodes are passed on to links, which refuse them, and to
+//! membership, which forgets them.
 //!
 //! ```text
 //!   catalogue: Change::Node ──┐   control
 //!   cache, snapshot: Jumped ──┼──► AdminStates ──► placement of replicas, /v1/nodes
-//!   start: what was recovered ┘        └─────────► Cluster::set_removed
+//!   start: what was recovered ┘        └─────────► MembershipDriver::set_removed
 //! ```
 //!
-//! Nothing here decides: it may be older than the catalogue.
+//! No decision may rely on this copy: it may be older than the catalogue.
 
 use std::sync::Arc;
 

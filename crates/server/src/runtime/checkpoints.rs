@@ -1,9 +1,9 @@
 //! Writes checkpoints, which bound the log and the time of a restart: the driver of
 //! [`node::control::checkpoints`].
 //!
-//! The order of a round and of an installation is decided there. Here are the files, the log, and
-//! the waits. Whoever holds [`Checkpoints`] runs one of the two; no executor is held while a file
-//! is written.
+//! That core decides the order of a round and of an installation. Here are the files, the log, and
+//! the waits. The thread that holds [`Checkpoints`] runs one of the two; no executor is locked
+//! while a file is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +43,8 @@ struct File {
     block: Vec<u8>,
 }
 
-/// A snapshot that has come whole.
-pub struct Received {
+/// A complete received snapshot.
+pub struct ReceivedSnapshot {
     /// Of this shard.
     pub shard: ShardId,
     /// The message that heads it.
@@ -192,7 +192,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// What cannot be removed now goes at the next start.
+    /// Files that cannot be removed now are removed at the next start.
     fn remove(&self, files: &[CheckpointRef]) {
         for file in files {
             if let Err(error) = self.disk.remove(&file.name()) {
@@ -207,8 +207,12 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Full`]: the snapshot is given up, and nothing has changed. All others are fatal
     /// here.
-    pub fn install(&mut self, runtime: &NodeRuntime, received: Received) -> Result<bool, Error> {
-        let Received { shard, head, index, vote, state, writer } = received;
+    pub fn install(
+        &mut self,
+        runtime: &NodeRuntime,
+        received: ReceivedSnapshot,
+    ) -> Result<bool, Error> {
+        let ReceivedSnapshot { shard, head, index, vote, state, writer } = received;
         let mut install = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
         let executor = &runtime.executors.of(shard);
         let (mut writer, mut state) = (Some(writer), Some(state));
@@ -305,7 +309,7 @@ fn halves(runtime: &NodeRuntime) -> Vec<(ShardId, bool)> {
     halves.into_iter().map(|half| (half, has_begun(half))).collect()
 }
 
-/// Whoever steps an executor hands over next what another one waits for.
+/// Lets control pass on what executors wait for; a thread that steps one posts it next.
 fn wait(runtime: &NodeRuntime) {
     runtime.control.run(runtime);
     std::thread::sleep(PAUSE);

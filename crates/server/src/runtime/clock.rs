@@ -1,4 +1,4 @@
-//! What time is it on this node, and is its clock right, as far as its peers can tell? (SAFETY G12)
+//! The node's clock, compared with its peers' clocks (SAFETY G12).
 //!
 //! Physical time is the wall clock at the start plus monotonic time, unless the log was far ahead
 //! of that, or the peers' clocks are far away ([`Physical`]). The hybrid clock counts on from it.
@@ -13,8 +13,8 @@
 //!   the wall clock has stepped                 ─► a line in the log; physical time goes on without
 //! ```
 //!
-//! Nothing that clients are promised depends on it: clocks that differ make expiry early or late,
-//! and snapshots differ from real time by as much.
+//! No promise to clients depends on equal clocks: clocks that differ make expiry early or late, and
+//! snapshot reads differ from real time by as much.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,18 +84,18 @@ impl NodeClock {
         self.elapsed().as_millis() as u64
     }
 
-    /// Tells the hybrid clock the time.
+    /// Moves the hybrid clock on to the physical time.
     pub fn observe(&self) {
         self.hybrid.observe_millis(self.millis());
     }
 
-    /// Tells the hybrid clock the time, and reads it: the time of reads from here on.
+    /// Moves the hybrid clock on, and reads it: the time of reads from here on.
     pub fn now(&self) -> Timestamp {
         self.observe();
         self.hybrid.now()
     }
 
-    /// Reads the hybrid clock as it stands.
+    /// Reads the hybrid clock without moving it on.
     pub fn last(&self) -> Timestamp {
         self.hybrid.now()
     }
@@ -129,8 +129,8 @@ impl NodeClock {
         Some(offset).filter(|offset| offset.unsigned_abs() > self.offset_max)
     }
 
-    /// What is wrong if time here goes on from data that was far ahead of this node's clock when it
-    /// started, in words; nothing once both agree again. `is_member`: other nodes may have led.
+    /// The warning, for people, if time here goes on from data that was far ahead of this node's
+    /// clock at the start. None once both agree again. `is_member`: other nodes may have led.
     pub(super) fn why_ahead(&self, is_member: bool) -> Option<String> {
         let time = self.physical.load();
         let elapsed = self.elapsed_millis();
@@ -188,10 +188,10 @@ impl NodeClock {
         self.median.store(median, Ordering::Relaxed);
         let correction = time.correction(elapsed);
         self.away.store(median - correction, Ordering::Relaxed);
-        peers.cluster.tell_time(correction - stepped);
+        peers.cluster.set_time_ahead(correction - stepped);
     }
 
-    /// The nodes whose time is too far from the median to be handed anything.
+    /// The nodes whose time is too far from the median to become leaders.
     pub(super) fn nodes_far_off(&self, peers: &Peers) -> Vec<NodeId> {
         let elapsed = self.elapsed_millis();
         let own = self.physical.load().uncorrected_millis(elapsed);
@@ -206,7 +206,7 @@ impl NodeClock {
 fn offsets_of(peers: &Peers, stepped: i64) -> BTreeMap<NodeId, i64> {
     let counters = peers.cluster.counters().peers.into_iter();
     let linked = counters.filter(|(node, _)| peers.cluster.is_connected(*node));
-    let informed = linked.filter(|(_, counters)| counters.times_told.get() > 0);
+    let informed = linked.filter(|(_, counters)| counters.time_reports.get() > 0);
     informed.map(|(node, c)| (node, c.ahead_millis.get().cast_signed() + stepped)).collect()
 }
 

@@ -1,24 +1,27 @@
-//! Which cluster version has the cluster, as far as this node knows, and when does it rise?
+//! The cluster version, as far as this node knows it, and when it rises.
 //!
-//! The catalogue says it ([`keyspace::cluster_version`]); here all threads can read it. A node with
-//! a replica of the catalogue follows each change, one without takes what its image says. Whoever
-//! proposes something that not every version knows asks [`ClusterVersionState::allows`] before.
+//! The catalogue holds it ([`keyspace::cluster_version`]); here all threads can read it. A node
+//! with a replica of the catalogue follows each change, one without reads its cached catalogue.
+//! Code that proposes something that not every version knows asks [`ClusterVersionState::allows`]
+//! before.
 //!
 //! ```text
-//!   catalogue: Change::Level ──┐                ┌──► ClusterVersion::allows, executors
-//!   image, snapshot: Jumped ───┼──► known ──────┤
-//!   start: what was recovered ─┘                └──► Cluster::set_level: who does not speak it is
-//!                                                    refused; if that is this node, it ends
-//!   members: what each speaks ──► unready ──► CatalogueOp::Level, by people or by itself
+//!   catalogue: Change::Level ──┐                ┌──► ClusterVersionState::allows, executors
+//!   cache, snapshot: Jumped ───┼──► known ──────┤
+//!   start: what was recovered ─┘                └──► MembershipDriver::set_level: refuses nodes
+//!                                                    that do not support it; this node may end
+//!   members: supported versions ──► unready ──► CatalogueOp::Level, by an operator or by itself
 //! ```
 //!
-//! The level rises to the next one when all nodes speak it: all members that were not removed and
-//! have not left, whether they are up or not, and all nodes that hold a replica of anything.
-//! What a node speaks it tells with its facts; who was never heard of is taken to speak nothing.
-//! With `auto_upgrade` whoever leads the system shard asks for it when all members have been up and
-//! spoken it for `auto_upgrade_after_ms`: time to see that all is well, and to go back.
+//! The cluster version rises to the next one when all nodes support it: all members that were not
+//! removed and have not left, whether they are up or not, and all nodes that hold a replica. Nodes
+//! gossip which versions they support; a node that was never heard of counts as supporting none.
 //!
-//! What is known here may be older than the catalogue, and so too low: never too high.
+//! With `auto_upgrade` the leader of the system shard proposes it. It does so when all members have
+//! been up and supported it for `auto_upgrade_after_ms`: time to see that all is well, and to go
+//! back to the old program.
+//!
+//! The version known here may be older than the catalogue's, and so too low: never too high.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -32,7 +35,7 @@ use super::{NodeRuntime, requests};
 use crate::cluster::MemberState;
 use crate::config::Config;
 
-/// What the node knows of levels.
+/// The cluster version that this node knows, and the versions that it supports.
 pub struct ClusterVersionState {
     /// Those that it speaks.
     ours: VersionRange,
@@ -48,12 +51,12 @@ impl ClusterVersionState {
         Self { ours: config.levels(), known: AtomicU8::new(0), is_automatic: config.auto_upgrade }
     }
 
-    /// The levels that this node supports.
+    /// The cluster versions that this node supports.
     pub fn ours(&self) -> VersionRange {
         self.ours
     }
 
-    /// Whether it asks for the next level by itself.
+    /// Whether it proposes the next version by itself.
     pub fn is_automatic(&self) -> bool {
         self.is_automatic
     }
@@ -74,7 +77,7 @@ pub(super) fn longest_command(in_pieces: bool) -> usize {
     if in_pieces { COMMAND_BYTES_MAX } else { SINGLE_FRAME_COMMAND_BYTES_MAX }
 }
 
-/// The cluster has this version from now on, says control.
+/// Control reports the cluster's new version.
 pub(super) fn follow(runtime: &NodeRuntime, level: ClusterVersion, before: Option<ClusterVersion>) {
     runtime.version.known.store(level.number(), Ordering::Release);
     // What a start finds, or a founder begins with, is no news.
@@ -93,7 +96,7 @@ pub(super) fn follow(runtime: &NodeRuntime, level: ClusterVersion, before: Optio
 /// A cluster that this node has just founded begins at the highest version that it speaks.
 pub(super) fn found(runtime: &NodeRuntime) {
     let mut level = ClusterVersion::FIRST;
-    while let Some(to) = level.next().filter(|to| runtime.version.ours.speak(*to)) {
+    while let Some(to) = level.next().filter(|to| runtime.version.ours.supports(*to)) {
         requests::change_catalogue(runtime, &CatalogueOp::RaiseVersion { to }, None);
         level = to;
     }

@@ -1,5 +1,5 @@
-//! How the server drives its control plane ([`node::control`]): who queues inputs, who steps it,
-//! and what becomes of its effects.
+//! The driver of control ([`node::control`]): it queues inputs, steps control, and carries out
+//! effects.
 //!
 //! ```text
 //!   executors, links, ticker, HTTP ──post──► queue ──run──► Control::step
@@ -7,10 +7,10 @@
 //!     executors, readers' copies of routes, links, log lines ◄────┘
 //! ```
 //!
-//! The thread that has queued something runs the queue, unless another thread does so already and
-//! will find it. Control is stepped under its lock, and may ask executors then; so a thread that
-//! holds an executor queues and waits for nobody. Effects are carried out without the lock, before
-//! the next step.
+//! A thread that has queued an input runs the queue, unless another thread does so already and will
+//! find it. Control is stepped under its lock, and may ask executors then. So a thread that holds
+//! an executor only queues, and never waits. Effects are carried out without the lock, before the
+//! next step.
 
 use keyspace::ShardId;
 use node::control::{Control, Effect, Executors, Queue};
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::clock::boot_nanos;
 use super::requests::Requests;
-use super::{ControlInput, NOBODY, NodeRuntime, cluster_version};
+use super::{ControlInput, NO_ORIGIN, NodeRuntime, cluster_version};
 
 /// See the front page of this module.
 pub struct ControlPlane {
@@ -35,7 +35,7 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Around a control plane that nothing has been told yet.
+    /// Around a new control plane.
     pub fn new(control: Control) -> Self {
         let (queue, stepping, requests) = Default::default();
         Self { core: Mutex::new(control), queue, stepping, requests }
@@ -86,8 +86,8 @@ impl ControlPlane {
         self.run(runtime);
     }
 
-    /// Has control take an input here and now, after what is queued. For what comes with time and
-    /// may take a while: a thread that serves clients, links or the log would do it otherwise.
+    /// Steps control with an input on this thread, after the queued ones. This is for timed inputs
+    /// that may take a while: else a thread that serves clients, links or the log would run them.
     /// The caller holds no lock.
     pub(super) fn step_here(&self, runtime: &NodeRuntime, input: ControlInput) {
         let stepping = self.stepping.lock();
@@ -150,7 +150,7 @@ fn carry_out(runtime: &NodeRuntime, effects: Vec<Effect>) {
             }
             Effect::Answer(answer) => {
                 let (control, answers) = (&runtime.control, &mut Vec::new());
-                runtime.delivery.deliver(control, answer, NOBODY, answers);
+                runtime.delivery.deliver(control, answer, NO_ORIGIN, answers);
             }
             Effect::Reply { id, reply } => runtime.control.requests.reply(id, reply),
             Effect::Rpc(node, rpc) => {

@@ -1,4 +1,4 @@
-//! How does an answer find whoever asked?
+//! Delivers executors' answers to the threads that asked.
 //!
 //! ```text
 //!   executor's answer ──► the caller itself   : the list it passed in
@@ -19,7 +19,7 @@ use super::control_plane::ControlPlane;
 use super::mailbox::{Mail, Mailbox};
 use super::{API, ControlInput};
 
-/// See the front page of this module.
+/// The mailboxes of event loops, and the API's waiters.
 pub struct Delivery {
     /// One for each event loop.
     pub mailboxes: Vec<Mailbox>,

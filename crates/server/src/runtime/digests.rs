@@ -1,9 +1,9 @@
 //! Digests of replicas' states, computed beside their executors (SAFETY G13), and replicas that are
-//! found unfit.
+//! quarantined for what digests show.
 //!
 //! ```text
-//!   executor's turn ──► Digesting ──► one thread, a block at a time ──► Input::Digested
-//!   executor's turn ──► Finding: people are told  ──► Unfit: readers no longer find the replica
+//!   executor's turn ──► Digesting ──► one thread, a block at a time ──► Input::DigestDone
+//!   executor's turn ──► ReplicaComparison: logged; a quarantined replica serves no reads any more
 //! ```
 //!
 //! One thread computes one digest after the other, and rests after each block for as long as that
@@ -34,18 +34,18 @@ pub struct Digests {
     stopping: Mutex<bool>,
     /// Digests computed here.
     pub done: Counter,
-    /// Comparisons, by this node's leaders, after which all who had answered agreed …
+    /// Comparisons, by this node's leaders, in which all replicas that answered agreed …
     pub agreed: Counter,
     /// … and others.
     pub differed: Counter,
-    /// Replicas here that were found unfit.
+    /// Local replicas that were quarantined.
     pub quarantined: Counter,
-    /// Replicas whose groups have gone on without them.
+    /// Local replicas that were removed from their groups.
     pub removed: Counter,
 }
 
 impl Digests {
-    /// Has the thread end.
+    /// Ends the thread.
     pub fn stop(&self) {
         *self.stopping.lock() = true;
         self.come.notify_all();
@@ -99,7 +99,7 @@ impl Digests {
         counter.add(1);
     }
 
-    /// A replica here takes no part any more.
+    /// Counts a local replica that has ended or was quarantined.
     pub(super) fn ended(&self, why: QuarantineReason) {
         match why {
             QuarantineReason::Before => {}

@@ -1,16 +1,16 @@
-//! Is this node's disk so slow that it should not lead?
+//! Judges whether this node's disk is too slow for a leader.
 //!
-//! A leader answers a write when a majority has it on disk, and takes part itself: one whose fsyncs
-//! stall keeps its shards waiting, though the others could go on. So it hands its shards over, and
-//! tells the others, who hand it none, until no fsync has stalled for a while.
+//! A leader's own log counts towards the majority, so a leader whose fsyncs stall delays its
+//! shards, though the others could go on. So it transfers its leaderships away, and tells the other
+//! nodes, which transfer none to it until no fsync has stalled for a while.
 //!
 //! ```text
-//!   fsync under way for STALL ──► slow ─► leaders go (`transfer_target`), gossip, metric
-//!   none stalled for SLOW_FOR ──► not slow: it may be given shards to lead again
+//!   fsync under way for STALL ──► slow ─► leaders move away (`transfer_target`), gossip, metric
+//!   none stalled for SLOW_FOR ──► not slow: it may become leader of shards again
 //! ```
 //!
-//! If most nodes that are up are slow, none counts as slow: there is nowhere better to go. It is
-//! no matter of health: what the node has acknowledged is as safe as ever.
+//! If most live nodes are slow, none counts as slow: there is no better target. A slow disk does
+//! not change health: what the node has acknowledged is as safe as ever.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ use parking_lot::Mutex;
 use super::log::NodeLog;
 use crate::cluster::MemberInfo;
 
-/// An fsync that takes so long has stalled.
+/// An fsync that takes this long has stalled.
 pub const STALL: Duration = Duration::from_secs(1);
-/// For so long a disk counts as slow after it has stalled.
+/// How long a disk counts as slow after a stall.
 pub const SLOW_FOR: Duration = Duration::from_secs(30);
 
-/// What was seen of the disk.
+/// Recent stalls of the disk.
 #[derive(Debug, Default)]
 pub struct DiskPace {
     is_slow: AtomicBool,
@@ -41,9 +41,9 @@ impl DiskPace {
         self.is_slow.load(Ordering::Relaxed)
     }
 
-    /// An fsync has taken so long, or does by now. Whether it is slow from now on, or is not any
-    /// more, if either is new.
-    fn saw(&self, took: Duration, now: Instant) -> Option<bool> {
+    /// Records that an fsync has taken, or takes by now, `took`. Returns whether the disk is slow,
+    /// if that has changed.
+    fn note_fsync(&self, took: Duration, now: Instant) -> Option<bool> {
         let mut stalled = self.stalled.lock();
         if took >= STALL {
             *stalled = Some(now);
@@ -63,11 +63,11 @@ impl DiskPace {
         if 2 * slow.len() > up.count() { BTreeSet::new() } else { slow }
     }
 
-    /// Looks at the fsyncs since the last look; says it, if the disk has become slow or is not
-    /// slow any more, and returns which.
+    /// Looks at the fsyncs since the last look. If the disk has become slow, or is not slow any
+    /// more, logs that and returns which.
     pub(super) fn watch(&self, log: &NodeLog) -> Option<bool> {
         let took = log.slowest_sync();
-        let change = self.saw(took, Instant::now());
+        let change = self.note_fsync(took, Instant::now());
         match change {
             Some(true) => tracing::warn!(
                 "an fsync has taken {} ms or more: the disk is slow. This node hands its shards \
@@ -91,12 +91,12 @@ mod tests {
     fn a_disk_is_slow_for_a_while_after_it_has_stalled() {
         let (pace, begun) = (DiskPace::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(pace.saw(STALL - Duration::from_millis(1), at(0)), None);
-        assert_eq!(pace.saw(STALL, at(1)), Some(true));
-        assert_eq!(pace.saw(2 * STALL, at(20)), None);
+        assert_eq!(pace.note_fsync(STALL - Duration::from_millis(1), at(0)), None);
+        assert_eq!(pace.note_fsync(STALL, at(1)), Some(true));
+        assert_eq!(pace.note_fsync(2 * STALL, at(20)), None);
         assert!(pace.is_slow());
-        assert_eq!(pace.saw(Duration::ZERO, at(49)), None);
-        assert_eq!(pace.saw(Duration::ZERO, at(50)), Some(false));
+        assert_eq!(pace.note_fsync(Duration::ZERO, at(49)), None);
+        assert_eq!(pace.note_fsync(Duration::ZERO, at(50)), Some(false));
         assert!(!pace.is_slow());
     }
 }

@@ -1,11 +1,11 @@
-//! How long did something take, over and over? Counted in buckets, for Prometheus.
+//! Histograms of durations, for Prometheus.
 
 use std::time::Duration;
 
 use crate::counters::Counter;
 use api::Histogram;
 
-/// Upper bounds in seconds: from what a disk with a battery takes to what one that hangs takes.
+/// Upper bounds in seconds: from a disk with a battery-backed cache to one that hangs.
 const BOUNDS: [f64; 13] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
 

@@ -1,5 +1,5 @@
-//! What has happened on this node: each event is stamped with the node and its time, written to the
-//! log, and remembered for a while ([`node::event::Recent`]).
+//! Events of this node: each gets the node and its time, goes to the log, and is remembered for a
+//! while ([`node::event::Recent`]).
 
 use node::control::decisions::RecordedDecision;
 use node::event::{Event, EventKind, Recent, Severity};
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 
 use super::NodeRuntime;
 
-/// What has happened lately. No other lock is taken under its own.
+/// Recent events. No other lock is taken under its own.
 #[derive(Debug, Default)]
 pub struct Events(Mutex<Recent>);
 
 impl Events {
-    /// What this node has decided lately, the oldest first.
+    /// This node's recent decisions, the oldest first.
     pub fn decisions(&self) -> Vec<RecordedDecision> {
         self.0.lock().decisions()
     }
@@ -24,7 +24,7 @@ impl Events {
 }
 
 impl NodeRuntime {
-    /// Tells of something.
+    /// Records and logs an event.
     pub fn happened(&self, what: EventKind) {
         let event = Event { node: self.identity.node, at: self.clock.now(), what };
         log(&event);

@@ -6,8 +6,8 @@
 //! request costs no hand-over between threads unless two of them want the same executor at the same
 //! moment.
 //!
-//! A step's effects concern the log, control, other nodes and the askers, so stepping takes the
-//! whole runtime.
+//! A step's effects concern the log, control, other nodes and waiting clients, so stepping takes
+//! the whole runtime.
 
 use std::time::Instant;
 
@@ -21,12 +21,12 @@ use parking_lot::{Mutex, MutexGuard};
 use super::log::Append;
 use super::mailbox::Mail;
 use super::rpc_frames::FrameBatch;
-use super::{API, ControlInput, NOBODY, NodeRuntime, boot_nanos, peers};
+use super::{API, ControlInput, NO_ORIGIN, NodeRuntime, boot_nanos, peers};
 use crate::process::disk_failed;
 
 /// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
 /// are one group of the log, and a group has its limit.
-const TURN_BYTES_MAX: u64 = 256 << 20;
+const STEP_ROUND_BYTES_MAX: u64 = 256 << 20;
 
 /// All executors of a node.
 pub struct Executors(Vec<ExecutorCell>);
@@ -77,8 +77,8 @@ impl ExecutorCell {
         Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
     }
 
-    /// Hands over inputs, and steps the executor unless another thread does. Answers for `origin`
-    /// that are there at once go to `answers`; all others to their mailboxes.
+    /// Queues inputs, and steps the executor unless another thread does. Immediate answers for
+    /// `origin` go to `answers`; all others to their mailboxes.
     pub fn submit(
         &self,
         runtime: &NodeRuntime,
@@ -107,25 +107,25 @@ impl ExecutorCell {
         self.core.lock().executor.adopt(start);
     }
 
-    /// Looks at the executor, between two turns, and steps it: what came meanwhile, whose senders
-    /// found it taken, waits for nobody else; and what the look has left there is in the log.
+    /// Calls `look` with the executor, between two step rounds, and steps it afterwards. So inputs
+    /// that came meanwhile do not wait, and what `look` left there goes into the log.
     pub fn with<R>(&self, runtime: &NodeRuntime, look: impl FnOnce(&mut ShardExecutor) -> R) -> R {
         let mut core = self.core.lock();
         let result = look(&mut core.executor);
-        self.drain(core, runtime, NOBODY, &mut Vec::new());
+        self.drain(core, runtime, NO_ORIGIN, &mut Vec::new());
         runtime.control.run(runtime);
         if !self.inbox.lock().is_empty() {
-            self.run(runtime, NOBODY, &mut Vec::new());
+            self.run(runtime, NO_ORIGIN, &mut Vec::new());
         }
         result
     }
 
-    /// Before any shard: what was recovered of replicas that had ended.
+    /// Before any shard: takes a recovered ended replica.
     pub fn adopt_ended(&self, shard: ShardId, ended: EndedReplica) {
         self.core.lock().executor.adopt_ended(shard, ended);
     }
 
-    /// Before any shard: what was recovered of shards that others had taken in.
+    /// Before any shard: takes a recovered merge, of `right` into `left`.
     pub fn adopt_merged(&self, right: ShardId, left: ShardId) {
         self.core.lock().executor.adopt_merged(right, left);
     }
@@ -143,22 +143,22 @@ impl ExecutorCell {
             core.executor.set_full(reserved.is_none());
             core.credit_bytes += reserved.unwrap_or(0);
             self.turn(&mut core, runtime, origin, answers);
-            // However much comes, news are not held up by it: whoever has called comes back when
-            // they are spread.
+            // Even under load, inputs of control do not wait: the caller steps control first, and
+            // then comes back.
             if self.inbox.lock().is_empty() || runtime.control.has_inputs() {
                 return;
             }
         }
     }
 
-    /// Takes what one turn may do from the front of the inbox.
+    /// Takes the inputs of one step round from the front of the inbox.
     fn take(&self, taken: &mut Vec<Input>) {
         let mut inbox = self.inbox.lock();
         std::mem::swap(taken, &mut *inbox);
         let mut bytes = 0;
         let end = taken.iter().position(|input| {
             bytes += log_bytes(input);
-            bytes > TURN_BYTES_MAX
+            bytes > STEP_ROUND_BYTES_MAX
         });
         if let Some(end) = end {
             // Nobody but the one who steps the executor takes from the inbox: the order stays.
@@ -166,8 +166,8 @@ impl ExecutorCell {
         }
     }
 
-    /// Reserves room in the log for what is to be proposed, and says how much. Without room,
-    /// refuses what is to be proposed; readers are let in, for most of them need none.
+    /// Reserves room in the log for proposals, and returns how much. Without room it refuses
+    /// proposals; reads pass, for most of them need none.
     fn admit(
         &self,
         runtime: &NodeRuntime,
@@ -272,8 +272,8 @@ impl ExecutorCell {
             let _is_read = runtime.delivery.mailboxes[0].post(Mail::Abandoned(abandoned));
         }
         for answer in effects.answers.drain(..) {
-            // Whoever changed the catalogue is told when the change can be used. And who is called
-            // back may ask executors at once: not while this one is held.
+            // The client that changed the catalogue gets its answer when the change can be used. A
+            // callback may ask executors at once, so it must not run while this one is locked.
             let is_call = answer.origin() == API || answer.origin() == CONTROL;
             if is_call || matches!(answer, Answer::Catalogue { .. }) {
                 runtime.control.post([ControlInput::Answer(answer)]);
@@ -298,13 +298,13 @@ fn post_merges(effects: &mut Effects, runtime: &NodeRuntime) {
     runtime.control.post(left);
 }
 
-/// Has an executor know that its groups up to a ticket are fsynced. Its loop steps it; this thread
-/// does if no loop reads its mailbox, before and after the loops' time, and in a cluster, where
-/// other nodes wait to hear of it and the loop has no part in that.
+/// Tells an executor that its groups up to a ticket are fsynced. Its event loop steps it then. This
+/// thread does if no loop reads the mailbox, as during start and stop, and in a cluster, where
+/// other nodes wait for the result and the loop is not involved.
 pub fn durable(runtime: &NodeRuntime, executor: usize, ticket: u64) {
     let mail = Mail::Durable { executor, ticket };
     if runtime.peers.is_some() || !runtime.delivery.mailboxes[executor].post(mail) {
         let durable = Input::Durable { ticket };
-        runtime.executors.cells()[executor].submit(runtime, [durable], NOBODY, &mut Vec::new());
+        runtime.executors.cells()[executor].submit(runtime, [durable], NO_ORIGIN, &mut Vec::new());
     }
 }

@@ -1,9 +1,9 @@
-//! What commands under way are about to take of the memory, beyond the bytes they have sent.
+//! Memory that commands under way are about to take, beyond the bytes of their requests.
 //!
-//! Maintenance measures memory every now and then, and writes are refused when it is all taken.
-//! Between two looks commands can add no more than clients can send, but for a few: SETRANGE makes
-//! a value as long as its offset says, COPY one as long as another. A thousand of them fit into one
-//! packet. So these ask here first, and count from then until memory was measured with them in it:
+//! Maintenance measures memory every now and then, and writes are refused when the limit is
+//! reached. Between two measurements commands add no more bytes than clients send, but for a few:
+//! SETRANGE makes a value as long as its offset says, COPY one as long as another. A thousand of
+//! them fit into one packet. So these ask here first, and count until a measurement includes them:
 //!
 //! ```text
 //!   asked    ──●───●────────●──►      what counts = asked − measured
@@ -22,8 +22,8 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Lets a command add `bytes` if they fit below `bytes_max`, where `used_bytes` are taken as
-    /// last measured. Whoever was let in says [`Self::done`], be it done or refused.
+    /// Lets a command add `bytes` if they fit below `bytes_max`; `used_bytes` is the last
+    /// measurement. After `true` the caller must call [`Self::done`], be the command done or not.
     pub fn ask(&self, bytes: u64, used_bytes: u64, bytes_max: u64) -> bool {
         // In this order: what is measured is asked already.
         let measured = self.measured.load(Ordering::Acquire);
@@ -35,7 +35,7 @@ impl Growth {
         fits
     }
 
-    /// Commands that were let in for together `bytes` are answered.
+    /// Commands that were admitted for `bytes` in all are answered.
     pub fn done(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::AcqRel);
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_counts_until_it_was_measured() {
+    fn reserved_growth_counts_until_measured() {
         let growth = Growth::default();
         assert!(growth.ask(60, 0, 100));
         assert!(!growth.ask(60, 0, 100));

@@ -1,11 +1,13 @@
-//! Is all well, as far as this node knows? In words.
+//! The node's health verdict, with its reasons in words.
 //!
-//! Health speaks of shards of which this node has a replica: of others it knows nothing that is
-//! sure to be true. A shard is **failing** when nobody is known to lead it, or when this node is
-//! elected to and cannot; **degraded** when fewer of its voters live than its keyspace asks for, or
-//! when its leader, if that is here, cannot count on one of them ([`lagging_replicas`]). So an
-//! administrator who stops a node asks all others before: each answers for the shards that it
-//! leads.
+//! It covers shards of which this node has a replica: of others it knows nothing for sure.
+//!
+//! - A shard is **failing** when no leader is known, or when this node is elected and cannot lead.
+//! - It is **degraded** when it has fewer live voters than its keyspace asks for, or when a local
+//!   leader has a lagging voter ([`lagging_replicas`]).
+//!
+//! So an operator who is about to stop a node asks all other nodes: each answers for the shards
+//! that it leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use super::{NodeRuntime, lagging_replicas, readiness, wall_millis};
 use crate::cluster::MemberInfo;
 use crate::peer::PeerCounters;
 
-/// Reasons that are told; how many more there are is told too.
+/// How many reasons are listed; the number of further ones is given too.
 const REASONS_MAX: usize = 8;
-/// For how long it is told that a message was too long; what cannot be sent is tried again.
+/// How long health reports that a message was too long; such messages are tried again.
 const TOO_LONG_FOR_MS: u64 = 60_000;
 /// Shards that a reason names.
 const NAMED_MAX: usize = 6;
@@ -87,8 +89,8 @@ fn judge_quarantined(quarantined: &[(ShardId, ReplicaId)], reasons: &mut Reasons
     reasons.add(Verdict::Degraded, why);
 }
 
-/// Says which nodes shards without a leader lack, and what became of the attempts to reach them.
-/// [`readiness`] says so itself.
+/// Names the nodes that shards without a leader lack, and why they cannot be reached.
+/// [`readiness`] does so itself.
 fn judge_unreached(runtime: &NodeRuntime, shards: &[ShardView], reasons: &mut Reasons) {
     let unled =
         |seen: &&ShardView| seen.report.as_ref().is_some_and(|r| r.leaderless_for_nanos() > 0);
@@ -103,8 +105,7 @@ fn judge_unreached(runtime: &NodeRuntime, shards: &[ShardView], reasons: &mut Re
     }
 }
 
-/// Says which nodes lately did not take a message of this one, since their version takes no such
-/// long ones.
+/// Names nodes that could not take a recent message: their version does not support its length.
 fn judge_messages(
     counters: &[(NodeId, Arc<PeerCounters>)],
     members: &[MemberInfo],
@@ -124,7 +125,7 @@ fn judge_messages(
     }
 }
 
-/// Says what is wrong with shards: once for all shards of a keyspace with the same trouble.
+/// Reports problems of shards: once for all shards of a keyspace with the same problem.
 fn judge_shards(
     shards: &[ShardView],
     members: &[MemberInfo],
@@ -154,7 +155,7 @@ fn judge_shards(
     for ((keyspace, is_stalled), shards) in unled {
         reasons.add(Verdict::Failing, leaderless_reason(keyspace, is_stalled, &shards));
     }
-    lagging_replicas::tell(shards, members, |why| reasons.add(Verdict::Degraded, why));
+    lagging_replicas::write_reasons(shards, members, |why| reasons.add(Verdict::Degraded, why));
     for ((keyspace, live), shards) in weak {
         let missing: BTreeSet<NodeId> = shards.iter().flat_map(|seen| seen.missing(up)).collect();
         let mut missing: Vec<String> = missing.iter().map(|node| name_of(*node, members)).collect();
@@ -206,7 +207,7 @@ fn named(keyspace: Option<&str>, shards: &[&ShardView]) -> String {
     format!("{word} {}{more} of keyspace \"{keyspace}\"", ids.join(", "))
 }
 
-/// What is wrong, gathered.
+/// The reasons found so far.
 #[derive(Default)]
 struct Reasons(Vec<(Verdict, String)>);
 

@@ -1,4 +1,4 @@
-//! What is told of shards and nodes in which state.
+//! The health verdict for shards and nodes in each state.
 
 use keyspace::{Arc, Descriptor, Durability, Generation, KeyspaceId};
 use node::replica::{LagReason, LaggingReplica, ReplicaComparison, STALLED_NANOS};
@@ -107,7 +107,7 @@ fn replicas_that_disagree_or_have_ended_degrade() {
     assert_eq!(shard.verdict(), Verdict::Degraded);
 }
 
-/// Votes may come from replicas that take nothing: who is elected by them does not lead.
+/// Votes may come from replicas that append nothing: a leader elected by them commits nothing.
 #[test]
 fn an_elected_leader_that_gets_nothing_done_fails_after_a_while() {
     let up = BTreeSet::from([1, 2, 3].map(NodeId));
@@ -172,7 +172,7 @@ fn long_lists_are_cut_and_say_so() {
 }
 
 #[test]
-fn a_message_that_a_peer_does_not_take_is_told_for_a_minute() {
+fn too_long_message_is_a_health_reason_for_a_minute() {
     let counters = [(NodeId(7), std::sync::Arc::new(PeerCounters::default()))];
     let told = |now_ms| {
         let mut reasons = Reasons::default();

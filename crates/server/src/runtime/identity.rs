@@ -1,4 +1,4 @@
-//! Which node of which cluster is this?
+//! The node's identity: its id and its cluster's.
 
 use keyspace::{KeyHasher, NodeId};
 

@@ -1,8 +1,8 @@
-//! Which voters can a shard not count on, if other nodes stop?
+//! Lagging voters: those that a shard cannot count on if another node stops.
 //!
-//! A voter whose node is up may still be of no use: it awaits the state of the shard, lacks much of
-//! the log, or says nothing. As long as the others live, nobody notices; if one of these stops, the
-//! shard stands still until that voter has caught up. So nobody should be stopped before, and
+//! A voter whose node is up may still lag: it awaits the state of the shard, lacks much of the log,
+//! or does not answer. As long as the others live, clients notice nothing. If one of these stops,
+//! the shard stalls until the voter has caught up. So no node should be stopped before that, and
 //! health is not `ok`.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!   to be sent), 5 (replica 3: it lacks 16234 entries) and 7 more of keyspace "0": …
 //! ```
 //!
-//! Only who leads a shard knows how far its voters are: [`ShardReport::lagging_replicas`] has the
+//! Only a shard's leader knows how far its voters are: [`ShardReport::lagging_replicas`] has the
 //! rules.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const NAMED_MAX: usize = 4;
 pub struct LaggingVoter {
     /// Which, and why.
     pub lagging: LaggingReplica,
-    /// Of the state that is on its way to it from here, bytes that have not left yet, about.
+    /// Bytes of the snapshot to it that this node has not sent yet, about.
     pub left_bytes: Option<u64>,
 }
 
@@ -50,8 +50,8 @@ pub fn of(
     report.lagging_replicas(&members.voters, now).into_iter().map(behind).collect()
 }
 
-/// Says it in words: a sentence for each node and keyspace.
-pub fn tell(shards: &[ShardView], members: &[MemberInfo], mut say: impl FnMut(String)) {
+/// Writes a sentence for each node and keyspace, for people.
+pub fn write_reasons(shards: &[ShardView], members: &[MemberInfo], mut say: impl FnMut(String)) {
     type Place<'a> = (Option<&'a str>, String);
     let mut found: BTreeMap<Place<'_>, Vec<(ShardId, LaggingVoter)>> = BTreeMap::new();
     for seen in shards {
@@ -163,7 +163,7 @@ mod tests {
         ];
         let said = |shards: &[ShardView]| {
             let mut said = Vec::new();
-            tell(shards, &[], |why| said.push(why));
+            write_reasons(shards, &[], |why| said.push(why));
             said
         };
         let rest = ": if other nodes stop before, requests may have to wait for it";

@@ -1,4 +1,4 @@
-//! Does the node serve already, and does it still?
+//! The node's lifecycle: it starts, serves, stops.
 //!
 //! ```text
 //!   starting ── all shards serve ──► ready ── asked to stop ──► stopping

@@ -1,9 +1,8 @@
 //! The node's one log, shared by its executors, and the thread that makes it durable.
 //!
-//! Whoever steps an executor appends at once (`pwrite`), under the mutex; fsyncs run outside it,
-//! one for all that was appended while the last one ran (group commit): on the log thread, or on
-//! that of an event loop that has nothing else to do and has claimed the next one
-//! ([`NodeLog::claim`]).
+//! The thread that steps an executor appends at once (`pwrite`), under the mutex. Fsyncs run
+//! outside it, one for all records that were appended while the last one ran (group commit). The
+//! log thread runs them, or an idle event loop that has claimed the next one ([`NodeLog::claim`]).
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +12,18 @@ use storage::log::{Group, Log, Lsn, SyncJob};
 
 use super::durations::Durations;
 
-/// Room kept for control entries beside what commands have reserved.
+/// Room reserved for control entries beside that of commands.
 const CONTROL_BYTES: u64 = 1 << 20;
 
-/// So long after a sync the log says that it was made, unless something is appended meanwhile,
-/// which says so as well. Until then rot of what was synced last looks like a torn tail.
+/// So long after a sync a marker in the log records it, unless another append does so before. Until
+/// then damage to the last synced records looks like a torn tail.
 const MARKER_DELAY: Duration = Duration::from_millis(2);
 
-/// So long after it has refused a write the disk counts as full, whatever finds room meanwhile.
+/// How long after a refused write the disk counts as full, even if other writes find room.
 const FULL_LASTS: Duration = Duration::from_secs(1);
 
-/// At durability `memory` nobody asks for fsyncs, but a restart would have to write again what was
-/// never synced. So that much may be unsynced before one is made all the same.
+/// At durability `memory` no write asks for an fsync, but a restart would have to write unsynced
+/// records again. So after this many unsynced bytes the log is synced all the same.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// See the front page of this module.
@@ -36,7 +35,7 @@ pub struct NodeLog {
     interval: Duration,
     /// Whether the log thread lets others go first.
     yields: bool,
-    /// How long fsyncs that somebody waited for took.
+    /// Durations of fsyncs that a write waited for.
     sync_times: Durations,
 }
 
@@ -49,7 +48,7 @@ struct Inner {
     /// When a sync is due for what keyspaces of durability `interval` have appended since the
     /// last one began. Set by the first of these appends: later ones do not put it off.
     interval_due: Option<Instant>,
-    /// When the log is to say that its end is synced.
+    /// When to append a marker that the end of the log is synced.
     marker_due: Option<Instant>,
     /// Whether too much is unsynced.
     overdue: bool,
@@ -57,13 +56,13 @@ struct Inner {
     refused: Option<RefusedBytes>,
     syncs: u64,
     asleep: bool,
-    /// Whether an event loop will sync what is wanted itself, so that nobody need be woken.
+    /// Whether an event loop will sync itself, so that the log thread need not be woken.
     claimed: bool,
     /// Whether the log thread syncs now.
     syncing: bool,
     /// When the syncs that run now have begun: one of the log thread, one of an event loop.
     begun: Vec<Instant>,
-    /// The longest that one has taken since that was last asked.
+    /// The longest fsync since the last call that read this.
     slowest: Duration,
     stopping: bool,
 }
@@ -76,7 +75,7 @@ struct RefusedBytes {
 }
 
 impl Inner {
-    /// Makes sure that so much more can be appended; remembers and says it if the disk is full.
+    /// Ensures that `bytes` more can be appended; if the disk is full, remembers and logs that.
     fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
         let reserved = self.log.reserve(self.outstanding_bytes + bytes + CONTROL_BYTES);
         if let Err(Error::Full { needed_bytes, .. }) = &reserved {
@@ -136,8 +135,8 @@ pub struct LogFacts {
 
 impl NodeLog {
     /// Around an open log. `interval` is the time between fsyncs at durability `interval`. With
-    /// `yields`, the log thread lets whoever else wants its processor go first: good where other
-    /// nodes bring work beside clients, but clients of a node alone wait for nothing but the sync.
+    /// `yields`, the log thread lets other threads run before it syncs: good where other nodes
+    /// bring work, but clients of a single node wait for nothing but the sync.
     pub fn new(log: Log, interval: Duration, yields: bool) -> Self {
         let inner = Inner {
             log,
@@ -180,9 +179,9 @@ impl NodeLog {
         Ok(())
     }
 
-    /// While the disk is full: whether it has room again for what it refused last, or for a
-    /// segment, if that is less: nobody may come back with so much. Otherwise a node to which
-    /// nobody writes any more would call its disk full for ever.
+    /// While the disk is full: checks whether it has room again for the write that it refused last,
+    /// or for a segment, if that is less. Without this check a node without writes would report a
+    /// full disk for ever.
     ///
     /// # Errors
     /// All are fatal; a full disk is none.
@@ -240,7 +239,7 @@ impl NodeLog {
         self.inner.lock().log.append_marker()
     }
 
-    /// Gives back what was reserved and not needed.
+    /// Returns reserved room that was not needed.
     pub fn release(&self, bytes: u64) {
         let mut inner = self.inner.lock();
         inner.outstanding_bytes -= bytes.min(inner.outstanding_bytes);
@@ -257,7 +256,7 @@ impl NodeLog {
     }
 
     /// The caller will soon make the next sync that executors want, or give it up: see
-    /// [`Self::sync_claimed`]. False if somebody else does already.
+    /// [`Self::sync_claimed`]. False if another thread does already.
     pub fn claim(&self) -> bool {
         let mut inner = self.inner.lock();
         let free = !inner.claimed && !inner.syncing && inner.wanted.is_empty() && !inner.stopping;
@@ -315,14 +314,14 @@ impl NodeLog {
         Ok(())
     }
 
-    /// The longest that an fsync has taken since this was last asked, or one that runs has by now.
+    /// The longest fsync since the last call, including the one that runs now.
     pub fn slowest_sync(&self) -> Duration {
         let mut inner = self.inner.lock();
         let running = inner.begun.iter().map(Instant::elapsed).max().unwrap_or_default();
         std::mem::take(&mut inner.slowest).max(running)
     }
 
-    /// How long fsyncs took that somebody waited for.
+    /// Durations of fsyncs that a write waited for.
     pub fn sync_times(&self) -> &Durations {
         &self.sync_times
     }
@@ -340,7 +339,7 @@ impl NodeLog {
         }
     }
 
-    /// Forgets what lies before `lsn`; a durable manifest says so already.
+    /// Drops the log before `lsn`; a durable manifest says so already.
     ///
     /// # Errors
     /// As [`Log::truncate_before`].
@@ -372,7 +371,7 @@ impl NodeLog {
             };
             drop(inner);
             match job.run() {
-                // Whoever needs the segment tries again, and is told.
+                // The thread that needs the segment tries again, and gets the error.
                 Ok(()) | Err(Error::Full { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -380,8 +379,9 @@ impl NodeLog {
         }
     }
 
-    /// The log thread: syncs while there is something to sync, tells `durable` (executor, ticket),
-    /// and returns after [`Self::stop`], with all that was appended durable and said so.
+    /// The log thread: syncs while there is something to sync, and calls `durable` (executor,
+    /// ticket). It returns after [`Self::stop`], when all appended records are durable and
+    /// reported.
     ///
     /// # Errors
     /// All are fatal: nothing more may be acknowledged.

@@ -1,18 +1,18 @@
-//! How much memory may raft log entries take that are retained for lagging replicas?
+//! The log retention budget: how much memory entries for lagging replicas may take.
 //!
-//! A leader retains what a follower lacks, so that it need not get the whole state (again). Each
-//! shard has its limits ([`replication::GroupLimits`]), but a node may have thousands, and one slow
-//! disk makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
-//! ([`RETAINED_SHARE`]): while its shards retain more, each may retain half as much as before, and
-//! up again when they retain less than half. A replica that is cut off by that gets a state
-//! instead.
+//! A leader retains entries that a follower lacks, so that the follower needs no snapshot. Each
+//! shard has limits ([`replication::GroupLimits`]), but a node may have thousands of shards, and
+//! one slow disk makes all of them lag at once. So a node has a budget beside `memory_max`, an
+//! eighth of it ([`RETAINED_SHARE`]). While its shards retain more, each shard's limit is halved;
+//! it rises again when they retain less than half. A replica that is cut off by that gets a
+//! snapshot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::NodeRuntime;
 use super::memory::Memory;
 
-/// Of `memory_max`, what kept entries may take, for all shards together.
+/// The share of `memory_max` that retained entries of all shards may take: one of so many parts.
 pub const RETAINED_SHARE: u64 = 8;
 /// No shard's share is larger.
 const SHARE_BYTES_MAX: u64 = 1 << 30;
@@ -51,8 +51,8 @@ fn next_share(share: u64, retained: u64, budget: u64) -> u64 {
     next.clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
 }
 
-/// Looks how much shards retain, and says how much each may; once a second. New shards learn it by
-/// that.
+/// Measures how much shards retain, and sets the limit of each; once a second. New shards get their
+/// limit so.
 pub(super) fn limit(runtime: &NodeRuntime) {
     let Memory { log_retained, .. } = &runtime.memory;
     let share = log_retained.share_bytes.load(Ordering::Relaxed);

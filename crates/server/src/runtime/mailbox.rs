@@ -1,4 +1,4 @@
-//! The mailbox of an event loop: what other threads have for it.
+//! The mailbox of an event loop: messages from other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,15 +31,15 @@ pub enum Mail {
     Killed(Waiter, i64),
     /// A connection to be closed, for its output is the longest of too many.
     Evict(u64),
-    /// A transaction over several shards that somebody must finish.
+    /// An abandoned transaction over several shards, which the loop's coordinator must finish.
     Abandoned(AbandonedTxn),
-    /// The way to a key of the next command of the connection at this place.
+    /// The route to a key of the next command of the connection at this place.
     Traced(usize, Box<Trace>),
-    /// A transaction of somebody outside the loops.
+    /// A transaction of an HTTP request.
     Transact(Box<Transact>),
 }
 
-/// Which connection is to be closed, and who waits for it.
+/// Which connection to close, and which one waits for it.
 pub struct Kill {
     /// Its number in the process.
     pub id: u64,
@@ -55,14 +55,14 @@ pub struct Transact {
     pub keyspace: KeyspaceId,
     /// What is to be committed.
     pub copy: Box<InteractiveTxn>,
-    /// What has come of it before.
+    /// The state of its earlier attempts.
     pub before: Option<ConflictRetry>,
-    /// Called with what has become of it. Dropped uncalled: nobody knows.
-    pub done: Fate,
+    /// Called with the outcome. Dropped uncalled: the outcome is unknown.
+    pub done: TxnCallback,
 }
 
-/// Called with what has become of a transaction.
-pub type Fate = Box<dyn FnOnce(TxnOutcome) + Send>;
+/// Called with the outcome of a transaction.
+pub type TxnCallback = Box<dyn FnOnce(TxnOutcome) + Send>;
 
 /// The mailbox of one event loop.
 pub struct Mailbox {
@@ -97,7 +97,7 @@ impl Mailbox {
         self.mail.lock().get_or_insert_default();
     }
 
-    /// The loop reads no more mail but what is returned.
+    /// Returns the last mail; the loop reads no more.
     pub fn close(&self) -> Vec<Mail> {
         self.mail.lock().take().unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! Maintenance: a thread that looks after memory, old versions and the length of the log, and tells
-//! the other nodes what this one carries.
+//! Maintenance: a thread that watches memory, collects old versions, bounds the log, and gossips
+//! this node's load.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::process::disk_failed;
 
 /// How often the thread looks.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Every so many periods it tells the other nodes what this one carries.
-const AROUND_PERIODS: u32 = 10;
+/// Every so many periods it gossips this node's load.
+const GOSSIP_PERIODS: u32 = 10;
 /// Every so many periods it looks at the shards, while they rest and half of `memory_max` is free:
 /// with a thousand of them, a look each period is what they cost most.
 const REST_PERIODS: u32 = 5;
@@ -80,7 +80,7 @@ pub struct Maintenance {
     /// … and how long the log was at the last.
     looked_at: u64,
     /// Periods until the next look around.
-    around_in: u32,
+    gossip_in: u32,
     /// Periods until a checkpoint is tried again.
     retry_in: u32,
 }
@@ -96,7 +96,7 @@ impl Maintenance {
         stop: Arc<MaintenanceStop>,
     ) -> Self {
         let (commands, looks, usage, is_short_of_memory) = Default::default();
-        let (look_in, looked_at, around_in, retry_in) = Default::default();
+        let (look_in, looked_at, gossip_in, retry_in) = Default::default();
         Self {
             runtime,
             checkpoints,
@@ -109,7 +109,7 @@ impl Maintenance {
             is_short_of_memory,
             look_in,
             looked_at,
-            around_in,
+            gossip_in,
             retry_in,
         }
     }
@@ -163,11 +163,10 @@ impl Maintenance {
         }
     }
 
-    /// Once a second: tells the other nodes what this one carries, and control what it may decide
-    /// by.
+    /// Once a second: gossips this node's load, and gives control the facts for its decisions.
     fn look_around(&mut self) {
         let runtime = &*self.runtime;
-        if self.around_in == 0 {
+        if self.gossip_in == 0 {
             runtime.log.look_for_room().unwrap_or_else(|error| disk_failed("the log", &error));
             survey::publish(runtime);
             log_retention::limit(runtime);
@@ -177,7 +176,7 @@ impl Maintenance {
             runtime.control.step_here(runtime, speakers);
         }
         runtime.control.step_here(runtime, ControlInput::MaintainTables);
-        self.around_in = self.around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
+        self.gossip_in = self.gossip_in.checked_sub(1).unwrap_or(GOSSIP_PERIODS - 1);
     }
 
     /// Writes a checkpoint if the log has grown too long.
@@ -212,11 +211,11 @@ fn checkpoint(runtime: &NodeRuntime, checkpoints: &Mutex<Checkpoints>) -> Result
     made
 }
 
-/// Has the keyspace's safe point raised when that would free something here, and collects.
+/// Raises the keyspace's safe point when that would free memory here, and collects.
 ///
-/// A shard that is written to collects by itself as it applies, on the thread that needs the memory
-/// again. `looks` tells which is not. `sum` grows by what its shards take. Whether any was written
-/// to since the last look, or has more to collect.
+/// A shard with writes collects by itself as it applies, on the thread that reuses the memory;
+/// `looks` shows which shards have none. Adds the memory of its shards to `sum`. Whether any shard
+/// had writes since the last look, or has more to collect.
 fn limit_old_versions(
     runtime: &NodeRuntime,
     route: &Route,
@@ -295,7 +294,7 @@ fn collect(view: &View, look: &mut ShardLook) -> bool {
         let mut state = view.write();
         let Some(engine) = state.keys_mut() else { return false };
         if !engine.collect(COLLECT_BUDGET) {
-            // Whoever has pinned an old moment may leave without an entry.
+            // A stream that pins an old moment may end without an entry.
             look.is_done = !engine.is_pinned();
             return false;
         }

@@ -1,4 +1,4 @@
-//! How much memory does data take here, and may a command add to it?
+//! Accounts for the memory of data, and admits commands that add to it.
 //!
 //! ```text
 //!   maintenance measures ──► used, old versions ──► above `memory_max`: growing writes are refused
@@ -24,7 +24,7 @@ pub struct Memory {
     used_bytes: AtomicU64,
     old_bytes: AtomicU64,
     growth: Growth,
-    /// Entries kept for replicas that lag.
+    /// Log entries retained for lagging replicas.
     pub log_retained: RaftLogRetention,
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_adds_counts_until_it_is_measured() {
+    fn memory_of_commands_counts_until_measured() {
         let memory = Memory::new(1_000);
         let usage = Usage { live_bytes: 900, ..Usage::default() };
         memory.measured(&usage);

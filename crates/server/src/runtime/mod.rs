@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   event loop 0 ┐                        ┌ executor 0 ┐
-//!   event loop 1 ┼── submit ──► Executors ┤ executor 1 ├──► LogRoom ◄── log thread (fsync)
+//!   event loop 1 ┼── submit ──► Executors ┤ executor 1 ├──► NodeLog ◄── log thread (fsync)
 //!   HTTP thread  ┘        ▲               └     …      ┘       ▲
 //!                         │ answers                            └── maintenance (checkpoints,
 //!                     Delivery                                     safe points)
@@ -19,11 +19,11 @@
 //! |---|---|
 //! | [`identity`], [`lifecycle`] | which node is this, and does it serve |
 //! | [`clock`] | what time is it, and is the clock right |
-//! | [`executors`], [`log`] | who steps shards, and what makes their records durable |
-//! | [`delivery`], [`mailbox`] | how an answer finds whoever asked |
-//! | [`control_plane`], [`requests`] | who steps control, and what people ask of it |
+//! | [`executors`], [`log`] | which thread steps shards, and what makes their records durable |
+//! | [`delivery`], [`mailbox`] | how an answer gets to the thread that asked |
+//! | [`control_plane`], [`requests`] | which thread steps control, and what operators ask of it |
 //! | [`routing`], [`admin_states`], [`cluster_version`] | what control decided, for readers |
-//! | [`memory`] (`growth`, [`log_retention`]) | what data takes, and what it may |
+//! | [`memory`] (`growth`, [`log_retention`]) | how much memory data takes, and its limit |
 //! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
 //! | [`peers`] and below | the other nodes: links, RPC frames, snapshots, digests, lookups |
 //!
@@ -31,11 +31,11 @@
 //! [`readiness`] judge, [`placement`] gathers for control, [`maintenance`] and [`ticker`] are
 //! threads, [`checkpoints`] writes files, [`open`] builds all of it.
 //!
-//! [`NodeRuntime`] is taken whole by what steps an executor, for a step's effects may concern every
-//! part. Other code takes the part it needs.
+//! Code that steps an executor takes the whole [`NodeRuntime`], for a step's effects may concern
+//! every part. Other code takes the part that it needs.
 //!
-//! Queues and their bounds: an executor's inbox and a mailbox hold at most what connections have
-//! asked and not been answered, which each connection bounds (`event_loop`).
+//! Queues and their bounds: an executor's inbox and a mailbox hold at most the unanswered requests
+//! of all connections, which each connection bounds (`event_loop`).
 
 pub mod admin_states;
 pub mod checkpoints;
@@ -105,11 +105,11 @@ use request_rates::RequestRates;
 use routing::Routing;
 
 /// The origin of work that nobody waits for.
-pub const NOBODY: Origin = Origin(u32::MAX);
+pub const NO_ORIGIN: Origin = Origin(u32::MAX);
 /// The origin of requests of the API.
 pub const API: Origin = Origin(u32::MAX - 1);
 
-/// See the front page of this module.
+/// What the threads of a node share; see the front page of this module.
 pub struct NodeRuntime {
     /// Which node of which cluster.
     pub identity: NodeIdentity,
@@ -121,7 +121,7 @@ pub struct NodeRuntime {
     pub executors: Executors,
     /// The log.
     pub log: NodeLog,
-    /// Takes answers to whoever asked.
+    /// Takes answers to the threads that asked.
     pub delivery: Delivery,
     /// Decides what concerns several shards or nodes.
     pub control: ControlPlane,
@@ -154,7 +154,7 @@ pub struct NodeRuntime {
 impl NodeRuntime {
     /// Hands one input to the executor of a shard.
     pub fn submit(&self, shard: ShardId, input: Input) {
-        self.submit_from(shard, input, NOBODY, &mut Vec::new());
+        self.submit_from(shard, input, NO_ORIGIN, &mut Vec::new());
     }
 
     /// As [`Self::submit`], with answers for `origin` that are there at once in `answers`.
@@ -171,11 +171,11 @@ impl NodeRuntime {
     /// Hands an input to every executor.
     pub(super) fn submit_to_all(&self, input: impl Fn() -> Input) {
         for cell in self.executors.cells() {
-            cell.submit(self, [input()], NOBODY, &mut Vec::new());
+            cell.submit(self, [input()], NO_ORIGIN, &mut Vec::new());
         }
     }
 
-    /// The longest command that may be asked for: what all nodes can send each other.
+    /// The longest command that clients may send: one that all nodes can send each other.
     pub fn command_bytes_max(&self) -> usize {
         let in_pieces = self.peers.is_none() || self.version.allows(Feature::LongMessages);
         cluster_version::longest_command(in_pieces)

@@ -1,4 +1,4 @@
-//! Transactions that clients by HTTP go through request by request: who has which, and until when?
+//! Open transactions: those that HTTP clients run request by request.
 //!
 //! ```text
 //!   begin ──► idle ──take──► busy ──give_back──► idle …   commit: taken, and forgotten
@@ -6,15 +6,15 @@
 //!              └── nobody asks for `timeout` ──sweep──► gone
 //! ```
 //!
-//! Nothing is locked for one, so one that goes leaves nothing behind. It is of this process: other
-//! nodes do not know it, and a restart forgets it.
+//! An open transaction holds no locks, so one that expires leaves nothing behind. Only this process
+//! knows it: other nodes do not, and a restart forgets it.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | open transactions | [`OPEN_MAX`] | no further one begins |
-//! | what all transactions by HTTP know together | [`KNOWN_BYTES_MAX`], and a value for each request at that moment | a request is refused; the transaction goes on |
+//! | values that all open transactions have read | [`OPEN_TXN_BYTES_MAX`], and a value for each request at that moment | a request is refused; the transaction goes on |
 //! | requests for one at a time | 1 | a second one is refused |
-//! | time without a request | as its client has asked | it is gone |
+//! | time without a request | as its client has asked | it expires |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use txn::interactive::InteractiveTxn;
 /// Open transactions that a node has.
 pub const OPEN_MAX: usize = 1024;
 /// What all of them, and transactions in one request, may know.
-pub const KNOWN_BYTES_MAX: u64 = 256 << 20;
+pub const OPEN_TXN_BYTES_MAX: u64 = 256 << 20;
 /// What a key costs besides its bytes, about.
 const KEY_COSTS_BYTES: u64 = 256;
 
-/// Names one: drawn by the system, so that nobody guesses one.
+/// Its id: random bytes of the system, so that no client can guess it.
 pub type OpenId = u128;
 
 /// A transaction on its way to its commit.
@@ -58,14 +58,14 @@ impl Drop for Charge {
 }
 
 impl HeldTxn {
-    /// Counts what it takes by now. Whether all together take no more than they may.
+    /// Updates the memory that it counts for. Whether all together stay within the limit.
     pub fn count(&mut self) -> bool {
         let bytes = self.copy.bytes() + self.copy.keys() as u64 * KEY_COSTS_BYTES;
         let Charge { all, bytes: before } = &mut self.charge;
         all.fetch_add(bytes, Ordering::Relaxed);
         let sum = all.fetch_sub(*before, Ordering::Relaxed) - *before;
         *before = bytes;
-        sum <= KNOWN_BYTES_MAX
+        sum <= OPEN_TXN_BYTES_MAX
     }
 }
 
@@ -147,7 +147,7 @@ impl OpenTxns {
         self.all.lock().remove(&id).is_some()
     }
 
-    /// Forgets those of which nobody has heard for too long.
+    /// Drops open transactions whose timeout is over.
     pub fn sweep(&self, now: BootNanos) {
         self.all.lock().retain(|_, open| open.idle.is_none() || open.until > now);
     }
@@ -157,7 +157,7 @@ impl OpenTxns {
         self.all.lock().len()
     }
 
-    /// What they and single requests know, in bytes.
+    /// Bytes of values that they, and transactions in one request, hold.
     pub fn known_bytes(&self) -> u64 {
         self.known_bytes.load(Ordering::Relaxed)
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_and_what_they_know_is_counted() {
+    fn open_transactions_and_their_bytes_are_bounded() {
         let open = OpenTxns::default();
         for id in 0..OPEN_MAX as u128 {
             assert!(open.begin(id, held(&open), TIMEOUT, 0));
@@ -226,7 +226,7 @@ mod tests {
                 break all.len() - 1;
             }
         };
-        assert_eq!(fits as u64, KNOWN_BYTES_MAX / (30 << 20));
+        assert_eq!(fits as u64, OPEN_TXN_BYTES_MAX / (30 << 20));
         drop(all);
         assert_eq!(open.known_bytes(), 0);
     }

@@ -1,10 +1,10 @@
-//! What becomes of frames that other nodes send.
+//! Dispatches frames that other nodes send.
 //!
 //! ```text
 //!   links ──► frames of a turn ──► inputs, by executor ──► executors, one step round each
 //! ```
 //!
-//! A message that brings its shard's birth goes by way of control: the replica may have to begin.
+//! A message with its shard's bootstrap goes through control, which may have to create the replica.
 //! The head of a snapshot waits for its state (`snapshots`).
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use parking_lot::Mutex;
 use super::peers::{self, KIND_LOOKUP, KIND_RPC, KIND_SNAPSHOT, Peers};
 use super::rpc_counters::RpcCounts;
 use super::rpc_frames::{self, Item};
-use super::{ControlInput, NOBODY, NodeRuntime, lookups};
+use super::{ControlInput, NO_ORIGIN, NodeRuntime, lookups};
 use crate::cluster::Frames;
 
 /// See the front page of this module.
 pub struct PeerFrames {
     runtime: Arc<NodeRuntime>,
-    /// What has come in the links' turn, by executor.
+    /// Inputs of the links' turn, by executor.
     queued: Mutex<Vec<Vec<Input>>>,
 }
 
@@ -39,7 +39,7 @@ impl PeerFrames {
         self.runtime.peers.as_ref().expect("a runtime that is attached has peers")
     }
 
-    /// For a shard's executor, when all of this turn's frames are read.
+    /// Queues an input for a shard's executor, until all frames of this turn are read.
     fn queue(&self, shard: ShardId, input: Input) {
         self.queued.lock()[self.runtime.executors.number_of(shard)].push(input);
     }
@@ -95,7 +95,7 @@ impl Frames for PeerFrames {
                 self.items(from, &mut body, &mut counts);
                 self.peers().rpc_counters.received.add(&counts);
             }
-            KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
+            KIND_SNAPSHOT => self.peers().snapshots.take_frame(from, body),
             KIND_LOOKUP => lookups::take_frame(&self.runtime, self.peers(), from, &body),
             _ => tracing::warn!("node {:016x} has sent a frame of kind {kind}", from.0),
         }
@@ -107,7 +107,7 @@ impl Frames for PeerFrames {
         self.runtime.clock.observe();
         let cells = self.runtime.executors.cells().iter().zip(&mut *queued);
         for (cell, inputs) in cells.filter(|(_, inputs)| !inputs.is_empty()) {
-            cell.submit(&self.runtime, inputs.drain(..), NOBODY, &mut Vec::new());
+            cell.submit(&self.runtime, inputs.drain(..), NO_ORIGIN, &mut Vec::new());
         }
     }
 

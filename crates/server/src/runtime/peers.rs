@@ -5,7 +5,7 @@
 //!   control, lookups ──► lookup messages ──► a frame each ──► links
 //! ```
 //!
-//! What comes from them is read by [`super::peer_frames`].
+//! [`super::peer_frames`] reads the frames that they send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,19 +27,19 @@ use crate::cluster::MembershipDriver;
 
 /// The kind of frames that carry messages of replicas, and RPCs.
 pub const KIND_RPC: u8 = 2;
-/// The kind of frames that carry what one lookup says to another.
+/// The kind of frames that carry lookup messages.
 pub const KIND_LOOKUP: u8 = 4;
 /// The kind of frames that carry snapshots.
 pub const KIND_SNAPSHOT: u8 = 3;
 
-/// How often executors are told that time passes. [`replication::GroupLimits`] counts in these.
+/// How often executors are ticked. [`replication::GroupLimits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);
 
 /// What a node of a cluster has beside its executors.
 pub struct Peers {
     /// The other nodes.
     pub cluster: Arc<MembershipDriver>,
-    /// States of shards on their way.
+    /// Snapshots on their way.
     pub snapshots: Snapshots,
     /// Where shards are, as control knows.
     pub lookup: DescriptorTable,
@@ -47,7 +47,7 @@ pub struct Peers {
     pub lookups: Lookups,
     /// Whether replicas and leaders move to be even.
     pub balances: bool,
-    /// A node that was down for so long has lost its replicas' places.
+    /// After so long a down node counts as dead, and its replicas are replaced.
     pub(super) dead_after: Duration,
     /// States that are digested.
     pub digests: Digests,
@@ -85,7 +85,7 @@ impl Peers {
         }
     }
 
-    /// Those above repeat what is lost; what is too long for a node is logged where links are.
+    /// Callers repeat lost frames; links log messages that are too long for a node.
     fn send(&self, node: NodeId, frame: Frame<'_>) {
         let parts = [frame.bytes];
         let _lost = match frame.is_urgent {
@@ -187,7 +187,7 @@ pub(super) fn send_effects(runtime: &NodeRuntime, effects: &mut Effects, batch: 
     }
 }
 
-/// Tells control and the lookups who the other nodes are.
+/// Passes the list of members to control and lookups.
 pub(super) fn members_changed(runtime: &NodeRuntime, peers: &Peers) {
     let members = peers.cluster.members();
     let others = || members.iter().filter(|member| member.node != runtime.identity.node);

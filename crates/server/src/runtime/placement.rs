@@ -1,5 +1,5 @@
-//! What gossip tells of the nodes, as control wants to know it when it decides where replicas and
-//! leaders should be ([`node::control`]).
+//! Gathers gossiped facts about nodes for control, which decides where replicas and leaders should
+//! be ([`node::control`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::cluster::MemberInfo;
 pub const COOL_DOWN: Duration = Duration::from_secs(30);
 /// A node that has been up for less is not handed anything.
 const SETTLED: Duration = Duration::from_secs(3);
-/// How long gossip has to tell of all nodes before the first decision.
-pub const UNTOLD: Duration = Duration::from_secs(5);
+/// How long control waits for gossip of all nodes before its first decision.
+pub const GOSSIP_WAIT: Duration = Duration::from_secs(5);
 
-/// What gossip tells of the nodes now.
+/// The gossiped facts about nodes, now.
 pub(super) fn gossip(runtime: &NodeRuntime, peers: &Peers) -> Box<Gossip> {
     let NodeRuntime { clock, identity, .. } = runtime;
     let own = identity.node;
@@ -60,7 +60,7 @@ pub(super) fn gossip(runtime: &NodeRuntime, peers: &Peers) -> Box<Gossip> {
     })
 }
 
-/// The same, with what people call nodes: for decisions that they are told of.
+/// The same with nodes' names, for decisions that are shown to people.
 pub(super) fn gossip_with_names(runtime: &NodeRuntime, peers: &Peers) -> Box<Gossip> {
     let mut gossip = gossip(runtime, peers);
     let members = peers.cluster.members();
@@ -68,9 +68,9 @@ pub(super) fn gossip_with_names(runtime: &NodeRuntime, peers: &Peers) -> Box<Gos
     gossip
 }
 
-/// Whether gossip has had time to tell of the nodes.
+/// Whether gossip has had time to spread facts about all nodes.
 pub(super) fn may_place(clock: &NodeClock) -> bool {
-    clock.elapsed() >= UNTOLD
+    clock.elapsed() >= GOSSIP_WAIT
 }
 
 /// Whether a node has been up for a while.

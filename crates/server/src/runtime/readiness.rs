@@ -1,4 +1,4 @@
-//! Does this node serve, and if not, what does it wait for?
+//! Judges whether this node is ready, and names what it waits for.
 //!
 //! A node is ready when each shard that is here serves, or its leader is known, and the catalogue,
 //! or a cached one, is here. A node that has just joined waits for the replicas that it is to have.
@@ -9,10 +9,10 @@ use keyspace::{NodeId, ShardId};
 
 use super::{NodeRuntime, View};
 
-/// So many members that are not reached are named.
+/// At most so many unreached members are named.
 const UNREACHED_MAX: usize = 8;
 
-/// Why the node does not serve yet, or any more, in words; `None` if it does.
+/// Why the node does not serve yet, or any more, for people; `None` if it does.
 pub fn not_ready(runtime: &NodeRuntime) -> Option<String> {
     if runtime.lifecycle.is_stopping() {
         return Some("the node is stopping".into());
@@ -21,8 +21,8 @@ pub fn not_ready(runtime: &NodeRuntime) -> Option<String> {
     (!is_ready).then(|| format!("the node is starting: {}", why_not_serving(runtime)))
 }
 
-/// Whether all shards that are here serve, or know who leads them; and the catalogue, or a cached
-/// one, is here.
+/// Whether all local shards serve, or know their leaders; and the catalogue, or a cached one, is
+/// here.
 pub fn is_serving(runtime: &NodeRuntime) -> bool {
     let routes = runtime.routing.routes();
     let is_known = routes.iter().next().is_some() || runtime.log.facts().full;
@@ -36,8 +36,8 @@ pub fn is_serving(runtime: &NodeRuntime) -> bool {
         && without_leader(runtime).is_empty()
 }
 
-/// What the node waits for until [`is_serving`], in words: also which members it wants, and what
-/// became of the attempts to reach them.
+/// What the node waits for until [`is_serving`], for people: also the members that it tries to
+/// reach, and why that fails.
 pub fn why_not_serving(runtime: &NodeRuntime) -> String {
     if runtime.routing.routes().iter().next().is_none() {
         let why = "no node has told this one yet which keyspaces there are";

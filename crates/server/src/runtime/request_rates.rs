@@ -1,17 +1,17 @@
-//! How often are the shards asked? Those that are asked too often are cut in two.
+//! Estimates the request rate of each shard. Hot shards are split.
 //!
 //! ```text
 //!   event loops: reads and writes of their clients ──┐ one in 64
-//!   HTTP, and what other nodes' clients ask ─────────┴──► Record of each shard (balancer::hot)
-//!   each second: a rate; above split_rate, where a cut parts it ──► control
+//!   HTTP, and requests forwarded by other nodes ─────┴──► Record of each shard (balancer::hot)
+//!   each second: a rate; above split_rate, where a split divides it ──► control
 //! ```
 //!
-//! A shard's leader does nearly all that is done for it, so only what leaders here are asked
-//! counts: reads that a follower answers ask the leader for an index, many at once. What comes of
-//! it for the node is told to all ([`super::survey::publish`]), so that leaders part it evenly.
+//! A shard's leader does nearly all of its work, so only requests to local leaders count. (Follower
+//! reads ask the leader for one index, for many reads at once.) The node gossips its sum
+//! ([`super::survey::publish`]), so that the balancer can spread leaders.
 //!
-//! A loop counts down to the next request that it notes, and nothing else; the rest is done for
-//! that one alone, under a lock that all loops share.
+//! A loop only counts down to the next request that it samples; for a sample it takes a lock that
+//! all loops share.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -31,22 +31,22 @@ use parking_lot::Mutex;
 use super::NodeRuntime;
 use super::routing::Routing;
 
-/// A node that is asked less than so many times a second for what it leads tells 0.
+/// Below this rate, over all shards that it leads, a node gossips 0.
 const REPORTED_RATE_MIN: u32 = 500;
 
-/// Why a shard is not cut.
+/// Why a shard is not split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoSplitReason {
     /// One slot, which is never cut, has most of its keys.
     OneSlot,
     /// Too many of its requests are for one slot, or one key of an ordered keyspace.
     OneKey,
-    /// Most of its requests are for so many keys each that they would be for both halves.
+    /// Most of its requests read so many keys that both halves would get them.
     Scans,
 }
 
 impl NoSplitReason {
-    /// All reasons of shards that are asked too often.
+    /// All reasons of hot shards.
     pub const HOT: [Self; 2] = [Self::OneKey, Self::Scans];
 
     /// Its name in metrics.
@@ -61,10 +61,10 @@ impl NoSplitReason {
 
 /// What the node remembers about it.
 pub struct RequestRates {
-    /// More requests a second than this, and a shard is cut.
+    /// Above this request rate a shard is hot, and is split.
     rate_max: Option<NonZeroU64>,
     seed: u64,
-    /// Of those who ask other than by a loop.
+    /// The sampler of requests that do not come from an event loop.
     sampler: Mutex<Sampler>,
     records: Mutex<Records>,
 }
@@ -104,12 +104,12 @@ impl RequestRates {
         Sampler::new(mix(self.seed ^ number as u64))
     }
 
-    /// Beyond so many requests a second a shard is cut.
+    /// Above this request rate a shard is split.
     pub fn rate_max(&self) -> Option<u64> {
         self.rate_max.map(NonZeroU64::get)
     }
 
-    /// How many shards that are led here are asked too often and stay whole, for each reason.
+    /// How many hot shards with a local leader are not split, for each reason.
     pub fn whole(&self) -> [(NoSplitReason, u64); NoSplitReason::HOT.len()] {
         let whole = &self.records.lock().whole;
         NoSplitReason::HOT
@@ -139,9 +139,9 @@ impl RequestRates {
         self.note_keys(route, keys);
     }
 
-    /// A request that is noted: for a stretch of a shard, from `first` up to and with `last`, or to
+    /// Records a sampled request for a range of a shard, from `first` to `last` inclusive, or to
     /// its end.
-    pub fn note_stretch(&self, shard: ShardId, first: &[u8], last: Option<&[u8]>) {
+    pub fn note_range(&self, shard: ShardId, first: &[u8], last: Option<&[u8]>) {
         self.records.lock().shards.entry(shard).or_default().add(first, last);
     }
 
@@ -152,7 +152,7 @@ impl RequestRates {
         }
     }
 
-    /// A request of another node has come: it asks for its clients.
+    /// Records a request that another node has forwarded for its clients.
     pub(super) fn asked_by_peer(&self, routing: &Routing, rpc: &RpcMessage) {
         match rpc {
             RpcMessage::Write { shard, count, commands, .. } => {
@@ -208,26 +208,26 @@ impl RequestRates {
             FetchRequest::Scan { cursor, end, .. } => {
                 let from = node::replica::scan::place_of_cursor(*cursor).slot;
                 let last = end.saturating_sub(1);
-                self.note_stretch(shard, &slot(from), Some(&slot(last)));
+                self.note_range(shard, &slot(from), Some(&slot(last)));
             }
             FetchRequest::Numbers { from, end, .. } => {
                 let last = end.wrapping_sub(1).to_be_bytes();
-                self.note_stretch(shard, &from.to_be_bytes(), Some(&last));
+                self.note_range(shard, &from.to_be_bytes(), Some(&last));
             }
-            FetchRequest::Range { .. } => self.note_stretch(shard, &[], None),
+            FetchRequest::Range { .. } => self.note_range(shard, &[], None),
             _ => {}
         }
     }
 }
 
-/// A rate to one part in sixteen at most below it; 0 if it is not worth telling.
+/// A rate, rounded down by at most one sixteenth; 0 if it is too low to be gossiped.
 fn roughly(rate: u32) -> u32 {
     let kept = u32::MAX << (rate.max(1).ilog2().saturating_sub(4));
     if rate < REPORTED_RATE_MIN { 0 } else { rate & kept }
 }
 
-/// Requests a second for all shards that are led here, as they are told: roughly, so that not
-/// every look is news for all nodes.
+/// Requests a second for all shards with a local leader, as they are gossiped: rounded, so that
+/// small changes cause no gossip.
 pub fn requests_led(runtime: &NodeRuntime) -> u32 {
     let asked: Vec<(ShardId, u32)> = {
         let records = runtime.request_rates.records.lock();
@@ -238,7 +238,7 @@ pub fn requests_led(runtime: &NodeRuntime) -> u32 {
     roughly(led.map(|(_, rate)| rate).sum())
 }
 
-/// Looks at how often shards are asked, and where those could be cut that are asked too often.
+/// Measures request rates of shards, and finds places where hot shards can be split.
 pub(super) fn loads(runtime: &NodeRuntime) -> Loads {
     let NodeRuntime { request_rates, clock, .. } = runtime;
     let now_ms = clock.elapsed_millis();
@@ -278,7 +278,7 @@ fn leads(runtime: &NodeRuntime, shard: ShardId) -> bool {
 
 #[cfg(test)]
 #[test]
-fn what_is_told_is_near_and_changes_seldom() {
+fn gossiped_rate_is_close_and_changes_seldom() {
     assert_eq!([0, 499, 500, 510, 1_000].map(roughly), [0, 0, 496, 496, 992]);
     for rate in (500..u32::MAX).step_by(99_991) {
         let told = roughly(rate);

@@ -1,7 +1,7 @@
-//! What do people ask of the catalogue and of the shape of shards?
+//! Requests of operators: changes of the catalogue, splits, merges, dry runs of placement.
 //!
-//! Changes of the catalogue go to the system shard; splits, merges and what placement would do are
-//! control's to decide ([`node::control`]). Replies come by callback, on whichever thread has them.
+//! Changes of the catalogue go to the system shard; control decides on the others
+//! ([`node::control`]). Answers come by callback, on any thread.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ use node::executor::Input;
 use node::replica::entry::Waiter;
 use parking_lot::Mutex;
 
-use super::{API, ControlInput, NOBODY, NodeRuntime, delivery, placement};
+use super::{API, ControlInput, NO_ORIGIN, NodeRuntime, delivery, placement};
 
 /// Requests to control that wait for a reply, by their numbers.
 #[derive(Default)]
@@ -59,13 +59,13 @@ pub fn change_catalogue(
     op.encode(&mut body);
     let (origin, waiter) = match callback {
         Some(callback) => (API, runtime.delivery.waiters.wait(callback)),
-        None => (NOBODY, Waiter(0)),
+        None => (NO_ORIGIN, Waiter(0)),
     };
     runtime.submit(ShardId(0), Input::Catalogue { op: body, origin, waiter });
 }
 
-/// Has a shard cut at a slot or key, or where it parts evenly; `done` gets that it will be, or why
-/// not.
+/// Splits a shard at a slot or key, or in its middle. `done` gets the decision to split, or the
+/// reason against it.
 pub fn split(
     runtime: &NodeRuntime,
     shard: ShardId,
@@ -84,8 +84,8 @@ pub fn split(
     ask(runtime, Request::Split { shard, at }, Box::new(callback));
 }
 
-/// Has a shard take in its right neighbour, if it is led here; `done` gets that it will, or why
-/// not.
+/// Merges a shard with a local leader with its right neighbour. `done` gets the decision to merge,
+/// or the reason against it.
 pub fn merge(
     runtime: &NodeRuntime,
     left: ShardId,

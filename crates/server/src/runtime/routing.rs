@@ -1,6 +1,6 @@
-//! Which replicas are here, and which shard is asked for a key?
+//! Routes: which replicas are local, and which shard owns a key.
 //!
-//! Control decides it ([`node::control`]); readers find the newest routes here without a lock.
+//! Control makes the routes ([`node::control`]); readers get the newest ones here without a lock.
 //!
 //! ```text
 //!   Effect::Routes ──► publish ──► routes, version ──► event loops, HTTP: one load a request

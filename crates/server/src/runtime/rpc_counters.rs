@@ -1,7 +1,7 @@
-//! How many messages, RPCs and lookups go between nodes, by kind.
+//! Counters of messages, RPCs and lookups between nodes, by kind.
 //!
-//! A step round and a frame that has come gather counts of their own, and add them here once:
-//! relaxed atomics, a handful of them, and none for kinds that did not occur.
+//! A step round, or a received frame, counts locally and adds its counts here once. It touches few
+//! relaxed atomics, and none for kinds that did not occur.
 
 use node::rpc::message::RpcMessage;
 use replication::{Message, MessageKind};
@@ -12,13 +12,13 @@ const MESSAGES: usize = MessageKind::COUNT;
 const RPCS: usize = RpcMessage::KINDS.len();
 const LOOKUPS: usize = overlay::Message::KINDS.len();
 
-/// Messages of replicas first, then RPCs, then what tables of descriptors say to each other.
+/// Messages of replicas first, then RPCs, then lookup messages.
 const KINDS: usize = MESSAGES + RPCS + LOOKUPS;
 
 /// Counts of one step round, or of one frame.
 pub struct RpcCounts {
     kinds: [u32; KINDS],
-    /// Bytes of what tables of descriptors say to each other.
+    /// Bytes of lookup messages.
     lookup_bytes: [u32; LOOKUPS],
     /// Commands in RPCs that ask for writes.
     commands: u64,
@@ -46,7 +46,7 @@ impl RpcCounts {
         }
     }
 
-    /// What a table of descriptors says to another, in so many bytes.
+    /// Counts a lookup message of so many bytes.
     pub fn lookup(&mut self, message: &overlay::Message, bytes: usize) {
         self.kinds[MESSAGES + RPCS + message.kind()] += 1;
         self.lookup_bytes[message.kind()] += bytes as u32;
@@ -57,7 +57,7 @@ impl RpcCounts {
 pub struct DirectionCounters {
     kinds: [Counter; KINDS],
     lookup_bytes: [Counter; LOOKUPS],
-    /// Commands in RPCs that ask for writes. What is sent again counts again.
+    /// Commands in RPCs that forward writes. One that is sent again counts again.
     pub commands: Counter,
 }
 
@@ -93,7 +93,7 @@ impl DirectionCounters {
         self.kinds[MESSAGES + read.expect("rpcs have such a kind")].get()
     }
 
-    /// Bytes of what tables of descriptors said, by kind.
+    /// Bytes of lookup messages, by kind.
     pub fn each_bytes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let names = overlay::Message::KINDS.into_iter();
         names.zip(&self.lookup_bytes).map(|(name, counter)| (name, counter.get()))

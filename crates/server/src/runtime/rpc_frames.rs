@@ -1,14 +1,14 @@
-//! Which bytes carry what an executor's turn has for another node?
+//! The frames that carry messages and RPCs of a step round to another node.
 //!
-//! All of a turn for one node goes into one frame, in its order; a long turn into several. What a
-//! shard's leader and its followers know each other alive by goes into one of its own, which may
-//! overtake others: a long value on its way must cost no leader its place.
+//! All messages of a round for one node go into one frame, in order; those of a long round into
+//! several. Heartbeats and their answers go into a frame of their own, which may overtake others: a
+//! long value under way must not cost a leader its leadership.
 //!
 //! | field | bytes | |
 //! |---|---|---|
 //! | kind | u8 | 1 a message of a replica, 2 an RPC |
 //! | length | u32 | of what follows |
-//! | message | | shard u64, length of the birth u32 and the birth (0: none), the message |
+//! | message | | shard u64, length of the bootstrap u32 and the bootstrap (0: none), the message |
 //! | RPC | | the RPC |
 //!
 //! Numbers are little-endian.
@@ -26,10 +26,10 @@ const HEAD_BYTES: usize = 5;
 /// A frame is closed when it is as long as this; one item may be longer.
 pub const FRAME_BYTES: usize = 1 << 20;
 
-/// What has come in a frame.
+/// An item of a frame.
 #[derive(Debug)]
 pub enum Item {
-    /// What one replica says to another.
+    /// A message of one replica to another.
     Message {
         /// Of this shard.
         shard: ShardId,
@@ -55,7 +55,7 @@ pub struct Frame<'a> {
 #[derive(Default)]
 pub struct FrameBatch(Vec<(Place, Vec<u8>)>);
 
-/// To whom, and whether it is urgent.
+/// The target node, and whether the frame is urgent.
 type Place = (NodeId, bool);
 
 impl FrameBatch {
@@ -198,7 +198,7 @@ mod tests {
 
     /// A heartbeat does not wait behind an RPC, however the two were put in.
     #[test]
-    fn what_leaders_are_known_alive_by_has_a_bag_of_its_own() {
+    fn heartbeats_have_a_frame_of_their_own() {
         let seed =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag/good-heartbeats");
         let (mut frame, node) = (Bytes::from(std::fs::read(seed).unwrap()), NodeId(2));

@@ -1,15 +1,15 @@
-//! What does this node know of its cluster's shards?
+//! Surveys what this node knows of its cluster's shards.
 //!
 //! ```text
 //!   executors (reports) ┐
-//!   views               ┼──► Seen, one a shard ──► Overview ──► once a second: load, INFO
+//!   views               ┼──► a ShardView each ──► Overview ──► once a second: load, INFO
 //!   members             ┘         │      └──► [`super::health`]
 //!                                 └──► GET /v1/shards, metrics
 //! ```
 //!
-//! Each question gathers; nothing here is remembered but maintenance's [`Overview`] of the last
-//! second, for those who must not wait for an executor. An executor is held for `EXECUTOR_SHARDS`
-//! shards at a time.
+//! Each survey asks all executors; nothing is cached but maintenance's [`Overview`] of the last
+//! second, for callers that must not wait for an executor. A survey holds an executor for
+//! `EXECUTOR_SHARDS` shards at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct ShardView {
     pub has_slots: bool,
     /// Its arc and its replicas; if it is not here, as the lookup knows them.
     pub descriptor: Descriptor,
-    /// Who votes.
+    /// Its voting members.
     pub members: Members,
     /// Replicas that its keyspace asks for.
     pub replicas_wanted: usize,
@@ -46,18 +46,18 @@ pub struct ShardView {
     pub live: usize,
     /// What the lookup knows of it, if it is not here.
     pub known: Option<Arc<KnownShard>>,
-    /// What the replica here says, if there is one.
+    /// The report of the local replica, if there is one.
     pub report: Option<ShardReport>,
     /// Whether the newest change of its replicas is over, as applied here.
     pub is_settled: bool,
     /// Its keys.
     pub keys: u64,
-    /// What they take in memory.
+    /// Their memory, in bytes.
     pub bytes: u64,
     /// Sessions it remembers.
     pub sessions: u64,
-    /// Replicas that take no part any more, and are not replaced yet: this node's own, or those
-    /// that it knows of as the leader.
+    /// Quarantined replicas that are not replaced yet: this node's own, or those that it knows of
+    /// as the leader.
     pub quarantined: Vec<ReplicaId>,
     /// Voters that it cannot count on, if it is led from here. Not those on nodes that are down, if
     /// too few are live anyhow.
@@ -93,7 +93,7 @@ impl ShardView {
         }
     }
 
-    /// Whether its replicas hold different things, and nobody knows who is right.
+    /// Whether its replicas differ, and no majority agrees.
     pub(super) fn disagrees(&self) -> bool {
         let finding = self.report.as_ref().and_then(|report| report.finding.as_ref());
         finding.is_some_and(|f| f.agreeing.is_empty() && !f.differing.is_empty())
@@ -110,7 +110,7 @@ impl ShardView {
     }
 }
 
-/// All that is asked for at once.
+/// The result of a survey.
 pub struct Survey {
     /// Shards by id: all, whichever are shown.
     pub shards: Vec<ShardView>,
@@ -147,8 +147,8 @@ impl Survey {
         held
     }
 
-    /// Shards of which this node does not know who holds them: neither are they here, nor has its
-    /// table of descriptors heard of them.
+    /// How many shards have no known replicas: they are neither local nor in the table of
+    /// descriptors.
     pub fn unknown_count(&self) -> usize {
         let is_unknown = |seen: &&ShardView| seen.report.is_none() && seen.known.is_none();
         let has_system = self.shards.first().is_some_and(|seen| seen.id() == ShardId(0));
@@ -156,7 +156,7 @@ impl Survey {
     }
 }
 
-/// How everything is, as this node sees it now.
+/// Surveys all shards and members, as this node sees them now.
 pub fn survey(runtime: &NodeRuntime) -> Survey {
     let (members, own) = (runtime.members(), runtime.identity.node);
     let up = nodes_up(own, &members);
@@ -171,7 +171,7 @@ pub fn survey(runtime: &NodeRuntime) -> Survey {
     Survey { shards, members, overview, health }
 }
 
-/// Keeps the numbers for those who ask often, and tells the other nodes what this one carries.
+/// Stores the overview for frequent readers, and gossips this node's load.
 pub fn publish(runtime: &NodeRuntime) {
     runtime.clock.compare(runtime.peers.as_ref());
     let Survey { overview, .. } = survey(runtime);
@@ -206,7 +206,7 @@ fn nodes_up(own: NodeId, members: &[MemberInfo]) -> BTreeSet<NodeId> {
     up.chain([own]).collect()
 }
 
-/// Replicas here that take no part any more, and are not replaced yet.
+/// Quarantined local replicas that are not replaced yet.
 pub fn quarantined(runtime: &NodeRuntime) -> Vec<(ShardId, ReplicaId)> {
     let mut found = Vec::new();
     runtime.each_executor(|executor| found.extend(executor.quarantined()));
@@ -320,7 +320,7 @@ fn shards_seen(runtime: &NodeRuntime, up: &BTreeSet<NodeId>) -> Vec<ShardView> {
     shards
 }
 
-/// A shard of which it is not known who of its replicas votes.
+/// A shard whose voters are not known.
 fn as_known(known: &KnownShard) -> (Descriptor, Members) {
     let descriptor = known.descriptor().clone();
     let ids: Vec<ReplicaId> = descriptor.replicas.iter().map(|(replica, _)| *replica).collect();
@@ -353,14 +353,14 @@ pub(super) fn count(shards: &[ShardView], members: &[MemberInfo]) -> Overview {
         shards: with(|_, _| true),
         shards_led: with(|_, report| report.leads),
         shards_without_leader: with(|_, report| report.leaderless_for_nanos() > 0),
-        shards_below_strength: with(|seen, _| seen.live < seen.replicas_wanted),
+        shards_under_replicated: with(|seen, _| seen.live < seen.replicas_wanted),
         companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
         verdict: Verdict::Ok,
     }
 }
 
-/// A node as people know it.
+/// A node's name, for people.
 pub fn name_of(node: NodeId, members: &[MemberInfo]) -> String {
     match members.iter().find(|member| member.node == node) {
         Some(member) => member.name.clone(),
@@ -368,7 +368,7 @@ pub fn name_of(node: NodeId, members: &[MemberInfo]) -> String {
     }
 }
 
-/// A node as people call it in a sentence: by its name, with its id if another has the same name.
+/// A node's name in a sentence, with its id if another node has the same name.
 pub fn called(node: NodeId, members: &[MemberInfo]) -> String {
     let name = name_of(node, members);
     match members.iter().filter(|member| member.name == name).count() {

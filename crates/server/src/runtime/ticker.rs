@@ -1,5 +1,5 @@
-//! The ticker: a thread that tells executors and control that time passes, and hands shards over
-//! before the node stops.
+//! The ticker: a thread that ticks executors and control, and transfers leaderships before the node
+//! stops.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use node::executor::Input;
 use super::peers::{self, Peers};
 use super::{ControlInput, NodeRuntime, digests, lookups, placement, survey};
 
-/// Every so many ticks a node looks whether its disk is slow …
+/// Every so many ticks a node checks whether its disk is slow …
 const DISK_TICKS: u64 = 4;
 /// … leaders whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
-/// … control is told who the other nodes are …
+/// … control gets the list of members …
 const MEMBERS_TICKS: u64 = 4;
 /// … whether one should be elsewhere …
 const DECIDE_TICKS: u64 = 20;
-/// … and whether it is another's turn to lead.
+/// … control checks whether leaders should move …
 const SPREAD_TICKS: u64 = 40;
-/// … and people are told of replicas that wait to be replaced.
+/// … and replicas that wait to be replaced are logged.
 const REMIND_TICKS: u64 = 600;
 
 /// The ticker's thread, until [`Peers::stop`].
@@ -57,8 +57,8 @@ fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     }
 }
 
-/// Tells the other nodes at once if the disk has become slow, or is not slow any more. Whether it
-/// has become slow.
+/// Gossips at once that the disk has become slow, or is not slow any more. Whether it has become
+/// slow.
 fn watch_disk(runtime: &NodeRuntime) -> bool {
     let change = runtime.disk_pace.watch(&runtime.log);
     if change.is_some() {

@@ -1,14 +1,14 @@
-//! Nodes that are cordoned, drained and removed, as people ask for it.
+//! Cordons, drains and removes nodes for operators.
 //!
 //! ```text
 //!   "n4" ──► which node? ──► is it empty? ──► draining ──► is it empty still? ──► removed
 //!            404, 409         409: drain first   (catalogue)    409            (catalogue)
 //! ```
 //!
-//! The catalogue judges what it knows: whether enough nodes are left, and that removal is for good.
-//! What it does not know, which node has replicas, is looked at here, by the table of descriptors
-//! and by what the node itself last told. A node is made draining before it is removed, so that no
-//! replica comes to it meanwhile.
+//! The catalogue checks what it knows: that enough nodes are left, and that removal is for good. It
+//! does not know which node has replicas: this module checks that, by the table of descriptors and
+//! by the node's own last report. A node is set to draining before it is removed, so that it gets
+//! no replica meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::runtime::{requests, survey};
 use api::{AdminState, ApiError, Done, NodeAdminState, RequestId};
 
 impl NodeApi {
-    /// Has the node of this id or name stand so.
+    /// Sets the admin state of the node with this id or name.
     pub(super) fn request_admin_state(
         &self,
         id: RequestId,
@@ -37,12 +37,12 @@ impl NodeApi {
         }
         match (self.node_of(node), id_of(node)) {
             (Ok(node), _) if to == AdminState::Removed => self.remove(id, node, done),
-            (Ok(node), _) => self.stand(id, node, to, done),
-            // Nobody has heard of it since all were started: whoever asks must be sure of the id,
-            // since a mistyped one would be removed for good as readily.
+            (Ok(node), _) => self.set_state(id, node, to, done),
+            // No running node has heard of this one: the operator must be sure of its id, since a
+            // mistyped one would be removed for good as well.
             (Err(ApiError::NoNode { .. }), Some(node)) if unknown_too => match to {
                 AdminState::Removed => self.remove(id, node, done),
-                _ => self.stand(id, node, to, done),
+                _ => self.set_state(id, node, to, done),
             },
             (Err(error), _) => done(Err(error)),
         }
@@ -57,39 +57,39 @@ impl NodeApi {
         if known.is_empty() {
             known.push((self.runtime.identity.node, &self.config.name));
         }
-        // Those of whom nobody has heard since all were started, but that have replicas, or of
-        // which the catalogue knows how they stand: draining, removed.
+        // Besides members: nodes that no running node has heard of, but that have replicas, or an
+        // admin state in the catalogue (draining, removed).
         let held = survey::survey(&self.runtime).holdings_by_node();
         let nameless = held.into_keys().chain(standings.iter().map(|(node, _)| node));
         find(asked, &known, nameless)
     }
 
-    /// Removes a node that has nothing. If it was not draining, it drains first: for a moment, or,
-    /// if something has come to it meanwhile, until it is empty and asked for again.
+    /// Removes an empty node. If it was not draining, it is set to draining first. If it has got a
+    /// replica meanwhile, it drains, and must be removed again when it is empty.
     fn remove(&self, id: RequestId, node: NodeId, done: Done<NodeAdminState>) {
         let standing = AdminState::from(self.runtime.admin_states.of(node));
         if standing == AdminState::Removed {
-            return self.stand(id, node, AdminState::Removed, done);
+            return self.set_state(id, node, AdminState::Removed, done);
         }
         if let Err(error) = self.check_empty(node) {
             return done(Err(error));
         }
         if standing == AdminState::Draining {
-            return self.stand(id, node, AdminState::Removed, done);
+            return self.set_state(id, node, AdminState::Removed, done);
         }
         let this = self.again();
         let drained: Done<NodeAdminState> = Box::new(move |drains| match drains {
             Ok(_) => match this.check_empty(node) {
-                Ok(()) => this.stand(id, node, AdminState::Removed, done),
+                Ok(()) => this.set_state(id, node, AdminState::Removed, done),
                 Err(error) => done(Err(error)),
             },
             Err(error) => done(Err(error)),
         });
-        self.stand(id, node, AdminState::Draining, drained);
+        self.set_state(id, node, AdminState::Draining, drained);
     }
 
     /// Asks the catalogue.
-    fn stand(&self, id: RequestId, node: NodeId, to: AdminState, done: Done<NodeAdminState>) {
+    fn set_state(&self, id: RequestId, node: NodeId, to: AdminState, done: Done<NodeAdminState>) {
         let members = self.runtime.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
         let among: BTreeSet<NodeId> = up.chain([self.runtime.identity.node]).collect();
@@ -98,7 +98,7 @@ impl NodeApi {
         let this = self.again();
         let callback = move |answer| match answer {
             executor::Answer::Catalogue { result: Ok(_), .. } => {
-                done(Ok(this.stands(node, name, to)));
+                done(Ok(this.state_of(node, name, to)));
             }
             executor::Answer::Catalogue { result: Err(error), .. } => {
                 done(Err(this.refused_standing(error)));
@@ -110,8 +110,8 @@ impl NodeApi {
         requests::change_catalogue(&self.runtime, &op, Some(Box::new(callback)));
     }
 
-    /// How a node stands now, with the name that it had before.
-    fn stands(&self, node: NodeId, name: Option<String>, standing: AdminState) -> NodeAdminState {
+    /// A node's admin state now, with the name that it had before.
+    fn state_of(&self, node: NodeId, name: Option<String>, standing: AdminState) -> NodeAdminState {
         let survey = survey::survey(&self.runtime);
         let held = survey.holdings_by_node().get(&node).copied().unwrap_or_default();
         let member = survey.members.iter().find(|member| member.node == node);
@@ -127,7 +127,7 @@ impl NodeApi {
         }
     }
 
-    /// Whether nothing is on a node: by the descriptors, and if it is up by its own word too.
+    /// Whether a node is empty: by the descriptors and, if it is up, by its own report.
     fn check_empty(&self, node: NodeId) -> Result<(), ApiError> {
         let survey = survey::survey(&self.runtime);
         let unknown = survey.unknown_count();
@@ -169,7 +169,7 @@ impl NodeApi {
     }
 }
 
-/// What is still on a node, in words.
+/// What a node still holds, for people.
 fn in_use(node: NodeId, member: Option<&MemberInfo>, replicas: u64) -> String {
     let name = member.map_or_else(|| format!("{:016x}", node.0), |member| member.name.clone());
     let plural = if replicas == 1 { "" } else { "s" };
@@ -189,7 +189,7 @@ fn id_of(asked: &str) -> Option<NodeId> {
     u64::from_str_radix(asked, 16).ok().filter(|_| is_id).map(NodeId)
 }
 
-/// So many nodes are named to who asks for one that there is not.
+/// How many nodes the error names when a request names an unknown node.
 const SHOWN_MAX: usize = 32;
 
 /// Which of these nodes is meant by an id of 16 hexadecimal digits, or by a name, which not all
@@ -244,7 +244,7 @@ mod tests {
         }
         let Err(ApiError::AmbiguousNode { ids, .. }) = ask("n2") else { panic!("{:?}", ask("n2")) };
         assert_eq!(ids, ["00000000000000a2", "00000000000000a3"]);
-        // Whoever is called like another's id is found by his own.
+        // A node whose name equals another's id is found by its own id.
         let odd = [(NodeId(1), "0000000000000002"), (NodeId(2), "b")];
         assert_eq!(find("0000000000000002", &odd, [].into_iter()), Ok(NodeId(2)));
     }

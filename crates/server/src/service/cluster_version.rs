@@ -1,4 +1,4 @@
-//! The cluster version, as people see and raise it: `/v1/level`.
+//! Shows and raises the cluster version: `/v1/level`.
 
 use keyspace::{CatalogueOp, ClusterVersion, VersionRange};
 use node::executor;
@@ -13,7 +13,7 @@ impl NodeApi {
     pub(super) fn show_version(&self, survey: &Survey) -> ClusterVersionStatus {
         let runtime = &self.runtime;
         let next =
-            runtime.version.level().next().filter(|next| runtime.version.ours().speak(*next));
+            runtime.version.level().next().filter(|next| runtime.version.ours().supports(*next));
         let speakers = cluster_version::required_nodes(runtime, survey).into_iter();
         ClusterVersionStatus {
             level: runtime.version.level().number(),
@@ -32,7 +32,7 @@ impl NodeApi {
         }
     }
 
-    /// Raises it, to the next level unless another is named; where it is already nothing happens.
+    /// Raises it, to the next version unless another is named; does nothing if it is there already.
     pub(super) fn request_version(
         &self,
         id: RequestId,
@@ -67,14 +67,14 @@ impl NodeApi {
         );
     }
 
-    /// To which level it is to rise; none if it is there. Or why it cannot, as a clause.
+    /// The version to rise to; none if it is there already. Or why it cannot, as a clause.
     fn rises_to(
         &self,
         asked: Option<u8>,
         survey: &Survey,
     ) -> Result<Option<ClusterVersion>, String> {
         let (from, ours) = (self.runtime.version.level(), self.runtime.version.ours());
-        let next = from.next().filter(|next| asked.is_some() || ours.speak(*next));
+        let next = from.next().filter(|next| asked.is_some() || ours.supports(*next));
         let Some(next) = next else { return Ok(None) };
         match asked {
             Some(to) if to == from.number() => return Ok(None),

@@ -6,9 +6,9 @@
 //!          └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The proposal is a transaction of one command that watches the key
-//! ([`command::Transaction`]), so the condition is judged at apply, at the moment of the
-//! write (SAFETY G15). What was read before only says which version to watch.
+//! The proposal is a transaction of one command that watches the key ([`command::Transaction`]). So
+//! apply judges the condition, at the moment of the write (SAFETY G15). The read before only
+//! determines which version to watch.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -35,7 +35,7 @@ use api::{Answer, ApiError, Condition, Done, RequestId};
 /// A write with its condition.
 pub struct Conditional {
     key: Bytes,
-    /// What is put, and until when; nothing: the key is deleted.
+    /// The value to put, with its expiry; none: the key is deleted.
     put: Option<(Bytes, Expiry)>,
     when: Condition,
 }
@@ -61,7 +61,7 @@ impl Conditional {
         Self { key, put: Some((value, expiry)), when }
     }
 
-    /// Takes a key's value away.
+    /// Deletes a key's value.
     pub fn delete(key: Bytes, when: Condition) -> Self {
         Self { key, put: None, when }
     }
@@ -119,7 +119,7 @@ impl Attempt {
         }
     }
 
-    /// Looks again when the key's shard here, or its leader elsewhere, has said more.
+    /// Looks again when the key's shard here has changed, or its remote leader has answered.
     fn wait(mut self: Box<Self>, blocked: Blocked) {
         let (runtime, Blocked { place, at, lock }) = (self.runtime.clone(), blocked);
         let (shard, key) = (self.route.shard(place), self.write.key.clone());
@@ -169,7 +169,7 @@ impl Attempt {
         }
     }
 
-    /// Has the write done, if the key is as it was seen.
+    /// Proposes the write, on condition that the key still has the version that was read.
     fn propose(self: Box<Self>, seen: ObservedVersion) {
         let (runtime, key) = (self.runtime.clone(), self.write.key.clone());
         let command = Conditional { key, put: self.write.put.clone(), when: Condition::ALWAYS };
@@ -193,7 +193,7 @@ impl Attempt {
 
     fn applied(self: Box<Self>, reply: Option<&Reply>) {
         match reply {
-            Some(Reply::Changed(_)) => self.again(),
+            Some(Reply::Changed(_)) => self.retry(),
             Some(Reply::Array(answers)) => (self.done)(match answers.first() {
                 Some(Reply::Refused(_)) => {
                     let bytes = self.write.put.as_ref().map_or(0, |(value, _)| value.len() as u64);
@@ -207,7 +207,7 @@ impl Attempt {
     }
 
     /// Another write came between: what the key has now is looked at.
-    fn again(mut self: Box<Self>) {
+    fn retry(mut self: Box<Self>) {
         if boot_nanos() > self.deadline {
             let key = Box::from(&self.write.key[..]);
             return (self.done)(Err(ApiError::Conflicts { key }));

@@ -1,4 +1,4 @@
-//! What has this node decided, and what would it decide? For `/v1/decisions`.
+//! Decisions that this node made about shards, and would make now: `/v1/decisions`.
 
 use keyspace::NodeId;
 use node::control::decisions::{DecisionKind, DecisionOutcome, RecordedDecision};
@@ -15,7 +15,7 @@ use api::{
 };
 
 impl NodeApi {
-    /// What was decided lately; or, `dry`, what would be with `balance` on.
+    /// Recent decisions; or, with `dry`, those that the node would make with `balance` on.
     pub(super) fn show_decisions(&self, dry: bool) -> Decisions {
         let members = self.runtime.members();
         let decisions = match dry {
@@ -41,13 +41,13 @@ impl NodeApi {
     }
 
     fn decision(&self, decided: &RecordedDecision, members: &[MemberInfo]) -> DecisionStatus {
-        let RecordedDecision { since, shard, what, why, came, .. } = decided;
+        let RecordedDecision { since, shard, what, why, outcome, .. } = decided;
         let ago_ms = boot_nanos().saturating_sub(*since) / 1_000_000;
         let node = |node: NodeId| DecisionNode {
             id: format!("{:016x}", node.0),
             name: name_of(node, members),
         };
-        let (took, achieved) = match came {
+        let (took, achieved) = match outcome {
             DecisionOutcome::Done { took, deviation } => {
                 (Some(took.as_millis() as u64), *deviation)
             }
@@ -69,7 +69,7 @@ impl NodeApi {
             merge: None,
             why: why.clone(),
             deviation: None,
-            came: match came {
+            came: match outcome {
                 DecisionOutcome::UnderWay => DecisionOutcomeStatus::UnderWay,
                 DecisionOutcome::Done { .. } => DecisionOutcomeStatus::Done,
                 DecisionOutcome::NotDone => DecisionOutcomeStatus::NotDone,

@@ -1,4 +1,4 @@
-//! What the API says when something was not done.
+//! Maps the node's refusals to errors of the API.
 
 use api::{ApiError, RequestId};
 use command::NotDone;

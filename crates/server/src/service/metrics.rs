@@ -1,4 +1,4 @@
-//! What is counted, as Prometheus is told it.
+//! Metrics, as Prometheus reads them.
 //!
 //! Labels are bounded: shards and peers beyond [`SHARDS_MAX`] and [`PEERS_MAX`] have no numbers of
 //! their own, and `carillon_metrics_omitted` says how many these are. Sums over all of them are
@@ -175,7 +175,7 @@ fn memory(out: &mut Metrics, memory: &Memory) {
     }
 }
 
-/// Shards led here that are too large, or asked too often, and stay whole.
+/// Local leaders' shards that are too large, or hot, and cannot be split.
 fn splits(out: &mut Metrics, of_one_slot: u64, request_rates: &RequestRates) {
     let help = "Shards led here beyond split_bytes or split_keys that are not cut, by reason.";
     let reason = |(why, count): (NoSplitReason, u64)| {
@@ -201,7 +201,7 @@ fn verdicts(out: &mut Metrics, overview: &Overview) {
     let help = "Of these, replicas that know no leader, or are elected and get nothing done.";
     gauge("carillon_shards_without_leader", help, overview.shards_without_leader);
     let help = "Of these, replicas of shards with fewer live voters than asked for.";
-    gauge("carillon_shards_under_replicated", help, overview.shards_below_strength);
+    gauge("carillon_shards_under_replicated", help, overview.shards_under_replicated);
 }
 
 fn shards(out: &mut Metrics, survey: &Survey) {

@@ -7,15 +7,15 @@
 //! |---|---|
 //! | this file | commands and keyspaces |
 //! | `reads` | reads of one key |
-//! | `errors` | what was not done, and why |
+//! | `errors` | errors for what was not done |
 //! | `conditional` | writes that are done if the key's version is as required |
-//! | `status`, `shards` | how the node, its cluster and its shards are |
+//! | `status`, `shards` | the state of the node, its cluster and its shards |
 //! | `decisions` | what was decided about shards, and why |
-//! | `routes` | how owners of keys are found |
-//! | `splits` | shards that are cut in two |
+//! | `routes` | lookups of keys' owners |
+//! | `splits` | splits and merges |
 //! | `cluster_version` | the cluster version |
-//! | `admin_states` | nodes that are cordoned, drained and removed |
-//! | `metrics` | what is counted |
+//! | `admin_states` | cordoning, draining and removing nodes |
+//! | `metrics` | metrics |
 //! | `txn` | transactions, in one request or request by request |
 
 mod admin_states;
@@ -58,7 +58,7 @@ use errors::{no_catalogue, not_done, refused};
 use overlay::LookupChoice;
 use reads::{get, get_at, get_stale};
 
-/// What the node is told about itself at start.
+/// Facts about the node that are known at its start.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
     listeners: Vec<ListenerStatus>,
@@ -68,8 +68,8 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// What a node said when it was ready, and when it founded or joined its cluster, in
-    /// milliseconds since 1970.
+    /// Facts from the banner of a ready node, and the time at which it founded or joined its
+    /// cluster, in milliseconds since 1970.
     pub fn new(banner: &Banner, joined_at_ms: u64) -> Self {
         let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| {
             ListenerStatus { protocol: (*protocol).to_owned(), address: address.to_string() }
@@ -134,7 +134,7 @@ impl NodeApi {
         }
     }
 
-    /// Asks the catalogue, and tells `done` how the keyspace is then.
+    /// Changes the catalogue; `done` gets the keyspace as it is then.
     fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
         if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
@@ -355,7 +355,7 @@ impl NodeService for NodeApi {
 }
 
 impl NodeApi {
-    /// Makes a numbered keyspace, as `SELECT` would, and then does what was asked.
+    /// Creates a numbered keyspace, as `SELECT` would, and then runs the command.
     fn create_and_call(&self, id: RequestId, name: &str, command: Command, done: Done<Answer>) {
         let (this, keyspace) = (self.again(), name.to_owned());
         let callback = move |answer| match answer {
@@ -399,7 +399,7 @@ impl NodeApi {
     }
 }
 
-/// Whether there is room for a write here, and on the way to who leads its shard.
+/// Whether there is room for a write here, and on the link to its shard's leader.
 fn admit(runtime: &NodeRuntime, write: &Write<'_>) -> Result<(), ApiError> {
     if write.may_grow() && runtime.memory.is_full() {
         return Err(ApiError::OutOfMemory { bytes_max: runtime.memory.bytes_max() });

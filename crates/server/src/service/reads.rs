@@ -208,12 +208,12 @@ pub(super) fn fetch(
 pub(super) enum RetryAt {
     /// It may be tried here.
     Here,
-    /// What it wants may have to be fetched.
+    /// The read may have to be fetched from another node.
     Elsewhere,
 }
 
-/// Calls `then` when the shard's executor says that the read may be tried, or that its replica
-/// lags.
+/// Calls `then` when the shard's executor reports that the read may be tried again, or that its
+/// replica lags.
 pub(super) fn wait(runtime: &NodeRuntime, route: &Route, blocked: Blocked, then: Done<RetryAt>) {
     let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
     let waiter = runtime.delivery.waiters.wait(Box::new(move |answer| match answer {

@@ -1,4 +1,4 @@
-//! By which way is the owner of a key found? For `/v1/route`, and for what names a lookup.
+//! Routes to the owner of a key: for `/v1/route`, and for requests that name a lookup.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use overlay::LookupChoice;
 use crate::runtime::lookups::{Trace, TraceStep};
 use crate::runtime::survey::name_of;
 
-/// Ways that are looked for, in the order in which they were asked for.
+/// Routes that are looked up, in the order of the request.
 struct GatheredRoutes {
     found: Vec<Option<RouteStatus>>,
     done: Option<Done<Vec<RouteStatus>>>,
@@ -46,17 +46,18 @@ impl NodeApi {
         let gathered = Arc::new(Mutex::new(GatheredRoutes { found, done }));
         for (index, way) in ways.iter().enumerate() {
             let (later, names) = (gathered.clone(), members.clone());
-            let told = Box::new(move |trace: Trace| tell(&later, index, shown(&trace, &names)));
+            let told =
+                Box::new(move |trace: Trace| add_route(&later, index, shown(&trace, &names)));
             let point = (&position).into();
             if let Some(trace) = lookups::look_up(&self.runtime, *way, point, is_traced, told) {
-                tell(&gathered, index, shown(&trace, &members));
+                add_route(&gathered, index, shown(&trace, &members));
             }
         }
     }
 }
 
-/// One more is found; whoever asked is told when that was the last.
-fn tell(gathered: &Mutex<GatheredRoutes>, index: usize, route: RouteStatus) {
+/// Adds a route that was found; the last one completes the request.
+fn add_route(gathered: &Mutex<GatheredRoutes>, index: usize, route: RouteStatus) {
     let told = {
         let mut gathered = gathered.lock();
         gathered.found[index] = Some(route);

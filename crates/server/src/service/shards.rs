@@ -1,4 +1,4 @@
-//! How is each shard? For `/v1/shards`.
+//! The state of each shard: `/v1/shards`.
 
 use keyspace::{Arc, NodeId, ReplicaId, ShardId};
 use overlay::KnownShard;

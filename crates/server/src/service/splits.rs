@@ -1,4 +1,4 @@
-//! People have a shard cut in two, or take in its neighbour: `/v1/shards/{shard}/split`, `/merge`.
+//! Splits and merges that operators ask for: `/v1/shards/{shard}/split`, `/merge`.
 
 use keyspace::{Cut as Place, NodeId, ShardId};
 use node::control::{Merged, NoMergeReason, NoSplit, SplitPlan};
@@ -10,7 +10,7 @@ use crate::runtime::survey::name_of;
 use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 
 impl NodeApi {
-    /// Has it cut, and tells `done` what it is called then: the shard's log has it soon.
+    /// Splits it; `done` gets the decision, which is in the shard's log soon.
     pub(super) fn ask_split(&self, shard: ShardId, at: Option<CutAt>, done: Done<SplitStatus>) {
         if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
@@ -33,7 +33,7 @@ impl NodeApi {
         requests::split(&self.runtime, shard, at, Box::new(told));
     }
 
-    /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
+    /// Merges it with its right neighbour: soon, or once their replicas are on the same nodes.
     pub(super) fn ask_merge(&self, shard: ShardId, done: Done<MergeStatus>) {
         if self.runtime.lifecycle.is_stopping() {
             return done(Err(ApiError::Stopping));
@@ -63,7 +63,7 @@ fn led_elsewhere(runtime: &NodeRuntime, shard: ShardId, leader: Option<NodeId>) 
     ApiError::NotLeader { why }
 }
 
-/// A cut as people are told of it: bytes of a key that are no text are replaced; a number of linear
+/// The place of a split, for people: bytes of a key that are no text are replaced; a hash of linear
 /// hashing is in hexadecimal.
 pub(super) fn shown(at: &Place) -> CutAt {
     match at {

@@ -1,4 +1,4 @@
-//! How is this node, and which nodes are there? For `/v1/status` and `/v1/nodes`.
+//! The node's status and the list of nodes: `/v1/status`, `/v1/nodes`.
 
 use super::NodeApi;
 use crate::cluster::{MemberInfo, MemberState};
@@ -69,7 +69,7 @@ impl NodeApi {
             members_down: overview.members_down,
             shards_led: overview.shards_led,
             shards_without_leader: overview.shards_without_leader,
-            shards_below_strength: overview.shards_below_strength,
+            shards_under_replicated: overview.shards_under_replicated,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What whoever is attached hears: links in turn, frames, members.
+//! Which calls an attached `Frames` gets: links up and down in turn, frames, members.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use server::cluster::{Identity, MemberInfo, MemberState, MembershipDriver, Optio
 use server::peer::{self, Secret};
 
 /// Anything that takes longer has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running node.
 pub struct Node {
@@ -51,7 +51,7 @@ impl Node {
 
 /// Waits until something holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < until, "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
@@ -90,7 +90,7 @@ pub fn founder(cluster: u64, node: u64) -> Identity {
 
 /// Starts a node on `port`, 0 for any.
 pub fn start_on(port: u16, mut options: Options, identity: Option<Identity>) -> Node {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let listener = loop {
         match TcpListener::bind(("127.0.0.1", port)) {
             Ok(listener) => break listener,
@@ -117,7 +117,7 @@ pub fn start(name: &str, seeds: &[&str], identity: Identity) -> Node {
 /// Starts a node on an empty directory, which joins through `seeds`.
 pub fn join(name: &str, seeds: &[&str]) -> (Node, Identity) {
     let node = start_on(0, options(name, seeds), None);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let identity = node.cluster.wait_for_identity(|| Instant::now() > until).expect("joined");
     node.cluster.begin();
     (node, identity)

@@ -8,7 +8,7 @@ use server::cluster::{ClusterError, Options};
 use server::peer::Secret;
 
 use crate::common::{
-    Node, PATIENCE, all_know_all, cluster, eventually, founder, join, options, start, start_on,
+    Node, TEST_TIMEOUT, all_know_all, cluster, eventually, founder, join, options, start, start_on,
 };
 
 /// Waits until a node says these words of its seeds.
@@ -66,14 +66,14 @@ fn a_removed_node_ends_and_is_forgotten() {
         assert!(node.sees(gone).is_none() && !node.cluster.is_connected(gone));
         assert!(!node.ended.load(Ordering::Acquire));
     }
-    // Who is told by his own catalogue needs no door.
+    // A node that learns of its removal from its own catalogue ends without any refusal.
     let (last, _) = nodes.pop().unwrap();
     last.cluster.set_removed(BTreeSet::from([last.id()]));
     assert!(last.ended.load(Ordering::Acquire));
 }
 
 #[test]
-fn nobody_there_is_said_and_waited_for() {
+fn start_logs_unreachable_seed_and_waits() {
     // A port that was free a moment ago.
     let (port, nowhere) = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -84,7 +84,7 @@ fn nobody_there_is_said_and_waited_for() {
     says(&second, &format!("{nowhere}: nobody answers (Connection refused"));
     says(&second, "no-such-host.invalid:7600: nobody answers (cannot look up");
     let first = start_on(port, options("first", &[]), Some(founder(7, 1)));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let identity = second.cluster.wait_for_identity(|| Instant::now() > until).expect("joined");
     assert_eq!(identity.cluster, founder(7, 1).cluster);
     second.cluster.begin();
@@ -92,7 +92,7 @@ fn nobody_there_is_said_and_waited_for() {
 }
 
 #[test]
-fn two_that_wait_for_each_other_are_told_so() {
+fn two_joining_nodes_report_that_neither_has_a_cluster() {
     let one = start_on(0, options("one", &["127.0.0.1:1"]), None);
     let two = start_on(0, options("two", &[&one.address]), None);
     says(&two, "neither node belongs to a cluster");

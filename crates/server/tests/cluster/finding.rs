@@ -104,7 +104,7 @@ fn node_without_its_disk_rejoins_as_new_node() {
     let first = &nodes[0].0;
     first.waits_for_state(old.node, MemberState::Down);
     let wiped = start_on(port, options("node 1", &[&first.address]), None);
-    let until = Instant::now() + crate::common::PATIENCE;
+    let until = Instant::now() + crate::common::TEST_TIMEOUT;
     let identity = wiped.cluster.wait_for_identity(|| Instant::now() > until).unwrap();
     wiped.cluster.begin();
     assert_ne!(identity.node, old.node);
@@ -113,10 +113,10 @@ fn node_without_its_disk_rejoins_as_new_node() {
 }
 
 #[test]
-fn nobody_is_a_member_before_its_identity_is_durable() {
+fn node_is_no_member_before_its_identity_is_durable() {
     let first = start("first", &[], founder(7, 0x11));
     let joining = start_on(0, options("second", &[&first.address]), None);
-    let until = Instant::now() + crate::common::PATIENCE;
+    let until = Instant::now() + crate::common::TEST_TIMEOUT;
     joining.cluster.wait_for_identity(|| Instant::now() > until).unwrap();
     eventually("a link", || first.cluster.is_connected(joining.id()));
     // More than two rounds of digests and pings.

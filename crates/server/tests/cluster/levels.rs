@@ -1,4 +1,4 @@
-//! Cluster versions at the door: who is told to be too old or too new, and who must end for it.
+//! Cluster versions in the handshake: which nodes are refused as too old or too new, and which end.
 
 use std::sync::atomic::Ordering;
 
@@ -22,13 +22,13 @@ fn speaks(lowest: u8, highest: u8, seed: &str, identity: Option<Identity>) -> No
 fn ends(node: &Node, at: u8) {
     eventually("an end", || node.ended.load(Ordering::Acquire));
     match node.cluster.fatal() {
-        Some(ClusterError::Unspoken(unspoken)) => assert_eq!(unspoken.level, level(at)),
+        Some(ClusterError::UnsupportedVersion(unspoken)) => assert_eq!(unspoken.level, level(at)),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn members_know_what_the_others_speak() {
+fn members_learn_versions_that_others_support() {
     let first = start("first", &[], founder(7, 1));
     let old = speaks(1, 1, &first.address, Some(founder(7, 2)));
     all_know_all(&[&first, &old]);
@@ -37,7 +37,7 @@ fn members_know_what_the_others_speak() {
     assert_eq!(told(&old, &first), Some(VersionRange::OURS));
 }
 
-/// Whoever dials: a member that was away while the level rose, and one that would join.
+/// Either side may dial; a member that was down while the version rose, or a node that would join.
 #[test]
 fn too_old_node_ends() {
     let first = start("first", &[], founder(7, 1));

@@ -13,7 +13,7 @@ use server::peer::{
 };
 
 /// Anything that takes longer has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// A frame that is sent back with the next kind.
 pub const ECHO: u8 = 1;
 /// What it is sent back as.
@@ -48,7 +48,7 @@ impl Notes {
 
     /// Waits for an event, which is taken out, and returns what `find` makes of it.
     pub fn wait<T>(&self, what: &str, mut find: impl FnMut(&Event) -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut events = self.events.lock();
         let mut seen = 0;
         loop {
@@ -183,7 +183,7 @@ pub fn start(local: Local, options: Options) -> Node {
 
 /// Starts a net at an address.
 pub fn start_at(local: Local, options: Options, address: &str) -> Node {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let listener = loop {
         match TcpListener::bind(address) {
             Ok(listener) => break listener,
@@ -220,7 +220,7 @@ pub fn cluster(count: u64, options: Options) -> Vec<Node> {
 
 /// Waits until something holds.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < until, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(2));

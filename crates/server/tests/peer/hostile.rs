@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use keyspace::NodeId;
 use server::peer::frame;
-use server::peer::handshake::{Expected, Handshake, Progress};
+use server::peer::handshake::{ExpectedPeer, Handshake, Progress};
 use server::peer::{Cluster, Local, Options, Refusal, Secret, SendError, Versions};
 
 use crate::common::{Node, cluster, eventually, introduce, local, options, start, start_at};
@@ -16,7 +16,7 @@ use crate::common::{Node, cluster, eventually, introduce, local, options, start,
 fn link_by_hand(node: &Node, who: Local) -> TcpStream {
     let mut stream = TcpStream::connect(&node.address).unwrap();
     let mut out = Vec::new();
-    let mut handshake = Handshake::dial(who, Expected::AnyBut(vec![]), [5; 32], &mut out);
+    let mut handshake = Handshake::dial(who, ExpectedPeer::AnyBut(vec![]), [5; 32], &mut out);
     let mut buffer = [0; 4096];
     loop {
         stream.write_all(&std::mem::take(&mut out)).unwrap();
@@ -45,7 +45,7 @@ fn refused_both_ways(stranger: Local, member: Local) -> Refusal {
 }
 
 #[test]
-fn strangers_are_refused_and_told_why() {
+fn wrong_secret_cluster_or_version_is_refused_with_reason() {
     let wrong_secret = Local { secret: Secret::new(b"guess"), ..local(2) };
     assert_eq!(refused_both_ways(wrong_secret, local(1)), Refusal::WrongSecret);
     let cluster = Some(Cluster { id: 0xc2, hash_seed: [9; 16] });
@@ -65,7 +65,7 @@ fn another_node_at_the_address_is_noticed_and_so_is_oneself() {
     let wrong = Refusal::WrongNode { expected: NodeId(7), found: NodeId(2) };
     assert_eq!(one.notes.refused(), wrong);
     two.net.dial_address(two.address.clone());
-    assert_eq!(two.notes.refused(), Refusal::Oneself { node: NodeId(2) });
+    assert_eq!(two.notes.refused(), Refusal::OwnAddress { node: NodeId(2) });
     std::thread::sleep(Duration::from_millis(300));
     assert!(two.net.connected().is_empty());
 }
@@ -200,7 +200,7 @@ fn a_slow_reader_gets_everything_that_was_taken() {
 }
 
 #[test]
-fn a_thousand_half_open_connections_keep_nobody_out() {
+fn thousand_half_open_connections_do_not_block_a_peer() {
     let node = start(local(1), options());
     let idle: Vec<TcpStream> =
         (0..1_000).map(|_| TcpStream::connect(&node.address).unwrap()).collect();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use harness::lines::Lines;
-use harness::node::PATIENCE;
+use harness::node::TEST_TIMEOUT;
 use harness::process::{Directory, Process, Signal};
 use keyspace::NodeId;
 use server::peer::{Local, SendError};
@@ -49,7 +49,7 @@ impl Peer {
             .envs([(NODE, node.to_string().as_str()), (PORT, port)]);
         let output = dir.path().join("output");
         let process = Process::start(command, &output).unwrap();
-        let line = Lines::of(&output).until(LISTENS, PATIENCE);
+        let line = Lines::of(&output).until(LISTENS, TEST_TIMEOUT);
         let (_, address) = line.split_once(LISTENS).expect("it holds these words");
         Self { process, address: address.to_owned(), _dir: dir }
     }
@@ -84,7 +84,7 @@ fn a_killed_process_is_noticed_at_once_and_linked_when_it_is_back() {
 }
 
 #[test]
-fn a_paused_process_blocks_nobody_and_is_linked_when_it_goes_on() {
+fn paused_peer_blocks_no_other_and_is_linked_again() {
     let nodes = cluster(2, options());
     let process = Peer::start(9, "0");
     nodes[0].net.set_peers(

@@ -7,7 +7,7 @@ use keyspace::NodeId;
 use server::peer::{FRAME_BYTES_MAX, Local, MESSAGE_BYTES_MAX, Options, SendError, Versions};
 
 use crate::common::{
-    ECHO, ECHOED, Node, PATIENCE, cluster, eventually, introduce, local, options, start,
+    ECHO, ECHOED, Node, TEST_TIMEOUT, cluster, eventually, introduce, local, options, start,
 };
 
 /// Sends numbered frames to a node; waits where it must.
@@ -128,7 +128,7 @@ fn a_peer_of_the_version_before_gets_no_pieces_and_nothing_longer_than_a_frame()
 }
 
 #[test]
-fn a_stop_sends_what_was_taken() {
+fn stop_sends_frames_that_were_accepted() {
     let mut nodes = cluster(2, options());
     for number in 0..2_000u32 {
         let body = [&number.to_le_bytes()[..], &[1; 2_000]].concat();
@@ -273,7 +273,7 @@ fn links_live_with_thread_or_inline_poller() {
     std::thread::sleep(Duration::from_millis(300));
     for _ in 0..50 {
         send(b"attended");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while a.notes.frames(2).is_empty() {
             assert!(Instant::now() < until, "an attendant's turn reads and sends");
             attendance.turn();

@@ -1,10 +1,10 @@
 //! Do all replicas of a shard apply the same entries, and does each term have one leader?
 //!
-//! Every node's log is watched as it is handed out; what a replica applies is compared with what
-//! the first one applied at that index (R3). Of each shard and term the node that was elected is
-//! remembered (R1). The end of a run compares whole states (R6).
+//! The checker sees every group of a node's log, and compares each entry that a replica applies
+//! with the one that the first replica applied at that index (R3). It remembers the elected node of
+//! each shard and term (R1). The end of a run compares whole states (R6).
 //!
-//! And is nothing in a log that a level must allow, before the catalogue has that level (G3)?
+//! It also checks that no log holds a feature before the catalogue has its cluster version (G3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub struct Agreement {
     batches: BTreeMap<(ShardId, u64), u64>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, AgreedReplica>>,
     elected: Vec<(ShardId, u64)>,
-    /// Keyspaces that may lose what was not synced: their shards are not judged.
+    /// Keyspaces that may lose unsynced writes: their shards are not judged.
     weak: BTreeSet<KeyspaceId>,
     /// The latest time of an entry that was applied, of each shard, in ms.
     last_ms: BTreeMap<ShardId, u64>,
@@ -70,7 +70,7 @@ impl From<ClusterVersion> for Agreement {
 }
 
 impl Agreement {
-    /// What one node does, as far as it is asked.
+    /// The observer of one node.
     pub fn of(&mut self, node: NodeId) -> NodeObserver<'_> {
         NodeObserver { agreement: self, node }
     }
@@ -90,8 +90,8 @@ impl Agreement {
         self.last_ms.get(&shard).copied().unwrap_or_default()
     }
 
-    /// This keyspace may lose what was not synced, from now on.
-    pub fn weaken(&mut self, keyspace: KeyspaceId) {
+    /// Marks a keyspace that may lose unsynced writes from now on.
+    pub fn allow_unsynced_loss(&mut self, keyspace: KeyspaceId) {
         self.weak.insert(keyspace);
     }
 
@@ -105,14 +105,14 @@ impl Agreement {
         self.nodes.entry(node).or_default().remove(&shard);
     }
 
-    /// The node's disk has lost what was synced, and some shards' whole records with it: all but
-    /// these. Such a replica begins again with its shard, until its leader finds out what it lacks.
+    /// Records that a node's disk has lost synced writes, and all records of some shards: all but
+    /// these. Such a replica starts empty, until its leader finds out what it lacks.
     pub fn lost(&mut self, node: NodeId, left: &BTreeMap<ShardId, u64>) {
         self.nodes.entry(node).or_default().retain(|shard, _| left.contains_key(shard));
     }
 
-    /// The node has started again, each of its shards applied up to this index, and with these
-    /// entries behind. What was handed out to be written may never have been.
+    /// Records that a node has restarted, each of its shards applied up to this index, with these
+    /// entries behind. Groups that it handed out before may never have been written.
     pub fn restarted(
         &mut self,
         node: NodeId,

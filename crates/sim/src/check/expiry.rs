@@ -9,7 +9,7 @@ use keyspace::{ShardId, Timestamp};
 
 use super::Violation;
 
-/// Who has seen what expired.
+/// The versions that reads have found expired.
 #[derive(Clone, Debug, Default)]
 pub struct Sightings {
     expired: BTreeSet<(ShardId, Vec<u8>, Timestamp)>,

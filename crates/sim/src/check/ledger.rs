@@ -1,7 +1,7 @@
-//! Is everything still there that may not be lost, in order, and nothing else?
+//! Are all acknowledged entries still there after a restart, in order, and nothing else?
 //!
-//! The driver shows every group to the ledger before it goes to the log, and says when it was
-//! written. After each restart the shards say how far they were recovered:
+//! The driver shows every group to the ledger before it goes to the log, and reports when it was
+//! written. After each restart the shards report how far they were recovered:
 //!
 //! ```text
 //!   groups   1 ─ 2 ─ 3 ─ 4 ─ 5 ─ 6 ─ 7
@@ -11,8 +11,8 @@
 //!   after a power cut: a prefix that holds at least 1 … 3;  after a kill: at least 1 … 6 (R6)
 //! ```
 //!
-//! A prefix of *groups*, over all shards: nothing after what was lost is there. Beside the entries
-//! each shard has its [`Versions`], as far as the node has applied.
+//! A node must recover a prefix of *groups*, over all shards: no group behind a lost one. Besides
+//! the entries each shard has its [`Versions`], as far as the node has applied.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,7 +35,7 @@ pub struct Ledger {
     groups: Number,
     /// The newest group whose write was reported as done.
     written: Number,
-    /// The newest group that was durable when that was last asked.
+    /// The newest group known to be durable.
     durable: Number,
     /// Where the groups after it end.
     ends: VecDeque<(Number, Lsn)>,

@@ -12,13 +12,13 @@
 //!
 //! A command that was never answered took effect between its call and the end of the restart that
 //! followed, or never. Expiry: the clock stood in `[low_ms, high_ms]` while the command was under
-//! way. A value that ends within that may have been seen or not; but who did not see it has ended
-//! it for everyone after.
+//! way. A command may have seen a value that ends within that, or not; but once one command has
+//! found it expired, no later one may see it.
 //!
-//! Keys that share a hash tag have one history, for RENAME and its like look at several of them.
-//! Where nobody has asked such a thing, it falls apart into histories of single keys ([`apart`]),
-//! which take less time to search and say the same. Commands under way on different keys are not
-//! tried in every order (`next`).
+//! Keys that share a hash tag have one history, since RENAME and its like read several of them.
+//! Without such commands the checker divides it into histories of single keys ([`apart`]), which it
+//! searches faster with the same result. It does not try every order of concurrent commands on
+//! different keys (`next`).
 //!
 //! **What it does not know:** the log. It sees what clients see, and nothing else.
 
@@ -26,16 +26,16 @@ use std::collections::BTreeSet;
 
 use command::Reply;
 
-use crate::command::{Cell, Command, Shown};
+use crate::command::{Cell, Command, DisplayedReply};
 
 /// One command, as its client saw it.
 #[derive(Clone, Debug)]
 pub struct ObservedCommand {
-    /// What was asked.
+    /// The command.
     pub command: Command,
     /// Of which keys: their places in the history's cells.
     pub places: Vec<usize>,
-    /// Who asked, for people.
+    /// The client, for people.
     pub client: u8,
     /// When, in events of the run.
     pub call: u64,
@@ -55,7 +55,9 @@ impl std::fmt::Display for ObservedCommand {
         write!(f, "{call:>5}-{back:<5} client {client}, clock {low_ms}-{high_ms}: {command:?} ")?;
         write!(f, "of {places:?} →")?;
         match replies {
-            Some(replies) => replies.iter().try_for_each(|reply| write!(f, " {}", Shown(reply))),
+            Some(replies) => {
+                replies.iter().try_for_each(|reply| write!(f, " {}", DisplayedReply(reply)))
+            }
             None => f.write_str(" no answer"),
         }
     }
@@ -63,7 +65,7 @@ impl std::fmt::Display for ObservedCommand {
 
 /// How far ahead of the first command without a place one may be placed.
 const AHEAD_MAX: usize = 128;
-/// States looked at before giving up, unless said otherwise.
+/// How many states the search visits before it gives up, by default.
 const STATES_MAX: usize = 2_000_000;
 
 /// What the search says.
@@ -127,7 +129,7 @@ pub fn is_linear_within(
         if known.len() > states_max {
             return Linearizability::TooLong;
         }
-        // Whoever is placed next must have been called before any without a place was answered.
+        // The next operation in the order must have been called before any unplaced one returned.
         let mut first_back = u64::MAX;
         let mut ahead = 0;
         while done + ahead < history.len() && ahead < AHEAD_MAX {
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_answered_may_have_been_done_until_the_restart() {
+    fn unanswered_command_may_take_effect_until_restart() {
         let lost = seen(set("1"), 1, 5, None);
         let early = seen(Command::Get, 2, 3, Some(Reply::Nil));
         let yes = [lost.clone(), early.clone(), seen(Command::Get, 6, 7, bulk("1"))];

@@ -1,16 +1,16 @@
-//! What must hold, whatever happens. Each checker is a file of its own:
+//! The checkers of the rules that must hold in every run. Each is a file of its own:
 //!
 //! | file | asks | rules |
 //! |---|---|---|
-//! | [`ledger`] | is everything still there that may not be lost, in order, nothing else? | R6, G2, G9, G16 |
-//! | [`versions`] | does every read say what a store says that forgets nothing? | R9, G3, G13, G14 |
+//! | [`ledger`] | are all acknowledged entries still there, in order, and nothing else? | R6, G2, G9, G16 |
+//! | [`versions`] | does every read answer as a store that forgets nothing would? | R9, G3, G13, G14 |
 //! | [`linear`] | could one client after another have seen this? | linearizable per hash tag, R6 |
-//! | [`serial`] | could one transaction after another have said this? | strictly serialisable |
+//! | [`serial`] | does some order of whole transactions explain all answers? | strictly serialisable |
 //! | [`register`] | are several keys that are written and read together like one? | strictly serialisable |
 //! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R5, R6 |
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
-//! | [`ring`] | is the ring whole, agreed upon and even once nothing breaks? | R1, R2, R12 |
-//! | [`scan`] | does SCAN show what was there throughout? | G18 |
+//! | [`ring`] | is the ring ideal once nothing breaks any more? | R1, R2, R12 |
+//! | [`scan`] | does SCAN show every key that was there throughout? | G18 |
 //!
 //! R13 (same seed, same bytes) is checked by running twice: `--doublecheck`.
 
@@ -27,7 +27,7 @@ pub mod scan;
 pub mod serial;
 pub mod versions;
 
-/// Who looks at what a node's executors do.
+/// Observes a node's executors.
 pub trait ReplicaObserver {
     /// An executor hands out a group that is about to be written. Its number, for
     /// [`Self::written`].

@@ -1,9 +1,9 @@
 //! Are several keys that are always written and read together like one key?
 //!
-//! Every write gives all of them a value that nothing else gives. So whoever reads different values
-//! has seen half of a write; and if nobody has, they are one register, of which it is known which
-//! write each read has seen. Whether some order of all explains that is then told by the times of
-//! each value alone (Gibbons and Korach, "Testing Shared Memories", 1997):
+//! Every write gives all of them a value that no other write gives. So a read that returns
+//! different values has seen half of a write. If no read does, the keys are one register, and the
+//! checker knows which write each read has seen. The times of each value alone then decide whether
+//! some order explains all operations (Gibbons and Korach, "Testing Shared Memories", 1997):
 //!
 //! ```text
 //!   value 1   ├ write ┤        ├ read ┤          lives from its first answer to its last call:
@@ -15,15 +15,15 @@
 /// A write or a read of all the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterAccess {
-    /// When it was asked for.
+    /// When the client sent it.
     pub call: u64,
-    /// When the answer came; none if nobody knows whether it happened.
+    /// When the answer came; `None` if the outcome is unknown.
     pub back: Option<u64>,
     /// What it was.
     pub what: RegisterOp,
 }
 
-/// What was done with the keys.
+/// An operation on the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterOp {
     /// All were given this value, which is not 0.
@@ -32,14 +32,14 @@ pub enum RegisterOp {
     Read(Vec<u64>),
 }
 
-/// One value: when it was first known to be there, and when somebody last asked for it who saw it.
+/// One value: when it was first known to be there, and when the last read that saw it was sent.
 struct ValueLifetime {
     value: u64,
     first_back: u64,
     last_call: u64,
 }
 
-/// What is wrong with the first that is wrong. Reads whose answers nobody knows are left out.
+/// The first violation, if there is one. Reads without an answer are left out.
 pub fn register(history: &[RegisterAccess]) -> Option<String> {
     let mut lives = vec![ValueLifetime { value: 0, first_back: 0, last_call: 0 }];
     let mut calls = vec![0];
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn register_checker_reports_violations() {
         let good = [read(1, 2, 0), wrote(3, 9, 1), read(4, 5, 0), read(6, 7, 1), wrote(8, 12, 2)];
         assert_eq!(register(&good), None);
         let half = RegisterAccess { call: 3, back: Some(4), what: RegisterOp::Read(vec![1, 0]) };

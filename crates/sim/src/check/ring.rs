@@ -1,15 +1,15 @@
-//! Is the ring as it should be when nothing has broken for a while?
+//! Is the ring ideal when nothing has broken for a while?
 //!
 //! | asked | rule |
 //! |---|---|
 //! | do the arcs of all shards tile every keyspace, without a gap or an overlap? | R1 |
-//! | do all tables of descriptors say the same, and is a replica where they say it is? | R2 |
-//! | has each shard as many voters as it should, apart, on nodes that keep them, and one leader? | R12 |
-//! | is no change half done, and no replica left that its group has gone on without? | R12 |
-//! | does no node hold more than its part? | R12 |
+//! | are all tables of descriptors equal, and is every replica where they place it? | R2 |
+//! | has each shard all its voters, in different failure domains, on nodes that keep replicas, and one leader? | R12 |
+//! | is every change of members done, and every removed replica deleted? | R12 |
+//! | does no node hold more than its share? | R12 |
 //!
-//! What is judged is a picture of plain values, so that each question can be tried on a ring in
-//! which just this is wrong. When it is asked says the driver: within a bound after the last fault.
+//! The checker gets a picture of plain values, so that tests can try each question on a ring with
+//! just this fault. The driver asks within a bound after the last fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn place(descriptor: &Descriptor) -> (u64, &keyspace::Arc, &[(ReplicaId, NodeId)
 }
 
 impl Ring {
-    /// All that is asked.
+    /// Runs all checks.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -166,7 +166,7 @@ impl Ring {
         Ok(())
     }
 
-    /// R12: every shard is fully replicated, and nothing is left of what was.
+    /// R12: every shard is fully replicated, and no removed replica is left.
     ///
     /// # Errors
     /// The first shard that is not.

@@ -1,4 +1,4 @@
-//! Does SCAN show what was there throughout (SAFETY G18)?
+//! Does SCAN show every key that was there throughout (SAFETY G18)?
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Does every read say what a store says that forgets nothing?
+//! Does every read answer as a store that forgets nothing would?
 //!
 //! One [`Versions`] per shard: the entries of its log applied by this crate's own judge, every
 //! version kept for ever. The node's engine, which shares, replaces and collects, must not be told

@@ -18,8 +18,8 @@ use super::{KEYSPACE, World};
 
 /// Keyspaces that come and go.
 const GUESTS: [&str; 3] = ["guest-a", "guest-b", "guest-c"];
-/// Nodes whose standings change: no node of the cluster has such an id.
-const STRANGERS: [NodeId; 2] = [NodeId(u64::MAX), NodeId(u64::MAX - 1)];
+/// Nodes whose admin states change: no node of the cluster has such an id.
+const FOREIGN_NODES: [NodeId; 2] = [NodeId(u64::MAX), NodeId(u64::MAX - 1)];
 
 impl World {
     /// A client asks a node for a change: a guest comes, another changes, or goes.
@@ -46,7 +46,7 @@ impl World {
                 CatalogueOp::Create { name, options }
             }
             2 if retention_ms.is_multiple_of(3) => CatalogueOp::Node {
-                node: *self.rng.pick(&STRANGERS),
+                node: *self.rng.pick(&FOREIGN_NODES),
                 admin_state: *self.rng.pick(&[
                     AdminState::Member,
                     AdminState::Cordoned,
@@ -55,7 +55,7 @@ impl World {
                 ]),
                 // Of the two too few would be left.
                 among: match self.rng.one_in(4) {
-                    true => BTreeSet::from(STRANGERS),
+                    true => BTreeSet::from(FOREIGN_NODES),
                     false => BTreeSet::new(),
                 },
             },
@@ -86,7 +86,7 @@ impl World {
         self.trace.event(format_args!("node {node} follows: {keyspace:?}"));
         if keyspace.options.durability != Durability::Sync {
             self.clients.weak.insert(keyspace.id);
-            self.agreement.weaken(keyspace.id);
+            self.agreement.allow_unsynced_loss(keyspace.id);
         }
     }
 
@@ -107,7 +107,7 @@ impl World {
     /// The keyspaces as the first node with a catalogue has them; or what nodes disagree about.
     pub(super) fn agreed_keyspaces(&self) -> Result<Vec<Keyspace>, String> {
         let mut agreed: Option<Vec<Keyspace>> = None;
-        let mut standings = None;
+        let mut admin_states = None;
         for seat in &self.node_slots {
             let node = seat.node;
             if seat.has_left {
@@ -121,7 +121,7 @@ impl World {
             if !routes.iter().copied().eq(&keyspaces) {
                 return Err(format!("node {node} routes {routes:?}, and has {keyspaces:?}; "));
             }
-            let first = standings.get_or_insert_with(|| catalogue.admin_states().clone());
+            let first = admin_states.get_or_insert_with(|| catalogue.admin_states().clone());
             if first != catalogue.admin_states() {
                 return Err(format!(
                     "node {node} has {:?}, another {first:?}; ",

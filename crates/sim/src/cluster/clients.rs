@@ -1,18 +1,20 @@
-//! Clients of a cluster: each asks one thing after the other, of any node.
+//! Clients of a cluster: each sends one request after the other, to any node.
 //!
-//! Who is refused has had nothing done, and asks again somewhere. Who waits too long goes on to
-//! something else, but still hears the answer. Who asked a node that is gone hears none: what he
-//! asked was done if its entry is applied some day, and by then; or by the end of the node.
-//! Values are never the same twice, so that a history says which write a read saw.
+//! - A refused request was not done, and the client sends another one somewhere.
+//! - A client that waits too long goes on to something else, but still takes the answer.
+//! - If the node ends, there is no answer. The request was done if its entry is applied some day,
+//!   by that time; or else by the end of the node.
 //!
-//! **Time.** Nodes' clocks may lie hours apart, and values end. A read was judged at the time that
-//! it was given, or at the floor that its replica then had, or at that of the newest entry it saw
-//! if that is later; a write at its entry's
-//! time, which lies above all that was applied of its shard when it was asked, and not above what
-//! was when it was answered. The search for a linear order is told that.
+//! Values are never the same twice, so that a history shows which write a read saw.
 //!
-//! **Keyspaces.** Most is asked of one; some of others that come, change and go meanwhile
-//! ([`super::catalogue`]). A keyspace has ids of its own, and histories of its own.
+//! **Time.** Nodes' clocks may differ by hours, and values expire. The replica judges a read at the
+//! time that the read names, at the replica's floor, or at the time of the newest entry that it
+//! saw, whichever is latest. It judges a write at its entry's time. That time lies above all
+//! entries applied in its shard when the request was sent, and not above those applied when it was
+//! answered. The search for a linear order gets these times.
+//!
+//! **Keyspaces.** Most requests are for one keyspace; some are for others that come, change and go
+//! meanwhile ([`super::catalogue`]). A keyspace has ids of its own, and histories of its own.
 
 mod answers;
 mod histories;
@@ -61,7 +63,7 @@ pub struct Clients {
     lost: Vec<(Op, Place)>,
     /// … and those that may be done as long as the run lasts.
     endless: Vec<Op>,
-    /// Keyspaces that may lose what was not synced: their histories are not judged.
+    /// Keyspaces that may lose unsynced writes: their histories are not judged.
     pub(super) weak: BTreeSet<KeyspaceId>,
 }
 
@@ -121,7 +123,7 @@ impl Op {
         }
     }
 
-    /// When its client first asked it, if it is the rest of something.
+    /// When its client first sent it, if it is the rest of an earlier request.
     pub(super) fn first_call(&self) -> u64 {
         match &self.what {
             ClientOp::Keyspace(of_whole) => of_whole.first_call().unwrap_or(self.call),
@@ -156,7 +158,7 @@ impl Op {
 }
 
 impl Clients {
-    /// Before the first thing is asked.
+    /// The clients before their first request.
     pub fn new(profile: &RunProfile) -> Self {
         let name = |key| format!("{{{}}}key-{key}", key / profile.tagged).into_bytes();
         Self {
@@ -181,12 +183,12 @@ impl Clients {
         ready.map(|(number, _)| *number).collect()
     }
 
-    /// Whether nobody waits.
+    /// Whether no client waits.
     pub fn is_idle(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// What is open, in words.
+    /// Requests that are under way, as text.
     pub fn open(&self) -> String {
         let names = self.ops.iter().map(|(number, op)| match &op.what {
             ClientOp::Keys(KeyOp { command, keys, .. }) => {
@@ -311,7 +313,7 @@ impl World {
         mut command: Command,
         stale_ms: u64,
     ) {
-        self.tell_time(at);
+        self.set_clocks(at);
         self.look_at_watched(at, &route, &keys, &mut command);
         let seat = &self.node_slots[at];
         let Some(machine) = &seat.machine else { return };
@@ -391,7 +393,7 @@ impl World {
         self.trace.event(format_args!("op {}: on to shard {shard}", waiter.0));
     }
 
-    /// A write that was sent to a shard which another has taken in, who knows what became of it.
+    /// Handles a write to a shard that another shard has absorbed, which knows its outcome.
     pub(super) fn is_inherited(&mut self, waiter: Waiter, shard: ShardId) {
         if let Some(op) = self.clients.ops.get_mut(&waiter.0).and_then(Op::of_keys_mut) {
             op.shard = shard;

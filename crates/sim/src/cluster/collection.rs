@@ -1,10 +1,10 @@
 //! Old versions go while clients ask: what each node's maintenance thread does, at any time and
 //! place.
 //!
-//! Any node may want a keyspace's safe point raised; who leads the system shard logs it, every
-//! shard's leader follows, and each replica collects when it likes (SAFETY G14). In the end each
-//! keyspace's safe point rises for whoever has a replica, wherever the leaders are; all have
-//! collected all they may, and must hold the same.
+//! Any node may ask for a keyspace's safe point to be raised. The system shard's leader logs it,
+//! every shard's leader follows, and each replica collects when it likes (SAFETY G14). In the end
+//! each keyspace's safe point has risen at every replica, wherever the leaders are. All replicas
+//! have collected all they may, and must hold the same versions.
 
 use hlc::safe_point;
 use keyspace::{Keyspace, ShardId, Timestamp};
@@ -21,7 +21,7 @@ const BUDGET: u64 = 8;
 const RAISE_IN: u64 = 40;
 /// How far behind a node's clock a safe point is raised to, in ms.
 const BEHIND_MS: u64 = 600;
-/// Whoever wants a safe point raised asks again so soon.
+/// A node that wants a safe point raised asks again after this time.
 const RAISE_AGAIN_MS: u64 = 100;
 
 impl World {

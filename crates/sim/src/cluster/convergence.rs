@@ -1,5 +1,5 @@
-//! Does a cluster that arranges itself come to rest? Within a bound after the last fault the ring
-//! must be ideal: tiled, agreed upon, fully replicated, even ([`crate::check::ring`]).
+//! Does a cluster that balances itself come to rest? Within a bound after the last fault the ring
+//! must be ideal ([`crate::check::ring`]).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) const CONVERGENCE_MS_MAX: u64 = 60_000;
 const LOOK_MS: u64 = 100;
 
 impl World {
-    /// The ring as it is now; nothing while nobody leads the system shard.
+    /// The ring as it is now; `None` while the system shard has no leader.
     pub(super) fn ring(&self) -> Option<Ring> {
         let machines = || self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let leads = |machine: &&crate::machine::Machine| {
@@ -155,7 +155,7 @@ mod tests {
         let (holders, others) = world.holders(shard);
         let follower = holders.iter().find(|at| Some(**at) != world.leader_of(shard));
         world.exchange(shard, *follower.expect("two followers"), others[0]);
-        world.change_ends(shard).expect("another has taken its place");
+        world.wait_for_change(shard).expect("another has taken its place");
         // Soon: another that is to come to its node would wait for it.
         let found = world.converge(3_000).expect_err("it stays where it was");
         assert_eq!(found.rule, "R12 no replica is forgotten", "{found}");

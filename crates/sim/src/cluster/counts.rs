@@ -1,4 +1,4 @@
-//! What a run of a cluster has seen, in numbers.
+//! Counters of a cluster's run.
 
 use super::Workload;
 
@@ -19,21 +19,21 @@ pub struct Counts {
     pub pauses: u64,
     /// Cuts of the network.
     pub cuts: u64,
-    /// Shards that leaders were told to hand over.
+    /// Leader transfers that were requested.
     pub transfers: u64,
-    /// Times that a shard was told to exchange replicas.
+    /// Requests to replace replicas of a shard.
     pub moves: u64,
-    /// Shards that were told to be cut in two.
+    /// Requests to split a shard.
     pub splits: u64,
     /// Shards that were.
     pub halves: u64,
-    /// Buckets of files that were told to be cut …
-    pub buckets_cut: u64,
+    /// Requests to split a bucket of a linear-hash table …
+    pub buckets_split: u64,
     /// … or to take in another.
-    pub buckets_taken_in: u64,
+    pub buckets_merged: u64,
     /// How often the record of a file had changed.
-    pub file_turns: u64,
-    /// Shards that were told to take in a neighbour.
+    pub table_epochs: u64,
+    /// Requests to merge a shard with its neighbour.
     pub merges: u64,
     /// Replicas that have given up what they held to a neighbour's.
     pub given_up: u64,
@@ -43,12 +43,12 @@ pub struct Counts {
     pub inherited: u64,
     /// Writes that a shard has turned away, and that were sent on.
     pub moved: u64,
-    /// Replicas whose groups have gone on without them, and that have ended.
+    /// Removed replicas that have ended.
     pub removals: u64,
-    /// Changes of replicas that leaders were told to make by the balancer.
+    /// Changes of replicas that the balancer decided.
     pub decisions: u64,
-    /// … and shards that they were told to hand over.
-    pub handed_on: u64,
+    /// Leader transfers that the balancer decided.
+    pub balancer_transfers: u64,
     /// The longest time until the ring was ideal.
     pub rest_ms: u64,
     /// Links that were lost.
@@ -73,17 +73,17 @@ pub struct Counts {
     pub wide_changed: u64,
     /// … those that watched ranges.
     pub wide_ranges: u64,
-    /// … or others had their keys, or nobody led a shard of them.
-    pub wide_busy: u64,
-    /// Those of which nobody was told.
-    pub wide_unknown: u64,
+    /// … or others had their keys, or a shard of theirs had no leader.
+    pub multi_shard_busy: u64,
+    /// Those of unknown outcome.
+    pub multi_shard_unknown: u64,
     /// … and that others have finished.
     pub wide_finished: u64,
     /// Commands beside them, of one shard or one key, and reads of several, that were answered.
     pub wide_ones: u64,
     /// Reads of several keys that have seen the same twice.
     pub wide_looks: u64,
-    /// What was done of each workload of these, in the order of [`Workload::ALL`].
+    /// Finished transactions of each workload, in the order of [`Workload::ALL`].
     pub workloads: [u64; Workload::ALL.len()],
     /// Blocks of snapshots that were sent.
     pub blocks: u64,
@@ -109,9 +109,9 @@ pub struct Counts {
     pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
-    /// Reads of shards that are on other nodes only, or lag where they were asked, answered.
+    /// Reads answered from fetched data: the shard was remote, or its local replica lagged.
     pub fetched: u64,
-    /// Readers that were told that a replica lags.
+    /// Reads that were refused because a replica lags.
     pub lags: u64,
     /// Questions about all keys, and pages of them, answered.
     pub whole: u64,

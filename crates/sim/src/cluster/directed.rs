@@ -1,5 +1,5 @@
-//! What directed scenarios do to a cluster: nodes join, leave and come back, ways are cut, time
-//! passes while clients ask. Between that, everything goes on as in a random run.
+//! What directed scenarios do to a cluster: nodes join, leave and come back, links are cut, time
+//! passes while clients send requests. Between that, everything goes on as in a random run.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,15 @@ use crate::rng::Rng;
 
 /// The system shard.
 const SYSTEM: ShardId = ShardId(0);
-/// What is asked for is asked for again after so many milliseconds.
-const AGAIN_MS: u64 = 500;
-/// Virtual time within which the cluster does what it is asked for.
+/// A request is repeated after so many milliseconds.
+const RETRY_MS: u64 = 500;
+/// Virtual time within which the cluster must carry out a request, in milliseconds.
 const DONE_MS_MAX: u64 = 30_000;
 /// So rarely that it does not happen.
 const NEVER: u64 = 1 << 40;
 /// How long a node rests after a round of checkpoints.
 const ROUND_EVERY_MS: u64 = 3_000;
-/// How often somebody looks at a node that cannot know what it misses.
+/// Time between looks at a node that cannot know what it misses, in milliseconds.
 const LOOK_MS: u64 = 50;
 
 /// What a scenario begins with.
@@ -159,7 +159,7 @@ impl World {
     ) -> Result<(), Violation> {
         let deadline = self.now_ms + DONE_MS_MAX;
         while self.now_ms < deadline {
-            self.pass(AGAIN_MS)?;
+            self.pass(RETRY_MS)?;
             if is_so(self)? {
                 return Ok(());
             }
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass while a node is asked for all keys again and again, whatever it knows.
+    /// Lets time pass while clients read all keys at one node again and again.
     ///
     /// # Errors
     /// What is broken.
@@ -204,7 +204,7 @@ impl World {
         Ok(())
     }
 
-    /// So many nodes join at once; their places.
+    /// Lets so many nodes join at once; returns their places.
     ///
     /// # Errors
     /// What is broken.
@@ -233,7 +233,7 @@ impl World {
         self.node_slots[at].awake_at = self.now_ms;
     }
 
-    /// These nodes are to be emptied.
+    /// Drains these nodes.
     ///
     /// # Errors
     /// What is broken.
@@ -275,13 +275,13 @@ impl World {
     /// Nothing comes to a node, and nothing from it.
     pub(crate) fn cut_off(&mut self, at: usize) {
         for other in (0..self.node_slots.len()).filter(|other| *other != at) {
-            self.cut_way(at, other);
-            self.cut_way(other, at);
+            self.cut_link(at, other);
+            self.cut_link(other, at);
         }
     }
 
     /// Nothing goes from one node to another.
-    pub(crate) fn cut_way(&mut self, from: usize, to: usize) {
+    pub(crate) fn cut_link(&mut self, from: usize, to: usize) {
         let (from, to) = (self.node_slots[from].node, self.node_slots[to].node);
         self.trace.event(format_args!("nothing goes from node {from} to {to}"));
         self.counts.cuts += 1;
@@ -348,7 +348,7 @@ impl World {
     ///
     /// # Errors
     /// What is broken.
-    pub(crate) fn change_ends(&mut self, shard: ShardId) -> Result<(), Violation> {
+    pub(crate) fn wait_for_change(&mut self, shard: ShardId) -> Result<(), Violation> {
         let deadline = self.now_ms + DONE_MS_MAX;
         self.pass(LOOK_MS)?;
         while self.now_ms < deadline {
@@ -376,8 +376,8 @@ impl World {
         self.power_goes_at(at, changes);
     }
 
-    /// Everything is well again: the cluster comes to rest, everyone is answered, and all that was
-    /// seen is judged.
+    /// Ends the scenario: the cluster comes to rest, every client is answered, and the checkers
+    /// judge all histories.
     ///
     /// # Errors
     /// What is broken.

@@ -1,5 +1,5 @@
-//! What disks of a cluster do to their nodes: they fail, are full, lose their power in the middle
-//! of a write, or the end of a log that was synced.
+//! Faults of disks in a cluster: they fail, are full, lose power in the middle of a write, or lose
+//! the end of a synced log.
 
 use std::io::{self, ErrorKind};
 
@@ -18,7 +18,7 @@ use crate::options::Fault;
 
 /// A fault of a node's disk that waits for its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Armed {
+pub enum PendingDiskFault {
     /// The power goes at one of the next changes of the disk.
     Power,
     /// A sync or a write fails.
@@ -42,7 +42,7 @@ const NO_FAULTS_MS: u64 = 4_500;
 /// … and for how long its node is down.
 const DOWN_MS: u64 = 2_500;
 
-/// Whether a shard has so many voters, each with a place, and nobody else.
+/// Whether a shard has exactly so many voters, each in the descriptor, and no other replicas.
 pub(super) fn is_whole(state: &ShardState, replicas: usize) -> bool {
     let members = &state.members;
     let is_placed = |replica: &ReplicaId| state.descriptor.node_of(*replica).is_some();
@@ -86,7 +86,7 @@ impl World {
         let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node}: the power will go after {writes} changes"));
         self.node_slots[at].disk.crash_after_writes(writes);
-        self.node_slots[at].armed = Some(Armed::Power);
+        self.node_slots[at].armed = Some(PendingDiskFault::Power);
     }
 
     pub(super) fn fail_sync(&mut self, at: usize) {
@@ -94,7 +94,7 @@ impl World {
         let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node}: a sync will fail after {syncs}"));
         self.node_slots[at].disk.fail_sync(syncs);
-        self.node_slots[at].armed = Some(Armed::Failure);
+        self.node_slots[at].armed = Some(PendingDiskFault::Failure);
     }
 
     pub(super) fn fail_write(&mut self, at: usize) {
@@ -102,7 +102,7 @@ impl World {
         let node = self.node_slots[at].node;
         self.trace.event(format_args!("node {node}: a write will fail after {writes}"));
         self.node_slots[at].disk.fail_write(writes);
-        self.node_slots[at].armed = Some(Armed::Failure);
+        self.node_slots[at].armed = Some(PendingDiskFault::Failure);
     }
 
     pub(super) fn fill_or_free(&mut self, at: usize) {
@@ -189,8 +189,8 @@ impl World {
         self.trace.event(format_args!("node {node} stops: {error}"));
         self.counts.disk_deaths += 1;
         match armed {
-            Some(Armed::Power) => self.crash(at, true),
-            Some(Armed::Failure) => {
+            Some(PendingDiskFault::Power) => self.crash(at, true),
+            Some(PendingDiskFault::Failure) => {
                 let power = self.options.faults.has(Fault::Power) && self.rng.one_in(2);
                 self.crash(at, power);
             }
@@ -211,14 +211,16 @@ impl World {
         let NodeSlot { node, armed, full, .. } = self.node_slots[at];
         self.trace.event(format_args!("node {node} does not start: {error}"));
         match (armed, error) {
-            (Some(Armed::Power), RecoverError::Storage(Error::Io { .. })) => self.end(at, true),
-            (Some(Armed::Failure), RecoverError::Storage(Error::Io { .. })) => {
+            (Some(PendingDiskFault::Power), RecoverError::Storage(Error::Io { .. })) => {
+                self.end(at, true)
+            }
+            (Some(PendingDiskFault::Failure), RecoverError::Storage(Error::Io { .. })) => {
                 let power = self.options.faults.has(Fault::Power) && self.rng.one_in(2);
                 self.end(at, power);
             }
             (_, RecoverError::Storage(error)) if full && is_full(error) => {
                 self.end(at, false);
-                // Whoever watches over it makes room, sooner or later.
+                // An operator makes room, sooner or later.
                 if self.calm || self.rng.one_in(3) {
                     self.fill_or_free(at);
                 }

@@ -1,4 +1,4 @@
-//! What breaks in a cluster, and how it comes back.
+//! Faults in a cluster, and how nodes and links come back.
 
 use keyspace::{ClusterVersion, NodeId, ShardId};
 use node::executor::Input;
@@ -16,7 +16,7 @@ use crate::options::{Fault, Faults};
 const LONG_NANOS: u64 = 10_000_000_000;
 
 /// How long nodes wait for each other on behalf of a client.
-const PATIENCE_NANOS: u64 = 1_500_000_000;
+const REQUEST_TIMEOUT_NANOS: u64 = 1_500_000_000;
 
 /// The length of a block of a checkpoint.
 const BLOCK: PieceLimits = PieceLimits { examined_max: 1, bytes_max: 1 };
@@ -128,7 +128,7 @@ impl World {
 
     /// Links of frames that were lost: each end learns of it in its time, and has a new one.
     pub(super) fn renew_links(&mut self) {
-        for (one, other) in self.network.take_untold() {
+        for (one, other) in self.network.take_lost_links() {
             for (node, with) in [(one, other), (other, one)] {
                 let late = self.rng.one_in(4);
                 let millis = self.rng.between(1, if late { 2_000 } else { 60 });
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// The process of a node has ended: the others learn that its links are gone, if they had not
-    /// better lose patience first.
+    /// The process of a node has ended: the others learn at some time that its links are closed,
+    /// unless their timeouts end first.
     pub(super) fn end_links(&mut self, at: usize, power: bool) {
         let node = self.node_slots[at].node;
         for seat in (0..self.node_slots.len()).filter(|seat| *seat != at) {
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Tells nodes of links that are gone.
+    /// Informs nodes of lost links.
     pub(super) fn lose_links(&mut self) {
         let now_ms = self.now_ms;
         let lost: Vec<_> = self.lost_links.extract_if(.., |lost| lost.0 <= now_ms).collect();
@@ -227,7 +227,7 @@ impl World {
         seat.machine.is_some() && self.now_ms >= seat.awake_at
     }
 
-    /// A process ends; with the machine's power, what was not synced may be gone.
+    /// Ends a process; with a loss of power, unsynced writes may be lost.
     pub(super) fn crash(&mut self, at: usize, power: bool) {
         if self.node_slots[at].machine.is_none() {
             return;
@@ -237,7 +237,7 @@ impl World {
         self.end(at, power);
     }
 
-    /// What is left of a node whose process is gone.
+    /// Cleans up after a node whose process has ended.
     pub(super) fn end(&mut self, at: usize, power: bool) {
         let node = self.node_slots[at].node;
         self.counts.crashes += 1;
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Who believes to lead what: nodes that run, and shards.
+    /// Which running nodes believe to lead which shards.
     pub(super) fn led(&self) -> Vec<(usize, ShardId)> {
         let mut led = Vec::new();
         for (at, seat) in self.node_slots.iter().enumerate() {
@@ -393,7 +393,7 @@ impl World {
         machine
             .executors
             .iter_mut()
-            .for_each(|seat| seat.executor.set_request_timeout(PATIENCE_NANOS));
+            .for_each(|seat| seat.executor.set_request_timeout(REQUEST_TIMEOUT_NANOS));
         machine
             .executors
             .iter_mut()
@@ -402,7 +402,7 @@ impl World {
         machine.ignores_lookup = self.options.plant == Some(Plant::ForgottenReplica);
         machine.leaves_records = self.options.plant == Some(Plant::LeftRecord);
         if self.options.plant == Some(Plant::GoneReplica) {
-            machine.streams.plant_gone_replica();
+            machine.streams.plant_stream_to_removed_replica();
         }
         machine.plant(self.options.plant.and_then(Plant::in_control));
         machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);

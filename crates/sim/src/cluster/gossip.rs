@@ -1,10 +1,9 @@
-//! What nodes know of each other: a simple model of the gossip that `membership` runs.
+//! How nodes learn of each other: a simple model of the gossip that `membership` runs.
 //!
-//! Once in [`GOSSIP_MS`] what each node carries goes around. Who is awake hears about half of the
-//! others, as they were a round ago; so all that is known is old, and not equally old everywhere.
-//! Word also goes over third nodes: only who has no way to and from a node at all, over any others,
-//! hears nothing of it, and thinks after a while that it is down. A process that begins knows
-//! nothing.
+//! Once in [`GOSSIP_MS`] nodes exchange their loads. A running node learns about half of the
+//! others, as they were a round ago. So all knowledge is old, and not equally old everywhere. News
+//! also travel over third nodes: only a node without any path to and from another one learns
+//! nothing of it, and takes it for down after a while. A new process knows nothing.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::World;
 
 /// Once in so many milliseconds nodes tell what they carry.
 pub(super) const GOSSIP_MS: u64 = 500;
-/// Who was not heard of for so long may be down …
+/// A node that was not heard of for this time is suspected …
 const SUSPECTED_MS: u64 = 1_200;
 /// … and is taken to be.
 const DOWN_MS: u64 = 2_000;
@@ -28,10 +27,10 @@ struct Load {
     bytes: u64,
 }
 
-/// What one node knows of another.
+/// The status of a node as another one knows it.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
-    /// The last time that anything was heard.
+struct PeerStatus {
+    /// When the last message of it arrived.
     last_ms: u64,
     is_up: bool,
     since_ms: u64,
@@ -41,7 +40,7 @@ struct Heard {
 /// What all know of all, by their places.
 #[derive(Debug, Default)]
 pub(super) struct Gossip {
-    heard: Vec<Vec<Option<Heard>>>,
+    status: Vec<Vec<Option<PeerStatus>>>,
     /// What each carried a round ago.
     loads: Vec<Load>,
     /// Nodes with equal numbers hear of each other; `None`: asleep or down.
@@ -51,15 +50,15 @@ pub(super) struct Gossip {
 impl Gossip {
     /// The process at a place begins.
     pub fn forget(&mut self, at: usize) {
-        if let Some(row) = self.heard.get_mut(at) {
+        if let Some(row) = self.status.get_mut(at) {
             row.fill(None);
         }
     }
 
     /// Whether a node has been there for so long, as another knows.
     pub fn is_up_for(&self, at: usize, other: usize, millis: u64, now_ms: u64) -> bool {
-        let heard = self.heard.get(at).and_then(|row| row.get(other).copied().flatten());
-        heard.is_some_and(|heard| heard.is_up && now_ms - heard.since_ms >= millis)
+        let status = self.status.get(at).and_then(|row| row.get(other).copied().flatten());
+        status.is_some_and(|status| status.is_up && now_ms - status.since_ms >= millis)
     }
 
     /// Whether two nodes hear of each other.
@@ -67,7 +66,7 @@ impl Gossip {
         self.parts.get(at).is_some_and(|part| part.is_some() && self.parts.get(other) == Some(part))
     }
 
-    /// What the node at a place has been told of all.
+    /// The reports that the node at a place has of all others.
     pub fn told(
         &self,
         at: usize,
@@ -75,9 +74,9 @@ impl Gossip {
         domains: &[Box<str>],
         now_ms: u64,
     ) -> Vec<NodeReport> {
-        let row = self.heard.get(at).map(Vec::as_slice).unwrap_or_default();
-        let told = |(place, heard): (usize, &Option<Heard>)| {
-            let Heard { last_ms, is_up, since_ms, load } = (*heard)?;
+        let row = self.status.get(at).map(Vec::as_slice).unwrap_or_default();
+        let told = |(place, status): (usize, &Option<PeerStatus>)| {
+            let PeerStatus { last_ms, is_up, since_ms, load } = (*status)?;
             Some(NodeReport {
                 id: nodes[place],
                 domain: domains.get(place).cloned().unwrap_or_default(),
@@ -106,29 +105,29 @@ impl World {
         let gossip = &mut placement_state.gossip;
         gossip.parts = parts;
         gossip.loads.resize(count, Load::default());
-        gossip.heard.resize(count, Vec::new());
-        for (at, row) in gossip.heard.iter_mut().enumerate() {
+        gossip.status.resize(count, Vec::new());
+        for (at, row) in gossip.status.iter_mut().enumerate() {
             row.resize(count, None);
             if gossip.parts[at].is_none() {
                 continue;
             }
-            for (other, heard) in row.iter_mut().enumerate() {
+            for (other, status) in row.iter_mut().enumerate() {
                 let is_here = other == at;
                 if gossip.parts[other] != gossip.parts[at] {
-                    if let Some(heard) = heard
-                        && heard.is_up
-                        && now_ms - heard.last_ms >= DOWN_MS
+                    if let Some(status) = status
+                        && status.is_up
+                        && now_ms - status.last_ms >= DOWN_MS
                     {
-                        (heard.is_up, heard.since_ms) = (false, now_ms);
+                        (status.is_up, status.since_ms) = (false, now_ms);
                     }
                     continue;
                 }
                 let load = if is_here { now[other] } else { gossip.loads[other] };
-                let is_heard = is_here || heard.is_none() || self.rng.one_in(2);
-                let since_ms = heard.filter(|heard| heard.is_up).map_or(now_ms, |h| h.since_ms);
-                let known = heard.map_or(load, |heard| heard.load);
+                let is_heard = is_here || status.is_none() || self.rng.one_in(2);
+                let since_ms = status.filter(|status| status.is_up).map_or(now_ms, |h| h.since_ms);
+                let known = status.map_or(load, |status| status.load);
                 let load = if is_heard { load } else { known };
-                *heard = Some(Heard { last_ms: now_ms, is_up: true, since_ms, load });
+                *status = Some(PeerStatus { last_ms: now_ms, is_up: true, since_ms, load });
             }
         }
         gossip.loads = now;

@@ -1,10 +1,10 @@
-//! Questions about a keyspace as a whole, asked at any node: FLUSH, DBSIZE, KEYS, RANGE, RANDOMKEY
+//! Commands over all keys of a keyspace, sent to any node: FLUSH, DBSIZE, KEYS, RANGE, RANDOMKEY
 //! and SCAN.
 //!
 //! ```text
 //!   KEYS at node 2     shard 1 is here   admit ──► Await, or each key of it
-//!                      shard 2 is away   Fetch ──► its leader ──► what is there
-//!   judged as          of every key: it was there, or was not, at some moment of the question
+//!                      shard 2 is remote Fetch ──► its leader ──► its keys
+//!   judged as          of every key: it was there, or was not, at some moment of the command
 //! ```
 //!
 //! They promise no common moment for all keys, so each key is judged by itself, in the history of
@@ -47,7 +47,7 @@ pub(super) struct KeyspaceScan {
     pub(super) ready: bool,
     /// Shards on other nodes whose answer is under way.
     fetching: BTreeSet<ShardId>,
-    /// Their answers, each with what was wanted, and the time at which it was judged.
+    /// Their answers, each with its request, and the time of the answer.
     fetched: BTreeMap<ShardId, (FetchRequest, Timestamp, FetchResult)>,
 }
 
@@ -68,7 +68,7 @@ enum ScanQuery {
 #[derive(Clone, Debug)]
 struct Scan {
     cursor: u64,
-    /// When the first page was asked for.
+    /// When the first page was requested.
     call: u64,
     low_ms: u64,
     high_ms: u64,
@@ -94,8 +94,11 @@ struct ShardAnswer {
 }
 
 impl KeyspaceScan {
-    /// A fetch has its answer; or a replica has come here, or lags, or what blocked is gone.
-    pub(super) fn go(&mut self, found: Option<(ShardId, FetchRequest, Timestamp, FetchResult)>) {
+    /// Goes on after a fetch was answered, a replica came here or lags, or a lock was released.
+    pub(super) fn resume(
+        &mut self,
+        found: Option<(ShardId, FetchRequest, Timestamp, FetchResult)>,
+    ) {
         match found {
             Some((shard, want, at, found)) => {
                 self.fetched.insert(shard, (want, at, found));
@@ -108,7 +111,7 @@ impl KeyspaceScan {
         }
     }
 
-    /// When it was first asked.
+    /// When it was first sent.
     pub(super) fn first_call(&self) -> Option<u64> {
         match &self.ask {
             ScanQuery::Scan(scan) => Some(scan.call),
@@ -217,7 +220,7 @@ impl World {
     }
 
     fn begin_scan(&mut self, client: usize, at: usize, route: Arc<Route>, ask: ScanQuery) {
-        self.tell_time(at);
+        self.set_clocks(at);
         let seat = &self.node_slots[at];
         let Some(machine) = &seat.machine else { return };
         let (node, moment) = (seat.node, machine.moment());
@@ -229,10 +232,10 @@ impl World {
         self.clients.insert(number, op);
     }
 
-    /// Tries to answer such a question.
+    /// Tries to answer a keyspace scan.
     ///
     /// # Errors
-    /// What is wrong with the answer beyond doubt; the rest is for the search.
+    /// A violation that is certain without the search for an order.
     pub(super) fn try_scan(&mut self, at: usize, number: u64) -> Result<(), Violation> {
         let own_clock = self.has(Plant::OwnClock);
         let machine = self.node_slots[at].machine.as_mut().expect("it runs");

@@ -1,7 +1,7 @@
 //! Neighbours become one shard while everything else breaks.
 //!
-//! Some shard that somebody believes to lead is told to take in the one behind it, as that is known
-//! there: one of the two has a key in use, if there are such.
+//! The simulator asks a node that believes to lead a shard to absorb the shard's right neighbour,
+//! as that node knows it. One of the two has a key in use, if there is such a pair.
 
 use keyspace::ShardId;
 use node::control::Request;
@@ -13,11 +13,11 @@ use node::rpc::message::RpcMessage;
 use super::{Plant, World};
 use crate::machine::Machine;
 
-/// So many shards are told to take in another in a run, at most.
+/// At most so many merges are requested in a run.
 const MERGES_MAX: u64 = 16;
 
 impl World {
-    /// Some leader is told to take its right neighbour in.
+    /// Asks some leader to absorb its shard's right neighbour.
     pub(super) fn merge(&mut self) {
         let mut pairs = Vec::new();
         let mut led = self.led();
@@ -42,11 +42,11 @@ impl World {
             return;
         }
         let (at, left, _) = *self.rng.pick(&pairs);
-        self.take_in(at, left);
+        self.merge_right(at, left);
     }
 
-    /// Planted: a frozen shard is told that it goes on, by nobody.
-    pub(super) fn unfreeze_wrongly(&mut self, at: usize) {
+    /// Planted: a frozen shard is unfrozen without a decision of its neighbour.
+    pub(super) fn unfreeze_undecided(&mut self, at: usize) {
         if !self.has(Plant::Thaw) {
             return;
         }
@@ -71,8 +71,8 @@ impl World {
         Some(right_of(self.node_slots[at].machine.as_ref()?, left)?.1)
     }
 
-    /// A node that leads a shard is asked to have it take in its right neighbour.
-    pub(crate) fn take_in(&mut self, at: usize, left: ShardId) {
+    /// Asks a node that leads a shard to merge it with its right neighbour.
+    pub(crate) fn merge_right(&mut self, at: usize, left: ShardId) {
         self.counts.merges += 1;
         self.trace.event(format_args!("shard {left} is to take in its neighbour"));
         let machine = self.node_slots[at].machine.as_mut().expect("it leads");

@@ -15,30 +15,34 @@
 //! | file | what |
 //! |---|---|
 //! | `begin` | nodes join, shards get their replicas |
-//! | `turns` | what a node does in a millisecond |
+//! | `node_steps` | what a node does in a millisecond |
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
 //! | [`disks`] | disks that fail, are full, lose power in a write, lose the end of a log |
-//! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leaders that are told to go |
-//! | `moves` | replicas are exchanged for others on other nodes |
-//! | `splits` | shards are cut in two |
-//! | `upgrade` | nodes come back as other versions, and the cluster's level rises |
-//! | [`clients`] | what they ask, how they wait, what they have seen |
-//! | `settle` | the end: everyone is answered, all replicas are equal |
+//! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leader transfers |
+//! | `moves` | replicas are replaced by others on other nodes |
+//! | `splits`, `merges`, `linear_hash` | shards are split and merged; linear-hash tables grow and shrink |
+//! | `upgrade` | nodes come back as other versions, and the cluster version rises |
+//! | [`clients`] | their requests, how they wait, what they have seen |
+//! | `settle` | the end: every client is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
-//! | `whole` | FLUSH, and questions about all keys |
-//! | `wide` | transactions over several shards |
-//! | `collection` | safe points rise, old versions go |
-//! | `gossip`, `step_placement` | what nodes know of each other; leaders ask the balancer |
-//! | `rest` | the ring becomes ideal |
-//! | `stage` | what directed scenarios do to it ([`crate::scenario`]) |
-//! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
+//! | `keyspace_scans` | FLUSH, and commands over all keys |
+//! | `multi_shard` | transactions over several shards |
+//! | `collection` | safe points rise, old versions are collected |
+//! | `gossip`, `placement` | what nodes know of each other; leaders ask the balancer |
+//! | `convergence` | the ring becomes ideal |
+//! | `directed` | what directed scenarios do to the cluster ([`crate::scenario`]) |
+//! | [`catalogue`] | keyspaces that come, change and go; all nodes agree about them |
 //!
-//! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
-//! lease runs (R5, G4 to G6), nothing acknowledged missing and nothing invented (R6,
-//! linearizability of what clients saw), same seed same bytes (R13), and after the heal an answer
-//! for everyone within a bound, the same state everywhere (R8), and in each node's table all shards
-//! as their leaders know them. Where leaders ask the balancer, the ring becomes ideal before that
-//! (R1, R2, R12: [`crate::check::ring`]).
+//! The checkers look for:
+//!
+//! - one leader a term (R1); replicas apply the same entries (R3)
+//! - no election while another leader's lease runs (R5, G4 to G6)
+//! - no acknowledged write missing and none invented (R6, linearizability of clients' histories)
+//! - same seed, same bytes (R13)
+//! - after the heal: every client answered within a bound, the same state everywhere (R8), and in
+//!   each node's table all shards as their leaders know them
+//! - where leaders ask the balancer, an ideal ring before that (R1, R2, R12:
+//!   [`crate::check::ring`])
 
 mod begin;
 mod broken_promises;
@@ -115,9 +119,9 @@ pub struct World {
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
     promise_fault: Option<broken_promises::PromiseFault>,
-    /// Links that are gone, and when who learns of that.
+    /// Lost links, and when which end learns of that.
     lost_links: Vec<(u64, usize, NodeId)>,
-    /// Links of frames that were lost, and when who has a new one.
+    /// Lost links of frames, and when which nodes have a new one.
     new_links: Vec<(u64, NodeId, NodeId)>,
     /// Whether leaders ask the balancer.
     placement_state: Option<placement::PlacementState>,
@@ -129,9 +133,9 @@ pub struct World {
     wide: Option<multi_shard::MultiShardClients>,
     /// Workloads whose judges have found something.
     pub found_by: Vec<Workload>,
-    /// Planted: how often each replica was seen to be cut.
+    /// Planted: how often each replica was seen to split.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
-    /// Shards that were told to be cut, or to take in a neighbour.
+    /// Shards with a requested split or merge.
     pub(crate) reshapes_begun: u64,
     /// Shards that were to begin as right halves.
     right_halves: BTreeSet<ShardId>,
@@ -202,7 +206,7 @@ impl World {
     /// The first rule that was found broken.
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
-        self.begin_wide()?;
+        self.begin_multi_shard()?;
         if self.profile.places_replicas {
             self.begin_placement(Vec::new());
         }
@@ -253,12 +257,12 @@ impl World {
             }
         }
         let turns = self.profile.is_linear && self.options.faults.has(Fault::Split) && !self.calm;
-        if turns && self.now_ms.is_multiple_of(linear_hash::TURN_MS) {
-            self.turn_file();
+        if turns && self.now_ms.is_multiple_of(linear_hash::RESIZE_INTERVAL_MS) {
+            self.resize_table();
         }
         self.step_placement();
         self.expire_ops();
-        self.expire_wide();
+        self.expire_multi_shard();
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! Replicas move while everything else breaks.
 //!
-//! Some shard that somebody believes to lead is told to have replicas on other nodes, as many as go
-//! for them: one, or all at once. A change that waits for its learners may be called off. The
-//! system shard stays where it is, and only nodes that know the keyspace get its replicas: without
-//! a replica of the system shard, a node here is not told of the catalogue.
+//! The simulator asks a node that believes to lead a shard to replace replicas by as many on other
+//! nodes: one, or all at once. A change that waits for its learners may be cancelled. The system
+//! shard stays where it is, and only nodes that know the keyspace get its replicas: without a
+//! replica of the system shard, a simulated node here does not learn the catalogue.
 
 use keyspace::ShardId;
 use node::executor::Input;
@@ -12,7 +12,7 @@ use super::World;
 use crate::machine::Machine;
 
 impl World {
-    /// Some leader is told to exchange replicas of one of its shards.
+    /// Asks some leader to replace replicas of one of its shards.
     pub(super) fn move_replicas(&mut self) {
         let mut led = self.led();
         led.retain(|(_, shard)| *shard != ShardId(0));

@@ -1,6 +1,5 @@
-//! Transactions over several shards, in a keyspace of their own: lists, to which numbers are
-//! appended, and which are read whole; and cases that are made to find one anomaly
-//! ([`workloads`]).
+//! Transactions over several shards, in a keyspace of their own: some append numbers to lists and
+//! read whole lists; others are made to find one anomaly ([`workloads`]).
 //!
 //! ```text
 //!   APPEND, GET of 1 to 4 keys ──► the node's coordinator ──► Ended
@@ -11,11 +10,11 @@
 //!   GET of several keys        ──► looked at twice; or locked, if something always changes
 //! ```
 //!
-//! All of them are transactions to whoever judges them: some order of all must explain all that was
-//! read ([`crate::check::serial`]). Whoever got no answer may have done what he asked for, or not.
+//! The checker takes all of them for transactions: some order of all must explain every read
+//! ([`crate::check::serial`]). A transaction without an answer may or may not have been done.
 //!
-//! In half of all runs, drawn apart; what is done here is drawn apart, too. So runs without it are
-//! as they were.
+//! Half of all runs have such transactions. A separate random sequence decides that, and drives
+//! them: so runs without them are the same as before.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -48,7 +47,7 @@ pub mod workloads;
 pub(crate) use coordinator_deaths::CoordinatorDeath;
 use parts::{Part, transaction_of, values_of};
 use reads::MultiShardRead;
-use workloads::{KEYS_OF_ALL, Watched, Workload};
+use workloads::{KEYS_OF_ALL, WatchedKey, Workload};
 
 /// Their keyspace.
 pub(super) const WIDE: &str = "wide";
@@ -61,23 +60,23 @@ const CUTS: [usize; 2] = [16, 32];
 /// Virtual time within which the keyspace is there.
 const THERE_MS_MAX: u64 = 20_000;
 
-/// What these clients do and have seen.
+/// These clients, with their requests and histories.
 pub(super) struct MultiShardClients {
     rng: Rng,
     placement: Placement,
     pub names: Vec<Vec<u8>>,
-    asked: BTreeMap<u64, PendingOp>,
+    pending: BTreeMap<u64, PendingOp>,
     made: u64,
     /// Elements that were ever appended.
     elements: u64,
-    /// When each client asks again.
+    /// When each client sends its next request.
     free_at: Vec<u64>,
     think_ms: u64,
     /// What they do: lists first, if it is not only one.
     workloads: Vec<Workload>,
     /// Which absent keys are watched now.
     phantom: usize,
-    /// A node that is not asked.
+    /// A node that gets no requests.
     pub(super) spared: Option<usize>,
     history: Vec<ObservedTxn>,
     /// By the first key of each set.
@@ -86,19 +85,19 @@ pub(super) struct MultiShardClients {
     ends: ends::ExpiryChecker,
 }
 
-/// One thing that is under way.
+/// A transaction or read that is under way.
 struct PendingOp {
-    /// None: who reads all at the end.
+    /// `None` for the reads of all keys at the end.
     client: Option<usize>,
     at: usize,
     call: u64,
     workload: Workload,
     parts: Vec<Part>,
-    /// What keys had that must not have changed.
-    watched: Vec<Watched>,
-    /// By which name leaders keep the keys from others, if they do.
+    /// Watched keys, which must not have changed.
+    watched: Vec<WatchedKey>,
+    /// The name by which leaders reserve the keys, if they do.
     reserved_as: Option<Timestamp>,
-    way: OpPath,
+    path: OpPath,
 }
 
 /// How it is answered.
@@ -124,7 +123,7 @@ pub(super) fn has(options: &Options) -> bool {
 }
 
 impl MultiShardClients {
-    /// Before anything is asked.
+    /// The clients before their first request.
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(mix(mix(mix(options.seed))));
         let is_ordered = !rng.one_in(4) && !upgrade::mixes(options);
@@ -132,7 +131,7 @@ impl MultiShardClients {
         Self {
             placement: if is_ordered { Placement::Ordered } else { Placement::Hashed },
             names: (0..KEYS_OF_ALL).map(workloads::name_of).collect(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             made: FIRST,
             elements: 0,
             free_at: vec![0; clients],
@@ -155,7 +154,7 @@ impl MultiShardClients {
 
     /// Ranges in which nothing lies but keys that a transaction watches, if it is one of those that
     /// watch ranges.
-    fn gaps(&self, number: u64, watched: &[Watched]) -> KeyRangeSet {
+    fn gaps(&self, number: u64, watched: &[WatchedKey]) -> KeyRangeSet {
         let mut gaps = KeyRangeSet::default();
         if self.placement == Placement::Ordered && number.is_multiple_of(2) {
             for (key, ..) in watched {
@@ -170,12 +169,11 @@ impl MultiShardClients {
         gaps
     }
 
-    /// What is open, in words.
+    /// Transactions that are under way, as text.
     pub fn open(&self) -> String {
-        let open = self
-            .asked
-            .iter()
-            .map(|(number, asked)| format!("transaction {}: {:?}; ", number - FIRST, asked.parts));
+        let open = self.pending.iter().map(|(number, pending)| {
+            format!("transaction {}: {:?}; ", number - FIRST, pending.parts)
+        });
         open.collect()
     }
 
@@ -201,7 +199,7 @@ impl MultiShardClients {
 
 impl World {
     /// Makes the keyspace, before anything breaks.
-    pub(super) fn begin_wide(&mut self) -> Result<(), Violation> {
+    pub(super) fn begin_multi_shard(&mut self) -> Result<(), Violation> {
         let Some(wide) = &self.wide else { return Ok(()) };
         let (placement, deadline) = (wide.placement, self.now_ms + THERE_MS_MAX);
         let cuts = match placement {
@@ -253,8 +251,8 @@ impl World {
     }
 
     /// Whether none of these clients waits.
-    pub(super) fn is_wide_idle(&self) -> bool {
-        self.wide.as_ref().is_none_or(|wide| wide.asked.is_empty())
+    pub(super) fn is_multi_shard_idle(&self) -> bool {
+        self.wide.as_ref().is_none_or(|wide| wide.pending.is_empty())
     }
 
     /// Whether one of these clients may ask a node.
@@ -273,18 +271,18 @@ impl World {
     /// What of theirs may go on at a node.
     pub(super) fn ready_wide(&self, at: usize) -> Vec<u64> {
         let Some(wide) = &self.wide else { return Vec::new() };
-        let is_ready = |asked: &&PendingOp| match &asked.way {
+        let is_ready = |pending: &&PendingOp| match &pending.path {
             OpPath::Watching(begins_at) => *begins_at <= self.now_ms,
             OpPath::Looking(looking) => looking.ready,
             OpPath::Coordinated | OpPath::Proposed => false,
         };
-        let here = wide.asked.iter().filter(|(_, asked)| asked.at == at && is_ready(asked));
+        let here = wide.pending.iter().filter(|(_, pending)| pending.at == at && is_ready(pending));
         here.map(|(number, _)| *number).collect()
     }
 
     /// One of them asks a node something.
-    pub(super) fn ask_wide(&mut self, at: usize) {
-        self.tell_time(at);
+    pub(super) fn send_multi_shard(&mut self, at: usize) {
+        self.set_clocks(at);
         let now_ms = self.now_ms;
         let Some(wide) = &mut self.wide else { return };
         let free: Vec<usize> =
@@ -293,7 +291,7 @@ impl World {
         wide.free_at[client] = u64::MAX;
         let client = Some(client);
         let lists = Workload::ListAppend;
-        match wide.some_workload() {
+        match wide.pick_workload() {
             Workload::ListAppend => {}
             other => return self.ask_case(client, at, other),
         }
@@ -345,8 +343,8 @@ impl World {
         at: usize,
         workload: Workload,
         parts: Vec<Part>,
-        watched: Vec<Watched>,
-        way: OpPath,
+        watched: Vec<WatchedKey>,
+        path: OpPath,
     ) -> u64 {
         let call = self.clients.next_event();
         let node = self.node_slots[at].node;
@@ -355,8 +353,8 @@ impl World {
         let number = wide.made;
         self.trace.event(format_args!("transaction {} at node {node}: {parts:?}", number - FIRST));
         let reserved_as = None;
-        let asked = PendingOp { client, at, call, workload, parts, watched, reserved_as, way };
-        wide.asked.insert(number, asked);
+        let pending = PendingOp { client, at, call, workload, parts, watched, reserved_as, path };
+        wide.pending.insert(number, pending);
         number
     }
 
@@ -367,7 +365,7 @@ impl World {
         at: usize,
         workload: Workload,
         parts: Vec<Part>,
-        (watched, reserved_as): (Vec<Watched>, Option<Timestamp>),
+        (watched, reserved_as): (Vec<WatchedKey>, Option<Timestamp>),
     ) {
         let wide = self.wide.as_mut().expect("they ask");
         let machine = self.node_slots[at].machine.as_ref().expect("it was asked");
@@ -381,10 +379,10 @@ impl World {
         let is_ranged = !wide.gaps(wide.made + 1, &watched).is_empty();
         self.counts.wide_ranges += u64::from(is_ranged);
         let is_one = is_one && !is_ranged && reserved_as.is_none();
-        let way = if is_one { OpPath::Proposed } else { OpPath::Coordinated };
-        let number = self.put_asked(client, at, workload, parts, watched, way);
-        let asked = self.wide.as_mut().and_then(|wide| wide.asked.get_mut(&number));
-        asked.expect("it was just asked").reserved_as = reserved_as;
+        let path = if is_one { OpPath::Proposed } else { OpPath::Coordinated };
+        let number = self.put_asked(client, at, workload, parts, watched, path);
+        let pending = self.wide.as_mut().and_then(|wide| wide.pending.get_mut(&number));
+        pending.expect("it was just asked").reserved_as = reserved_as;
         match is_one {
             true => self.propose_wide(number),
             false => self.coordinate_wide(number),
@@ -395,9 +393,9 @@ impl World {
     fn coordinate_wide(&mut self, number: u64) {
         let (unvalidated, unranged) = (self.has(Plant::Unvalidated), self.has(Plant::Unranged));
         let Some(wide) = &self.wide else { return };
-        let Some(asked) = wide.asked.get(&number) else { return };
-        let (values, gaps) = (values_of(&asked.parts), wide.gaps(number, &asked.watched));
-        let mut transaction = transaction_of(asked, &wide.names, &values);
+        let Some(pending) = wide.pending.get(&number) else { return };
+        let (values, gaps) = (values_of(&pending.parts), wide.gaps(number, &pending.watched));
+        let mut transaction = transaction_of(pending, &wide.names, &values);
         if !gaps.is_empty() {
             // What is absent is so because nothing is in its range.
             transaction.watched.retain(|(_, seen)| matches!(seen, ObservedVersion::Version(_)));
@@ -410,18 +408,18 @@ impl World {
         if unranged {
             transaction.ranges.clear();
         }
-        let machine = self.node_slots[asked.at].machine.as_mut().expect("it was asked");
+        let machine = self.node_slots[pending.at].machine.as_mut().expect("it was asked");
         let keyspace = machine.routes[WIDE].keyspace.id;
-        machine.coordinate(keyspace, &transaction, number, asked.reserved_as);
+        machine.coordinate(keyspace, &transaction, number, pending.reserved_as);
     }
 
     /// Has one shard do it.
     fn propose_wide(&mut self, number: u64) {
         let unvalidated = self.has(Plant::Unvalidated);
         let Some(wide) = &self.wide else { return };
-        let Some(asked) = wide.asked.get(&number) else { return };
-        let values = values_of(&asked.parts);
-        let mut transaction = transaction_of(asked, &wide.names, &values);
+        let Some(pending) = wide.pending.get(&number) else { return };
+        let values = values_of(&pending.parts);
+        let mut transaction = transaction_of(pending, &wide.names, &values);
         if unvalidated {
             transaction.watched.clear();
         }
@@ -429,26 +427,26 @@ impl World {
             ([Step::Write(write)], true) => write.clone(),
             _ => Write::Transaction(Box::new(transaction)),
         };
-        let machine = self.node_slots[asked.at].machine.as_mut().expect("it was asked");
+        let machine = self.node_slots[pending.at].machine.as_mut().expect("it was asked");
         let route = &machine.routes[WIDE];
-        let shard = route.shard(route.place_of_key(&wide.names[asked.parts[0].key()]));
+        let shard = route.shard(route.place_of_key(&wide.names[pending.parts[0].key()]));
         let mut batch = Batch::default();
         batch.push(&write, Waiter(number));
         machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
     }
 
     /// Goes on with something at a node.
-    pub(super) fn go_on_wide(&mut self, at: usize, ready: &[u64]) {
+    pub(super) fn continue_multi_shard(&mut self, at: usize, ready: &[u64]) {
         let now_ms = self.now_ms;
         let Some(wide) = &mut self.wide else { return };
         let number = *wide.rng.pick(ready);
-        match wide.asked.get(&number).map(|asked| &asked.way) {
+        match wide.pending.get(&number).map(|pending| &pending.path) {
             Some(OpPath::Watching(begins_at)) if *begins_at <= now_ms => {
                 let PendingOp { client, workload, parts, watched, reserved_as, .. } =
-                    wide.asked.remove(&number).expect("it was just found");
+                    wide.pending.remove(&number).expect("it was just found");
                 self.begin_transaction(client, at, workload, parts, (watched, reserved_as));
             }
-            Some(OpPath::Looking(_)) => self.look_wide(at, number),
+            Some(OpPath::Looking(_)) => self.look_at_keys(at, number),
             _ => {}
         }
     }
@@ -462,7 +460,7 @@ impl World {
     }
 
     /// Locks and unfinished records that are left somewhere, and coordinators that are not done.
-    pub(super) fn left_of_transactions(&self) -> String {
+    pub(super) fn describe_leftover_locks(&self) -> String {
         let mut text = String::new();
         for machine in self.node_slots.iter().filter_map(|seat| seat.machine.as_ref()) {
             let node = machine.node();

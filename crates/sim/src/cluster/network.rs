@@ -1,14 +1,14 @@
 //! Packets on their way.
 //!
 //! A packet may be lost, come twice, or come late: most within a few milliseconds, some after
-//! hundreds. A real link brings nothing twice, and who sends a write once and is told that there
-//! was no room for it relies on that: where disks are full now and then, no write comes twice. A
-//! direction between two nodes may be cut; what is on its way then still arrives.
-//! When a link is lost, most of what was on it is lost too.
+//! hundreds. A real link delivers nothing twice, and a sender whose write was refused for lack of
+//! room relies on that: where disks are full now and then, no write comes twice. One direction
+//! between two nodes may be cut; packets on their way then still arrive. When a link is lost, most
+//! packets on it are lost too.
 //!
-//! Frames of snapshots go as over a real link: in order, each once, until the link is lost, and
-//! all that is under way with it. Both ends learn of that in their time; until then what they send
-//! goes nowhere. Where others lose a packet, or a way is cut, a frame's link is lost.
+//! Frames of snapshots go as over a real link: in order, each once, until the link is lost with all
+//! frames on it. Each end learns of the loss after some time; until then its frames are lost. Where
+//! another packet would be lost, or a direction is cut, a frame's link is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use super::options::RunProfile;
 use crate::machine::peers::Packet;
 use crate::rng::Rng;
 
-/// What is on its way, and which ways are cut.
+/// Packets on their way, and directions that are cut.
 #[derive(Default)]
 pub struct Network {
     /// By when they arrive, in which order they were sent, and by whom.
-    under_way: BTreeMap<(u64, u64), (NodeId, Packet)>,
+    in_flight: BTreeMap<(u64, u64), (NodeId, Packet)>,
     sent: u64,
     cut: BTreeSet<(NodeId, NodeId)>,
     /// How often the link of two nodes was lost, the smaller first.
@@ -31,8 +31,8 @@ pub struct Network {
     known: BTreeMap<(NodeId, NodeId), u64>,
     /// When the last frame from one to another arrives.
     frames: BTreeMap<(NodeId, NodeId), u64>,
-    /// Links that were lost, and neither end has been told.
-    untold: Vec<(NodeId, NodeId)>,
+    /// Links that were lost, before either end knows.
+    unreported_losses: Vec<(NodeId, NodeId)>,
 }
 
 impl Network {
@@ -87,21 +87,21 @@ impl Network {
 
     fn put(&mut self, from: NodeId, packet: Packet, at_ms: u64) {
         self.sent += 1;
-        self.under_way.insert((at_ms, self.sent), (from, packet));
+        self.in_flight.insert((at_ms, self.sent), (from, packet));
     }
 
     /// What arrives by now.
     pub fn due(&mut self, now_ms: u64) -> Vec<Packet> {
-        let later = self.under_way.split_off(&(now_ms + 1, 0));
-        let due = std::mem::replace(&mut self.under_way, later);
+        let later = self.in_flight.split_off(&(now_ms + 1, 0));
+        let due = std::mem::replace(&mut self.in_flight, later);
         due.into_values().map(|(_, packet)| packet).collect()
     }
 
-    /// The link between two nodes is lost, both ways. What has reached the other's machine still
-    /// arrives.
+    /// Loses the link between two nodes, in both directions. Packets that have reached the other's
+    /// machine still arrive.
     pub fn lose(&mut self, one: NodeId, other: NodeId, rng: &mut Rng) {
         self.lose_link((one, other));
-        self.under_way.retain(|_, (from, packet)| {
+        self.in_flight.retain(|_, (from, packet)| {
             let ends = (*from, packet.node());
             let is_on_it = ends == (one, other) || ends == (other, one);
             !is_on_it || rng.one_in(5)
@@ -112,11 +112,11 @@ impl Network {
     pub fn lose_link(&mut self, ends: (NodeId, NodeId)) {
         let (one, other) = ends;
         *self.lost.entry((one.min(other), one.max(other))).or_default() += 1;
-        self.under_way.retain(|_, (from, packet)| {
+        self.in_flight.retain(|_, (from, packet)| {
             let on = (*from, packet.node());
             !matches!(packet, Packet::Frame(_)) || (on != ends && on != (other, one))
         });
-        self.untold.push(ends);
+        self.unreported_losses.push(ends);
     }
 
     /// How often the link of these two was lost.
@@ -124,9 +124,9 @@ impl Network {
         self.lost.get(&(one.min(other), one.max(other))).copied().unwrap_or(0)
     }
 
-    /// Links that were lost: both ends are to be told, each in its time.
-    pub fn take_untold(&mut self) -> Vec<(NodeId, NodeId)> {
-        std::mem::take(&mut self.untold)
+    /// Takes the lost links: each end learns of it after a time of its own.
+    pub fn take_lost_links(&mut self) -> Vec<(NodeId, NodeId)> {
+        std::mem::take(&mut self.unreported_losses)
     }
 
     /// A node has learnt that its link with another was lost, and there is a new one.

@@ -1,4 +1,4 @@
-//! One place for a node of a cluster.
+//! One slot for a node of a cluster.
 
 use keyspace::{NodeId, VersionRange};
 use storage::faulty::FaultyDisk;
@@ -24,16 +24,16 @@ pub(crate) struct NodeSlot {
     pub wall_offset: i64,
     pub started_at: u64,
     /// What its disk is about to do.
-    pub armed: Option<disks::Armed>,
+    pub armed: Option<disks::PendingDiskFault>,
     /// Whether its disk is full.
     pub full: bool,
-    /// No round of checkpoints is begun or gone on with before: there was no room for the last.
+    /// No round of checkpoints begins or goes on before this time: the last one had no room.
     pub round_at: u64,
     /// Planted: time that its boot clock did not count.
     pub slept_nanos: u64,
     /// Planted: time that its boot clock counts twice, and when it begins to.
     pub burst: Option<(u64, u64)>,
-    /// Its disk has lost what was synced, once at least.
+    /// Whether its disk has lost synced writes at least once.
     pub has_lost: bool,
     /// … and it has not started since.
     pub has_just_lost: bool,

@@ -1,5 +1,5 @@
-//! What a node does in a millisecond: it hears the time, ticks, does a few things in random order,
-//! and sends what it has to say.
+//! What a node does in a millisecond: it reads its clock, ticks, does a few steps in random order,
+//! and sends its messages.
 
 use node::replica::{QuarantineReason, ReplicaComparison};
 
@@ -28,7 +28,7 @@ impl World {
         if self.ends_for_its_level(at)? {
             return Ok(());
         }
-        self.tell_time(at);
+        self.set_clocks(at);
         self.tick(at);
         self.tick_coordinator(at);
         if self.now_ms == self.node_slots[at].awake_at && !self.calm {
@@ -57,9 +57,9 @@ impl World {
         Ok(())
     }
 
-    /// Tells a node's clocks the time, before all that it does: in the millisecond in which it
-    /// wakes, it may be asked before it has its turn.
-    pub(super) fn tell_time(&mut self, at: usize) {
+    /// Sets a node's clocks, before it does anything: in the millisecond in which it wakes, a
+    /// client may ask it before its own steps.
+    pub(super) fn set_clocks(&mut self, at: usize) {
         let now_ms = self.now_ms;
         let seat = &mut self.node_slots[at];
         let boot = seat.boot(now_ms);
@@ -74,7 +74,7 @@ impl World {
         let seat = &mut self.node_slots[at];
         if let Some((_, nanos)) = seat.burst.take_if(|(from_ms, _)| self.now_ms >= *from_ms) {
             seat.boot_offset += nanos;
-            self.tell_time(at);
+            self.set_clocks(at);
             let machine = self.node_slots[at].machine.as_mut().expect("it runs");
             (0..nanos / 1_000_000 / TICK_MS).for_each(|_| machine.tick());
         }
@@ -152,14 +152,14 @@ impl World {
             1 => self.begin_sync(at)?,
             2 => self.machine(at).end_sync()?,
             3 => self.machine(at).log.make_segment()?,
-            4 => self.machine(at).spread_news(),
+            4 => self.machine(at).step_control(),
             5 => self.try_a_read(at, &reads)?,
             6 => self.ask(at),
             8 => self.machine(at).step_digest(),
             9 => self.keep_versions(at),
             10 => self.step_a_stream(at, &streams)?,
-            11 => self.go_on_wide(at, &wide),
-            12 => self.ask_wide(at),
+            11 => self.continue_multi_shard(at, &wide),
+            12 => self.send_multi_shard(at),
             _ => self.step_round(at)?,
         }
         Ok(true)
@@ -189,7 +189,7 @@ impl World {
         self.look_for_leases(at)?;
         answers.into_iter().for_each(|answer| self.answered(answer));
         self.forget_sessions(at);
-        self.unfreeze_wrongly(at);
+        self.unfreeze_undecided(at);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What a run of a cluster is told, and what its seed chooses.
+//! The options of a cluster's run, and what its seed chooses.
 
 use std::num::NonZeroU64;
 
@@ -24,7 +24,7 @@ named! {
         /// A node's boot clock does not count pauses, so that a leader trusts its lease after one
         /// (G5).
         StaleLease = "stale-lease",
-        /// Who says it leads may read, whatever its lease says (G5).
+        /// A replica that believes to lead serves reads without a lease (G5).
         LeaseByRole = "lease-by-role",
         /// A restarted replica votes and stands at once (G4).
         ForgetfulVote = "forgetful-vote",
@@ -37,19 +37,18 @@ named! {
         FreshLeaderReads = "fresh-leader-reads",
         /// The memory of one replica changes (G13).
         RottenState = "rotten-state",
-        /// Questions about all keys are judged by the clock of the node that is asked (G13).
+        /// Keyspace scans are judged by the clock of the asked node (G13).
         OwnClock = "own-clock",
         /// A replica that does not lead says that it is less behind than it is (G17).
         WrongAge = "wrong-age",
-        /// A shard that is cut in two forgets what was applied once (G10, G11).
+        /// A split forgets the sessions: what was applied once (G10, G11).
         NoDedupe = "no-dedupe",
         /// The right half of a shard that was cut in two forgets its votes when it is replayed
         /// (G11).
         ReplayedHalf = "replayed-half",
         /// A frozen shard goes on though the log of its left neighbour does not say so (G11).
         Thaw = "thaw",
-        /// Executors are not told what tables know: a replica that its group has gone on without
-        /// stays (R12).
+        /// Executors do not learn the tables of descriptors: a removed replica stays (R12).
         ForgottenReplica = "forgotten-replica",
         /// The cluster's level rises although not all nodes speak the next one (G3).
         EarlyLevel = "early-level",
@@ -123,10 +122,10 @@ impl Plant {
     }
 }
 
-/// Milliseconds of the safety phase unless said otherwise.
+/// Milliseconds of the safety phase, by default.
 pub const MILLIS_DEFAULT: u64 = 6_000;
 
-/// What a run is told.
+/// The options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Decides everything else.
@@ -141,7 +140,7 @@ pub struct Options {
     pub power_at: Option<u64>,
     /// Whether to keep the trace's text.
     pub verbose: bool,
-    /// What is planted.
+    /// The planted bug.
     pub plant: Option<Plant>,
     /// What transactions over shards are made for, if it is one thing only.
     pub workload: Option<Workload>,
@@ -297,7 +296,7 @@ fn is_linear(options: &Options) -> bool {
 pub struct RunProfile {
     /// Replicas of each shard of keys.
     pub replicas: usize,
-    /// Replicas of the system shard: who has one takes clients, also for shards that are elsewhere.
+    /// Replicas of the system shard: a node with one takes clients, also for remote shards.
     pub system_replicas: usize,
     /// Whether shards begin with all of them; else those follow that are not the first.
     pub starts_with_all_replicas: bool,

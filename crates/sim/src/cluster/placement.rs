@@ -2,11 +2,11 @@
 //! and spread over those that have joined.
 //!
 //! ```text
-//!   gossip: who is there, what they carry ──┐
-//!   catalogue, or its image: who is drained ┼─► Nodes ─► decide ─► Exchange
+//!   gossip: which nodes are up, their loads ┐
+//!   catalogue, or its cache: admin states ──┼─► Nodes ─► decide ─► Exchange
 //!   the shard's descriptor and members ─────┘        └─► transfer_target ─► Transfer
 //! ```
-//! All of that is in control ([`node::control`]), for both drivers; here is what gossip tells it.
+//! Control does all of that ([`node::control`]), in both drivers; this file supplies its gossip.
 //! Times are shorter than a server's, which would only make runs longer.
 
 use keyspace::{Keyspace, NodeId};
@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Gossip goes around, and leaders decide, each in its turn.
+    /// Spreads gossip, and lets leaders decide, one after the other.
     pub(super) fn step_placement(&mut self) {
         if self.placement_state.is_none() {
             return;

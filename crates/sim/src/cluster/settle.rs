@@ -1,4 +1,4 @@
-//! When nothing breaks any more: everyone is answered, every key can be read, and all replicas
+//! When nothing breaks any more: every client is answered, every key can be read, and all replicas
 //! hold the same.
 
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ impl World {
         let deadline = self.now_ms + ANSWER_MS_MAX;
         while self.now_ms < deadline {
             self.millisecond()?;
-            let is_idle = self.clients.is_idle() && self.is_wide_idle();
+            let is_idle = self.clients.is_idle() && self.is_multi_shard_idle();
             if is_idle && self.is_time_to_look() && self.is_settled() {
                 return self.ask_everything();
             }
         }
-        let left = self.left_of_transactions();
+        let left = self.describe_leftover_locks();
         if !left.is_empty() {
             let text = format!("{left}{}", self.unsettled());
             return Err(Violation::new("R12 transactions are finished", text));
@@ -119,8 +119,8 @@ impl World {
         }
         let mut text = self.clients.open();
         text += &self.wide.as_ref().map(|wide| wide.open()).unwrap_or_default();
-        text += &self.left_of_transactions();
-        text += &self.open_files();
+        text += &self.describe_leftover_locks();
+        text += &self.describe_resizes();
         let keyspaces = match self.agreed_keyspaces() {
             Ok(keyspaces) => keyspaces,
             Err(why) => return text + &why,

@@ -1,18 +1,18 @@
 //! Shards are cut in two while everything else breaks.
 //!
-//! Some shard that somebody believes to lead is told to be cut, at a slot or key that parts the
-//! keys in use, if there are such. What comes of that its node's control plane decides.
+//! The simulator asks a node that believes to lead a shard to split it, at a slot or key that
+//! separates keys in use, if there are such. The node's control plane decides whether it does.
 
 use keyspace::{Cut, KeyspaceId, Placement, ShardId, Slot, slot_of};
 use node::control::{CutAt, Request};
 
 use super::{Plant, World};
 
-/// So many shards are told to be cut in a run, at most.
+/// At most so many splits are requested in a run.
 const SPLITS_MAX: u64 = 12;
 
 impl World {
-    /// Some leader is told to cut one of its shards in two.
+    /// Asks some leader to split one of its shards.
     pub(super) fn split(&mut self) {
         let mut led = self.led();
         led.retain(|(_, shard)| *shard != ShardId(0) && !self.is_bucket(*shard));
@@ -56,7 +56,7 @@ impl World {
 
     /// A node that leads a shard has it cut in two: in the middle of its slots, or at the middle
     /// one of the keys in use that it has.
-    pub(crate) fn cut_in_two(&mut self, at: usize, shard: ShardId) {
+    pub(crate) fn split_shard(&mut self, at: usize, shard: ShardId) {
         let view = self.node_slots[at].machine.as_ref().and_then(|machine| machine.view(shard));
         let Some(arc) = view.map(|view| view.read().descriptor.arc.clone()) else { return };
         let cut = match (self.profile.placement(), arc.slots()) {
@@ -88,7 +88,7 @@ impl World {
         machine.request(Request::Split { shard, at: Some(place) });
     }
 
-    /// Planted: what was applied once before a shard was cut in two is forgotten.
+    /// Planted: a split forgets the sessions of the shard.
     pub(super) fn forget_sessions(&mut self, at: usize) {
         if !self.has(Plant::NoDedupe) {
             return;

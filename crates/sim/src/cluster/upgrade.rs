@@ -1,21 +1,22 @@
 //! Mixed versions: nodes come back as the version after or before, while everything else breaks,
-//! and the cluster's level rises in the middle of it.
+//! and the cluster version rises in the middle of it.
 //!
 //! ```text
-//!   all speak 1 ─► one after the other comes back and speaks 1 to 2; some go back, as people do
-//!              ─► who leads the catalogue has heard from all that they speak 2 ─► level 2
-//!              ─► someone starts the old version once more: it is refused
+//!   all support 1 ─► one after the other comes back and supports 1 to 2; some are downgraded
+//!              ─► all have reported to the system shard's leader that they support 2 ─► version 2
+//!              ─► a node starts with the old version once more: it is refused
 //! ```
 //!
-//! What nodes speak goes around late ([`TOLD_MS`]): so the level may rise for a node that has just
-//! gone back. It ends when it hears so, as one does that is refused at the door, and people give it
-//! the newer version.
+//! Nodes' supported versions spread late ([`REPORT_DELAY_MS`]). So the cluster version may rise just after
+//! a node was downgraded. That node ends when it learns so, as does one that is refused in the
+//! handshake, and an operator gives it the newer version.
 //!
-//! Checked: the level rises only when all have said that they speak the next one; and nothing is in
-//! a log that a level must allow before the catalogue has that level ([`crate::check::agreement`]).
+//! The checkers look for two rules. The version rises only when all nodes have reported that they
+//! support the next one. And no log holds a feature before the catalogue has its version
+//! ([`crate::check::agreement`]).
 //!
-//! In a sixth of all runs, drawn apart; in the others all nodes speak the newest level, and have
-//! used it for long. What is done here is drawn apart, too.
+//! A sixth of all runs have mixed versions; in the others all nodes support the newest version, and
+//! have used it for long. A separate random sequence decides that, and drives these steps.
 
 use keyspace::random::{Random, mix};
 use keyspace::{ClusterVersion, VersionRange};
@@ -26,10 +27,10 @@ use crate::check::Violation;
 use crate::options::Fault;
 
 /// What nodes speak is known to the others after so long.
-const TOLD_MS: u64 = 400;
-/// Every so often nodes are told what all speak.
-const TELL_MS: u64 = 100;
-/// Who was refused is given the newer version after so long.
+const REPORT_DELAY_MS: u64 = 400;
+/// Time between reports of all nodes' supported versions, in milliseconds.
+const REPORT_INTERVAL_MS: u64 = 100;
+/// A refused node gets the newer version after this time, in milliseconds.
 const REPLACED_MS: u64 = 200;
 
 /// How far the versions are.
@@ -38,9 +39,9 @@ pub(super) struct UpgradeState {
     random: Random,
     next_ms: u64,
     /// What each node speaks, as the others know it, and since when it has been otherwise.
-    told: Vec<(VersionRange, Option<u64>)>,
-    /// The newest level that each has ever told that it speaks.
-    said: Vec<ClusterVersion>,
+    reported: Vec<(VersionRange, Option<u64>)>,
+    /// The newest version that each node has ever reported to support.
+    newest_supported: Vec<ClusterVersion>,
     /// Whether the old version was started once more when the level had risen.
     tried: bool,
 }
@@ -62,21 +63,21 @@ impl UpgradeState {
         Self {
             random: Random::new(mix(mix(mix(mix(seed))))),
             next_ms: 0,
-            told: vec![(VersionRange::BEFORE, None); nodes],
-            said: vec![ClusterVersion::FIRST; nodes],
+            reported: vec![(VersionRange::BEFORE, None); nodes],
+            newest_supported: vec![ClusterVersion::FIRST; nodes],
             tried: false,
         }
     }
 }
 
 impl World {
-    /// The cluster's level, as those know who run.
+    /// The cluster version, as known to running nodes.
     pub(super) fn level(&self) -> ClusterVersion {
         let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         machines.map(|machine| machine.level).max().unwrap_or_default()
     }
 
-    /// Someone comes back as another version, or the level is asked for, when it is time.
+    /// Restarts a node as another version, or requests a higher cluster version, when it is time.
     pub(super) fn upgrade(&mut self) {
         let Some(mut upgrading) = self.upgrading.take() else { return };
         self.spread_levels(&mut upgrading);
@@ -94,12 +95,13 @@ impl World {
         for (at, seat) in
             self.node_slots.iter().enumerate().filter(|(_, seat)| seat.machine.is_some())
         {
-            let (told, since) = &mut upgrading.told[at];
-            if *told == seat.levels {
+            let (reported, since) = &mut upgrading.reported[at];
+            if *reported == seat.levels {
                 *since = None;
-            } else if self.now_ms >= *since.get_or_insert(self.now_ms) + TOLD_MS {
-                *told = seat.levels;
-                upgrading.said[at] = upgrading.said[at].max(seat.levels.highest());
+            } else if self.now_ms >= *since.get_or_insert(self.now_ms) + REPORT_DELAY_MS {
+                *reported = seat.levels;
+                upgrading.newest_supported[at] =
+                    upgrading.newest_supported[at].max(seat.levels.highest());
             }
         }
     }
@@ -135,7 +137,7 @@ impl World {
     /// Every node is told what all speak: who leads the catalogue asks for the next level when it
     /// is time to.
     fn ask_for_level(&mut self, upgrading: &mut UpgradeState) {
-        if !self.now_ms.is_multiple_of(TELL_MS) {
+        if !self.now_ms.is_multiple_of(REPORT_INTERVAL_MS) {
             return;
         }
         // Planted: each takes the others to speak what it speaks itself.
@@ -147,7 +149,7 @@ impl World {
                 name: format!("node {}", self.node_slots[place].node),
                 levels: match is_early || place == at {
                     true => self.node_slots[at].levels,
-                    false => upgrading.told[place].0,
+                    false => upgrading.reported[place].0,
                 },
                 is_up: true,
                 has_left: self.node_slots[place].has_left,
@@ -175,7 +177,7 @@ impl World {
         let met = met.filter_map(|other| other.machine.as_ref());
         let levels = met.map(|machine| machine.level).chain([machine.level]);
         let level = levels.max().unwrap_or_default();
-        if speaks.speak(level) {
+        if speaks.supports(level) {
             return Ok(false);
         }
         let node = seat.node;
@@ -184,8 +186,9 @@ impl World {
         self.crash(at, false);
         self.node_slots[at].levels = VersionRange::OURS;
         self.node_slots[at].awake_at = self.now_ms + REPLACED_MS;
-        let said = self.upgrading.as_ref().map(|upgrading| upgrading.said[at]);
-        if said < Some(level) {
+        let newest_supported =
+            self.upgrading.as_ref().map(|upgrading| upgrading.newest_supported[at]);
+        if newest_supported < Some(level) {
             let text = format!("node {node} has never said that it speaks {level}");
             return Err(Violation::new("the level rises when all speak the next", text));
         }

@@ -44,7 +44,7 @@ pub struct Outcomes {
     pub answers: Vec<Answer>,
     /// Keyspaces that have changed.
     pub changed: Vec<Keyspace>,
-    /// What has happened.
+    /// Events since they were last taken.
     pub events: Vec<Event>,
 }
 
@@ -94,12 +94,12 @@ impl Machine {
     pub fn tell(&mut self, input: Input) {
         self.news.push(input);
         while self.has_news() {
-            self.spread_news();
+            self.step_control();
         }
     }
 
-    /// Has control take the oldest input that waits, and does what comes of it.
-    pub fn spread_news(&mut self) {
+    /// Steps control with its oldest input, and carries out the effects.
+    pub fn step_control(&mut self) {
         let Some(input) = self.news.pop() else { return };
         if let Input::Catalogue(
             Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace),
@@ -184,8 +184,8 @@ impl Machine {
         self.tell(Input::Catalogue(Change::ClusterVersion(level)));
     }
 
-    /// Another table has said something.
-    pub(super) fn lookup_came(&mut self, word: LookupMessage) {
+    /// A message of another node's lookup table arrives.
+    pub(super) fn receive_lookup(&mut self, word: LookupMessage) {
         // As bytes, which is how it travels.
         let mut bytes = Vec::new();
         word.message.encode(&mut bytes);

@@ -7,8 +7,8 @@
 //!                   └─────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! With the process its coordinator ends, whatever is under way. It may also end alone, at a step
-//! that is chosen ([`Fuse`]): then another takes its place, which has never heard of anything.
+//! A coordinator ends with its process, at any step. It may also end alone, at a chosen step
+//! ([`CoordinatorCrash`]): then a new one without any state takes its place.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,26 +25,26 @@ use txn::{AbandonedTxn, ConflictRetry, ShardMap};
 
 use super::Machine;
 
-/// The origin of the coordinator's questions.
+/// The origin of the coordinator's steps.
 pub const COORDINATOR: Origin = Origin(3);
-/// How long clients wait for a transaction, in nanoseconds.
-const PATIENCE_NANOS: u64 = 1_500_000_000;
+/// The request timeout of transactions, in nanoseconds.
+const REQUEST_TIMEOUT_NANOS: u64 = 1_500_000_000;
 /// The number of a question, below that of the coordinator whose it is.
 const ASK_BITS: u32 = 40;
 
-/// What is planted in coordinators: it is done to what they ask for.
+/// Bugs planted in coordinators: they change the steps that these send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantedBug {
     /// PREVENT looks at the replica here, and makes no mark.
     ForgetfulPrevent,
-    /// Records are forgotten before all keys are resolved, and nobody finishes what is left before
-    /// they are gone.
+    /// Records are forgotten before all keys are resolved, and no coordinator finishes the rest
+    /// before that.
     RecordDropped,
-    /// RESOLVE ends the lock of a key, whoever has it.
+    /// RESOLVE ends the lock of a key, whichever transaction holds it.
     ResolveByKey,
     /// A record is taken for ABORTED before it says so.
     EarlyRetry,
-    /// No lock has a deadline, and nobody looks for one.
+    /// No lock has a deadline, and no coordinator checks one.
     LateCommit,
 }
 
@@ -52,31 +52,31 @@ pub enum PlantedBug {
 /// coordinator, itself or another, and nothing after that. What counts is each step that it asks
 /// for, each answer that it takes, and that it tells its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fuse {
+pub struct CoordinatorCrash {
     /// Whose transactions.
     pub of: u64,
     /// How much more.
     pub left: u32,
 }
 
-/// The coordinator of a node, and what came of what it was asked for.
+/// The coordinator of a node, with the outcomes of its transactions.
 pub struct NodeCoordinator {
     coordinator: Coordinator,
     /// What its transactions are named by.
     pub by: u64,
-    /// How many coordinators there were before: what they have asked for is not answered.
+    /// How many coordinators there were before: their steps are not answered any more.
     before: u64,
     /// When it ends, if that is chosen.
-    pub fuse: Option<Fuse>,
+    pub fuse: Option<CoordinatorCrash>,
     /// Its questions whose answers count.
     of_fuse: BTreeSet<u64>,
     /// It has ended, to be looked at by the world.
     pub has_ended: bool,
-    /// What has ended, to be looked at by the world.
+    /// Finished transactions, for the world.
     pub ended: Vec<(u64, TxnOutcome)>,
     /// Transactions of others that it has finished.
     pub finished: u64,
-    /// What is planted.
+    /// The planted bug.
     pub planted: Option<PlantedBug>,
 }
 
@@ -87,7 +87,7 @@ impl NodeCoordinator {
     /// Of a node's process, which has drawn this number.
     pub(super) fn new(node: NodeId, drawn: u64) -> Self {
         let by = TxnId::name(node, drawn as u32);
-        let coordinator = Coordinator::new(by, PATIENCE_NANOS, STEP_BYTES_MAX);
+        let coordinator = Coordinator::new(by, REQUEST_TIMEOUT_NANOS, STEP_BYTES_MAX);
         Self {
             coordinator,
             by,
@@ -103,7 +103,7 @@ impl NodeCoordinator {
 
     /// Whether it ends before this.
     fn ends_before(&mut self, act: &CoordinatorAction) -> bool {
-        let Some(Fuse { of, .. }) = self.fuse else { return false };
+        let Some(CoordinatorCrash { of, .. }) = self.fuse else { return false };
         let counts = match act {
             CoordinatorAction::SendStep { step, ask, .. } => {
                 let step = Step::decode(&mut Reader::new(step)).expect("it was encoded");
@@ -127,7 +127,7 @@ impl NodeCoordinator {
         }
         // Another process of the same node would have drawn another number.
         self.by = self.by >> 32 << 32 | u64::from(mix(self.by) as u32);
-        self.coordinator = Coordinator::new(self.by, PATIENCE_NANOS, STEP_BYTES_MAX);
+        self.coordinator = Coordinator::new(self.by, REQUEST_TIMEOUT_NANOS, STEP_BYTES_MAX);
         self.before += 1;
         (self.fuse, self.has_ended) = (None, true);
         self.of_fuse.clear();
@@ -136,8 +136,7 @@ impl NodeCoordinator {
 }
 
 impl Machine {
-    /// Begins a transaction of the client who is known by this token, for whom its keys may be kept
-    /// by a name.
+    /// Begins a transaction of the client with this token; its keys may be reserved by a name.
     pub fn coordinate(
         &mut self,
         keyspace: KeyspaceId,
@@ -152,7 +151,7 @@ impl Machine {
         });
     }
 
-    /// Leaders here have found a transaction that nobody sees to.
+    /// Finishes an abandoned transaction that a leader here has found.
     pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
         let is_dropped = self.coordinates.planted == Some(PlantedBug::RecordDropped);
         if is_dropped && !abandoned.id.is_too_old(self.now()) {
@@ -168,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// How many transactions it sees to.
+    /// How many transactions it runs.
     pub fn coordinated(&self) -> usize {
         self.coordinates.coordinator.len()
     }
@@ -212,7 +211,7 @@ impl Machine {
             Some(route.clone() as Arc<dyn ShardMap>)
         };
         act(&mut self.coordinates.coordinator, at, &find);
-        let acts: Vec<CoordinatorAction> = self.coordinates.coordinator.acts().collect();
+        let acts: Vec<CoordinatorAction> = self.coordinates.coordinator.take_actions().collect();
         for act in acts {
             if self.coordinates.ends_before(&act) {
                 return;

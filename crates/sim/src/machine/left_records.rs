@@ -1,8 +1,8 @@
 //! Planted: a shard that is cut keeps the records of transactions, also of those whose record keys
 //! go to the right half (SAFETY G8: a record moves with its key).
 //!
-//! The cores have no switch for that, so it is done to the bytes in which they keep what they know
-//! ([`txn::locks`]), before the right half begins.
+//! The cores have no switch for that. So this file changes the encoded lock table ([`txn::locks`])
+//! before the right half begins.
 
 use keyspace::codec::{Reader, put_varint};
 use keyspace::{DecodeError, ShardId};

@@ -1,16 +1,17 @@
-//! The second driver of a node's cores: what the server does with threads, done in steps.
+//! The second driver of a node's cores: it does in steps what the server does with threads.
 //!
 //! ```text
-//!   inputs ─► seat ──accept──► executor ──turn──► effects ──append──► log room ─► Durable ─► seat
+//!   inputs ─► slot ──accept──► executor ──step──► effects ──append──► log room ─► Durable ─► slot
 //!               ▲                                 │ answers to the clients
 //!               └─────────── news ◄───────────────┘ catalogue, safe points
 //! ```
 //!
-//! A seat's step is one of two: take inputs and turn, or append what the last turn handed out, tell
-//! `Written` and publish its answers. Between any two steps readers look, syncs begin and end, the
-//! maintenance thread works, and the power goes. The contract is the server's: groups go to the log
-//! in the order of their tickets, `Written` follows the append at once, checkpoints begin only
-//! while no group waits to be appended, news are spread in order.
+//! An executor slot takes one of two steps. It hands inputs to its executor and runs a step round;
+//! or it appends the last round's group, reports `Written` and publishes the answers. Between any
+//! two steps readers look, syncs begin and end, the maintenance thread works, and the power may
+//! fail. The contract is the server's: groups go to the log in the order of their tickets,
+//! `Written` follows the append at once, checkpoints begin only while no group waits to be
+//! appended, and news are spread in order.
 
 pub mod control;
 pub mod coordinator;
@@ -55,7 +56,7 @@ use peers::{OutgoingRpc, Packet};
 use rounds::{Installation, Round};
 use streams::Streams;
 
-/// The origin of work that nobody waits for.
+/// The origin of work that no client waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
 /// The origin of the virtual clients.
 pub const CLIENTS: Origin = Origin(1);
@@ -67,7 +68,7 @@ pub struct Limits {
     pub block: PieceLimits,
     /// Keys of an era that a flush empties one by one; a larger one is set aside.
     pub flush_in_place_keys_max: u64,
-    /// Bytes of commands that an executor proposes in one turn.
+    /// Bytes of commands that an executor proposes in one step round.
     pub round_bytes_max: u64,
 }
 
@@ -106,11 +107,11 @@ pub struct Machine {
     limits: Limits,
     /// The log.
     pub log: NodeLog,
-    /// The executors with what waits for them; shard `s` lives in executor `s mod executors`.
+    /// The executors with their waiting inputs; shard `s` belongs to executor `s mod executors`.
     pub executors: Vec<ExecutorSlot>,
     /// All keyspaces, by name.
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
-    /// What control is to be told.
+    /// Inputs that wait for control.
     news: control_plane::Queue,
     /// What control has led to.
     pub outcomes: Outcomes,
@@ -118,9 +119,9 @@ pub struct Machine {
     installation: Option<Installation>,
     /// The cluster's level, as far as this node knows.
     pub level: ClusterVersion,
-    /// Planted: syncs are said to be done when they are not.
+    /// Planted: unfinished syncs are reported as done.
     pub unsynced_ack: bool,
-    /// Planted: executors are not told what the table knows.
+    /// Planted: executors do not learn the table of descriptors.
     pub ignores_lookup: bool,
     /// Planted: the last block of a checkpoint of several is forgotten.
     pub short_checkpoint: bool,
@@ -134,7 +135,7 @@ pub struct Machine {
     pub findings: Vec<ReplicaComparison>,
     /// Shards whose replica has ended because it was unfit, to be looked at by the world.
     pub ended: Vec<(ShardId, QuarantineReason)>,
-    /// Whether its disk has lost what was synced: it may notice.
+    /// Whether its disk has lost synced writes: it may notice.
     pub may_lose: bool,
     /// Commands that were sent on, each with its new shard, to be looked at by the world.
     pub sent_on: Vec<(Waiter, ShardId)>,
@@ -152,9 +153,9 @@ pub struct ExecutorSlot {
     pub executor: ShardExecutor,
     inbox: VecDeque<Input>,
     effects: Effects,
-    /// Whether the effects of the last turn wait to be appended and published.
+    /// Whether the effects of the last step round wait to be appended and published.
     unappended: bool,
-    /// Whether it must turn again, for what it was told.
+    /// Whether it must run another step round, since it has new inputs.
     again: bool,
     credit_bytes: u64,
 }
@@ -308,7 +309,7 @@ impl Machine {
         news.extend(pending_requests.map(control_plane::Input::PendingRequests));
         let abandoned = std::mem::take(&mut effects.abandoned);
         for answer in effects.answers.drain(..) {
-            // Whoever changed the catalogue is told when the change can be used.
+            // Control answers a change of the catalogue when the change can be used.
             if matches!(answer, Answer::Catalogue { .. }) || answer.origin() == CONTROL {
                 news.push(control_plane::Input::Answer(answer));
             } else {
@@ -454,7 +455,7 @@ impl Machine {
     fn create_shard(&mut self, state: ShardState, durability: Durability) {
         let shard = state.descriptor.shard;
         let replica = state.descriptor.replica_on(self.manifest.node);
-        let replica = replica.expect("whoever calls has looked");
+        let replica = replica.expect("the caller has checked");
         let start = ReplicaStart::created(state, replica, durability);
         self.control.adopt(start.view.clone());
         self.submit(shard, Input::Create(start));

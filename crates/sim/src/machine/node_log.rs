@@ -1,5 +1,5 @@
-//! The node's log as its threads share it, without the threads: what the server's log thread does
-//! at once is done here in steps, so that anything may come between them.
+//! The node's log as its threads share it, without the threads: it does in steps what the server's
+//! log thread does at once, so that anything may come between them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 use storage::Error;
 use storage::log::{Group, Log, Lsn, SegmentJob, SyncJob};
 
-/// Room kept for control entries beside what commands have reserved.
+/// Bytes reserved for control entries besides the reservations of commands.
 const CONTROL_BYTES: u64 = 8 << 10;
 
 /// See the front page of this module.
@@ -56,7 +56,7 @@ impl NodeLog {
         Ok(())
     }
 
-    /// Gives back what was reserved and is not needed any more.
+    /// Returns reserved bytes that are not needed any more.
     pub fn release(&mut self, bytes: u64) {
         self.outstanding_bytes -= bytes.min(self.outstanding_bytes);
     }

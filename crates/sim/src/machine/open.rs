@@ -67,8 +67,8 @@ pub struct Start {
     pub forgets: Option<ShardId>,
 }
 
-/// How long clients wait for what was turned away, in nanoseconds.
-const PATIENCE_NANOS: u64 = 1_500_000_000;
+/// The request timeout, in nanoseconds.
+const REQUEST_TIMEOUT_NANOS: u64 = 1_500_000_000;
 
 /// A node that was down for so long has lost its replicas' places.
 pub const DEAD_AFTER: Duration = Duration::from_millis(2_000);
@@ -146,7 +146,7 @@ pub fn open(
     };
     let behind = shards.iter().map(|(id, shard)| (*id, waiting(shard))).collect();
     let gone = ended.keys().copied().collect();
-    let machine = build(Opened { handle, manifest, hasher, log }, replayed, start);
+    let machine = build(OpenedNode { handle, manifest, hasher, log }, replayed, start);
     Ok(StartedMachine { machine, recovered, behind, ended: gone })
 }
 
@@ -187,8 +187,8 @@ fn load_checkpoints(
     Ok(shards)
 }
 
-/// What is open when a machine begins.
-struct Opened {
+/// The open parts of a machine at its start.
+struct OpenedNode {
     handle: Arc<dyn Disk>,
     manifest: Manifest,
     hasher: KeyHasher,
@@ -196,7 +196,7 @@ struct Opened {
 }
 
 /// The machine, with all shards that it had.
-fn build(opened: Opened, replayed: ReplayResult, start: &Start) -> Machine {
+fn build(opened: OpenedNode, replayed: ReplayResult, start: &Start) -> Machine {
     let ReplayResult { mut shards, ended, dropped, absorbed } = replayed;
     let highest = shards.values().map(RecoveringReplica::highest).max();
     let mut machine = without_shards(opened, highest.unwrap_or_default(), start);
@@ -240,8 +240,8 @@ fn build(opened: Opened, replayed: ReplayResult, start: &Start) -> Machine {
 }
 
 /// A machine before it has its shards. All times in them lie below `highest`, or are that.
-fn without_shards(opened: Opened, highest: Timestamp, start: &Start) -> Machine {
-    let Opened { handle, manifest, hasher, log } = opened;
+fn without_shards(opened: OpenedNode, highest: Timestamp, start: &Start) -> Machine {
+    let OpenedNode { handle, manifest, hasher, log } = opened;
     let clock = Arc::new(Clock::new(highest));
     let seed = manifest.node.0 ^ start.seed;
     let coordinates = NodeCoordinator::new(manifest.node, mix(seed));
@@ -294,7 +294,7 @@ fn control_setup(node: NodeId, hasher: KeyHasher, start: &Start) -> Setup {
     Setup {
         node,
         settings: start.limits.settings(hasher),
-        request_timeout: PATIENCE_NANOS,
+        request_timeout: REQUEST_TIMEOUT_NANOS,
         caches_catalogue: false,
         limits: control::ReshapeLimits::default(),
         pace: PACE,

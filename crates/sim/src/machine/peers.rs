@@ -1,9 +1,9 @@
-//! What a node does for the replicas of other nodes.
+//! How does a node serve the replicas of other nodes?
 //!
-//! A message goes to the executor of its shard; if it brings the shard's birth, by way of control:
-//! the replica may have to begin. The head of a snapshot gets the state beside it, as of now,
-//! before it leaves; on the other side the state goes to disk as a checkpoint that the manifest
-//! names, and only then to the executor.
+//! A message goes to the executor of its shard. If it carries the shard's bootstrap, it goes
+//! through control, since the replica may have to be created. The head of a snapshot gets the
+//! present state beside it before it leaves. The receiver writes the state to disk as a checkpoint
+//! that the manifest names, and only then hands it to the executor.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub enum Packet {
 /// An RPC on its way.
 #[derive(Clone, Debug)]
 pub struct OutgoingRpc {
-    /// Who wrote it.
+    /// The sending node.
     pub from: NodeId,
     /// To whom.
     pub to: NodeId,
@@ -85,7 +85,8 @@ impl Packet {
 }
 
 impl Machine {
-    /// What is to be sent now. Heads of snapshots wait for their states, which come in pieces.
+    /// Takes the packets to send now. Heads of snapshots wait for their states, which come in
+    /// pieces.
     pub fn take_outgoing(&mut self) -> Vec<Packet> {
         let mut sent = Vec::new();
         for packet in std::mem::take(&mut self.outgoing) {
@@ -133,7 +134,7 @@ impl Machine {
                 self.install_arrived()
             }
             Packet::Lookup(word) => {
-                self.lookup_came(*word);
+                self.receive_lookup(*word);
                 Ok(())
             }
         }
@@ -158,7 +159,7 @@ impl Machine {
         self.expire_streams();
     }
 
-    /// Tells all executors that the link to a node is gone.
+    /// Informs all executors that the link to a node is lost.
     pub fn lose_link(&mut self, node: NodeId) {
         self.executors.iter_mut().for_each(|seat| seat.inbox.push_back(Input::LinkLost { node }));
     }
@@ -206,8 +207,8 @@ impl Machine {
         self.executors[self.executor_of(id)].executor.view(id)
     }
 
-    /// Planted reads: the newest value of a key, whoever leads; nothing if it has an end, for
-    /// then it takes more than a look.
+    /// A planted bug's read: the newest value of a key, without asking the leader. `None` if the
+    /// value has an expiry, since then one look is not enough.
     pub fn peek(&self, shard: ShardId, key: &[u8]) -> Option<Reply> {
         let view = self.view(shard)?;
         let state = view.read();

@@ -34,7 +34,7 @@ use super::peers::Packet;
 
 /// A few blocks, two streams to a node, and facts at each step.
 const LIMITS: SenderLimits = SenderLimits {
-    kept_bytes_max: 200,
+    unconfirmed_bytes_max: 200,
     streams_to_node_max: 2,
     streams_max: 4,
     install_nanos: 1_000_000_000,
@@ -61,8 +61,7 @@ pub struct Streams {
     pub urgent: u64,
 }
 
-/// What has left since the process began, but for what was urgent: it must not be more than the
-/// rate allows.
+/// The bytes sent since the process began, without urgent ones: no more than the rate allows.
 #[derive(Default)]
 struct PacedStreams {
     /// Bytes in a second; 0: no limit.
@@ -90,7 +89,7 @@ pub struct Incoming {
 /// Bytes of a stream on their way.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Who has sent it.
+    /// The sending node.
     pub from: NodeId,
     /// To whom.
     pub to: NodeId,
@@ -119,9 +118,9 @@ impl Streams {
         self.paced.rate = rate.map_or(0, NonZeroU64::get);
     }
 
-    /// Plants a bug: streams to replicas that are gone go on.
-    pub fn plant_gone_replica(&mut self) {
-        self.sender.plant_gone_replica();
+    /// Plants a bug: streams to removed replicas go on.
+    pub fn plant_stream_to_removed_replica(&mut self) {
+        self.sender.plant_stream_to_removed_replica();
     }
 
     /// Whether a state has come whole and is not installed yet.
@@ -245,11 +244,11 @@ impl Machine {
         self.streams.sender.linked(node, true);
     }
 
-    /// Tells leaders of states that have not arrived in time; gives up what nobody goes on with.
+    /// Informs leaders of states that have not arrived in time; gives up streams without a sender.
     pub(super) fn expire_streams(&mut self) {
         self.go_on_streaming();
         self.streams.receiver.expire(self.boot);
-        self.take_in().expect("nothing is written");
+        self.run_receiver_effects().expect("nothing is written");
     }
 
     /// A frame has come.
@@ -268,7 +267,7 @@ impl Machine {
         let (stream, sent) =
             frame::decode_sender_frame(bytes).expect("nodes send what can be read");
         self.streams.receiver.frame((from, stream), sent, self.boot);
-        self.take_in()
+        self.run_receiver_effects()
     }
 
     fn hear(&mut self, node: NodeId, number: u64, said: ReceiverFrame) {
@@ -278,7 +277,7 @@ impl Machine {
     }
 
     /// Does all that the receiver wants done.
-    fn take_in(&mut self) -> Result<(), Error> {
+    fn run_receiver_effects(&mut self) -> Result<(), Error> {
         while let Some(effect) = self.streams.receiver.next_effect() {
             match effect {
                 Effect::Inspect(name, shard, beginning) => {
@@ -336,6 +335,6 @@ impl Machine {
     /// The installation of a snapshot is over.
     pub(super) fn installed(&mut self, is_installed: bool) {
         self.streams.receiver.installed(is_installed);
-        self.take_in().expect("nothing is written");
+        self.run_receiver_effects().expect("nothing is written");
     }
 }

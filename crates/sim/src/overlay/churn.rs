@@ -1,23 +1,23 @@
 //! What happens to a ring when many members come, fail or leave at once?
 //!
-//! Time is a row of **rounds**: in each, every member ticks once, and what is said arrives, and is
-//! answered, within the round. Requests go on meanwhile; a member that is dead costs who sends to
-//! it a hop, and is not trusted there any more.
+//! Time is a row of **rounds**: in each, every member ticks once, and all messages arrive, and are
+//! answered, within the round. Requests go on meanwhile. A dead member costs the sender of a
+//! request one hop, and that sender does not trust it any more.
 //!
 //! ```text
-//!   joins     100 shards are split; the left halves' tables do not hear who the right halves are,
-//!             the right halves know their left and its list (the papers' join)
-//!   fails     1 of 100 members is gone without a word; what they owned is nobody's
-//!   leaves    100 members are taken in by their left neighbours, who know who is next to them now
+//!   joins     100 shards are split; the left halves' tables do not learn of the right halves, the
+//!             right halves know their left neighbour and its list (the papers' join)
+//!   fails     1 of 100 members fails without notice; their arcs have no owner
+//!   leaves    100 members are absorbed by their left neighbours, which learn their successors now
 //! ```
 //!
 //! | counted | |
 //! |---|---|
 //! | rounds to a ring | until every list and predecessor is right |
 //! | rounds to tables | until every finger is right as well |
-//! | messages | all that were said until then, upkeep included |
-//! | failed | requests that led nowhere, or around |
-//! | wrong | requests answered by somebody whose arc does not hold the point: never |
+//! | messages | all that were sent until then, upkeep included |
+//! | failed | requests that found no owner, or went in a circle |
+//! | wrong | requests answered by a member whose arc does not hold the point: never |
 //!
 //! # Caveats
 //! No message is lost or late: a tick is long beside the way of a message. Where a third of all
@@ -88,7 +88,7 @@ pub struct Outcome {
     pub to_ring: Option<usize>,
     /// Rounds until whole tables were right.
     pub to_tables: Option<usize>,
-    /// What was said in those rounds.
+    /// Messages in those rounds.
     pub messages: u64,
     /// Requests that were sent meanwhile.
     pub requests: u64,
@@ -98,11 +98,11 @@ pub struct Outcome {
     pub wrong: u64,
     /// Mean hops of those that were answered.
     pub hops: f64,
-    /// Of each round, from what was before the first: which part of all tables is right.
+    /// The part of all tables that is right, before the first round and after each.
     pub right: Vec<f64>,
 }
 
-/// A table that can be kept, and compared with what it should be.
+/// A table that can be maintained, and compared with the correct one.
 pub trait MaintainedTable: RingTable + Sized {
     /// That of a member of a ring that is right.
     fn ideal(all: &Members, at: usize) -> Self;
@@ -149,11 +149,11 @@ pub fn outcome(kind: Kind, event: Event, nodes: usize, seed: u64) -> Option<Outc
     }
 }
 
-/// Tables of all members that are alive, and what is on its way. Shard *n* is led by node *n*.
+/// Tables of all live members, and messages on their way. Node *n* leads shard *n*.
 struct World<L> {
     tables: BTreeMap<ShardId, L>,
     flying: Vec<(NodeId, NodeId, Message)>,
-    said: u64,
+    messages_sent: u64,
     rng: Rng,
     last_shard: u64,
 }
@@ -165,7 +165,7 @@ impl<L: MaintainedTable> World<L> {
         let all = Members::new(ring.members().iter().cloned());
         let table = |at: usize| (all.after(at, 0).shard(), L::ideal(&all, at));
         let tables = (0..nodes).map(table).collect();
-        Self { tables, flying: Vec::new(), said: 0, rng, last_shard: nodes as u64 }
+        Self { tables, flying: Vec::new(), messages_sent: 0, rng, last_shard: nodes as u64 }
     }
 
     fn happen(mut self, kind: Kind, event: Event) -> Outcome {
@@ -218,7 +218,7 @@ impl<L: MaintainedTable> World<L> {
             }
             self.round();
         }
-        outcome.messages = self.said;
+        outcome.messages = self.messages_sent;
         outcome.hops = hops as f64 / (outcome.requests - outcome.failed).max(1) as f64;
         outcome
     }
@@ -288,7 +288,7 @@ impl<L: MaintainedTable> World<L> {
     }
 
     fn send(&mut self, from: NodeId, out: Outbox) {
-        self.said += out.len() as u64;
+        self.messages_sent += out.len() as u64;
         self.flying.extend(out.into_iter().map(|(to, message)| (from, to, message)));
     }
 

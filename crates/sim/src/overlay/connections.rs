@@ -1,8 +1,8 @@
-//! Who is connected with whom, if each node keeps a connection to whomever its table names?
+//! Which nodes are connected, if each node keeps a connection to all nodes that its table names?
 //!
-//! A connection joins two nodes, whichever of them names the other. With full tables everybody is
-//! connected with everybody: N·(N − 1) / 2. What a ring's tables come to is counted on a ring that
-//! is right; predecessors, who are somebody's successor's, add nothing.
+//! A connection joins two nodes, whichever of them names the other. With full tables all nodes are
+//! connected with all: N·(N − 1) / 2. For a ring's tables the study counts connections on a correct
+//! ring; predecessors add none, since each names its successor.
 
 use overlay::chord_sharp::BASE;
 use overlay::ring::place::Members;
@@ -21,7 +21,7 @@ pub const PICTURE_NODES_MAX: usize = 64;
 
 /// What one lookup comes to.
 #[derive(Clone, Debug)]
-pub struct Count {
+pub struct ConnectionCount {
     /// Which lookup.
     pub kind: Kind,
     /// How many nodes.
@@ -32,7 +32,7 @@ pub struct Count {
     pub pairs: Vec<(usize, usize)>,
 }
 
-impl Count {
+impl ConnectionCount {
     /// How many one node has, on average.
     pub fn of_each(&self) -> f64 {
         2.0 * self.connections as f64 / self.nodes as f64
@@ -40,7 +40,7 @@ impl Count {
 }
 
 /// Counts, for so many nodes.
-pub fn counts(nodes: usize, options: &Options) -> Vec<Count> {
+pub fn counts(nodes: usize, options: &Options) -> Vec<ConnectionCount> {
     let mut rng = Rng::new(options.seed ^ nodes as u64);
     let ring = Ring::new(nodes, Keys::Uniform, &mut rng);
     let all = Members::new(ring.members().iter().cloned());
@@ -63,7 +63,7 @@ pub fn counts(nodes: usize, options: &Options) -> Vec<Count> {
             _ => pairs.len() as u64,
         };
         let pairs = if is_drawn { pairs } else { Vec::new() };
-        Count { kind, nodes, connections, pairs }
+        ConnectionCount { kind, nodes, connections, pairs }
     };
     KINDS.into_iter().map(counted).collect()
 }

@@ -1,8 +1,8 @@
-//! What does it cost to tell everybody of a new member?
+//! How many messages does it take until all members know a new one?
 //!
 //! | table | messages of one join | why |
 //! |---|---|---|
-//! | `full` | N | each member is told once, at least |
+//! | `full` | N | each member learns of it once, at least |
 //! | `chord` | of its own fingers: hops + 1 for each level that is not the successor; of others' fingers: hops + 1 for each level to find who stands 2^i before it, and one for each of them | its table, and the tables it belongs in, at once (*aggressive*) |
 //!
 //! Both are counted on rings that are right, for [`JOINS`] new members drawn by chance. The papers'
@@ -17,7 +17,7 @@ use overlay::ring::place::Members;
 
 use super::ring::{Ring, TAIL_BYTES, Tail};
 use super::tables::MemberTables;
-use super::walks::Walks;
+use super::walks::LookupStats;
 use super::{Keys, walks};
 use crate::rng::Rng;
 
@@ -54,7 +54,7 @@ pub fn cost(nodes: usize, seed: u64) -> Cost {
         let mut find = |number: u64| {
             let mut tail = [0; TAIL_BYTES];
             tail[..8].copy_from_slice(&number.to_be_bytes());
-            let mut walks = Walks::default();
+            let mut walks = LookupStats::default();
             walks::walk_from(&ring, &tables, left, &tail, &mut walks);
             messages += walks.hops.max() as u64 + 1;
             ring.owner(&tail)
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_even_where_the_lines_cross() {
+    fn break_even_is_where_costs_cross() {
         let cost = |nodes, chord| Cost { nodes, full: nodes as f64, chord, papers: 0.0 };
         let even = |costs: &[Cost]| break_even(costs, |cost| cost.chord);
         let found = even(&[cost(1000, 100.0), cost(10, 100.0)]).expect("they cross");

@@ -1,13 +1,13 @@
-//! A file of linear hashing that grows from one bucket, while clients ask.
+//! A linear-hash table that grows from one bucket, while clients send requests.
 //!
 //! | measured | how |
 //! |---|---|
-//! | hops | what LH\* counts: each forward behind the first bucket, by the image alone, as if the address of every bucket were known |
+//! | hops | as LH\* counts: each forward behind the first bucket, by the client's image (cached routes) alone, as if it knew the address of every bucket |
 //! | learnt | the same, of clients that know an address only from an answer |
 //! | utilisation | mean over largest arc: what mean over largest load comes to with many keys |
 //!
-//! Splits come at an even pace: the file has all its buckets when the last request is made. Then
-//! the same clients ask as often again, and nothing changes any more (*still*).
+//! Splits come at an even pace: the table has all its buckets when the last request is made. Then
+//! the same clients send as many requests again, and the table changes no more (*still*).
 
 use std::sync::Arc as Shared;
 
@@ -22,7 +22,7 @@ use crate::rng::Rng;
 /// Clients, each with an image of its own.
 pub const CLIENTS: usize = 4;
 
-/// What is said of a file beside hops.
+/// The other measurements of a table, besides hops.
 #[derive(Clone, Debug)]
 pub struct Growth {
     /// Forwards of a request while the file grew, of clients that learn addresses from answers.
@@ -77,7 +77,7 @@ impl World {
 }
 
 /// Lets a file grow to so many buckets.
-pub fn grow(buckets: usize, requests: u64, seed: u64, told: &(dyn Fn(u64) + Sync)) -> Run {
+pub fn grow(buckets: usize, requests: u64, seed: u64, on_progress: &(dyn Fn(u64) + Sync)) -> Run {
     let mut rng = Rng::new(seed ^ buckets as u64);
     let arc = LinearHashTable::FIRST.bucket(0).expect("the first").arc(KEYSPACE);
     let mut world = World { file: LinearHashTable::FIRST, shards: vec![shard(1, arc, 1)] };
@@ -111,11 +111,11 @@ pub fn grow(buckets: usize, requests: u64, seed: u64, told: &(dyn Fn(u64) + Sync
             ahead += u64::from(client.lh.image(KEYSPACE) > world.file);
             learnt.add(taken);
             if request.is_multiple_of(1024) {
-                told(request);
+                on_progress(request);
             }
         }
     }
-    told(requests);
+    on_progress(requests);
     let known = clients.iter().map(|client| client.lh.len()).sum::<usize>() as f64;
     Run {
         kind: Kind::Lh,

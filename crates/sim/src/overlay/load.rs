@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_shards_make_it_more_even() {
+    fn more_shards_per_node_spread_load_better() {
         let loads = loads(1000, 1);
         for load in &loads {
             let Load { deviation, .. } = *load;

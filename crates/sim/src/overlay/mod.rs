@@ -13,15 +13,15 @@
 //! * A **member** is a shard: its place on the ring is where its arc starts. Each stands on a node
 //!   of its own.
 //! * A **hop** is a move from member to member, the one to the owner included. On a ring the asker
-//!   is a member: 0 hops if it owns the point itself. Who has a full table, or is a client of
-//!   [`lh`](mod@linear_hash), is none, and asks a member at once: that is no hop, and `full` takes
-//!   none.
+//!   is a member: 0 hops if it owns the point itself. An asker with a full table, or a client of
+//!   [`lh`](mod@linear_hash), is no member, and asks a member at once: that is no hop, and `full`
+//!   takes none.
 //! * **Messages** of a lookup with *h* hops: *iterative* 2·h (the asker asks each), *recursive*
 //!   h + 1 (it is passed on, and the last answers the asker), *semi-recursive* 2·h (the answer goes
-//!   back by the same way); none if h = 0. Who is no member asks one more.
+//!   back by the same route); none if h = 0. An asker that is no member sends one more.
 //! * **Entries** of a table are the places in it, **connections** the different members there.
-//! * An answer is **wrong** if the member that calls itself the owner is not, by a search over all
-//!   starts; or if a lookup goes on for more moves than there are members. It must be 0.
+//! * An answer is **wrong** if a search over all starts finds another owner than the member that
+//!   claims to be it; or if a lookup takes more moves than there are members. It must be 0.
 //!
 //! # Where to start
 //! [`run`]; [`ring`] makes members, [`tables`] fills their tables, [`walks`] sends requests through
@@ -29,13 +29,13 @@
 //! came of it.
 //!
 //! # Studies
-//! `--study` asks for something else: how even [`load`] is, what a [`join`] costs, what happens
-//! when many members come, fail or leave at once ([`churn`]), what becomes of [`requests`] that
-//! are sent as messages, and who is connected with whom ([`connections`]); [`studies`] prints them.
+//! `--study` measures something else: how even [`load`] is, what a [`join`] costs, what happens
+//! when many members join, fail or leave at once ([`churn`]), how [`requests`] fare as messages,
+//! and which nodes are connected ([`connections`]); [`studies`] prints them.
 //!
 //! # Invariants
 //! 1. Equal options, equal reports, byte for byte, however many processors there are.
-//! 2. Who judges answers does not look into tables.
+//! 2. The code that judges answers does not look into tables.
 
 pub mod churn;
 pub mod connections;
@@ -62,13 +62,13 @@ pub use overlay::ring::{SUCCESSORS_MAX, SUCCESSORS_MIN};
 use crate::rng::Rng;
 use ring::Ring;
 use tables::MemberTables;
-use walks::{Spread, Walks};
+use walks::{LookupStats, Spread};
 
 /// The most members of a ring.
 pub const NODES_MAX: usize = 500_000;
 /// The most requests of a run.
 pub const REQUESTS_MAX: u64 = 100_000_000;
-/// The most moves of linear walks in a run, about: beyond, fewer are asked for.
+/// The most moves of linear lookups in a run, about: beyond, the run makes fewer requests.
 pub const LINEAR_MOVES_MAX: u64 = 500_000_000;
 
 /// Which lookups are measured: rising, none twice.
@@ -98,7 +98,7 @@ impl FromStr for Kinds {
     }
 }
 
-/// How members and what is asked for lie on the ring.
+/// How members and requested points lie on the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keys {
     /// Evenly, as hashes do.
@@ -132,7 +132,7 @@ impl FromStr for Keys {
     }
 }
 
-/// What is measured.
+/// The options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Sizes of rings, each 1 to [`NODES_MAX`].
@@ -181,12 +181,12 @@ pub struct Run {
     pub connections: f64,
     /// Answers that were wrong, and requests that did not end.
     pub wrong: u64,
-    /// Of a file of linear hashing, what else is said of one.
+    /// Further measurements of a linear-hash table.
     pub file: Option<linear_hash::Growth>,
 }
 
 impl Run {
-    /// Whether who asks is no member, and asks one that it knows.
+    /// Whether the asker is no member, and asks one that it knows.
     pub fn is_from_outside(&self) -> bool {
         matches!(self.kind, Kind::Full | Kind::Lh)
     }
@@ -197,16 +197,16 @@ impl Run {
     }
 }
 
-/// What came of it.
+/// The results of a measurement.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was measured.
+    /// Its options.
     pub options: Options,
     /// By size, then by lookup.
     pub runs: Vec<Run>,
 }
 
-/// Told how far it is, by any thread: what is done, how much of it, of how much.
+/// Called by any thread with the progress: the task, how much is done, of how much.
 pub type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 
 /// Measures: a pure function of its options.
@@ -219,7 +219,7 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Report {
     Report { options: options.clone(), runs }
 }
 
-/// As many linear walks of those asked for as make no more moves than so many, about; at least one.
+/// How many linear lookups make no more moves than `moves_max`, about; at least one.
 pub(crate) fn linear_requests(nodes: usize, requests: u64, moves_max: u64) -> u64 {
     requests.min((2 * moves_max / nodes as u64).max(1))
 }
@@ -227,9 +227,10 @@ pub(crate) fn linear_requests(nodes: usize, requests: u64, moves_max: u64) -> u6
 fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Run {
     let (nodes, requests) = (ring.len(), options.requests);
     let what = format!("{}, {nodes} nodes", kind.name());
-    let told = |done: u64| progress(&what, done, requests);
+    let on_progress = |done: u64| progress(&what, done, requests);
     let walked = |tables: &dyn tables::Tables, requests: u64| -> Run {
-        let Walks { hops, wrong } = walks::walks(ring, tables, requests, options.seed, &told);
+        let LookupStats { hops, wrong } =
+            walks::walks(ring, tables, requests, options.seed, &on_progress);
         let mean =
             |of: &dyn Fn(usize) -> usize| (0..nodes).map(of).sum::<usize>() as f64 / nodes as f64;
         Run {
@@ -261,7 +262,7 @@ fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Ru
             let tables = MemberTables::new(nodes, |at| Linear::ideal(&all, at, length));
             walked(&tables, linear_requests(nodes, requests, LINEAR_MOVES_MAX))
         }
-        Kind::Lh => linear_hash::grow(nodes, requests, options.seed, &told),
+        Kind::Lh => linear_hash::grow(nodes, requests, options.seed, &on_progress),
     }
 }
 

@@ -6,7 +6,7 @@ use chart::{Line, Ring, lines as draw, log, plain, rings};
 use overlay::request::Form;
 
 use super::churn::{self, Event};
-use super::connections::{self, Count};
+use super::connections::{self, ConnectionCount};
 use super::join::{Cost, break_even};
 use super::load::Load;
 use super::requests::{self, FAILING, Network, SPAN_US, WINDOWS};
@@ -165,8 +165,8 @@ fn named(one: &requests::Outcome, points: Vec<(f64, f64)>) -> Line {
     if one.form == Form::Iterative { line } else { line.dashed() }
 }
 
-/// How many connections there are, by nodes; and who has which, where that can be seen.
-pub(super) fn connections(counts: &[Count]) -> Vec<Chart> {
+/// The number of connections, by nodes; and which nodes they join, where a picture can show that.
+pub(super) fn connections(counts: &[ConnectionCount]) -> Vec<Chart> {
     let line = |kind: Kind| {
         let here = counts.iter().filter(|count| count.kind == kind && count.connections > 0);
         let points = here.map(|count| (count.nodes as f64, count.connections as f64)).collect();
@@ -177,9 +177,9 @@ pub(super) fn connections(counts: &[Count]) -> Vec<Chart> {
     let chart = ("connections.svg".into(), draw("Connections in all, by nodes", axes, &lines));
     let drawn = counts.iter().filter(|count| !count.pairs.is_empty());
     let drawn = drawn.filter(|count| [Kind::Full, Kind::Chord].contains(&count.kind));
-    let mut pictures: BTreeMap<usize, Vec<&Count>> = BTreeMap::new();
+    let mut pictures: BTreeMap<usize, Vec<&ConnectionCount>> = BTreeMap::new();
     drawn.for_each(|count| pictures.entry(count.nodes).or_default().push(count));
-    let picture = |(nodes, counts): (usize, Vec<&Count>)| {
+    let picture = |(nodes, counts): (usize, Vec<&ConnectionCount>)| {
         let title = format!("Connections between {nodes} nodes");
         let circles: Vec<Ring> = counts.into_iter().map(ring).collect();
         (format!("connections-{nodes}.svg"), rings(&title, &circles))
@@ -188,7 +188,7 @@ pub(super) fn connections(counts: &[Count]) -> Vec<Chart> {
 }
 
 /// The nodes on a circle, and who is connected with whom.
-fn ring(count: &Count) -> Ring {
+fn ring(count: &ConnectionCount) -> Ring {
     let (kind, connections, of_each) = (count.kind, count.connections, count.of_each());
     Ring {
         caption: format!("{}: {connections} connections, {of_each:.1} of each node", kind.name()),

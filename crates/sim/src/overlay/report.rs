@@ -1,4 +1,4 @@
-//! What came of it: a table for people, JSON for programs.
+//! The results: a table for people, JSON for programs.
 
 use std::fmt::Write;
 

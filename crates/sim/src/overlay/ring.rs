@@ -1,4 +1,4 @@
-//! Members by rising start, and who owns what, by nothing but a search.
+//! Members by rising start, and the owner of a point, found by binary search alone.
 
 use std::sync::Arc as Shared;
 
@@ -14,7 +14,7 @@ pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 /// Bytes of a start, and of a point that is asked for: a number and what tells equal numbers apart.
 pub const TAIL_BYTES: usize = 16;
 
-/// A point that is asked for, or a start.
+/// A requested point, or a start.
 pub type Tail = [u8; TAIL_BYTES];
 
 /// Members whose arcs tile the circle: each owns from its start up to the next one's.
@@ -106,7 +106,7 @@ impl Ring {
         &self.starts[place]
     }
 
-    /// A point that somebody asks for.
+    /// Draws a requested point.
     pub fn draw(&self, rng: &mut Rng) -> Tail {
         draw(self.keys, rng)
     }
@@ -117,7 +117,7 @@ impl Ring {
         (above + self.len() - 1) % self.len()
     }
 
-    /// A point as lookups are asked for it.
+    /// A point in the form that lookups take.
     pub fn point(tail: &Tail) -> Point<'_> {
         Point { keyspace: KEYSPACE, tail }
     }

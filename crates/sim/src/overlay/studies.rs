@@ -1,4 +1,4 @@
-//! What else is measured of rings, each as a table and as JSON.
+//! The other studies of rings, each as a table and as JSON.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::report::{self, aligned};
 use super::requests::{self, Case, Network};
 use super::{Kind, Options, Progress, Report, connections, join, load};
 
-/// What is measured.
+/// The studies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Study {
     /// Hops and messages of lookups ([`super::run`]).
@@ -24,9 +24,9 @@ pub enum Study {
     Join,
     /// What happens when many come, fail or leave ([`churn`]).
     Churn,
-    /// What becomes of requests that are sent as messages ([`requests`]).
+    /// Requests that are sent as messages ([`requests`]).
     Requests,
-    /// Who is connected with whom ([`connections`]).
+    /// Which nodes are connected ([`connections`]).
     Connections,
 }
 
@@ -58,7 +58,7 @@ impl Study {
         }
     }
 
-    /// Sizes of rings, unless others are asked for.
+    /// Sizes of rings, by default.
     pub fn nodes(self) -> &'static [usize] {
         match self {
             Self::Hops | Self::Load | Self::Churn | Self::Requests => &[1000],
@@ -82,9 +82,9 @@ impl FromStr for Study {
     }
 }
 
-/// What a study found.
+/// The result of a study.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct StudyResult {
     /// For people.
     pub table: String,
     /// For programs.
@@ -102,15 +102,15 @@ fn flaw_of(wrong: u64) -> Option<String> {
 
 impl Report {
     /// As a study finds it.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> StudyResult {
         let table = report::table(self) + &report::notes(self);
         let flaw = flaw_of(self.runs.iter().map(|run| run.wrong).sum());
-        Found { table, json: report::json(self), charts: plot::charts(self), flaw }
+        StudyResult { table, json: report::json(self), charts: plot::charts(self), flaw }
     }
 }
 
 /// Measures: a pure function of its options.
-pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> Found {
+pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> StudyResult {
     let each = |what: &str, done: usize, of: usize| progress(what, done as u64, of as u64);
     let sizes = || options.nodes.iter().copied().enumerate();
     let count = options.nodes.len();
@@ -180,14 +180,14 @@ fn found<const N: usize>(
     rows: Vec<([String; N], String)>,
     note: &str,
     charts: Vec<Chart>,
-) -> Found {
+) -> StudyResult {
     let (cells, rows): (Vec<[String; N]>, Vec<String>) = rows.into_iter().unzip();
     let cells: Vec<[String; N]> = [headings.map(str::to_owned)].into_iter().chain(cells).collect();
     let json = format!("{{\"{name}\": [\n  {}\n]}}\n", rows.join(",\n  "));
-    Found { table: aligned(&cells) + note, json, charts, flaw: None }
+    StudyResult { table: aligned(&cells) + note, json, charts, flaw: None }
 }
 
-fn of_loads(loads: &[load::Load]) -> Found {
+fn of_loads(loads: &[load::Load]) -> StudyResult {
     let rows = loads.iter().map(|load| {
         let load::Load { nodes, shards, deviation, largest } = load;
         let (shown, number, expected) = match shards {
@@ -209,7 +209,7 @@ fn of_loads(loads: &[load::Load]) -> Found {
     found("load", headings, rows.collect(), note, plot::loads(loads))
 }
 
-fn of_costs(costs: &[join::Cost]) -> Found {
+fn of_costs(costs: &[join::Cost]) -> StudyResult {
     let rows = costs.iter().map(|cost| {
         let join::Cost { nodes, full, chord, papers } = cost;
         let json = format!(
@@ -238,7 +238,7 @@ fn of_costs(costs: &[join::Cost]) -> Found {
     found("join", headings, rows.collect(), &note, plot::costs(costs))
 }
 
-fn of_churns(outcomes: &[Outcome]) -> Found {
+fn of_churns(outcomes: &[Outcome]) -> StudyResult {
     let rounds = |rounds: Option<usize>, none: &str| {
         rounds.map_or(none.to_owned(), |rounds| rounds.to_string())
     };
@@ -292,10 +292,10 @@ fn of_churns(outcomes: &[Outcome]) -> Found {
         format!("{kind}, {nodes} nodes, {event}: not right again after {most} rounds")
     });
     let charts = plot::churns(outcomes);
-    Found { flaw: wrong.or(lost), ..found("churn", headings, rows.collect(), note, charts) }
+    StudyResult { flaw: wrong.or(lost), ..found("churn", headings, rows.collect(), note, charts) }
 }
 
-fn of_requests(outcomes: &[requests::Outcome]) -> Found {
+fn of_requests(outcomes: &[requests::Outcome]) -> StudyResult {
     let rows = outcomes.iter().map(|outcome| {
         let requests::Outcome { kind, form, network, nodes, requests: asked, .. } = outcome;
         let requests::Outcome { found, wrong, failed, attempts, hops, messages, .. } = outcome;
@@ -352,12 +352,12 @@ fn of_requests(outcomes: &[requests::Outcome]) -> Found {
                 s b l: failed, for nobody answered, nobody could say, or it went too far\n";
     let flaw = flaw_of(outcomes.iter().map(|outcome| outcome.wrong).sum());
     let charts = plot::requests(outcomes);
-    Found { flaw, ..found("requests", headings, rows.collect(), note, charts) }
+    StudyResult { flaw, ..found("requests", headings, rows.collect(), note, charts) }
 }
 
-fn of_counts(counts: &[connections::Count]) -> Found {
+fn of_counts(counts: &[connections::ConnectionCount]) -> StudyResult {
     let rows = counts.iter().map(|count| {
-        let connections::Count { kind, nodes, connections, .. } = count;
+        let connections::ConnectionCount { kind, nodes, connections, .. } = count;
         let (kind, each) = (kind.name(), count.of_each());
         let json = format!(
             "{{\"lookup\": \"{kind}\", \"nodes\": {nodes}, \"connections\": {connections}, \

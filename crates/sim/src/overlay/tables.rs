@@ -1,4 +1,4 @@
-//! Tables of members, as they are when all is well.
+//! Tables of members on a correct ring.
 
 use std::collections::BTreeSet;
 

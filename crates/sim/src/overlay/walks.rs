@@ -74,28 +74,28 @@ impl Spread {
 
 /// How requests went.
 #[derive(Clone, Debug, Default)]
-pub struct Walks {
+pub struct LookupStats {
     /// Hops of those that ended.
     pub hops: Spread,
-    /// Those that ended at somebody who is not the owner, or not at all.
+    /// Requests that ended at a member that is not the owner, or not at all.
     pub wrong: u64,
 }
 
-/// Sends requests, on all processors; `told` hears how many are done.
+/// Sends requests, on all processors; calls `on_progress` with the number done so far.
 pub fn walks(
     ring: &Ring,
     tables: &dyn Tables,
     requests: u64,
     seed: u64,
-    told: &(dyn Fn(u64) + Sync),
-) -> Walks {
+    on_progress: &(dyn Fn(u64) + Sync),
+) -> LookupStats {
     let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
     let (unbegun, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let all = Mutex::new(Walks::default());
+    let all = Mutex::new(LookupStats::default());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut mine = Walks::default();
+                let mut mine = LookupStats::default();
                 loop {
                     let piece = unbegun.fetch_add(1, Ordering::Relaxed);
                     let count = requests.saturating_sub(piece * PIECE).min(PIECE);
@@ -106,7 +106,7 @@ pub fn walks(
                     for _ in 0..count {
                         walk(ring, tables, &mut rng, &mut mine);
                     }
-                    told(done.fetch_add(count, Ordering::Relaxed) + count);
+                    on_progress(done.fetch_add(count, Ordering::Relaxed) + count);
                 }
                 let mut all = all.lock().expect("nobody panics with it");
                 all.hops.join(&mine.hops);
@@ -117,14 +117,20 @@ pub fn walks(
     all.into_inner().expect("all threads have ended")
 }
 
-fn walk(ring: &Ring, tables: &dyn Tables, rng: &mut Rng, walks: &mut Walks) {
+fn walk(ring: &Ring, tables: &dyn Tables, rng: &mut Rng, walks: &mut LookupStats) {
     let tail = ring.draw(rng);
     let from = rng.below(ring.len() as u64) as usize;
     walk_from(ring, tables, from, &tail, walks);
 }
 
 /// Sends one request from a member to the owner of a point.
-pub fn walk_from(ring: &Ring, tables: &dyn Tables, from: usize, tail: &Tail, walks: &mut Walks) {
+pub fn walk_from(
+    ring: &Ring,
+    tables: &dyn Tables,
+    from: usize,
+    tail: &Tail,
+    walks: &mut LookupStats,
+) {
     let (point, owner) = (Ring::point(tail), ring.owner(tail));
     let mut at = from;
     for hops in 0..=ring.len() {

@@ -86,11 +86,12 @@ fn has_buckets(world: &mut World, buckets: u64) -> Result<(), Violation> {
     for _ in 0..FILE_MS_MAX / LOOK_MS {
         world.pass(LOOK_MS)?;
         let is_so = |record: &LinearHashRecord| record.step.is_none() && record.buckets == buckets;
-        if world.file().as_ref().is_some_and(is_so) {
+        if world.linear_hash_table().as_ref().is_some_and(is_so) {
             return Ok(());
         }
     }
-    let text = format!("after {FILE_MS_MAX} ms a file has {:?}, not {buckets}", world.file());
+    let text =
+        format!("after {FILE_MS_MAX} ms a file has {:?}, not {buckets}", world.linear_hash_table());
     Err(Violation::new("liveness", text))
 }
 
@@ -99,12 +100,12 @@ fn ends(world: &mut World, (): ()) -> Result<(), Violation> {
     world.pass(CHANGE_MS)
 }
 
-/// A shard is cut in two while one of its followers hears nobody, and then its leader.
+/// A shard splits while one of its followers is isolated, and then its leader.
 pub(super) fn split_in_partition(run: &mut Run<'_>) -> Result<(), Violation> {
     in_partition(run, FIVE, begin, cut_first)
 }
 
-/// A shard takes in its neighbour while one of its followers hears nobody, and then its leader.
+/// A shard absorbs its neighbour while one of its followers is isolated, and then its leader.
 pub(super) fn merge_in_partition(run: &mut Run<'_>) -> Result<(), Violation> {
     in_partition(run, THREE, begin_halves, take_in_first)
 }
@@ -173,7 +174,7 @@ fn begin_halves(world: &mut World) -> Result<(), Violation> {
 /// The shard of the first key is cut; who leads it.
 fn cut_first(world: &mut World) -> Option<usize> {
     let (shard, at) = world.led_key(0)?;
-    world.cut_in_two(at, shard);
+    world.split_shard(at, shard);
     Some(at)
 }
 
@@ -182,6 +183,6 @@ fn take_in_first(world: &mut World) -> Option<usize> {
     let led = (0..4).filter_map(|key| world.led_key(key)).collect::<Vec<_>>();
     let pair = |(left, at): &(_, usize)| world.right_of(*at, *left).map(|_| (*at, *left));
     let (at, left) = led.iter().find_map(pair)?;
-    world.take_in(at, left);
+    world.merge_right(at, left);
     Some(at)
 }

@@ -24,7 +24,7 @@ const SHORT_WORLDS: u64 = 24;
 /// follower's with even seeds, the leader's with odd ones.
 pub(super) fn replica_change_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
     let leaves = run.options.seed % 2 == 1;
-    let ends = |world: &mut World, shard| world.change_ends(shard);
+    let ends = |world: &mut World, shard| world.wait_for_change(shard);
     at_every_change(run, &STAGE, |world| begin(world, leaves), ends)
 }
 

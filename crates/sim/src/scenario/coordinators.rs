@@ -1,10 +1,11 @@
-//! Coordinators of transactions over shards die, each at every step of what they do: after every
-//! question they ask, every answer they take, and when their clients have been told.
+//! Coordinators of transactions over shards die at every step: after every step they send, after
+//! every answer they take, and after their clients have been answered.
 //!
-//! With even seeds a coordinator's node dies with it, some milliseconds later, so that what was
-//! asked may have left the node or not; with odd ones the coordinator alone. Everything is the same
-//! up to that step. Then others want the same keys; they must have them, and nothing be left of
-//! the transaction, within a bound; and at the end it must be done as its client was told.
+//! With even seeds a coordinator's node dies with it, some milliseconds later, so that the last
+//! step may have left the node or not; with odd seeds the coordinator dies alone. All runs are the
+//! same up to that step. Then others want the same keys. Within a bound they must get them, and no
+//! lock or record of the transaction may be left. At the end its outcome must agree with the answer
+//! that its client got.
 
 use super::{Options, Run};
 use crate::check::Violation;
@@ -37,7 +38,7 @@ pub(super) fn coordinator_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
                 let doomed = world.begin_with_dying_coordinator(at, is_broken, steps)?;
                 let has_ended = ends(world, dies, None)?;
                 if has_ended {
-                    world.others_finish(&doomed)?;
+                    world.run_competing_txn(&doomed)?;
                 }
                 Ok((doomed, has_ended))
             })
@@ -59,7 +60,7 @@ pub(super) fn recovery_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
                     return Err(Violation::new("scenario", "no coordinator has died first"));
                 }
                 let has_ended = ends(world, dies, Some((&doomed, steps)))?;
-                world.others_finish(&doomed)?;
+                world.run_competing_txn(&doomed)?;
                 Ok((doomed, has_ended))
             })
         })?;
@@ -107,7 +108,7 @@ fn in_world(
         let (doomed, ended) = play(world, at)?;
         has_ended = ended;
         world.finish()?;
-        world.is_as_told(&doomed)
+        world.matches_answer(&doomed)
     })?;
     Ok(has_ended)
 }

@@ -8,11 +8,11 @@ use crate::cluster::{ScenarioSetup, World};
 const REST_MS_MAX: u64 = 60_000;
 /// How long clients ask before anything happens.
 const BEFORE_MS: u64 = 1_500;
-/// How long ways are cut: short, so that nobody is taken to be dead; and long, so that he is.
+/// How long links are cut: short, so that no node counts as down; and long, so that one does.
 const CUT_MS: [u64; 2] = [1_800, 7_000];
 
-/// A node that leads hears nobody, and is asked for all keys again and again: what it answers must
-/// be true still. The others go on without it.
+/// A leader receives no messages, and clients read all keys at it again and again: its answers must
+/// still be linearizable. The others go on without it.
 pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 4);
     run.world(
@@ -47,7 +47,7 @@ pub(super) fn one_way_link(run: &mut Run<'_>) -> Result<(), Violation> {
                 let at = some_leader(world);
                 for other in (0..world.count()).filter(|other| *other != at) {
                     for (from, to) in [(at, other), (other, at)] {
-                        world.cut_way(from, to);
+                        world.cut_link(from, to);
                         world.serve(CUT_MS[0], 1)?;
                         world.open_ways();
                     }

@@ -1,4 +1,5 @@
-//! Power goes: of nodes one by one, of all, of a domain, of one that is replaced meanwhile.
+//! Power fails: at nodes one by one, at all, in a failure domain, at one that is replaced
+//! meanwhile.
 
 use keyspace::ShardId;
 
@@ -6,7 +7,7 @@ use super::Run;
 use crate::check::Violation;
 use crate::cluster::{ScenarioSetup, World};
 
-/// Virtual time within which what was lost is replaced, and all carry their part.
+/// Virtual time within which lost replicas are replaced, and load is balanced.
 const REPLACED_MS_MAX: u64 = 60_000;
 /// How long clients ask before anything happens, and while something is as it should not be.
 const MEANWHILE_MS: u64 = 2_000;

@@ -1,11 +1,11 @@
-//! What happens to a cluster when just this goes wrong? Disasters by name.
+//! How does a cluster survive one disaster? Scenarios by name.
 //!
-//! A random run does everything at once, for a short while; a scenario does one thing, to its end:
-//! a hundred nodes join at one moment, nine of twenty leave, a failure domain burns down. Nothing
-//! else breaks, clients ask all the while, leaders ask the balancer as in the server, and at the
-//! end, or in between, the ring must become ideal within a bound of virtual time
-//! ([`check::ring`](crate::check::ring)), everyone be answered, and all that was seen have an order
-//! that explains it, as after a random run.
+//! A random run injects all faults at once, for a short while. A scenario plays one disaster to its
+//! end: a hundred nodes join at one moment, nine of twenty leave, a failure domain burns down.
+//! Nothing else breaks, clients send requests all the while, and leaders ask the balancer as in the
+//! server. At the end, or in between, the ring must become ideal within a bound of virtual time
+//! ([`check::ring`](crate::check::ring)). As after a random run, every client must be answered, and
+//! some order must explain all answers.
 //!
 //! ```text
 //!   $ carillon sim --scenario list
@@ -15,12 +15,12 @@
 //! |---|---|
 //! | `joins` | nodes join, and leave at the same moment |
 //! | `losses` | power goes: of nine of twenty, of all, of a domain, of one that is replaced |
-//! | `links` | a leader that nobody hears, links that work one way |
+//! | `links` | a leader whose messages are lost, links that work in one direction |
 //! | `changes` | crashes at every change of a disk while replicas are changed |
-//! | `arcs` | shards are cut in two and become one, with crashes and cut ways meanwhile |
-//! | `coordinators` | coordinators of transactions die at every step, and who finishes their work |
+//! | `arcs` | shards are split and merged, with crashes and cut links meanwhile |
+//! | `coordinators` | coordinators of transactions die at every step; others finish their work |
 //!
-//! Each has a short form, with fewer nodes or a part of the moments, which tests run.
+//! Each has a short form, with fewer nodes or fewer moments, which tests run.
 
 mod arcs;
 mod changes;
@@ -48,7 +48,7 @@ named! {
         NineOfTwenty = "nine-of-twenty",
         /// All nodes lose their power at once.
         AllOff = "all-off",
-        /// A leader hears nobody, and clients reach it.
+        /// A leader receives no messages, but clients reach it.
         IsolatedLeader = "isolated-leader",
         /// Between a leader and each other node, only one way is open.
         OneWayLink = "one-way-link",
@@ -74,7 +74,7 @@ named! {
         MergeInPartition = "merge-in-partition",
         /// The coordinator of a transaction dies at every step of it.
         CoordinatorCrashes = "coordinator-crashes",
-        /// … and so does who finishes what it has left.
+        /// … and so do the coordinators that finish their transactions.
         RecoveryCrashes = "recovery-crashes",
     }
 }
@@ -128,7 +128,7 @@ impl Scenario {
     }
 }
 
-/// What a run is told.
+/// The options of a scenario's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Which disaster.

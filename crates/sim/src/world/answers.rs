@@ -1,4 +1,4 @@
-//! What clients of one node hear, and what is noted of it.
+//! Answers to clients of one node, and what the checkers record of them.
 
 use command::{NotDone, Reply};
 use keyspace::ShardId;
@@ -6,10 +6,10 @@ use node::executor::Answer;
 use node::replica::entry::Waiter;
 
 use super::World;
-use super::clients::{Ask, OP_BITS, Op, OpStage};
+use super::clients::{ClientRequest, OP_BITS, Op, OpStage};
 use crate::check::Violation;
 use crate::check::linear::ObservedCommand;
-use crate::command::{Command, Shown};
+use crate::command::{Command, DisplayedReply};
 
 impl World {
     /// An answer has come.
@@ -52,18 +52,18 @@ impl World {
         for (number, reply) in waiters.iter().map(number_of).zip(replies) {
             let Some(op) = self.ops.get_mut(&number) else { continue };
             match &mut op.ask {
-                Ask::Flush(left, refused) => {
+                ClientRequest::Flush(left, refused) => {
                     *left -= 1;
                     if *left == 0 {
                         let reply = (!*refused).then_some(Reply::Ok);
                         self.finish_flush(number, reply);
                     }
                 }
-                Ask::One(command) => {
+                ClientRequest::One(command) => {
                     let reply = op.early.take().unwrap_or(reply);
                     let command = command.clone();
                     let op = self.ops.remove(&number).expect("just found");
-                    self.trace.event(format_args!("op {number}: {}", Shown(&reply)));
+                    self.trace.event(format_args!("op {number}: {}", DisplayedReply(&reply)));
                     self.counts.answered += 1;
                     self.counts.joint_writes += u64::from(command.is_joint());
                     self.see(&op, &op.keys, command, Some(vec![reply]));
@@ -77,7 +77,7 @@ impl World {
     pub(super) fn not_done(&mut self, number: u64, why: NotDone) {
         let Some(op) = self.ops.get_mut(&number) else { return };
         self.trace.event(format_args!("op {number}: {why:?}"));
-        if let Ask::Flush(left, refused) = &mut op.ask {
+        if let ClientRequest::Flush(left, refused) = &mut op.ask {
             *left -= 1;
             *refused = true;
             if *left == 0 {
@@ -88,7 +88,7 @@ impl World {
         let op = self.ops.remove(&number).expect("just found");
         self.counts.refused += 1;
         // Only this one may have been done; all others must not have been.
-        if let (NotDone::Dropped, Ask::One(command)) = (why, &op.ask) {
+        if let (NotDone::Dropped, ClientRequest::One(command)) = (why, &op.ask) {
             self.see(&op, &op.keys, command.clone(), None);
         }
     }
@@ -117,7 +117,7 @@ impl World {
         self.note(op, keys, command, replies, back, high_ms);
     }
 
-    /// As [`Self::see`], for what was never answered as well.
+    /// As [`Self::see`], also for requests that were never answered.
     pub(super) fn note(
         &mut self,
         op: &Op,

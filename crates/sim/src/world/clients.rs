@@ -1,4 +1,4 @@
-//! The virtual clients: what they ask, and what becomes of it.
+//! The virtual clients: their requests, and the outcomes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const EACH_MAX: u64 = 18;
 /// Waiters of batches hold the shard above the number of the command.
 pub(super) const OP_BITS: u32 = 40;
 
-/// Something a client has asked and not been answered.
+/// A client's request that is not answered yet.
 #[derive(Clone)]
 pub struct Op {
     pub(super) client: u8,
@@ -43,7 +43,7 @@ pub struct Op {
     pub(super) route: Option<Arc<Route>>,
     /// The numbers of the keys it names.
     pub(super) keys: Vec<u64>,
-    pub(super) ask: Ask,
+    pub(super) ask: ClientRequest,
     pub(super) call: u64,
     pub(super) low_ms: u64,
     pub(super) stage: OpStage,
@@ -51,9 +51,9 @@ pub struct Op {
     pub(super) early: Option<Reply>,
 }
 
-/// What is asked.
+/// A client's request.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum ClientRequest {
     /// A command on one key, or one that writes several of one hash tag.
     One(Command),
     /// GET of several keys at one moment.
@@ -88,7 +88,7 @@ pub enum OpStage {
     Sent,
     /// A read that may be tried.
     Ready,
-    /// A read that waits to be told.
+    /// A read that waits to be woken.
     Waiting,
 }
 
@@ -127,7 +127,7 @@ impl World {
         let route = self.rng.pick(&routes).clone();
         let mut keys = vec![self.key()];
         let ask = self.some_ask(awake, &route, &mut keys);
-        if let Ask::One(command) = &ask
+        if let ClientRequest::One(command) = &ask
             && self.memory_full
             && command.write(&self.names_of(&keys)).is_some_and(|write| write.may_grow())
         {
@@ -140,7 +140,7 @@ impl World {
     }
 
     /// What is asked of a keyspace, and of which keys besides the first.
-    fn some_ask(&mut self, awake: bool, route: &Route, keys: &mut Vec<u64>) -> Ask {
+    fn some_ask(&mut self, awake: bool, route: &Route, keys: &mut Vec<u64>) -> ClientRequest {
         let writes = |weight: u64| if awake { weight } else { 0 };
         let joint = self.profile.joint_writes;
         let weights = [
@@ -158,7 +158,7 @@ impl World {
             1,
         ];
         match self.rng.weighted(&weights) {
-            0 => Ask::One(self.write()),
+            0 => ClientRequest::One(self.write()),
             1 => {
                 let reads = [
                     Command::Get,
@@ -167,36 +167,40 @@ impl World {
                     Command::ExpiryTime,
                     Command::Length,
                 ];
-                Ask::One(self.rng.pick(&reads).clone())
+                ClientRequest::One(self.rng.pick(&reads).clone())
             }
             2 => {
                 keys.extend((0..self.rng.between(1, 3)).map(|_| self.key()));
-                Ask::Many
+                ClientRequest::Many
             }
             3 => {
                 let now = self.machine().now();
                 let back_ms = self.rng.below(2 * self.profile.retention_ms + 20);
                 let at = Timestamp::from_millis(now.millis() - back_ms);
                 // Also within a millisecond.
-                Ask::At(if self.rng.one_in(3) { Timestamp(now.0 - self.rng.below(20)) } else { at })
+                ClientRequest::At(if self.rng.one_in(3) {
+                    Timestamp(now.0 - self.rng.below(20))
+                } else {
+                    at
+                })
             }
-            4 => Ask::Size,
-            5 | 6 if route.keyspace.options.placement == Placement::Ordered => Ask::Range,
+            4 => ClientRequest::Size,
+            5 | 6 if route.keyspace.options.placement == Placement::Ordered => ClientRequest::Range,
             5 | 6 => {
                 let now = self.machine().now();
                 let shards = &route.keyspace.shards;
                 let shards = shards.iter().filter_map(|shard| self.ledger.shard(*shard));
                 let there = shards.flat_map(|shard| shard.versions.alive(now));
-                Ask::Scan(0, Scan::begin(there.cloned()))
+                ClientRequest::Scan(0, Scan::begin(there.cloned()))
             }
-            7 => Ask::Flush(route.keyspace.shards.len(), false),
-            8 => Ask::One(self.joint_write(keys)),
+            7 => ClientRequest::Flush(route.keyspace.shards.len(), false),
+            8 => ClientRequest::One(self.joint_write(keys)),
             9 => {
                 keys.extend((0..self.rng.between(1, EACH_MAX)).map(|_| self.key()));
-                Ask::Each(self.rng.between(1, EACH_MAX) as usize)
+                ClientRequest::Each(self.rng.between(1, EACH_MAX) as usize)
             }
-            10 => Ask::Keys,
-            _ => Ask::Random,
+            10 => ClientRequest::Keys,
+            _ => ClientRequest::Random,
         }
     }
 
@@ -206,7 +210,7 @@ impl World {
         let routes: Vec<Arc<Route>> = machine.routes.values().cloned().collect();
         for route in routes {
             for number in 0..self.profile.keys {
-                let ask = Ask::One(Command::Get);
+                let ask = ClientRequest::One(Command::Get);
                 self.begin(0, Some(route.clone()), vec![number], ask);
             }
         }
@@ -307,7 +311,7 @@ impl World {
 
     /// Has keyspaces created, changed and dropped. Whether the client is busy with that.
     fn ask_catalogue(&mut self, client: u8) -> bool {
-        if self.ops.values().any(|op| matches!(op.ask, Ask::Catalogue)) {
+        if self.ops.values().any(|op| matches!(op.ask, ClientRequest::Catalogue)) {
             return false;
         }
         let machine = self.machine.as_ref().expect("it runs");
@@ -350,13 +354,19 @@ impl World {
         self.trace.event(format_args!("client {client} asks {op:?}"));
         let mut body = Vec::new();
         op.encode(&mut body);
-        let number = self.begin(client, None, Vec::new(), Ask::Catalogue);
+        let number = self.begin(client, None, Vec::new(), ClientRequest::Catalogue);
         let waiter = Waiter(number);
         self.machine().submit(ShardId(0), Input::Catalogue { op: body, origin: CLIENTS, waiter });
         true
     }
 
-    fn begin(&mut self, client: u8, route: Option<Arc<Route>>, keys: Vec<u64>, ask: Ask) -> u64 {
+    fn begin(
+        &mut self,
+        client: u8,
+        route: Option<Arc<Route>>,
+        keys: Vec<u64>,
+        ask: ClientRequest,
+    ) -> u64 {
         self.ops_made += 1;
         self.events += 1;
         let number = self.ops_made;
@@ -364,10 +374,12 @@ impl World {
         // The clock as it was last told: nothing that follows is judged by an earlier time.
         let low_ms = self.machine().clock.now().millis();
         let stage = match &ask {
-            Ask::One(command) if command.write(&self.names_of(&keys)).is_some() => OpStage::Batched,
-            Ask::Flush(..) => OpStage::Batched,
-            Ask::Catalogue => OpStage::Sent,
-            Ask::At(_) => OpStage::Waiting,
+            ClientRequest::One(command) if command.write(&self.names_of(&keys)).is_some() => {
+                OpStage::Batched
+            }
+            ClientRequest::Flush(..) => OpStage::Batched,
+            ClientRequest::Catalogue => OpStage::Sent,
+            ClientRequest::At(_) => OpStage::Waiting,
             _ => OpStage::Ready,
         };
         let call = self.events;
@@ -375,7 +387,7 @@ impl World {
         if stage == OpStage::Batched {
             self.batch(number, &mut op);
         }
-        if let (Ask::At(at), Some(route)) = (&op.ask, &op.route) {
+        if let (ClientRequest::At(at), Some(route)) = (&op.ask, &op.route) {
             let key = &self.names[op.keys[0] as usize];
             let shard = route.shard(route.place(&route.key(key)));
             let (origin, waiter) = (CLIENTS, Waiter(number));
@@ -392,14 +404,14 @@ impl World {
         let Some(route) = op.route.clone() else { return };
         let waiter = |shard: ShardId| Waiter(shard.0 << OP_BITS | number);
         match &op.ask {
-            Ask::Flush(..) => {
+            ClientRequest::Flush(..) => {
                 let flush = Write::Flush { from: None, end: keyspace::Cut::Slot(0) };
                 for shard in &route.keyspace.shards {
                     let batch = self.batches.entry(*shard).or_default();
                     batch.push(&flush, waiter(*shard));
                 }
             }
-            Ask::One(command) => {
+            ClientRequest::One(command) => {
                 let keys = self.names_of(&op.keys);
                 let place = route.place(&route.key(&keys[0]));
                 let mut command = command.clone();

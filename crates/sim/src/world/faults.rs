@@ -1,11 +1,11 @@
-//! What breaks, what that leaves, and how the node comes back.
+//! Faults of one node, the disk that they leave, and how the node comes back.
 
 use keyspace::{ClusterVersion, Durability};
 use node::recovery::RecoverError;
 use storage::Error;
 use storage::faulty::Crash;
 
-use super::clients::{Ask, Op, OpStage};
+use super::clients::{ClientRequest, Op, OpStage};
 use super::{History, World};
 use crate::check::Violation;
 use crate::check::ledger::Number;
@@ -15,7 +15,7 @@ use crate::options::{Bug, Fault, RunProfile};
 
 /// A fault that waits for its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Armed {
+pub enum PendingFault {
     /// The power goes at one of the next changes of the disk.
     Power,
     /// A sync or a write fails.
@@ -42,7 +42,7 @@ impl World {
         let in_lapse = self.time_jump_steps > 0;
         self.time_jump_steps = self.time_jump_steps.saturating_sub(1);
         if in_lapse && self.time_jump_steps == 0 && self.rng.one_in(2) {
-            // Whoever woke the node kills it, and sets its clock right.
+            // An operator has woken the node, kills it, and sets its clock right.
             if self.options.faults.has(Fault::Clock) {
                 self.wall_ms -= self.rng.between(5_000, 10_000);
             }
@@ -75,19 +75,19 @@ impl World {
                 let writes = self.rng.below(PLANNED_WRITES);
                 self.trace.event(format_args!("the power will go after {writes} changes"));
                 self.disk.crash_after_writes(writes);
-                self.armed = Some(Armed::Power);
+                self.armed = Some(PendingFault::Power);
             }
             4 => {
                 let syncs = self.rng.below(6);
                 self.trace.event(format_args!("a sync will fail after {syncs}"));
                 self.disk.fail_sync(syncs);
-                self.armed = Some(Armed::Failure);
+                self.armed = Some(PendingFault::Failure);
             }
             5 => {
                 let writes = self.rng.below(15);
                 self.trace.event(format_args!("a write will fail after {writes}"));
                 self.disk.fail_write(writes);
-                self.armed = Some(Armed::Failure);
+                self.armed = Some(PendingFault::Failure);
             }
             _ => self.fill_or_free(),
         }
@@ -112,9 +112,9 @@ impl World {
     pub(super) fn node_failed(&mut self, error: &Error) -> Result<(), Violation> {
         self.trace.event(format_args!("the node stops: {error}"));
         match self.armed {
-            Some(Armed::Power) => self.power_cut(),
-            Some(Armed::Failure) if self.rng.one_in(2) => self.power_cut(),
-            Some(Armed::Failure) => self.kill(),
+            Some(PendingFault::Power) => self.power_cut(),
+            Some(PendingFault::Failure) if self.rng.one_in(2) => self.power_cut(),
+            Some(PendingFault::Failure) => self.kill(),
             None if self.full && matches!(error, Error::Full { .. }) => self.kill(),
             None => {
                 let text = format!("the node stopped without a fault: {error}");
@@ -170,7 +170,7 @@ impl World {
                 let writes = self.rng.below(PLANNED_WRITES / 2);
                 self.trace.event(format_args!("the power will go after {writes} changes"));
                 self.disk.crash_after_writes(writes);
-                self.armed = Some(Armed::Power);
+                self.armed = Some(PendingFault::Power);
                 Ok(())
             }
             1 if !self.calm && faults.has(Fault::Full) && self.full => {
@@ -217,8 +217,10 @@ impl World {
     fn start_failed(&mut self, error: &RecoverError) -> Result<(), Violation> {
         self.trace.event(format_args!("the start fails: {error}"));
         match (self.armed, error) {
-            (Some(Armed::Power), RecoverError::Storage(Error::Io { .. })) => self.power_cut(),
-            (Some(Armed::Failure), RecoverError::Storage(Error::Io { .. })) => {
+            (Some(PendingFault::Power), RecoverError::Storage(Error::Io { .. })) => {
+                self.power_cut()
+            }
+            (Some(PendingFault::Failure), RecoverError::Storage(Error::Io { .. })) => {
                 if self.rng.one_in(2) { self.power_cut() } else { self.kill() }
             }
             (_, RecoverError::Storage(Error::Full { .. })) if self.full => self.disk.kill(),
@@ -264,10 +266,10 @@ impl World {
     /// Nobody will ever be told whether this was done.
     fn lose(&mut self, op: &Op, clock_ms: u64, back: u64) {
         match &op.ask {
-            Ask::One(command) => {
+            ClientRequest::One(command) => {
                 self.note(op, &op.keys, command.clone(), None, back, clock_ms);
             }
-            Ask::Flush(..) => {
+            ClientRequest::Flush(..) => {
                 let keys: Vec<u64> = (0..self.profile.keys).collect();
                 for tagged in keys.chunks(self.profile.tagged as usize) {
                     self.note(op, tagged, Command::Flush, None, back, clock_ms);

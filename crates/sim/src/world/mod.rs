@@ -39,7 +39,7 @@ use crate::options::{Bug, Fault, Options, RunProfile};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use clients::Op;
-use faults::Armed;
+use faults::PendingFault;
 
 /// Steps after the healing in which clients go on asking.
 const CALM_STEPS: u32 = 200;
@@ -55,7 +55,7 @@ const WALL_MS: u64 = 1_700_000_000_000;
 pub struct Counts {
     /// Commands that were answered.
     pub answered: u64,
-    /// Writes whose outcome nobody was told.
+    /// Writes of unknown outcome.
     pub unknown: u64,
     /// Commands refused with nothing done.
     pub refused: u64,
@@ -116,7 +116,7 @@ pub struct World {
     unknown_writes: Vec<(Op, u64)>,
     /// Keyspaces that were below `sync` at some time since the start.
     weak: BTreeSet<KeyspaceId>,
-    armed: Option<Armed>,
+    armed: Option<PendingFault>,
     full: bool,
     /// Whether the maintenance thread has found that data takes more memory than it may.
     memory_full: bool,
@@ -283,7 +283,7 @@ impl World {
             5 => self.end_sync()?,
             6 => self.make_segment()?,
             7 => {
-                self.machine().spread_news();
+                self.machine().step_control();
                 self.follow_control()?;
             }
             8 => self.tick(),

@@ -1,4 +1,4 @@
-//! What a keyspace holds as its log says, compared with what is read of all its keys.
+//! The content of a keyspace according to its log, compared with reads of all its keys.
 
 use std::ops::Bound;
 
@@ -17,7 +17,7 @@ use crate::command::Value;
 pub(super) struct Models<'a> {
     pub route: &'a Route,
     pub of_shards: Vec<&'a Versions>,
-    /// When it was asked.
+    /// The time of the question.
     pub now: Timestamp,
 }
 

@@ -14,11 +14,11 @@ use node::routing::route::Route;
 use storage::engine::ReadResult;
 
 use super::World;
-use super::clients::{Ask, Op, OpStage};
+use super::clients::{ClientRequest, Op, OpStage};
 use super::models::Models;
 use crate::check::Violation;
 use crate::check::versions::Versions;
-use crate::command::{Cell, Collect, Command, Shown, Value};
+use crate::command::{Cell, Collect, Command, DisplayedReply, Value};
 use crate::machine::CLIENTS;
 use crate::options::Bug;
 
@@ -39,18 +39,20 @@ impl World {
         let op = self.ops.get(&number).expect("it is ready").clone();
         let Some(route) = op.route.clone() else { return Ok(()) };
         match &op.ask {
-            Ask::One(command) => {
+            ClientRequest::One(command) => {
                 let found = self.read_keys(&route, command, &self.names_of(&op.keys))?;
                 self.finish_read(number, &op, &route, command, found);
                 Ok(())
             }
-            Ask::Many => {
+            ClientRequest::Many => {
                 let found = self.read_keys(&route, &Command::Get, &self.names_of(&op.keys))?;
                 self.finish_read(number, &op, &route, &Command::GetMany, found);
                 Ok(())
             }
-            Ask::Each(answers_max) => self.read_each(number, op.clone(), &route, *answers_max),
-            Ask::At(at) => self.read_at(number, &op, &route, *at),
+            ClientRequest::Each(answers_max) => {
+                self.read_each(number, op.clone(), &route, *answers_max)
+            }
+            ClientRequest::At(at) => self.read_at(number, &op, &route, *at),
             _ => self.try_scan(number, &op, &route),
         }
     }
@@ -102,7 +104,7 @@ impl World {
             let (_, expected) = command.run(expected);
             if expected != *reply {
                 let key = key.escape_ascii();
-                let (found, expected) = (Shown(reply), Shown(&expected));
+                let (found, expected) = (DisplayedReply(reply), DisplayedReply(&expected));
                 let text = format!("{command:?} {key} at {now:?}: {found}, not {expected}");
                 return Err(Violation::new(SAME, text));
             }
@@ -136,7 +138,7 @@ impl World {
         self.judge(route, &Command::Get, &names, &replies, now)?;
         let left = op.keys.split_off(replies.len());
         for (key, reply) in op.keys.iter().zip(replies) {
-            self.trace.event(format_args!("op {number}: key {key} {}", Shown(&reply)));
+            self.trace.event(format_args!("op {number}: key {key} {}", DisplayedReply(&reply)));
             self.see(&op, &[*key], Command::Get, Some(vec![reply]));
         }
         if let Err(blocked) = ended {
@@ -184,7 +186,7 @@ impl World {
             Err(blocked) => self.wait(number, route, blocked),
             Ok(replies) => {
                 for reply in &replies {
-                    self.trace.event(format_args!("op {number}: {}", Shown(reply)));
+                    self.trace.event(format_args!("op {number}: {}", DisplayedReply(reply)));
                 }
                 self.ops.remove(&number);
                 self.counts.answered += 1;
@@ -219,7 +221,7 @@ impl World {
         self.ledger.shard(shard).map(|shard| &shard.versions)
     }
 
-    /// A read at a past time, which the executor has said may be served.
+    /// A read at a past time, which the executor allows.
     fn read_at(
         &mut self,
         number: u64,
@@ -288,17 +290,17 @@ impl World {
         let models = Models { route, of_shards, now: moment.time };
         let keys_max = self.profile.piece_keys;
         let found = match &op.ask {
-            Ask::Size => models.size(&asked)?,
-            Ask::Range => models.range(&asked, keys_max)?,
-            Ask::Keys => models.keys(&asked, keys_max)?,
-            Ask::Random => models.random(&asked, number.wrapping_mul(ODD))?,
-            Ask::Scan(cursor, scan) => {
+            ClientRequest::Size => models.size(&asked)?,
+            ClientRequest::Range => models.range(&asked, keys_max)?,
+            ClientRequest::Keys => models.keys(&asked, keys_max)?,
+            ClientRequest::Random => models.random(&asked, number.wrapping_mul(ODD))?,
+            ClientRequest::Scan(cursor, scan) => {
                 let count = 1 + number as usize % 3;
                 let (next, scan) = models.scan(&asked, *cursor, count, scan.clone())?;
                 self.trace.event(format_args!("op {number}: scanned to {next:x}"));
                 if next != 0 {
                     let op = self.ops.get_mut(&number).expect("it is under way");
-                    op.ask = Ask::Scan(next, scan);
+                    op.ask = ClientRequest::Scan(next, scan);
                     return Ok(());
                 }
                 scan.end()?;
@@ -314,12 +316,12 @@ impl World {
         Ok(())
     }
 
-    /// Tells every SCAN under way what is there now.
+    /// Shows every SCAN under way the keys that are there now.
     pub(super) fn look_at_scans(&mut self) {
         let Some(now) = self.machine.as_ref().map(|machine| machine.clock.now()) else { return };
         let ledger = &self.ledger;
         for op in self.ops.values_mut() {
-            if let (Ask::Scan(_, scan), Some(route)) = (&mut op.ask, &op.route) {
+            if let (ClientRequest::Scan(_, scan), Some(route)) = (&mut op.ask, &op.route) {
                 let shards = &route.keyspace.shards;
                 let models = shards.iter().filter_map(|shard| ledger.shard(*shard));
                 let models: Vec<&Versions> = models.map(|shard| &shard.versions).collect();

@@ -1,4 +1,4 @@
-//! What may be forgotten, and when? Collection of versions that nobody can read any more.
+//! Which versions can be freed, and when? Collection of versions that no read can ask for any more.
 //!
 //! Work is found without searching, from three places, in this order:
 //!
@@ -127,7 +127,7 @@ impl Queue {
 }
 
 impl MemoryEngine {
-    /// The time below which nobody reads.
+    /// The safe point: no read is below it.
     pub fn safe_point(&self) -> Timestamp {
         self.safe_point
     }
@@ -140,7 +140,7 @@ impl MemoryEngine {
     /// Keeps everything that is seen at `timestamp` or later until [`MemoryEngine::unpin`] with the
     /// same timestamp. There may be several pins.
     ///
-    /// Panics on a timestamp below the safe point, where things may be gone already.
+    /// Panics on a timestamp below the safe point: versions there may be freed already.
     pub fn pin(&mut self, timestamp: Timestamp) {
         assert!(timestamp >= self.safe_point, "a pin below the safe point");
         self.pins.push(timestamp);
@@ -155,12 +155,13 @@ impl MemoryEngine {
         self.pins.swap_remove(place.expect("only what was pinned is unpinned"));
     }
 
-    /// Whether somebody still reads at an old moment.
+    /// Whether there is a pin.
     pub fn is_pinned(&self) -> bool {
         !self.pins.is_empty()
     }
 
-    /// Below it, what nobody can see is collected: the safe point, or the lowest pin.
+    /// Collection frees versions that no read at or above this time sees: the safe point, or the
+    /// lowest pin.
     pub(super) fn limit(&self) -> Timestamp {
         self.pins.iter().copied().fold(self.safe_point, Timestamp::min)
     }
@@ -210,7 +211,7 @@ impl MemoryEngine {
                 left -= era.index.drain(left, |head| self.free_chain(Some(head)));
             }
             if !era.expiring.is_empty() || era.index.len() > 0 {
-                self.retired.push_front(super::Retired { era, end: retired.end });
+                self.retired.push_front(super::FlushedEra { era, end: retired.end });
                 return true;
             }
         }

@@ -1,18 +1,18 @@
 //! What must every engine of versions be able to do? The contract that callers and tests rely on.
 //!
-//! [`Engine`] has the operations that answers depend on, and no others: how an engine lays out,
-//! writes out, cuts and joins its versions is its own. One set of scripts and one mirror hold
-//! every engine to it (`conformance`, `tests/golden/engine`).
+//! [`Engine`] has the operations that answers depend on, and no others. Each engine decides for
+//! itself how it lays out, dumps, splits and joins its versions. One set of scripts and one mirror
+//! test every engine (`conformance`, `tests/golden/engine`).
 //!
-//! The memory engine implements it by direct calls; whoever is generic over it is compiled for
-//! the engine that it uses.
+//! The memory engine implements it by direct calls; generic code is compiled for the engine that
+//! it uses.
 //!
 //! # What every engine promises
 //! 1. Timestamps of a key's writes never fall. A second write with the newest version's timestamp
 //!    replaces that version.
 //! 2. No answer depends on how far collection has come, only on the safe point.
-//! 3. Between two pages a walk may meet writes: a key that is there throughout is visited once.
-//!    Where a page ends is the engine's choice; what lies before that end is not.
+//! 3. Writes may happen between two pages of a scan: it visits a key that is there throughout once.
+//!    The engine chooses where a page ends, but must have shown all keys before that end.
 
 use keyspace::{Cut, HashedKey, KeyHasher, Timestamp};
 

@@ -1,9 +1,9 @@
 //! Do two engines hold the same? A number that is equal if they do, however they hold it.
 //!
-//! Two replicas of a shard that have applied the same entries differ in what they may differ in:
-//! one has collected more old versions than the other, one has set an era aside where the other has
-//! flushed key by key, their tables have grown in another order. So a digest is of what can be
-//! *seen* at the times from `low` to `at`, and of nothing else:
+//! Two replicas of a shard that have applied the same entries may differ inside: one has collected
+//! more old versions, one has set an era aside where the other has flushed key by key, and their
+//! tables have grown in another order. So a digest covers what reads can *see* at the times from
+//! `low` to `at`, and nothing else:
 //!
 //! ```text
 //!   for every value seen at some time from low to at:  h = hash(key, timestamp, expiry, value)
@@ -13,12 +13,12 @@
 //!   digest  = hash(history, present, how many)
 //! ```
 //!
-//! Ends (tombstones, flushes) are not counted themselves: there are several ways to write them.
-//! What they have ended is missing in `present`.
+//! The digest does not count ends (tombstones, flushes), since engines write them in several ways.
+//! The values that they have ended are missing in `present`.
 //!
-//! It is fed with the pieces of a dump ([`MemoryEngine::dump`]), one after the other, so nobody has
-//! to wait for all of it. It is meant to find faults of memory, disks and programs, not of people:
-//! whoever chooses the values could choose two sets with one digest.
+//! The caller feeds it the pieces of a dump ([`MemoryEngine::dump`]), one after the other, so it
+//! need not hold all of it. A digest finds faults of memory, disks and programs, not attacks: a
+//! client that chooses values could choose two sets with one digest.
 //!
 //! [`MemoryEngine::dump`]: super::MemoryEngine::dump
 
@@ -185,7 +185,7 @@ mod tests {
     proptest! {
         /// However flushes are done, and whatever was collected below the safe point.
         #[test]
-        fn garbage_makes_no_difference(steps in steps(), low in 0u64..450) {
+        fn digest_ignores_collected_versions(steps in steps(), low in 0u64..450) {
             let end = at(steps.len() as u64 * 10);
             let low = at(low).min(end);
             for layout in [HASHED, Layout::Ordered, Layout::LinearHash] {
@@ -204,7 +204,7 @@ mod tests {
         /// Two engines whose readers see the same at the end, and before, digest the same; any
         /// value, expiry or end that differs shows.
         #[test]
-        fn what_differs_shows(steps in steps(), place: prop::sample::Index, value: u8) {
+        fn digest_changes_with_any_visible_difference(steps in steps(), place: prop::sample::Index, value: u8) {
             let mut other = steps.clone();
             let changed = match place.get(&steps) {
                 Step::Put(k, v, e) => Step::Put(*k, v ^ (value | 1), *e),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_end_shows() {
+    fn digest_changes_if_tombstone_is_lost() {
         let (mut one, mut two) = (engine(HASHED, 2), engine(HASHED, 2));
         for engine in [&mut one, &mut two] {
             engine.put(&key(1), &[b"value"], 0, at(10));

@@ -1,8 +1,8 @@
 //! How do a shard's versions get into a checkpoint and back? As a run of records, piece by piece.
 //!
-//! A dump holds every version that some read between two times needs, the safe point of its
-//! beginning, which is pinned meanwhile, and the time as of which it is: values,
-//! tombstones and flushes included. It is a sequence of records; all numbers are little-endian:
+//! A dump holds every version that a read between two times needs: the safe point at its beginning,
+//! which stays pinned meanwhile, and the time of the dump. That includes values, tombstones and
+//! flushes. It is a sequence of records; all numbers are little-endian:
 //!
 //! ```text
 //!  offset  bytes  value record             tombstone record     flush record
@@ -13,7 +13,7 @@
 //!  21      4      key length
 //!  25      -      key, then value: to the end
 //! ```
-//! Order: eras from old to new, between two of them the flush that parts them; within one by
+//! Order: eras from old to new, between two of them the flush that separates them; within one by
 //! (slot, hash, key), by key, or by (number, key); within a key from old to new. So restoring is
 //! writing again.
 //!
@@ -35,7 +35,7 @@ const KIND_FLUSH: u8 = 3;
 /// short even if nothing is dumped; it always looks at one key at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceLimits {
-    /// Keys that it looks at, those that are gone included.
+    /// Keys that it examines, deleted and expired ones included.
     pub examined_max: usize,
     /// Bytes, about: more only to finish a key.
     pub bytes_max: usize,
@@ -95,7 +95,7 @@ pub enum RestoreError {
         /// Where the record starts in the block.
         offset: usize,
     },
-    /// A record older than what was restored before it.
+    /// A record is older than one restored before it.
     #[error("the record at offset {offset} is out of order")]
     Order {
         /// Where the record starts in the block.
@@ -150,10 +150,11 @@ pub fn retime_dump(
 }
 
 impl MemoryEngine {
-    /// Appends to `out` the next piece of a dump of what reads from `low` to `at` need, wherever
-    /// the safe point is by now: of one history the same bytes, but for how flushes stand in it.
-    /// Returns whether there is more, which an empty piece does not tell: all that it looked at may
-    /// have been gone. Writes above `at` may go on between pieces.
+    /// Appends to `out` the next piece of a dump of all versions that reads from `low` to `at`
+    /// need, whatever the safe point is by now. One history gives the same bytes, except for the
+    /// encoding of flushes. Returns whether there is more; an empty piece need not be the last,
+    /// since all keys that it examined may have been deleted. Writes above `at` may go on between
+    /// pieces.
     ///
     /// Panics unless the engine is pinned at or below `low`, from before the first piece on.
     pub fn dump(
@@ -346,7 +347,7 @@ impl<'a> Iterator for DumpRecords<'a> {
 /// One piece of a dump in the making.
 struct Piece<'a> {
     at: Timestamp,
-    /// Of what is at or below this, only the newest is needed, if it is not an end.
+    /// Of versions at or below this, only the newest is needed, if it is not an end.
     low: Timestamp,
     examined_left: usize,
     /// Whether it has looked at a key.

@@ -1,4 +1,4 @@
-//! What lies between two flushes? One index over the keys written in that time, and its counts.
+//! An era: the index of the keys written between two flushes, and its counts.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -364,7 +364,7 @@ impl Era {
 }
 
 /// An era that a flush has ended.
-pub(super) struct Retired {
+pub(super) struct FlushedEra {
     pub(super) era: Era,
     /// The flush: nothing of the era is seen at or above it.
     pub(super) end: Timestamp,

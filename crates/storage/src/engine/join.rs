@@ -6,22 +6,22 @@
 //!                                                     queues: one, in the order of times
 //! ```
 //!
-//! The whole answers as both did, each for its own keys, from the higher of both safe points on.
+//! The joined engine answers as both did, each for its own keys, from the higher safe point on.
 //!
 //! **Flushes.** Both may have been flushed at different times, and an engine has one row of eras.
-//! So each is brought to one era first: what flushes have set aside, and can still be read, is put
-//! back under the versions that came later, with a tombstone between, as if the flush had emptied
-//! the index key by key. Nobody can tell. It takes a step for each such key; once the safe point
-//! has passed a flush, what it set aside is freed instead.
+//! So join reduces each to one era first. It puts versions that a flush has set aside, and that can
+//! still be read, back under later versions, with a tombstone between, as if the flush had emptied
+//! the index key by key. No read can tell the difference. That takes a step for each such key; once
+//! the safe point has passed a flush, join frees the versions instead.
 //!
-//! Whoever reads piece by piece (a dump) has to begin again: its pin is gone.
+//! A reader that goes piece by piece (a dump) has to begin again: its pin is lost.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use keyspace::Timestamp;
 
 use super::collect::Queue;
-use super::era::{Era, Index, Retired};
+use super::era::{Era, FlushedEra, Index};
 use super::record::Record;
 use super::tree::Tree;
 use super::{Layout, MemoryEngine};
@@ -70,8 +70,7 @@ impl MemoryEngine {
         self.expired_keys += right.take_expired_keys();
     }
 
-    /// Takes all it holds away: what is left is empty, owns no slot, and is to be asked for
-    /// nothing.
+    /// Takes everything out: the engine left behind is empty, owns no slot, and must not be used.
     pub fn take(&mut self) -> MemoryEngine {
         let layout = match self.layout {
             Layout::Hashed { first_slot, .. } => {
@@ -105,7 +104,7 @@ impl MemoryEngine {
         if !self.retired.is_empty() {
             let empty = Era::new(self.layout, 0, Timestamp::ZERO);
             let newest = std::mem::replace(&mut self.current, empty);
-            for Retired { era, end } in std::mem::take(&mut self.retired) {
+            for FlushedEra { era, end } in std::mem::take(&mut self.retired) {
                 // The flush counted them, and they will be collected from here.
                 let counted = era.expiring.expired(end);
                 self.expired_keys = self.expired_keys.saturating_sub(counted);

@@ -18,29 +18,29 @@
 //!
 //! **Flush** (G19) does not touch keys: it sets the whole index aside, as an *era* that ends at
 //! the flush, and begins an empty one (`era`). Reads below the flush go to the era of their
-//! time. An era of few keys is emptied by tombstones instead, which nobody can tell apart.
+//! time. An era of few keys is emptied by tombstones instead; reads cannot tell the difference.
 //!
-//! **Collection** (ALGORITHMS 8.3). Nobody reads below the safe point. Per key the newest version
-//! at or below it stays, and everything above; an end (tombstone, expiry, flush) that is newest
-//! and at or below it goes with all it ended. See `collect`.
+//! **Collection** (ALGORITHMS 8.3). No read is below the safe point. Per key the newest version at
+//! or below it stays, and everything above. If the newest one is an end (tombstone, expiry, flush),
+//! it is freed with all that it ended. See `collect`.
 //!
 //! # Invariants
 //! 1. Timestamps strictly fall along a chain; a write below its key's head is refused by an assert.
 //! 2. A record is reachable exactly once by index and chains, and at most once by the queue of
 //!    superseding records; a record in the queue is never freed (asserted in `Record::free`).
-//! 3. A record waits in the queue from the moment something older hangs on it, or it is a
-//!    tombstone, until the queue lets go of it. Hence what the queue has passed has nothing older.
+//! 3. A record is in the queue from the moment something older hangs on it, or it is a tombstone,
+//!    until the queue pops it. Hence a popped record has nothing older.
 //! 4. Along each chain, older records leave the queue first.
 //! 5. A value never expires at or before its own timestamp: written so, it is a tombstone. Hence
 //!    what has expired at the safe point is older than the safe point.
 //! 6. `live_keys`, `live_bytes` and `expiring` of an era describe exactly its heads that are not
 //!    tombstones; they never count what is superseded.
-//! 7. What reads answer does not depend on how far collection has come, only on the safe point.
-//!    An end at or below the safe point counts as collected, be it so or not.
+//! 7. Answers of reads do not depend on how far collection has come, only on the safe point. An end
+//!    at or below the safe point counts as collected, whether it is or not.
 //!
 //! # What it does not know
-//! Clocks (every time comes with the call), logs, locks, transactions, who may read when: the
-//! caller refuses reads below [`MemoryEngine::safe_point`] and keys outside its arc.
+//! Clocks (every time comes with the call), logs, locks, transactions, permissions: the caller
+//! refuses reads below [`MemoryEngine::safe_point`] and keys outside its arc.
 //!
 //! # Caveats
 //! Counting keys that have expired but are not yet collected takes a step for each. A piece of a
@@ -75,7 +75,7 @@ pub use scan::{Range, ScanCursor};
 pub use types::{Layout, ReadResult, Settings, Usage, Version, WrongLayout};
 
 use collect::Queue;
-use era::{Era, Place, Retired};
+use era::{Era, FlushedEra, Place};
 use record::{Body, Record};
 use split::is_right;
 
@@ -86,13 +86,13 @@ pub struct MemoryEngine {
     flush_in_place_keys_max: u64,
     current: Era,
     /// Eras ended by flushes, oldest first.
-    retired: VecDeque<Retired>,
+    retired: VecDeque<FlushedEra>,
     queue: Queue,
     safe_point: Timestamp,
     pins: Vec<Timestamp>,
     versions: u64,
     version_bytes: u64,
-    /// Keys that ended by their expiry and left the index, since somebody took the number.
+    /// Keys that expired and left the index, since the caller last took the number.
     expired_keys: u64,
 }
 
@@ -308,7 +308,7 @@ impl MemoryEngine {
 
     /// Hides every key from `timestamp` on. Writes that follow with the same timestamp are seen.
     /// Takes a step for each key that has expired and is not collected, and is constant time else:
-    /// what is hidden goes later, with [`MemoryEngine::collect`].
+    /// [`MemoryEngine::collect`] frees the hidden versions later.
     ///
     /// Panics on a timestamp below any write before.
     pub fn flush(&mut self, timestamp: Timestamp) {
@@ -320,7 +320,7 @@ impl MemoryEngine {
         self.expired_keys += self.current.expiring.expired(timestamp);
         let next = Era::new(self.layout, self.current.number + 1, timestamp);
         let era = std::mem::replace(&mut self.current, next);
-        self.retired.push_back(Retired { era, end: timestamp });
+        self.retired.push_back(FlushedEra { era, end: timestamp });
     }
 
     /// As [`MemoryEngine::flush`], of the keys from `from` on and before `end` alone: slots of a

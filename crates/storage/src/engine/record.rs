@@ -9,10 +9,10 @@
 //! ```
 //! The two highest bits of `key_len` are the flags [`TOMBSTONE`] and [`QUEUED`].
 //!
-//! A [`Record`] is a bare handle. Its readers are safe because every duty lies with the few
-//! `unsafe` writers: who frees or changes a record promises that nobody holds what it gave out.
-//! The engine can promise that since references leave it only under `&MemoryEngine`, while writers
-//! run under `&mut MemoryEngine`, and a freed record is in no index, chain or queue.
+//! A [`Record`] is a bare handle. Reading is safe because all obligations lie with the few `unsafe`
+//! writers: a caller that frees or changes a record must ensure that no reference to its content
+//! is left. The engine ensures that: references leave it only under `&MemoryEngine`, writers run
+//! under `&mut MemoryEngine`, and a freed record is in no index, chain or queue.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -105,7 +105,7 @@ impl Record {
         record
     }
 
-    /// Frees this version only, not what is older.
+    /// Frees this version only, not older ones.
     ///
     /// # Safety
     /// Nothing uses this handle, or anything read through it, afterwards.

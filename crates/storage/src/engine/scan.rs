@@ -22,7 +22,7 @@ pub struct ScanCursor {
     pub hash: u64,
 }
 
-/// A stretch of an ordered shard, and how much of it to look at.
+/// A range of an ordered shard, and how much of it to examine.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'a> {
     /// Where it starts.
@@ -117,7 +117,7 @@ impl MemoryEngine {
         for examined in 0.. {
             let head = if range.reverse { heads.next_back() } else { heads.next() };
             let Some(head) = head else { return Ok(None) };
-            // At least one key is looked at, so that whoever goes on gets on.
+            // Each call examines at least one key, so that a scan always makes progress.
             if last.is_some() && (examined >= range.examined_max || visited >= range.visited_max) {
                 break;
             }

@@ -31,7 +31,7 @@ const CAPACITY_MIN: u32 = 4;
 /// Tables grow when more than this many of [`LOAD_OF`] homes would be taken.
 const LOAD_MAX: u32 = 5;
 const LOAD_OF: u32 = 6;
-/// Slots counted together, so that whole stretches of empty ones are skipped.
+/// Slots counted together, so that long runs of empty ones are skipped.
 const GROUP_SLOTS: usize = 128;
 
 #[derive(Clone, Copy)]
@@ -239,7 +239,7 @@ impl SlotTables {
         }
     }
 
-    /// Takes out up to `count` heads, for a table nobody reads any more.
+    /// Takes out up to `count` heads of a table that is no longer read.
     pub(super) fn drain(&mut self, count: usize, mut each: impl FnMut(Record)) -> usize {
         let mut left = count;
         while left > 0 && self.len > 0 {

@@ -1,4 +1,4 @@
-//! How does a shard's engine become two? Everything from one slot, or one key, on is cut off.
+//! How does a shard's engine become two? Split takes out everything from one slot, or key, on.
 //!
 //! ```text
 //!   slots   [a ─────── at ─────── b)          tables: handed over, none is copied; trees parted
@@ -6,17 +6,17 @@
 //!   right             [at ─────── b)          counts: those of the right side are counted
 //! ```
 //!
-//! Both halves answer as the whole did, each for its own keys, at all times from the safe point
-//! on. No version is copied, but each one of the right side is looked at once, to be counted, and
-//! so is each superseding record: for the time of this all readers and writers wait. Older versions
-//! are counted where they hang, at the superseding records of the queue.
+//! Both halves answer as the engine did before, each for its own keys, at all times from the safe
+//! point on. Split copies no version. But it counts each key of the right side, and each
+//! superseding record; all readers and writers wait meanwhile. Older versions are counted at the
+//! superseding records of the queue that they hang on.
 //!
-//! Whoever reads piece by piece (a dump) has to begin again: its pin is gone with the rest.
+//! A reader that goes piece by piece (a dump) has to begin again: its pin is lost.
 
 use keyspace::{Cut, Placement};
 
 use super::collect::Queue;
-use super::era::{Era, Expiring, ExpiryIndex, Index, Retired};
+use super::era::{Era, Expiring, ExpiryIndex, FlushedEra, Index};
 use super::record::Record;
 use super::{Layout, MemoryEngine, WrongLayout};
 
@@ -54,11 +54,12 @@ impl MemoryEngine {
         }
     }
 
-    /// Cuts off all keys from `at` on: what is left owns those below. There are no pins
+    /// Splits off all keys from `at` on; this engine keeps those below. There are no pins
     /// afterwards, on either side.
     ///
     /// # Errors
-    /// [`WrongLayout`]: it is cut at slots, keys or numbers, and not so. Nothing has changed.
+    /// [`WrongLayout`]: the cut is of another kind (slot, key, number) than this engine's layout.
+    /// Nothing has changed.
     ///
     /// # Panics
     /// If a slot does not lie within the layout, above its first.
@@ -82,7 +83,7 @@ impl MemoryEngine {
         let retired = self
             .retired
             .iter_mut()
-            .map(|Retired { era, end }| Retired { era: cut(era), end: *end });
+            .map(|FlushedEra { era, end }| FlushedEra { era: cut(era), end: *end });
         let retired = retired.collect();
         let current = cut(&mut self.current);
         let queue = self.queue.split_off(at, &mut versions);

@@ -209,7 +209,7 @@ impl<O: Order> Tree<O> {
         }
     }
 
-    /// Takes out up to `count` heads, for a tree nobody reads any more.
+    /// Takes out up to `count` heads of a tree that is no longer read.
     pub(super) fn drain(&mut self, count: usize, mut each: impl FnMut(Record)) -> usize {
         self.samples = Vec::new();
         let mut drained = 0;

@@ -1,4 +1,4 @@
-//! What goes into an engine, and what comes out.
+//! Inputs and outputs of an engine.
 
 use keyspace::{KeyHasher, Placement, Slot, Timestamp};
 
@@ -8,7 +8,7 @@ use super::record::Record;
 /// key and flushes, over and over, does not fill memory with empty indexes.
 const FLUSH_IN_PLACE_KEYS_MAX: u64 = if cfg!(test) { 2 } else { 1024 };
 
-/// What an engine is told once. A hasher alone stands for itself with the usual rest.
+/// The fixed settings of an engine. A hasher alone converts into settings with defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// What hashes the keys.

@@ -1,4 +1,4 @@
-//! The bytes of one simulated file, and what of them would survive.
+//! The bytes of one simulated file, and which of them would survive a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,9 +73,9 @@ enum Change {
 /// How a file meets power loss.
 #[derive(Clone, Copy)]
 pub(super) enum PowerLossOutcome {
-    /// What was not synced is gone.
+    /// Unsynced writes are lost.
     Lose,
-    /// Everything is kept.
+    /// All writes survive.
     Keep,
     /// Every sector, and the length, takes any of the states it has had since the last sync.
     Shuffle,

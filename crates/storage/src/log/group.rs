@@ -33,7 +33,7 @@ impl Group {
     }
 
     /// Adds a record whose payload is `parts` one after the other. `kind` means nothing to the
-    /// log, but 0 is kept for it.
+    /// log, but 0 is reserved for it.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the group would outgrow [`GROUP_BYTES_MAX`]; it is as it was.

@@ -1,8 +1,8 @@
-//! What a log has others do without the mutex that guards it: syncs, and making segments.
+//! Jobs of a log that run without its mutex: syncs, and creating segments.
 //!
-//! A job takes what it needs with it, so the log goes on meanwhile; what both must know stands in
-//! [`LogShared`]. The first failure, of a job or of the log, poisons at once, before anyone hands a
-//! result in.
+//! A job owns what it needs, so the log goes on meanwhile; state that both share is in
+//! [`LogShared`]. The first failure, of a job or of the log, poisons the log at once, before any
+//! result is handed in.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -144,8 +144,8 @@ impl SegmentHeader {
         out
     }
 
-    /// Magic, checksum and their places are the same in every version, so that a newer version
-    /// can be told from damage.
+    /// Magic, checksum and their places are the same in every version, so that a reader can
+    /// distinguish a newer version from damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadSegment> {
         if bytes.len() < SEGMENT_HEADER_BYTES
             || bytes[..8] != SEGMENT_MAGIC
@@ -287,7 +287,7 @@ pub enum DecodeError {
 /// Reads the group at the front of `bytes`, checking all but its place in the log.
 ///
 /// # Errors
-/// Says what is wrong with it; never panics, whatever the bytes.
+/// The fault that was found; never panics, whatever the bytes.
 pub fn decode_group(bytes: &[u8], seed: Seed) -> Result<(GroupHeader, Records<'_>), DecodeError> {
     let header = GroupHeader::decode(bytes, seed).ok_or(DecodeError::Header)?;
     let payload = bytes

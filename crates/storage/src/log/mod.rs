@@ -1,9 +1,9 @@
 //! How do writes of all shards of a node survive, at one fsync for many of them?
 //!
-//! **The idea.** One endless log for the whole node, cut into segment files. What one turn of an
-//! event loop has to say, for any number of shards, is one *group*: one write, one checksum,
-//! durable together or not at all. A log thread makes groups durable while the next ones are
-//! being written (group commit):
+//! **The idea.** One endless log for the whole node, cut into segment files. The records of one
+//! step round, for any number of shards, are one *group*: one write, one checksum, durable together
+//! or not at all. A log thread makes groups durable while the next ones are being written (group
+//! commit):
 //!
 //! ```text
 //!  position   0        64                         s            s+64
@@ -21,31 +21,31 @@
 //! A position ([`Lsn`]) is a byte offset in the row of all segments, headers included, so it
 //! names a file and an offset in it.
 //!
-//! **Torn tail or rot** (SAFETY G16). Every group carries `durable_end`, what was known to be
-//! durable when it was written. At open, the first bad group, at x, is the end of what a crash
-//! left iff nothing behind it says `durable_end > x`; then everything from x on is overwritten
-//! with zeros. Otherwise bytes that were promised are gone, and open refuses.
+//! **Torn tail or rot** (SAFETY G16). Every group carries `durable_end`, the position up to which
+//! the log was known to be durable when it was written. At open, let x be the position of the first
+//! bad group. If no group behind it has `durable_end > x`, a crash left the tail torn, and open
+//! overwrites everything from x on with zeros. Otherwise durable bytes are lost, and open refuses.
 //!
 //! **Invariants.**
-//! 1. What [`Log::durable_end`] covers is found again by [`Log::open`], in order, or open refuses.
-//! 2. What open visits is a prefix of what was appended: nothing is invented or reordered.
+//! 1. [`Log::open`] finds all groups below [`Log::durable_end`] again, in order, or refuses.
+//! 2. Open visits a prefix of the appended groups: nothing is invented or reordered.
 //! 3. Bytes behind the end found by open are zero before the first append, and a group of an
-//!    earlier incarnation behind one of a later is never valid: nothing dead revives.
+//!    earlier incarnation behind one of a later is never valid: no overwritten group comes back.
 //! 4. A segment has all its space, and its header is durable, before a seal points to it.
 //! 5. After a failed write or sync every call fails with [`Error::Poisoned`]; none is retried.
 //!    A full disk while making a segment is no failure: it changes nothing ([`Error::Full`]).
 //!
-//! **What it does not know:** what records mean, which shard needs which part (the caller says
-//! when a prefix may go: [`Log::truncate_before`]), threads, and time.
+//! **What it does not know:** what records mean, which shard needs which part (the caller truncates
+//! a prefix: [`Log::truncate_before`]), threads, and time.
 //!
 //! **Caveat.** Rot of groups that were synced, but whose durability no later group on disk states
 //! yet, looks like a torn tail and is cut. [`Log::append_marker`] closes that window; call it
 //! when nothing is appended for a moment after a sync, and at a clean stop.
 //!
-//! **Touched ahead.** A file system notes where a file was written for the first time, so a sync of
-//! such bytes writes its journal as well, with a flush of its own. Hence zeros are written ahead of
-//! the end, a piece at a time, with one of many small syncs; the others overwrite. Large syncs do
-//! without: they would write everything twice to save little.
+//! **Zeros ahead.** A file system records where a file is written for the first time. So a sync of
+//! such bytes writes its journal as well, with a flush of its own. Hence the log writes zeros ahead
+//! of its end, a piece at a time, with one of many small syncs; the other syncs overwrite these.
+//! Large syncs do without: they would write everything twice to save little.
 //!
 //! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover` and `jobs`.
 
@@ -132,7 +132,7 @@ const TOUCH_ALIGN_BYTES: u64 = 512;
 const TOUCH_PART: u64 = 4;
 static ZEROS: [u8; TOUCH_BYTES_MAX] = [0; TOUCH_BYTES_MAX];
 
-/// Room kept beyond every reservation, so that a marker finds some.
+/// Bytes reserved beyond every reservation, so that a marker has room.
 const MARKER_ROOM_BYTES: u64 = 4096;
 /// The seal that ends a segment is an empty group.
 const SEAL_BYTES: u64 = GROUP_HEADER_BYTES as u64;
@@ -212,9 +212,9 @@ impl Log {
         self.stated_end < self.records_end && self.records_end <= self.durable_end
     }
 
-    /// Writes an empty group that states the present [`Log::durable_end`], if that is news and
-    /// room can be had beside what is reserved; otherwise does nothing. It needs no sync of its
-    /// own.
+    /// Writes an empty group that states the present [`Log::durable_end`], if no group has stated
+    /// it yet and there is room besides the reservations; otherwise does nothing. It needs no sync
+    /// of its own.
     ///
     /// # Errors
     /// Those of [`Log::append`], but never [`Error::Full`].
@@ -242,13 +242,13 @@ impl Log {
     }
 
     /// Bytes written that are not known to be durable. Open writes and syncs as much again, so
-    /// syncing now and then bounds the time of a start even where nobody waits for durability.
+    /// syncing now and then bounds the time of a start even if no writer waits for durability.
     pub fn unsynced_bytes(&self) -> u64 {
         self.written_end.0 - self.durable_end.0
     }
 
-    /// What is to be synced to make everything written so far durable. Run it without the mutex
-    /// that guards the log, then hand it to [`Log::finish_sync`].
+    /// A job that makes everything written so far durable. Run it without the mutex that guards the
+    /// log, then hand it to [`Log::finish_sync`].
     ///
     /// # Errors
     /// [`Error::Poisoned`], or [`Error::Io`] of what is written ahead, which poisons.
@@ -298,7 +298,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the segment in use is more than half full and nobody makes the next one yet.
+    /// Whether the segment in use is more than half full and no job creates the next one yet.
     pub fn wants_segment(&self) -> bool {
         let active = self.active();
         let left = active.end().0 - self.written_end.0;

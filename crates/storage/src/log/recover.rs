@@ -38,7 +38,7 @@ struct Replay {
     seed: Seed,
     at: Lsn,
     incarnation: u32,
-    /// What is known to be durable: `start`, or the largest `durable_end` of a valid group.
+    /// The position known to be durable: `start`, or the largest `durable_end` of a valid group.
     stated_end: Lsn,
     records_end: Lsn,
     /// Behind the last byte that is not zero in the last segment.
@@ -50,10 +50,10 @@ impl Log {
     /// Opens the log in `disk` and visits every record at or behind `start`, in order. `start`
     /// comes from the manifest: [`Lsn::NEW`], or a position that was once a group's end.
     ///
-    /// From [`Lsn::NEW`] a missing log is made; store a manifest with the new log's
-    /// [`Log::written_end`] before acknowledging anything, so that a log that is missing later is
-    /// told from one never made. Everything found is durable when this returns. `visit` is given
-    /// the position of the group that holds the record.
+    /// From [`Lsn::NEW`] it creates a missing log. Store a manifest with the new log's
+    /// [`Log::written_end`] before acknowledging anything: it shows later whether a missing log
+    /// ever existed. Everything found is durable when this returns. `visit` gets the position of
+    /// the group that holds the record.
     ///
     /// # Errors
     /// [`Error::Rot`], [`Error::Foreign`], [`Error::Version`]: refused, nothing was changed.

@@ -1,4 +1,4 @@
-//! One file of the log: its name, how it is made, and reading it in large pieces.
+//! One segment file of the log: its name, its creation, and reading it in large pieces.
 
 use std::io;
 use std::sync::Arc;

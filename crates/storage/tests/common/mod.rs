@@ -44,17 +44,17 @@ pub struct Model {
     pub start: Lsn,
 }
 
-pub struct Found {
+pub struct OpenedLog {
     pub log: Log,
     pub recovered: Recovered,
     pub groups: Vec<OwnedGroup>,
 }
 
-pub fn open(disk: &FaultyDisk, start: Lsn) -> Result<Found, Error> {
+pub fn open(disk: &FaultyDisk, start: Lsn) -> Result<OpenedLog, Error> {
     open_with(disk, OPTIONS, start)
 }
 
-pub fn open_with(disk: &FaultyDisk, options: LogOptions, start: Lsn) -> Result<Found, Error> {
+pub fn open_with(disk: &FaultyDisk, options: LogOptions, start: Lsn) -> Result<OpenedLog, Error> {
     let mut groups: Vec<OwnedGroup> = Vec::new();
     let (log, recovered) = Log::open::<Error>(disk.handle(), options, start, &mut |at, record| {
         let owned = (record.shard, record.kind, record.payload.to_vec());
@@ -67,7 +67,7 @@ pub fn open_with(disk: &FaultyDisk, options: LogOptions, start: Lsn) -> Result<F
     assert_eq!(recovered.groups, groups.len() as u64);
     assert_eq!(recovered.end, log.written_end());
     assert_eq!(log.durable_end(), log.written_end());
-    Ok(Found { log, recovered, groups })
+    Ok(OpenedLog { log, recovered, groups })
 }
 
 pub fn sync(log: &mut Log) -> Result<(), Error> {

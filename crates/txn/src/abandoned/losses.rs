@@ -1,5 +1,5 @@
-//! Links to other nodes that were lost not long ago: transactions that were begun there may have
-//! nobody who sees to them any more.
+//! Links to other nodes that were lost not long ago: transactions of these nodes may have lost
+//! their coordinator.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use keyspace::{BootNanos, NodeId};
 
 use crate::locks::{AGE_MAX_MS, TxnId};
 
-/// A loss is remembered for so long. What the node had begun takes no locks by then, and those that
-/// are left are found as all are.
+/// How long a loss is remembered. After that the node's earlier transactions take no new locks, and
+/// the usual inspection finds those that are left.
 const LOSS_REMEMBERED_NANOS: u64 = (AGE_MAX_MS + 5_000) * 1_000_000;
-/// … and for so long after there is a link again, whether it is the same process or its successor:
-/// locks of the first one may become known here only when another replica leads.
+/// How long it is remembered after there is a link again, to the same process or its successor:
+/// locks of the first process may become known here only when another replica leads.
 const RECONNECTED_FOR_NANOS: u64 = 3_000_000_000;
 
 /// See the front page.
@@ -26,13 +26,13 @@ pub struct LinkLoss {
     /// When it was lost.
     pub at: BootNanos,
     /// Since when there is another.
-    back_at: Option<BootNanos>,
+    reconnected_at: Option<BootNanos>,
 }
 
 impl LinkLoss {
     /// Whether there is another link.
     pub fn is_over(&self) -> bool {
-        self.back_at.is_some()
+        self.reconnected_at.is_some()
     }
 }
 
@@ -44,25 +44,25 @@ impl LinkLosses {
 
     /// The link to a node is lost.
     pub fn lost(&mut self, node: NodeId, now: BootNanos) {
-        self.of.insert(node, LinkLoss { at: now, back_at: None });
+        self.of.insert(node, LinkLoss { at: now, reconnected_at: None });
     }
 
     /// There is a link to a node.
     pub fn linked(&mut self, node: NodeId, now: BootNanos) {
         if let Some(loss) = self.of.get_mut(&node) {
-            loss.back_at = Some(now);
+            loss.reconnected_at = Some(now);
         }
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: BootNanos) {
-        self.of.retain(|_, LinkLoss { at, back_at }| match back_at {
+        self.of.retain(|_, LinkLoss { at, reconnected_at }| match reconnected_at {
             None => now < at.saturating_add(LOSS_REMEMBERED_NANOS),
             Some(at) => now < at.saturating_add(RECONNECTED_FOR_NANOS),
         });
     }
 
-    /// That of the link to the node which has begun a transaction.
+    /// The loss of the link to the node that has begun a transaction.
     pub fn of(&self, id: TxnId) -> Option<LinkLoss> {
         self.of.iter().find(|(node, _)| id.is_of(**node)).map(|(_, loss)| *loss)
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_known_until_nothing_is_left_of_it() {
+    fn link_loss_is_remembered_for_limited_time() {
         let (lost, other) = (NodeId(7 << 32 | 1), NodeId(7 << 32 | 2));
         let mut losses = LinkLosses::default();
         losses.linked(lost, 5);

@@ -1,17 +1,17 @@
-//! Which transactions has nobody seen to for so long that their coordinator may be gone? A shard's
-//! leader looks at its locks and records, and has somebody finish what it finds
-//! ([`crate::coordinator`]).
+//! Which transactions have made no progress for so long that their coordinator may be dead? A
+//! shard's leader inspects its locks and records, and has another coordinator finish the abandoned
+//! ones ([`crate::coordinator`]).
 //!
-//! | the node that began it | what is found abandoned |
+//! | link to the node that began it | the lock or record counts as abandoned |
 //! |---|---|
-//! | is linked | what has stayed for [`ABANDONED_NANOS`], found by looks as far apart |
-//! | was, and is not | what is there `ORPHAN_NANOS` after the link was lost, or later |
-//! | is again | what has stayed for `ORPHAN_NANOS` since it was first seen after the loss |
+//! | is up | if it has stayed for [`ABANDONED_NANOS`]; inspections are as far apart |
+//! | was up, and is lost | if it is there `ORPHAN_NANOS` after the link was lost, or later |
+//! | is up again | if it has stayed for `ORPHAN_NANOS` since it was first seen after the loss |
 //!
-//! A node that lives asks again for all that it has under way as soon as it is linked. A replica
-//! that follows looks as well, and reports when it has come to lead. A report that comes too early
-//! costs an attempt and nothing else: whoever sees to a transaction, it ends as its record and its
-//! locks say.
+//! A live node repeats all its pending steps as soon as it is linked again. A follower inspects as
+//! well, and reports when it has become leader. A report that comes too early costs an attempt and
+//! nothing else: whichever coordinator finishes a transaction, its record and its locks determine
+//! the outcome.
 
 mod losses;
 
@@ -23,28 +23,28 @@ use crate::locks::{Locks, TxnId};
 
 pub use losses::{LinkLoss, LinkLosses};
 
-/// A transaction whose lock stays for so long is taken to be abandoned.
+/// A transaction whose lock stays for this time counts as abandoned.
 pub const ABANDONED_NANOS: BootNanos = 1_000_000_000;
-/// The same of a node whose link is lost: mostly there is another by then if it is alive.
+/// The same for a node whose link is lost: if it is alive, there mostly is a new link by then.
 const ORPHAN_NANOS: BootNanos = 300_000_000;
-/// So far apart are looks for locks of such nodes.
+/// Time between inspections for locks of such nodes.
 const ORPHANS_EVERY_NANOS: BootNanos = 100_000_000;
 
-/// A transaction that somebody must finish
+/// A transaction that another coordinator must finish
 /// ([`Coordinator::finish`](crate::coordinator::Coordinator::finish)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedTxn {
-    /// Of which keyspace.
+    /// Its keyspace.
     pub keyspace: KeyspaceId,
-    /// Which.
+    /// Its id.
     pub id: TxnId,
     /// The key of its record.
     pub record: Box<[u8]>,
-    /// Keys of the shard that it has locked, some maybe twice; none if only its record is there.
+    /// Keys that it has locked in the shard, some maybe twice; empty if only its record is there.
     pub keys: Vec<Box<[u8]>>,
 }
 
-/// What one replica has seen so far.
+/// What one replica has seen in its inspections so far.
 #[derive(Default)]
 pub struct AbandonedLocks {
     looked_at: BootNanos,
@@ -65,7 +65,7 @@ struct Orphan {
     reported_at: Option<BootNanos>,
 }
 
-/// When a replica looks at its locks, and as what.
+/// The circumstances in which a replica inspects its locks.
 #[derive(Clone, Copy)]
 pub struct Inspection<'l> {
     /// By the node's boot clock.
@@ -83,7 +83,7 @@ struct Report {
 }
 
 impl AbandonedLocks {
-    /// Whether there is something to look at.
+    /// Whether an inspection is due.
     pub fn is_due(&self, look: Inspection<'_>) -> bool {
         let is_stale = look.losses.is_empty() && !self.orphans.is_empty();
         is_stale || look.term != self.term || self.all_are_due(look) || self.orphans_are_due(look)
@@ -98,7 +98,7 @@ impl AbandonedLocks {
         !look.losses.is_empty() && (is_time || look.term != self.term)
     }
 
-    /// Looks at what is due; what a leader reports.
+    /// Inspects locks and records; returns the abandoned transactions if the replica leads.
     pub fn look(
         &mut self,
         locks: &Locks,
@@ -139,7 +139,8 @@ impl AbandonedLocks {
             let new = Orphan { since: now, reported_at: None };
             let Orphan { since, reported_at } = self.orphans.get(&id).copied().unwrap_or(new);
             let stays_since = if loss.is_over() { since } else { loss.at };
-            // Whoever has begun to finish it may need a while: others' shards may have no leader.
+            // A coordinator that has begun to finish it may need a while: other shards may have no
+            // leader.
             let is_abandoned = term > 0
                 && stays_since.saturating_add(ORPHAN_NANOS) <= now
                 && reported_at.is_none_or(|at| at.saturating_add(ABANDONED_NANOS) <= now);

@@ -1,18 +1,18 @@
-//! Bytes of steps, one behind the other in a piece of memory that many share: a step is short, and
-//! is over soon. One that is not keeps its piece, so at most [`PIECE_BYTES`] beside its own bytes.
+//! Encoded steps, one behind the other in pieces of memory that many share: a step is short, and is
+//! over soon. A step that is not retains its piece: at most [`PIECE_BYTES`] besides its own bytes.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::locks::Step;
 
-/// Bytes of a piece; what is longer than half of one has its own.
+/// Bytes of a piece; a step longer than half of one gets its own memory.
 const PIECE_BYTES: usize = 4096;
 
 /// See the front page.
 #[derive(Default)]
 pub(super) struct StepArena {
     piece: BytesMut,
-    /// What is being written.
+    /// The bytes that are being written.
     draft: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ impl StepArena {
         self.with(|out| step.encode(out))
     }
 
-    /// What is appended by that.
+    /// The bytes that `write` appends.
     pub fn with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
         self.draft.clear();
         write(&mut self.draft);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_stays_as_it_was() {
+    fn arena_steps_do_not_change() {
         let mut arena = StepArena::default();
         let lengths = [0, 1, 100, PIECE_BYTES / 2, PIECE_BYTES / 2 + 1, 3 * PIECE_BYTES];
         let texts: Vec<Vec<u8>> =

@@ -44,7 +44,7 @@ impl Coordinator {
         &mut self,
         number: u64,
         part: usize,
-        said: Result<StepReply, NotDone>,
+        reply: Result<StepReply, NotDone>,
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
@@ -52,9 +52,9 @@ impl Coordinator {
         let Phase::Preparing(votes, rest) = &mut run.phase else { return };
         // Of several shards only the first was asked, and has locked nothing if it says so: this
         // attempt cannot be committed, so no record need say that it is not.
-        let is_refused = matches!(said, Ok(StepReply::Refused(_)));
+        let is_refused = matches!(reply, Ok(StepReply::Refused(_)));
         let is_nothing = is_refused && !rest.is_empty() && votes.iter().all(Option::is_none);
-        let then = match said {
+        let then = match reply {
             Ok(StepReply::Voted(vote)) => {
                 votes[part] = Some(vote);
                 if let Some(mut next) = rest.pop() {
@@ -111,9 +111,9 @@ impl Coordinator {
         self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
     }
 
-    /// All have voted: it is committed, at the latest time of its locks; unless a value that one
-    /// of them has found alive has expired by then. The last of those asked in order has judged
-    /// that.
+    /// Commits a transaction for which all shards have voted, at the latest time of its locks;
+    /// unless a value that one of them has found alive has expired by then. If the shards were
+    /// asked in order, the last one has judged that.
     pub(super) fn commit(
         &mut self,
         number: u64,

@@ -1,60 +1,64 @@
-//! Who sees a transaction over several shards through? The node that its client is connected to;
-//! and whoever finds one whose coordinator is gone (SAFETY G8, decision 0036).
+//! Which steps does a transaction over several shards take? The coordinator runs on the node that
+//! the client is connected to. If that node ends, the leader of a shard with one of its locks has
+//! another coordinator finish the transaction (SAFETY G8, decision 0036).
 //!
 //! ```text
 //!   begin ──► PREPARE at every shard at once, one of them with the record, STAGED
 //!               │ all have voted: committed, the client is answered
 //!               │      └──► DECIDE committed ──► RESOLVE everywhere ──► FORGET
-//!               │ one has refused, or nobody knows
-//!               └──► DECIDE aborted ──► the next attempt, or the client is told why not
-//!                         └──► RESOLVE everywhere ──► FORGET          (behind its back)
+//!               │ one has refused, or an answer is missing
+//!               └──► DECIDE aborted ──► the next attempt, or an error to the client
+//!                         └──► RESOLVE everywhere ──► FORGET          (the client does not wait)
 //!
 //!   finish ──► LOOK ── committed, aborted ─────────────────────────► RESOLVE ──► FORGET
 //!                 └── staged ──► PREVENT every key ──► DECIDE ───────┘
 //! ```
 //!
-//! Where others are in the way (an attempt has failed, or many have lately), the shards are asked
-//! one after the other, in an order that is the same for all:
+//! Under contention (an attempt has failed, or many have lately), the coordinator asks the shards
+//! one after the other, in an order that all coordinators share:
 //!
 //! ```text
 //!   PREPARE at the first ─► … ─► PREPARE at the last, which commits: the client is answered
 //!                                     └──► RESOLVE at the others ──► FORGET
 //! ```
 //!
-//! The first waits for whoever has the keys, and who has them all there is not in anybody's way who
-//! waits for him. It takes a round for each shard, and hardly ever fails; and it takes fewer steps.
+//! At the first shard a transaction waits until its keys are free. Once it holds them, no
+//! transaction that waits for it holds a key that it still needs. This takes a round per shard, but
+//! hardly ever fails, and it takes fewer steps.
 //!
-//! A coordinator holds nothing that counts: it is a state machine that asks shards for steps
-//! ([`crate::locks::step`]), and whoever leads them has all of it in its log. So it may end at any
-//! moment. It knows no clock and no other node: its driver sends what it asks, gives it what is
-//! answered, and calls [`Coordinator::tick`] while [`Coordinator::waits`].
+//! A coordinator holds no state that must survive: it asks shards for steps
+//! ([`crate::locks::step`]), and their logs hold all of it. So it may end at any moment. It knows
+//! no clock and no other node: its driver sends its steps, hands it the answers, and calls
+//! [`Coordinator::tick`] while [`Coordinator::waits`].
 //!
 //! # Invariants
-//! 1. A client is told that its transaction is done only when every shard has voted; that it is
-//!    not done only when the record says ABORTED, or nothing was sent but to the first of several
-//!    shards, which has refused.
+//! 1. The client hears that its transaction is done only when every shard has voted. It hears that
+//!    the transaction is not done only when the record says ABORTED, or when only the first of
+//!    several shards was asked, and has refused.
 //! 2. The next attempt begins when the record of the one before says ABORTED, or when only the
-//!    first of several shards was asked and has refused, so what a client asks for once is done
-//!    once.
-//! 3. No RESOLVE is asked for before the record's outcome is explicit.
-//! 4. What a client is told has an answer for each of its commands.
-//! 5. The floor that goes with FORGET is at or below the start of all that is under way here, and
-//!    of all that will begin here: nothing below it is prepared again. (What was given up may be
-//!    found, and finished as another's.)
+//!    first of several shards was asked and has refused. So one request is done once.
+//! 3. The coordinator asks for no RESOLVE before the record's outcome is explicit.
+//! 4. An answer to a client has one reply for each of its commands.
+//! 5. The floor that goes with FORGET is at or below the start of every transaction that runs here
+//!    or will begin here: this coordinator prepares nothing below it again. (Another coordinator
+//!    may find a transaction that was given up here, and finish it.)
 //!
-//! # Why the coordinator may abort what is STAGED
-//! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there, if
+//! # Why the coordinator may abort a STAGED transaction
+//! By SAFETY G8 a transaction is committed as soon as it is STAGED and all its locks are there, if
 //! the latest of their times is below each lock's deadline (G22; else it is aborted and tried
-//! again). Until somebody has looked, nobody can know that but by the record: values are seen when
-//! RESOLVE was asked for, which follows an explicit outcome, or this coordinator's own DECIDE,
-//! which is *sure*; and the only one who answers the client before that is this coordinator. As
-//! long as it has not, it may have the record say ABORTED; if another has had it say COMMITTED by
-//! then, it hears so.
+//! again). Two events make that visible to others:
+//!
+//! - Readers see values after a RESOLVE, which follows an explicit outcome, or after this
+//!   coordinator's own DECIDE, which is *sure*.
+//! - This coordinator answers the client. No other can do so before.
+//!
+//! As long as neither has happened, this coordinator may make the record ABORTED. If another
+//! coordinator has made it COMMITTED by then, the answer to DECIDE says so.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | attempts begin, from when it was first begun on, for | the request's timeout | busy: not done |
-//! | time until a client is told | twice that: PREPARE may take one, and DECIDE another | unknown |
+//! | attempts begin, counted from the first, for | the request's timeout | busy: not done |
+//! | time until the client is answered | twice that: PREPARE may take one, and DECIDE another | unknown |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,43 +84,43 @@ mod tests;
 use arena::StepArena;
 use plan::by_shard;
 
-/// What shards are asked for.
+/// Steps to send, each with its shard.
 type Steps = SmallVec<[(ShardId, Bytes); 2]>;
 
-/// When a shard has other keys by now, it is looked up again after so long; and so long after a
-/// value has expired before the commit time, the next attempt begins.
+/// After this time the coordinator looks up a shard again that no longer owns its keys. The same
+/// time passes before the next attempt if a value has expired before the commit time.
 const ROUTE_RETRY_NANOS: u64 = 5_000_000;
-/// So long records whose transactions are over are gathered: far below what makes whoever leads
-/// their shards think that nobody sees to them.
+/// How long the coordinator gathers records of finished transactions for one FORGET: far less than
+/// the time after which the leaders of their shards take them for abandoned.
 const FORGET_NANOS: u64 = 100_000_000;
-/// How often a step that was not done is asked for again when nobody waits any more.
+/// How often a step that was not done is repeated after the client's deadline has passed.
 const TRIES_MAX: u32 = 8;
 
-/// What has become of a transaction, for who has asked.
+/// The outcome of a transaction, for its client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TxnOutcome {
     /// It is done: one answer for each command.
     Done(Vec<Reply>),
     /// This watched key has changed: nothing was done.
     Changed(Box<[u8]>),
-    /// Others had its keys all the time, this one last; or a shard has not answered, mostly since
-    /// nobody led it: nothing was done.
+    /// Other transactions held its keys all the time, this key last; or a shard has not answered,
+    /// mostly because it had no leader: nothing was done.
     Busy(Option<Box<[u8]>>),
-    /// It may be done, or not.
+    /// It may or may not be done.
     Unknown,
-    /// A shard cannot take so much at a time: nothing was done.
+    /// It would write more than a shard accepts at a time: nothing was done.
     TooMuch,
-    /// What one shard would be asked for is longer than nodes send each other: nothing was done.
+    /// The step for one shard is longer than a peer RPC may be: nothing was done.
     TooLong,
     /// The keys of one of its commands lie in several shards: nothing was done.
     CrossShard,
-    /// Its keyspace is gone: nothing was done.
+    /// Its keyspace was dropped: nothing was done.
     NoKeyspace,
     /// A log has no room: nothing was done.
     DiskFull,
 }
 
-/// What a coordinator wants done.
+/// What a coordinator asks of its driver.
 #[derive(Debug)]
 pub enum CoordinatorAction {
     /// Have a shard take a step.
@@ -125,24 +129,24 @@ pub enum CoordinatorAction {
         shard: ShardId,
         /// The step.
         step: Bytes,
-        /// What to call it when it is answered.
+        /// The number by which the driver reports the answer.
         ask: u64,
     },
-    /// Tell who has asked.
+    /// Report the outcome to the client.
     Report {
-        /// Who.
+        /// The client's token.
         token: u64,
-        /// What.
+        /// The outcome.
         ended: TxnOutcome,
     },
 }
 
-/// What time it is, for a coordinator.
+/// The present time, for a coordinator.
 #[derive(Clone, Copy, Debug)]
 pub struct CoordinatorTime {
     /// By the node's boot clock.
     pub now: BootNanos,
-    /// By its clock, above all that it has told before.
+    /// By its hybrid clock, above all timestamps that it has given before.
     pub time: Timestamp,
 }
 
@@ -151,20 +155,20 @@ pub type Routes<'a> = &'a dyn Fn(KeyspaceId) -> Option<Arc<dyn ShardMap>>;
 
 /// See the front page.
 pub struct Coordinator {
-    /// Names what this process has begun.
+    /// The name of this coordinator, part of the ids of its transactions.
     by: u64,
     request_timeout: u64,
     step_bytes_max: usize,
     next_run: u64,
     next_ask: u64,
-    /// The newest start, and the newest time that a shard has told when it called one too old.
+    /// The newest start, or the newest time of a shard that has refused an id as too old.
     newest: Timestamp,
     runs: BTreeMap<u64, RunningTxn>,
-    /// Which run each question is of, and which of its parts.
+    /// The run and the part that each pending step belongs to.
     asks: BTreeMap<u64, (u64, usize)>,
     acts: Vec<CoordinatorAction>,
     arena: StepArena,
-    /// If it is high, shards are asked one after the other at once.
+    /// If it is high, even first attempts ask shards one after the other.
     conflicts: ConflictRate,
     /// Records whose keys are all resolved: each with its keyspace and key.
     finished_records: Vec<(KeyspaceId, TxnId, Box<[u8]>)>,
@@ -175,9 +179,9 @@ pub struct Coordinator {
 struct RunningTxn {
     keyspace: KeyspaceId,
     id: TxnId,
-    /// Who waits for it; none if nobody does, or does any more.
+    /// The client that waits for it; `None` if none does, or not any more.
     token: Option<u64>,
-    /// What is to be done, encoded; nothing, if another's is finished.
+    /// The encoded transaction; empty if another coordinator's is finished here.
     body: Bytes,
     /// How many commands these are.
     commands: usize,
@@ -196,38 +200,37 @@ struct RunningTxn {
     locked: Option<Box<[u8]>>,
     /// See [`ConflictRetry::reserved_as`].
     reserved_as: Option<Timestamp>,
-    /// How often what nobody waits for has been asked for in vain.
+    /// How often a step that no client waits for has failed.
     tries: u32,
-    /// Nothing is asked before.
+    /// No step is sent before this time.
     not_before: BootNanos,
-    /// The first question whose answer counts: those before are of an earlier phase.
+    /// The first step whose answer counts: earlier ones belong to an earlier phase.
     asks_from: u64,
 }
 
 enum Phase {
     /// To be planned, and prepared.
     New,
-    /// What each part has voted; and the steps of those that are still to be asked, the next one
-    /// last.
+    /// The votes of the parts; and the steps that are still to be sent, the next one last.
     Preparing(Vec<Option<Vote>>, Vec<(ShardId, Bytes)>),
-    /// The record's outcome is asked for.
+    /// DECIDE is under way.
     Deciding(Outcome, NextStep),
     /// Keys of each part.
     Resolving(Outcome, Vec<bool>),
-    /// The record is asked what it says, because of locks at these keys.
+    /// LOOK is under way, because of locks at these keys.
     ReadingRecord(Vec<Box<[u8]>>),
-    /// What was found at each part.
+    /// The findings of each part.
     Preventing(Vec<Option<Vec<KeyFinding>>>),
 }
 
-/// What follows when the record says what it was asked to.
+/// What follows when the record has the outcome.
 #[derive(Clone, Debug)]
 enum NextStep {
-    /// Nobody waits for it.
+    /// No client waits for it.
     Nothing,
     /// The client knows that it is committed.
     Acknowledged,
-    /// The client is told so, if it was aborted.
+    /// The client gets this outcome, if the transaction was aborted.
     Report(TxnOutcome),
     /// Another attempt, after so many nanoseconds.
     Retry(u64),
@@ -236,9 +239,8 @@ enum NextStep {
 }
 
 impl Coordinator {
-    /// One whose transactions are named by `by`, which no other process has drawn; clients wait for
-    /// `request_timeout` nanoseconds, and no shard is asked for a step of more than
-    /// `step_bytes_max`.
+    /// A coordinator of the name `by`, which no other process has; clients wait for
+    /// `request_timeout` nanoseconds, and no step is longer than `step_bytes_max` bytes.
     pub fn new(by: u64, request_timeout: u64, step_bytes_max: usize) -> Self {
         Self {
             by,
@@ -257,12 +259,12 @@ impl Coordinator {
         }
     }
 
-    /// From now on no shard is asked for a longer step.
+    /// Sets the longest step, in bytes, for steps from now on.
     pub fn set_step_bytes_max(&mut self, step_bytes_max: usize) {
         self.step_bytes_max = step_bytes_max;
     }
 
-    /// Begins a transaction. Its keyspace's shards are found by `routes`, now and later.
+    /// Begins a transaction. `routes` finds its keyspace's shards, now and later.
     pub fn begin(
         &mut self,
         keyspace: KeyspaceId,
@@ -274,7 +276,7 @@ impl Coordinator {
         self.begin_again(keyspace, transaction, token, None, at, routes);
     }
 
-    /// The same, of what was begun before and has failed: attempts begin as long as if it had not.
+    /// Begins a transaction that has failed before: its attempts end at the first one's deadline.
     pub fn begin_again(
         &mut self,
         keyspace: KeyspaceId,
@@ -316,14 +318,14 @@ impl Coordinator {
         self.go_on(number, at, routes);
     }
 
-    /// Above all that were drawn before.
+    /// An id with a start above all earlier ones.
     fn new_id(&mut self, time: Timestamp) -> TxnId {
         self.newest = Timestamp(self.newest.0 + 1).max(time);
         TxnId { start: self.newest, by: self.by, attempt: 0 }
     }
 
-    /// What it wants done.
-    pub fn acts(&mut self) -> impl Iterator<Item = CoordinatorAction> {
+    /// Takes the actions for the driver.
+    pub fn take_actions(&mut self) -> impl Iterator<Item = CoordinatorAction> {
         self.acts.drain(..)
     }
 
@@ -332,27 +334,27 @@ impl Coordinator {
         self.is_empty() && self.acts.is_empty()
     }
 
-    /// How many transactions it sees to.
+    /// How many transactions it runs.
     pub fn len(&self) -> usize {
         self.runs.len() + self.finished_records.len()
     }
 
-    /// Whether it sees to none.
+    /// Whether it runs none.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.finished_records.is_empty()
     }
 
-    /// Whether something is under way: all else waits for some time to pass.
+    /// Whether a step is under way; if not, all transactions here wait for time to pass.
     pub fn is_busy(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// Whether something is to be tried again in a while, or forgotten.
+    /// Whether a step is to be repeated after a while, or a record to be forgotten.
     pub fn waits(&self) -> bool {
         !self.finished_records.is_empty() || self.runs.values().any(|run| run.not_before > 0)
     }
 
-    /// Time has passed.
+    /// Does what is due at this time.
     pub fn tick(&mut self, at: CoordinatorTime, routes: Routes<'_>) {
         if !self.finished_records.is_empty() && self.forget_at <= at.now {
             self.forget(routes);
@@ -365,7 +367,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks for what the phase of a run needs.
+    /// Sends the steps that the phase of a run needs.
     fn go_on(&mut self, number: u64, at: CoordinatorTime, routes: Routes<'_>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.not_before = 0;
@@ -427,11 +429,11 @@ impl Coordinator {
         self.acts.push(CoordinatorAction::SendStep { shard, step, ask });
     }
 
-    /// A question has its answer.
+    /// Handles the answer to a step.
     pub fn answered(
         &mut self,
         ask: u64,
-        said: Result<StepReply, NotDone>,
+        reply: Result<StepReply, NotDone>,
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
@@ -439,15 +441,15 @@ impl Coordinator {
         let Some(run) = self.runs.get(&number).filter(|run| ask >= run.asks_from) else { return };
         match &run.phase {
             Phase::New => {}
-            Phase::Preparing(..) => self.voted(number, part, said, at, routes),
-            Phase::Deciding(..) => self.decided(number, said, at, routes),
-            Phase::Resolving(..) => self.resolved(number, part, said, at),
-            Phase::ReadingRecord(_) => self.looked(number, said, at, routes),
-            Phase::Preventing(_) => self.prevented(number, part, said, at, routes),
+            Phase::Preparing(..) => self.voted(number, part, reply, at, routes),
+            Phase::Deciding(..) => self.decided(number, reply, at, routes),
+            Phase::Resolving(..) => self.resolved(number, part, reply, at),
+            Phase::ReadingRecord(_) => self.looked(number, reply, at, routes),
+            Phase::Preventing(_) => self.prevented(number, part, reply, at, routes),
         }
     }
 
-    /// What was asked for in this phase is not waited for any more.
+    /// Enters a phase: answers to steps of the earlier one do not count any more.
     fn enter(&mut self, number: u64, phase: Phase, at: CoordinatorTime, routes: Routes<'_>) {
         let next_ask = self.next_ask;
         if let Some(run) = self.runs.get_mut(&number) {
@@ -456,7 +458,7 @@ impl Coordinator {
         self.go_on(number, at, routes);
     }
 
-    /// Tells who waits, if anyone does still.
+    /// Reports the outcome to the client, if one still waits.
     fn tell(&mut self, number: u64, ended: TxnOutcome) {
         if let Some(token) = self.runs.get_mut(&number).and_then(|run| run.token.take()) {
             self.acts.push(CoordinatorAction::Report { token, ended });

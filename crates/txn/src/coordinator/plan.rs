@@ -1,4 +1,4 @@
-//! Which shard has which part of a transaction?
+//! Which shard gets which part of a transaction?
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::locks::{Deadline, Keys, Name, Places, Prepare, Role, Step, TxnId};
 use command::Transaction;
 use command::transaction::KeyRange;
 
-/// A transaction, parted by shards.
+/// A transaction, divided by shards.
 pub(super) struct Plan<'a> {
     /// The key of the record: one of the first shard, or of the last if they are asked in order.
     pub record: &'a [u8],
@@ -26,9 +26,9 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// None if the keys of one command lie in several shards, or there are no keys, or none but
-    /// those of empty ranges where the record would be. A single shard is asked as the last of
-    /// several.
+    /// Plans a transaction. `None` if the keys of one command lie in several shards, if there are
+    /// no keys, or if the record's shard has keys of empty ranges only. A single shard is asked as
+    /// the last of several.
     pub fn of(
         transaction: &Transaction<'a>,
         route: &'a dyn ShardMap,
@@ -77,8 +77,8 @@ impl<'a> Plan<'a> {
         self.keys.iter().copied().filter(|key| route.shard_of(key) == self.record_shard)
     }
 
-    /// What each shard is asked for, in the order in which all transactions would ask them. What
-    /// commits is yet to be told when all else was locked.
+    /// The PREPARE of each shard, in the order that all transactions share. The one that commits
+    /// still lacks the time at which all other keys were locked.
     pub fn steps(
         self,
         id: TxnId,
@@ -147,7 +147,7 @@ pub(super) fn by_shard<'k>(route: &dyn ShardMap, keys: &'k [Name]) -> Vec<(Shard
     all
 }
 
-/// What there is of a shard, in the order of shards.
+/// The entry of a shard, created if needed, in the order of shards.
 fn of_shard<T: Default>(all: &mut Vec<(ShardId, T)>, shard: ShardId) -> &mut T {
     let place = all.binary_search_by_key(&shard, |(there, _)| *there).unwrap_or_else(|place| {
         all.insert(place, (shard, T::default()));

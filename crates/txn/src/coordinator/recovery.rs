@@ -1,4 +1,4 @@
-//! Transactions that others have left: whose coordinator is gone, or seems to be.
+//! How is an abandoned transaction finished, whose coordinator is dead or seems to be?
 //!
 //! ```text
 //!   LOOK at the record ── an outcome ────────────────────────────► RESOLVE, as for one's own
@@ -7,8 +7,8 @@
 //!                                └── all are locked ──────────────► DECIDE committed
 //! ```
 //!
-//! Several may do so at a time, and beside the coordinator itself: each step says what is so, and
-//! is done once.
+//! Several coordinators may do so at a time, even the transaction's own: a step that is repeated
+//! answers with what was decided before.
 
 use bytes::Bytes;
 use keyspace::BootNanos;
@@ -21,7 +21,7 @@ use crate::locks::{
 use command::NotDone;
 
 impl Coordinator {
-    /// Finishes a transaction whose coordinator seems to be gone.
+    /// Finishes a transaction whose coordinator seems to be dead.
     pub fn finish(&mut self, abandoned: AbandonedTxn, at: CoordinatorTime, routes: Routes<'_>) {
         let AbandonedTxn { keyspace, id, record, keys } = abandoned;
         if self.runs.values().any(|run| run.id == id) {
@@ -49,19 +49,19 @@ impl Coordinator {
         self.start(run, at, routes);
     }
 
-    /// The record has said what it says.
+    /// The record's shard has answered LOOK.
     pub(super) fn looked(
         &mut self,
         number: u64,
-        said: Result<StepReply, NotDone>,
+        reply: Result<StepReply, NotDone>,
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let (Ok(StepReply::Record(standing, keys)), Phase::ReadingRecord(locked)) =
-            (said, &mut run.phase)
+            (reply, &mut run.phase)
         else {
-            // Whoever has found it finds it again.
+            // The replica that has reported it will report it again.
             self.runs.remove(&number);
             return;
         };
@@ -82,12 +82,12 @@ impl Coordinator {
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
     }
 
-    /// A part has said what it found.
+    /// A shard has answered PREVENT.
     pub(super) fn prevented(
         &mut self,
         number: u64,
         part: usize,
-        said: Result<StepReply, NotDone>,
+        reply: Result<StepReply, NotDone>,
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
@@ -95,7 +95,7 @@ impl Coordinator {
         else {
             return;
         };
-        let Ok(StepReply::Found(findings)) = said else {
+        let Ok(StepReply::Found(findings)) = reply else {
             self.runs.remove(&number);
             return;
         };

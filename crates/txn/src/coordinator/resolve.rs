@@ -1,5 +1,5 @@
-//! What goes on behind an attempt: its outcome is written, its locks go, its record is forgotten;
-//! and if it has failed, the next one begins.
+//! What follows an attempt: the coordinator writes its outcome, resolves its locks and has its
+//! record forgotten. If it has failed, the next attempt begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use crate::locks::{Name, Outcome, RecordState, Step, StepReply, TxnId};
 use command::NotDone;
 
 impl Coordinator {
-    /// An attempt has failed, for good: tells who waits, or begins the next one, in a run that is
-    /// to go on now if it is told.
+    /// Handles an attempt that has failed: reports to the client, or begins the next attempt, and
+    /// returns its run if that is to go on now.
     pub(super) fn continue_after_failure(
         &mut self,
         number: u64,
@@ -42,11 +42,11 @@ impl Coordinator {
     pub(super) fn decided(
         &mut self,
         number: u64,
-        said: Result<StepReply, NotDone>,
+        reply: Result<StepReply, NotDone>,
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
-        let Ok(StepReply::Record(standing, rest)) = said else {
+        let Ok(StepReply::Record(standing, rest)) = reply else {
             return self.retry_phase_later(number, at);
         };
         let Some(run) = self.runs.get_mut(&number) else { return };
@@ -95,8 +95,8 @@ impl Coordinator {
         }
     }
 
-    /// Another attempt in a run of its own, which may begin at once if it is told: what is left of
-    /// this one goes on behind it.
+    /// Begins another attempt in a run of its own, and returns that if it may go on at once. The
+    /// failed attempt is cleaned up in its own run.
     pub(super) fn start_retry(
         &mut self,
         number: u64,
@@ -134,14 +134,14 @@ impl Coordinator {
         &mut self,
         number: u64,
         part: usize,
-        said: Result<StepReply, NotDone>,
+        reply: Result<StepReply, NotDone>,
         at: CoordinatorTime,
     ) {
         let Some(RunningTxn { phase: Phase::Resolving(_, done), .. }) = self.runs.get_mut(&number)
         else {
             return;
         };
-        match said {
+        match reply {
             Ok(StepReply::Done) => {
                 done[part] = true;
                 if done.iter().all(|done| *done) {
@@ -152,7 +152,7 @@ impl Coordinator {
         }
     }
 
-    /// All keys are resolved: that is written into its record together with others.
+    /// Ends a run whose keys are all resolved: FORGET will name its record together with others.
     pub(super) fn is_over(&mut self, number: u64, at: CoordinatorTime) {
         let Some(run) = self.runs.remove(&number) else { return };
         if self.finished_records.is_empty() {
@@ -161,10 +161,10 @@ impl Coordinator {
         self.finished_records.push((run.keyspace, run.id, run.record));
     }
 
-    /// Has the records that are over lose their keys. Nobody waits for that: if it is not done,
-    /// whoever leads the record's shard has somebody finish the transaction once more.
+    /// Asks shards to forget the keys of finished records. No client waits for that: if it is not
+    /// done, the leader of the record's shard has the transaction finished once more.
     ///
-    /// With it goes the time before which nothing is under way here.
+    /// The step carries the floor: no transaction that runs here began before it.
     pub(super) fn forget(&mut self, routes: Routes<'_>) {
         let mine = self.runs.values().map(|run| run.id).filter(|id| id.by == self.by);
         // The next start is above all that there were.
@@ -187,7 +187,7 @@ impl Coordinator {
         }
     }
 
-    /// What a phase needs could not be had: it is asked for again, unless it was too often.
+    /// Repeats a phase's steps later, since one has failed; unless they have failed too often.
     pub(super) fn retry_phase_later(&mut self, number: u64, at: CoordinatorTime) {
         let next_ask = self.next_ask;
         let Some(run) = self.runs.get_mut(&number) else { return };
@@ -200,7 +200,7 @@ impl Coordinator {
             self.tell(number, TxnOutcome::Unknown);
         }
         if is_given_up {
-            // Whoever leads a shard with a lock has somebody else finish it.
+            // The leader of a shard with a lock has another coordinator finish it.
             self.runs.remove(&number);
         }
     }

@@ -46,7 +46,7 @@ struct World {
     times: BTreeMap<ShardId, u64>,
     coordinators: Vec<Coordinator>,
     /// Coordinator, its question, shard, step.
-    asked: Vec<(usize, u64, ShardId, Bytes)>,
+    sent_steps: Vec<(usize, u64, ShardId, Bytes)>,
     answered: Vec<(usize, u64, Result<StepReply, NotDone>)>,
     ended: BTreeMap<u64, TxnOutcome>,
     now: BootNanos,
@@ -92,7 +92,7 @@ impl World {
             shards,
             times,
             coordinators,
-            asked: Vec::new(),
+            sent_steps: Vec::new(),
             answered: Vec::new(),
             ended: BTreeMap::new(),
             now: 1_000_000_000,
@@ -137,7 +137,7 @@ impl World {
     ) {
         let (at, routes) = (self.at(), self.routes());
         act(&mut self.coordinators[who], at, &routes);
-        for act in self.coordinators[who].acts().collect::<Vec<_>>() {
+        for act in self.coordinators[who].take_actions().collect::<Vec<_>>() {
             match act {
                 CoordinatorAction::SendStep { shard, step, ask } => {
                     let read = Step::decode(&mut Reader::new(&step)).expect("it was encoded");
@@ -145,7 +145,7 @@ impl World {
                         self.sure.insert(id);
                     }
                     drop(read);
-                    self.asked.push((who, ask, shard, step));
+                    self.sent_steps.push((who, ask, shard, step));
                 }
                 CoordinatorAction::Report { token, ended } => {
                     assert_eq!(self.ended.insert(token, ended), None, "told once");
@@ -174,38 +174,38 @@ impl World {
         {
             at = state.last;
         }
-        let said = state.step(at, &step);
-        let is_aborted = matches!(said, StepReply::Record(RecordState::Aborted, _));
+        let reply = state.step(at, &step);
+        let is_aborted = matches!(reply, StepReply::Record(RecordState::Aborted, _));
         assert!(!is_aborted || !self.sure.contains(&step.id()), "it was sure");
-        said
+        reply
     }
 
     /// One thing happens.
     fn step(&mut self) {
         self.now += 100_000 + self.dice.draw(2_000_000);
         match self.dice.draw(12) {
-            0..=5 if !self.asked.is_empty() => {
-                let place = self.dice.draw(self.asked.len() as u64) as usize;
+            0..=5 if !self.sent_steps.is_empty() => {
+                let place = self.dice.draw(self.sent_steps.len() as u64) as usize;
                 let is_twice = self.dice.draw(8) == 0;
                 let (who, ask, shard, step) = match is_twice {
-                    true => self.asked[place].clone(),
-                    false => self.asked.swap_remove(place),
+                    true => self.sent_steps[place].clone(),
+                    false => self.sent_steps.swap_remove(place),
                 };
-                let said = self.apply(shard, &step);
+                let reply = self.apply(shard, &step);
                 if who == NOBODY {
                     return;
                 }
                 match self.dice.draw(12) {
                     // What was said is lost, and it is asked again.
-                    2.. if self.dice.draw(6) == 0 => self.asked.push((who, ask, shard, step)),
+                    2.. if self.dice.draw(6) == 0 => self.sent_steps.push((who, ask, shard, step)),
                     0 => self.answered.push((who, ask, Err(NotDone::OutcomeUnknown))),
-                    _ => self.answered.push((who, ask, Ok(said))),
+                    _ => self.answered.push((who, ask, Ok(reply))),
                 }
             }
             6..=10 if !self.answered.is_empty() => {
                 let place = self.dice.draw(self.answered.len() as u64) as usize;
-                let (who, ask, said) = self.answered.swap_remove(place);
-                self.with(who, |c, at, routes| c.answered(ask, said, at, routes));
+                let (who, ask, reply) = self.answered.swap_remove(place);
+                self.with(who, |c, at, routes| c.answered(ask, reply, at, routes));
             }
             _ => {
                 let who = self.dice.draw(CLIENTS as u64) as usize;
@@ -245,7 +245,10 @@ impl World {
         self.next_by += 1;
         self.coordinators[who] = coordinator(self.next_by, self.coordinators[who].conflicts);
         self.answered.retain(|(of, ..)| *of != who);
-        self.asked.iter_mut().filter(|(of, ..)| *of == who).for_each(|asked| asked.0 = NOBODY);
+        self.sent_steps
+            .iter_mut()
+            .filter(|(of, ..)| *of == who)
+            .for_each(|sent_steps| sent_steps.0 = NOBODY);
     }
 
     /// Somebody finds locks that have been there for long.
@@ -377,7 +380,7 @@ fn leak(bytes: &[u8]) -> &'static [u8] {
 }
 
 #[test]
-fn whatever_happens_a_transaction_is_done_everywhere_or_nowhere() {
+fn transaction_is_atomic_under_faults() {
     let (mut done, mut not_done) = (0, 0);
     for seed in 0..150 {
         let (one, other) = play(seed);
@@ -389,17 +392,17 @@ fn whatever_happens_a_transaction_is_done_everywhere_or_nowhere() {
 
 /// What a coordinator asks is done at once, and answered.
 fn settle(world: &mut World, who: usize) {
-    while let Some(place) = world.asked.iter().position(|(of, ..)| *of == who) {
-        let (_, ask, shard, step) = world.asked.remove(place);
-        let said = world.apply(shard, &step);
-        world.with(who, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+    while let Some(place) = world.sent_steps.iter().position(|(of, ..)| *of == who) {
+        let (_, ask, shard, step) = world.sent_steps.remove(place);
+        let reply = world.apply(shard, &step);
+        world.with(who, |c, at, routes| c.answered(ask, Ok(reply), at, routes));
     }
 }
 
 /// A vote is lost on its way, another finishes the transaction, and the shard is asked again when
 /// long answers are forgotten: an answer is not passed off as another command's, or as nil.
 #[test]
-fn answers_that_are_forgotten_are_not_told() {
+fn forgotten_replies_are_not_replaced_by_others() {
     let mut world = World::new(1);
     world.coordinators[0].conflicts = ConflictRate::default();
     let names: Vec<Vec<u8>> = (0..ACCOUNTS).map(ledger).collect();
@@ -407,8 +410,8 @@ fn answers_that_are_forgotten_are_not_told() {
     let transaction = Transaction { commands, ..Transaction::default() };
     let keyspace = world.keyspace.id;
     world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 7, at, routes));
-    assert!(world.asked.len() > 1, "it is of several shards");
-    for (_, _, shard, step) in world.asked.clone() {
+    assert!(world.sent_steps.len() > 1, "it is of several shards");
+    for (_, _, shard, step) in world.sent_steps.clone() {
         assert!(matches!(world.apply(shard, &step), StepReply::Voted(..)));
     }
     let shard = world.map.shard_of(&names[0]);
@@ -438,7 +441,7 @@ fn answers_that_are_forgotten_are_not_told() {
 
 /// What is begun again is not tried for longer than if it had been tried all the time.
 #[test]
-fn what_is_begun_again_has_the_time_that_is_left() {
+fn restarted_transaction_keeps_its_deadline() {
     let mut world = World::new(1);
     world.now += world.coordinators[1].request_timeout;
     let keyspace = world.keyspace.id;
@@ -447,7 +450,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     let commands = keys.iter().map(incr).collect();
     let transaction = Transaction { commands, ..Transaction::default() };
     world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 1, at, routes));
-    let held = std::mem::take(&mut world.asked);
+    let held = std::mem::take(&mut world.sent_steps);
     for (_, _, shard, step) in &held {
         assert!(matches!(world.apply(*shard, step), StepReply::Voted(..)));
     }
@@ -460,10 +463,10 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     }
     world.now += 1_000_000;
     for _ in 0..20 {
-        let asked = std::mem::take(&mut world.asked);
-        for (who, ask, shard, step) in asked {
-            let said = world.apply(shard, &step);
-            world.with(who, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+        let sent_steps = std::mem::take(&mut world.sent_steps);
+        for (who, ask, shard, step) in sent_steps {
+            let reply = world.apply(shard, &step);
+            world.with(who, |c, at, routes| c.answered(ask, Ok(reply), at, routes));
         }
     }
     assert!(matches!(world.ended.get(&3), Some(TxnOutcome::Busy(Some(_)))), "{:?}", world.ended);
@@ -480,7 +483,7 @@ fn what_is_begun_again_has_the_time_that_is_left() {
 
 /// Who has met others before, and then a shard that nobody led, is told of the shard.
 #[test]
-fn silence_is_nobody_elses_fault() {
+fn unanswered_step_reports_no_conflicting_key() {
     let mut world = World::new(1);
     world.coordinators[0].conflicts = ConflictRate::default();
     world.now += world.coordinators[0].request_timeout;
@@ -492,7 +495,7 @@ fn silence_is_nobody_elses_fault() {
     let before =
         Some(ConflictRetry { since: world.now - 1, key: account(0).into(), reserved_as: None });
     world.with(0, |c, at, routes| c.begin_again(keyspace, &transaction, 1, before, at, routes));
-    let (who, ask, ..) = world.asked.pop().expect("all shards are asked");
+    let (who, ask, ..) = world.sent_steps.pop().expect("all shards are asked");
     world.with(who, |c, at, routes| c.answered(ask, Err(NotDone::NotLeader), at, routes));
     settle(&mut world, 0);
     assert_eq!(world.ended.get(&1), Some(&TxnOutcome::Busy(None)));
@@ -506,7 +509,7 @@ fn an_intent_counts_what_it_writes() {
 
 /// The floor that goes with FORGET leaves what is under way alone, and follows it.
 #[test]
-fn a_floor_is_below_what_is_under_way() {
+fn floor_is_below_running_transactions() {
     let mut world = World::new(1);
     world.coordinators[0].conflicts = ConflictRate::default();
     let keyspace = world.keyspace.id;
@@ -521,7 +524,7 @@ fn a_floor_is_below_what_is_under_way() {
     let forget = |world: &mut World| {
         world.now += FORGET_NANOS;
         world.with(0, |c, at, routes| c.tick(at, routes));
-        let told = world.asked.iter().filter_map(|(_, _, _, step)| {
+        let told = world.sent_steps.iter().filter_map(|(_, _, _, step)| {
             let step = Step::decode(&mut Reader::new(step)).expect("it was encoded");
             if let Step::Forget { floor, .. } = step { floor } else { None }
         });
@@ -535,8 +538,8 @@ fn a_floor_is_below_what_is_under_way() {
     };
     // One is under way: its steps are done, and its coordinator does not know yet.
     begin(&mut world, 1, &keys[..3]);
-    let first = std::mem::take(&mut world.asked);
-    let said: Vec<StepReply> =
+    let first = std::mem::take(&mut world.sent_steps);
+    let reply: Vec<StepReply> =
         first.iter().map(|(_, _, shard, step)| world.apply(*shard, step)).collect();
     let start = started(&world, &keys[0]).expect("it is locked");
     world.now += 5_000_000;
@@ -545,8 +548,8 @@ fn a_floor_is_below_what_is_under_way() {
     let told = forget(&mut world);
     assert!(!told.is_empty() && told.iter().all(|floor| *floor == (0, start)), "{told:?}");
     // It goes on, and is over.
-    for ((_, ask, ..), said) in first.into_iter().zip(said) {
-        world.with(0, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+    for ((_, ask, ..), reply) in first.into_iter().zip(reply) {
+        world.with(0, |c, at, routes| c.answered(ask, Ok(reply), at, routes));
     }
     settle(&mut world, 0);
     assert!(matches!(world.ended.get(&1), Some(TxnOutcome::Done(_))));
@@ -583,13 +586,13 @@ fn the_next_attempt_pauses_after_a_missed_deadline() {
     // Does all that is asked for, and says which attempt was the last.
     let settle = |world: &mut World| {
         let mut last = None;
-        while !world.asked.is_empty() {
-            let (_, ask, shard, step) = world.asked.remove(0);
+        while !world.sent_steps.is_empty() {
+            let (_, ask, shard, step) = world.sent_steps.remove(0);
             if let Ok(Step::Prepare(prepare)) = Step::decode(&mut Reader::new(&step)) {
                 last = last.max(Some(prepare.id.attempt));
             }
-            let said = world.apply(shard, &step);
-            world.with(0, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+            let reply = world.apply(shard, &step);
+            world.with(0, |c, at, routes| c.answered(ask, Ok(reply), at, routes));
         }
         last
     };

@@ -1,19 +1,19 @@
-//! Which stretches of keys in order has somebody looked at?
+//! Which ranges of an ordered keyspace has a transaction read?
 //!
-//! They are kept apart from each other: what touches is one. So of a stretch that is asked for, the
-//! first part that is not known is found by looking once ([`KeyRangeSet::unread_range`]).
+//! Ranges that overlap or touch are merged into one. So one look finds the first part of a wanted
+//! range that was not read yet ([`KeyRangeSet::unread_range`]).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use keyspace::Arc;
 
-/// Keys in order, from one on, that before another; never empty.
+/// A half-open range of keys; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The first key that may be in it.
     pub low: Box<[u8]>,
-    /// The first key behind it; none: there is no end.
+    /// The first key behind it; `None` if it has no end.
     pub high: Option<Box<[u8]>>,
 }
 
@@ -23,7 +23,7 @@ fn behind(key: &[u8]) -> Box<[u8]> {
 }
 
 impl KeyRange {
-    /// What lies between two bounds; none if no key does.
+    /// The range between two bounds; `None` if it is empty.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Option<Self> {
         let low = match low {
             Bound::Included(key) => key.into(),
@@ -72,7 +72,7 @@ impl KeyRange {
         Self { low, high }.if_any()
     }
 
-    /// Its part up to a key, with that; in reverse from it on. All of it, if there is none.
+    /// Its part up to and including a key, in reverse from that key on; all of it for `None`.
     pub(super) fn up_to(&self, last: Option<&[u8]>, reverse: bool) -> Self {
         match (last, reverse) {
             (None, _) => self.clone(),
@@ -86,11 +86,11 @@ impl KeyRange {
 #[derive(Clone, Debug, Default)]
 pub struct KeyRangeSet(BTreeMap<Box<[u8]>, End>);
 
-/// The first key behind a stretch, if it has an end.
+/// The first key behind a range, if it has an end.
 type End = Option<Box<[u8]>>;
 
 impl KeyRangeSet {
-    /// One more, which may overlap with others.
+    /// Adds a range, which may overlap with others.
     pub fn add(&mut self, range: KeyRange) {
         let KeyRange { mut low, mut high } = range;
         if let Some((start, end)) = self.before(&low)
@@ -112,19 +112,19 @@ impl KeyRangeSet {
         self.0.insert(low, high);
     }
 
-    /// The last that begins at or before a key.
+    /// The last range that begins at or before a key.
     fn before(&self, key: &[u8]) -> Option<(&[u8], &End)> {
         let last = self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
         last.map(|(low, end)| (&**low, end))
     }
 
-    /// Whether a key lies in one.
+    /// Whether a key lies in one of the ranges.
     pub fn holds(&self, key: &[u8]) -> bool {
         self.before(key).is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
     }
 
-    /// What is left of a range when what is known from its beginning on is taken away; in reverse,
-    /// from its end on.
+    /// The rest of a range behind its first part that was read already; in reverse, before its last
+    /// part.
     pub fn unread_range(&self, range: &KeyRange, reverse: bool) -> Option<KeyRange> {
         if !reverse {
             let low = match self.before(&range.low) {

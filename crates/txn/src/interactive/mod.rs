@@ -1,10 +1,10 @@
-//! What does a transaction look like to a client that goes through it step by step?
+//! What does a client see in a transaction that it runs step by step?
 //!
-//! Commands between `BEGIN` and `COMMIT` are run at once, on a copy of the keys they name: what a
-//! key has is read when a command names it first, and what the client writes is written in the copy
-//! and nowhere else. `COMMIT` has all of it done as one transaction, if every key and every stretch
-//! of keys that was read is as it was: so what the client has seen was there at one moment, and
-//! what it writes is written at that moment.
+//! Commands between `BEGIN` and `COMMIT` run at once, on a copy of the keys they name. The node
+//! reads a key when a command names it first. The client's writes go into the copy and nowhere
+//! else. `COMMIT` carries out all writes as one transaction, if no key and no range that was read
+//! has changed since. So everything the client has read was there at one moment, and its writes
+//! take effect at that moment.
 //!
 //! ```text
 //!   GET a ──► lacks [a] ──► the driver reads it ──► learn(a = 7 of 30.0) ──► run ──► "7"
@@ -12,21 +12,21 @@
 //!   COMMIT ──► transaction(): if a is that of 30.0 still, SET a 8
 //! ```
 //!
-//! Nothing is locked in between, and no shard knows of it: a client that goes away leaves nothing
-//! behind. Two keys that are read one after the other may show what was never there together; then
-//! another has written meanwhile, and `COMMIT` says so.
+//! The transaction locks nothing before `COMMIT`, and no shard knows of it: a client that
+//! disconnects leaves nothing behind. Two keys that are read one after the other may show a state
+//! that never existed. Then another client has written meanwhile, and `COMMIT` fails.
 //!
-//! A key that is written before it is read is not read for it, and may be changed by others. Time
-//! stands still meanwhile: what was alive when it was read does not end.
+//! A key that is only written is not read, and others may change it. Time stands still in the copy:
+//! a value that was alive when it was read does not expire.
 //!
-//! Of keys in order, what has been looked at is known as *stretches* ([`key_ranges`]): a key that
-//! comes into one of them, or goes, is a change as well.
+//! In ordered keyspaces the transaction remembers the *ranges* that it has read ([`key_ranges`]): a
+//! key that appears in one of them, or is deleted, is a change as well.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | keys that are known | [`KEYS_MAX`] | the command is refused, the transaction goes on |
-//! | stretches that are known | [`KEY_RANGES_MAX`] | the same |
-//! | bytes of keys and values, read and written | as told: [`BYTES_MAX`] of a client's | the same |
+//! | keys that were read | [`KEYS_MAX`] | the command is refused, the transaction goes on |
+//! | ranges that were read | [`KEY_RANGES_MAX`] | the same |
+//! | bytes of keys and values, read and written | the caller's; [`BYTES_MAX`] for a client's | the same |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -47,9 +47,9 @@ mod tests;
 
 use key_ranges::{KeyRange, KeyRangeSet};
 
-/// Keys that one transaction may know.
+/// Keys that one transaction may read.
 pub const KEYS_MAX: usize = 65_536;
-/// Stretches that it may know.
+/// Ranges that it may read.
 pub const KEY_RANGES_MAX: usize = 1_024;
 /// Bytes that a client's may read and write: what it commits fits into one message between nodes.
 pub const BYTES_MAX: u64 = 32 << 20;
@@ -57,16 +57,16 @@ pub const BYTES_MAX: u64 = 32 << 20;
 /// Versions collected after each command, which makes fewer.
 const COLLECTED: usize = 64;
 
-/// A transaction knows more than it may: the command was not run.
+/// A transaction would read or write more than it may: the command was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnTooLarge;
 
 /// See the front page.
 pub struct InteractiveTxn {
-    /// Of which keyspace, if that may be another one of the same name in the end.
+    /// Its keyspace, if a new one could take the same name before the end.
     pub keyspace: Option<KeyspaceId>,
     copy: MemoryEngine,
-    /// What was read of each key that is known; nothing of one that is only written.
+    /// The version of each key that was read; `None` for a key that is only written.
     keys: BTreeMap<Box<[u8]>, Option<ObservedVersion>>,
     /// Keys that commands have changed, in the copy.
     written: BTreeSet<Box<[u8]>>,
@@ -75,7 +75,7 @@ pub struct InteractiveTxn {
     pending: Vec<KeyRange>,
     /// These keys.
     unread: BTreeSet<Box<[u8]>>,
-    /// When what was read is taken to be written.
+    /// The time at which the copy counts all read values as written.
     base: Timestamp,
     /// When the last command was run.
     at: Timestamp,
@@ -91,7 +91,7 @@ impl std::fmt::Debug for InteractiveTxn {
 }
 
 impl InteractiveTxn {
-    /// One that begins now, and may read and write so many bytes.
+    /// A transaction that begins now, and may read and write at most `bytes_max` bytes.
     pub fn new(now: Timestamp, bytes_max: u64) -> Self {
         // Nobody else chooses keys for it, so they need not be hashed in secret.
         let copy = MemoryEngine::new(Layout::Ordered, KeyHasher::new([0; 16]));
@@ -125,10 +125,10 @@ impl InteractiveTxn {
         all
     }
 
-    /// A key was read: it had this value, which ends then, of that version; or none, as of a time.
+    /// Records the result of reading a key: a value with expiry and version, or none at a time.
     ///
     /// # Errors
-    /// [`TxnTooLarge`]: it is not known then.
+    /// [`TxnTooLarge`]: the key is not recorded then.
     pub fn record_read(
         &mut self,
         key: &[u8],
@@ -141,7 +141,7 @@ impl InteractiveTxn {
         admitted.inspect_err(|_| self.forget_pending())?;
         if let (Some((value, expiry_ms)), false) = (value, is_blind) {
             let key = self.copy.hasher().key(key);
-            // Whoever has shown it, by a clock that is slower, says that it is alive.
+            // The shard that returned it, by a slower clock, has found it alive.
             let alive_ms = self.base.millis() + 1;
             let expiry_ms = if expiry_ms == 0 { 0 } else { expiry_ms.max(alive_ms) };
             self.copy.put(&key, &[value], expiry_ms, self.base);
@@ -216,26 +216,26 @@ impl InteractiveTxn {
         Ok(answers.into_iter().next().expect("one command has one answer"))
     }
 
-    /// Keys that lie in stretches and are to be read, some of them.
+    /// Some of the keys that lie in ranges and must still be read.
     pub fn unread(&self) -> impl Iterator<Item = &[u8]> {
         self.unread.iter().map(|key| &**key)
     }
 
-    /// Which part of a stretch must be looked at next before it can be shown; none: it can be.
-    /// Nothing may be unread.
-    pub fn unread_range(&mut self, stretch: &RangeQuery<'_>) -> Option<UnreadRange> {
+    /// The part of a range that must be read next before [`Self::range`] can answer; `None` if it
+    /// can. No keys may be unread ([`Self::unread`]).
+    pub fn unread_range(&mut self, query: &RangeQuery<'_>) -> Option<UnreadRange> {
         if self.unread.is_empty() {
             self.pending.drain(..).for_each(|range| self.key_ranges.add(range));
         }
-        if stretch.keys_max == 0 {
+        if query.keys_max == 0 {
             return None;
         }
-        let whole = KeyRange::between(stretch.low, stretch.high)?;
-        let rest = self.key_ranges.unread_range(&whole, stretch.reverse)?;
-        let known = whole.without(&rest, stretch.reverse);
-        let shown = known.map_or(0, |known| self.pairs(&known, false, stretch.keys_max).len());
-        let left = stretch.keys_max - shown;
-        (left > 0).then_some(UnreadRange { range: rest, reverse: stretch.reverse, keys_max: left })
+        let whole = KeyRange::between(query.low, query.high)?;
+        let rest = self.key_ranges.unread_range(&whole, query.reverse)?;
+        let known = whole.without(&rest, query.reverse);
+        let shown = known.map_or(0, |known| self.pairs(&known, false, query.keys_max).len());
+        let left = query.keys_max - shown;
+        (left > 0).then_some(UnreadRange { range: rest, reverse: query.reverse, keys_max: left })
     }
 
     /// These keys are in a part of a gap, and no others, as far as it was looked at: up to a key
@@ -265,10 +265,10 @@ impl InteractiveTxn {
         Ok(())
     }
 
-    /// The keys of a stretch without a gap, with their values.
-    pub fn range(&self, stretch: &RangeQuery<'_>) -> Vec<Pair> {
-        let whole = KeyRange::between(stretch.low, stretch.high);
-        whole.map_or_else(Vec::new, |whole| self.pairs(&whole, stretch.reverse, stretch.keys_max))
+    /// The keys of a range that was read completely, with their values.
+    pub fn range(&self, query: &RangeQuery<'_>) -> Vec<Pair> {
+        let whole = KeyRange::between(query.low, query.high);
+        whole.map_or_else(Vec::new, |whole| self.pairs(&whole, query.reverse, query.keys_max))
     }
 
     fn pairs(&self, range: &KeyRange, reverse: bool, keys_max: usize) -> Vec<Pair> {
@@ -287,7 +287,7 @@ impl InteractiveTxn {
         pairs
     }
 
-    /// What is to be committed: if all that was read is as it was, all that was written.
+    /// The transaction to commit: all writes, on condition that no key or range read has changed.
     pub fn transaction(&self) -> Transaction<'_> {
         let mut all = Transaction::default();
         for (key, seen) in &self.keys {
@@ -303,7 +303,7 @@ impl InteractiveTxn {
         all
     }
 
-    /// Only what was read counts from here on: nothing is to be written.
+    /// Drops all writes: only the reads count from here on.
     pub fn forget_writes(&mut self) {
         self.written.clear();
     }
@@ -313,7 +313,7 @@ impl InteractiveTxn {
         self.keys.is_empty() && self.key_ranges.is_empty()
     }
 
-    /// What was read of a key that nothing has written since, so that it is what the copy shows.
+    /// The version read of a key that no command has written since: the copy still shows it.
     pub fn seen(&self, key: &[u8]) -> Option<ObservedVersion> {
         let seen = self.keys.get(key).copied().flatten();
         seen.filter(|_| !self.written.contains(key))
@@ -344,7 +344,7 @@ impl InteractiveTxn {
     }
 }
 
-/// A part of the keys in order that nobody has looked at yet.
+/// A part of a range that was not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadRange {
     /// Where it lies.

@@ -54,13 +54,13 @@ fn bulk(text: &[u8]) -> Reply {
 fn range(
     transaction: &mut InteractiveTxn,
     table: &Table,
-    stretch: &RangeQuery<'_>,
+    query: &RangeQuery<'_>,
 ) -> (Vec<Pair>, u32) {
     let mut looks = 0;
     loop {
         let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
         unread.iter().for_each(|key| record_read(transaction, table, key).expect("it is little"));
-        let Some(gap) = transaction.unread_range(stretch) else { break };
+        let Some(gap) = transaction.unread_range(query) else { break };
         looks += 1;
         let high = gap.range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let there = table.range::<[u8], _>((Bound::Included(&*gap.range.low), high));
@@ -73,11 +73,11 @@ fn range(
         let found = transaction.found(&gap.range, gap.reverse, &keys, reached.as_deref());
         found.expect("it is little");
     }
-    (transaction.range(stretch), looks)
+    (transaction.range(query), looks)
 }
 
 #[test]
-fn what_is_written_is_seen_and_nowhere_else() {
+fn own_writes_are_visible_in_copy_only() {
     let table = table(&[("a", "7"), ("b", "x")]);
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     assert!(all.is_empty());
@@ -103,7 +103,7 @@ fn what_is_written_is_seen_and_nowhere_else() {
 
 /// What no command has changed is not written.
 #[test]
-fn what_comes_to_nothing_is_not_written() {
+fn unchanged_keys_are_not_written() {
     let table = table(&[("a", "7")]);
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     run(&mut all, &table, Step::Write(Write::Persist { key: b"a" }));
@@ -115,7 +115,7 @@ fn what_comes_to_nothing_is_not_written() {
 
 /// Who watches that a key has no value is to know that it had one.
 #[test]
-fn what_was_made_and_deleted_leaves_a_deletion() {
+fn created_and_deleted_key_leaves_tombstone() {
     let table = table(&[]);
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     run(&mut all, &table, Step::Write(Write::append(b"n", b"x")));
@@ -138,7 +138,7 @@ fn what_was_made_and_deleted_leaves_a_deletion() {
 }
 
 #[test]
-fn what_is_only_written_is_not_read() {
+fn blind_write_reads_nothing() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     assert!(all.missing_keys(&set(b"a", b"1")).is_empty());
     all.run(&set(b"a", b"1")).expect("it is little");
@@ -155,7 +155,7 @@ fn what_is_only_written_is_not_read() {
 
 /// A clock elsewhere that is slower has shown it alive.
 #[test]
-fn what_was_alive_does_not_end() {
+fn value_does_not_expire_in_copy() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let seen = ObservedVersion::Version(Timestamp::from_millis(500));
     all.record_read(b"a", Some((b"x", 900)), seen).expect("it is little");
@@ -163,7 +163,7 @@ fn what_was_alive_does_not_end() {
 }
 
 #[test]
-fn too_much_is_refused_and_the_rest_stands() {
+fn command_beyond_limit_is_refused_and_transaction_goes_on() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
     all.run(&set(b"a", &large)).expect("it fits");
@@ -182,7 +182,7 @@ fn too_much_is_refused_and_the_rest_stands() {
 
 /// A refused command of several leaves nothing done, and a refused range nothing to be as it was.
 #[test]
-fn what_is_refused_is_as_if_it_had_not_come() {
+fn refused_command_leaves_no_trace() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
     let steps = [set(b"a", &large), set(b"b", &large)];
@@ -215,7 +215,7 @@ fn what_is_refused_is_as_if_it_had_not_come() {
 
 /// A long value of which each command makes another takes no more than a few of it.
 #[test]
-fn what_was_replaced_goes() {
+fn replaced_versions_are_collected_from_copy() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     all.run(&set(b"a", &vec![b'x'; 1 << 20])).expect("it fits");
     for _ in 0..1_000 {
@@ -232,7 +232,7 @@ fn a_range_is_read_once_and_shows_what_was_written() {
     let table = table(&[("b", "1"), ("d", "2"), ("f", "3"), ("h", "4")]);
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let keys = |pairs: &[Pair]| pairs.iter().map(|(key, _)| key[0] as char).collect::<String>();
-    let stretch = |low: &'static [u8], high: &'static [u8], reverse, keys_max| RangeQuery {
+    let query = |low: &'static [u8], high: &'static [u8], reverse, keys_max| RangeQuery {
         low: Bound::Included(low),
         high: Bound::Excluded(high),
         reverse,
@@ -240,12 +240,12 @@ fn a_range_is_read_once_and_shows_what_was_written() {
     };
     run(&mut all, &table, Step::Write(Write::Delete { key: b"d" }));
     run(&mut all, &table, set(b"c", b"new"));
-    let (found, looks) = range(&mut all, &table, &stretch(b"a", b"z", false, 3));
+    let (found, looks) = range(&mut all, &table, &query(b"a", b"z", false, 3));
     // b, d and f were there.
     assert_eq!((keys(&found).as_str(), looks), ("bcf", 1));
-    let (found, looks) = range(&mut all, &table, &stretch(b"a", b"f", false, 100));
+    let (found, looks) = range(&mut all, &table, &query(b"a", b"f", false, 100));
     assert_eq!((keys(&found).as_str(), looks), ("bc", 0), "it was looked at");
-    let (found, looks) = range(&mut all, &table, &stretch(b"a", b"z", true, 2));
+    let (found, looks) = range(&mut all, &table, &query(b"a", b"z", true, 2));
     assert_eq!((keys(&found).as_str(), looks), ("hf", 1));
     let transaction = all.transaction();
     assert_eq!(transaction.ranges, [(&b"a"[..], Some(&b"z"[..]))]);
@@ -284,8 +284,8 @@ fn ranges_at_random_show_what_is_there() {
                     let (low, high) = (one.clone().min(other.clone()), one.max(other));
                     let (keys_max, reverse) = (rng.below(6) as usize + 1, rng.below(2) == 0);
                     let (low, high) = (Bound::Included(&*low), Bound::Included(&*high));
-                    let stretch = RangeQuery { low, high, reverse, keys_max };
-                    let (found, _) = range(&mut all, &table, &stretch);
+                    let query = RangeQuery { low, high, reverse, keys_max };
+                    let (found, _) = range(&mut all, &table, &query);
                     let there = expected.range::<[u8], _>((low, high));
                     let mut there: Vec<_> = there.collect();
                     if reverse {
@@ -313,7 +313,7 @@ fn ranges_at_random_show_what_is_there() {
 }
 
 #[test]
-fn versions_are_of_what_nobody_has_written_and_writes_can_be_forgotten() {
+fn seen_version_excludes_written_keys() {
     let table = table(&[("a", "1"), ("b", "2")]);
     let mut transaction = InteractiveTxn::new(NOW, BYTES_MAX);
     run(&mut transaction, &table, Step::Read(Read::Get(b"a")));

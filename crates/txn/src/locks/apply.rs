@@ -5,17 +5,17 @@
 //! ```text
 //!   PREPARE ── too old? ── known already? ── locked by another? ── as watched? ──► evaluated:
 //!              its commands run on a draft of the keys they name, as they would on the shard;
-//!              what the draft has afterwards is what each lock has to write. If it commits,
+//!              each lock will write the draft's final value of its key. If it commits,
 //!              they run on the shard itself
 //! ```
 //!
 //! # Invariants
-//! 1. A lock never changes, and goes by RESOLVE or DECIDE of its own id only.
-//! 2. A key that has a mark of an id is never locked by it again.
-//! 3. An outcome never changes. One that says COMMITTED was proposed by somebody who had seen
-//!    every promised key locked, or resolved as committed, with the commit time below each lock's
-//!    deadline; the entry that commits in the last shard judges that itself.
-//! 4. What is written at a commit time is written below the entry's own.
+//! 1. A lock never changes. Only RESOLVE or DECIDE of its own id releases it.
+//! 2. An id never locks a key again that has a mark of this id.
+//! 3. An outcome never changes. The coordinator that proposed COMMITTED had seen every promised key
+//!    locked, or resolved as committed, with the commit time below each lock's deadline. The entry
+//!    that commits in the last shard judges that itself.
+//! 4. A commit time is below the time of the entry that writes the value.
 
 use keyspace::Timestamp;
 use smallvec::SmallVec;
@@ -34,9 +34,9 @@ use command::{Reply, Transaction, write_tombstone};
 
 /// Answers of commands, and marks of keys: mostly one.
 type Replies = SmallVec<[Reply; 1]>;
-type News<'k> = SmallVec<[(&'k [u8], Mark); 1]>;
+type NewMarks<'k> = SmallVec<[(&'k [u8], Mark); 1]>;
 
-/// What the shard has.
+/// What the shard owns.
 pub struct Owns<'a> {
     /// Whether a key is its own.
     pub key: &'a dyn Fn(&[u8]) -> bool,
@@ -44,7 +44,7 @@ pub struct Owns<'a> {
     pub up_to: &'a dyn Fn(Option<&[u8]>) -> bool,
 }
 
-/// Does what a step says, at the time of its entry, if all its keys are the shard's.
+/// Carries out a step, at the time of its entry, if the shard owns all its keys.
 pub fn apply(
     locks: &mut Locks,
     engine: &mut MemoryEngine,
@@ -89,7 +89,7 @@ pub fn apply(
 }
 
 impl Locks {
-    /// Forgets what became of transactions that are refused from now on anyway.
+    /// Forgets outcomes of transactions that the shard refuses from now on anyway.
     pub fn forget(&mut self, at: Timestamp) {
         // The first id that is not too old.
         let start = Timestamp::from_millis((at.millis() + 1).saturating_sub(AGE_MAX_MS));
@@ -104,8 +104,8 @@ impl Locks {
         self.floors.retain(|_, before| *before > start);
     }
 
-    /// A coordinator prepares nothing any more that it began before this time: forgets what became
-    /// of that.
+    /// A coordinator prepares no transaction any more that it began before this time: forgets their
+    /// outcomes.
     pub(super) fn raise_floor(&mut self, by: u64, before: Timestamp) {
         let floor = self.floors.entry(by).or_default();
         if before <= *floor {
@@ -118,7 +118,7 @@ impl Locks {
         self.records.extract_if(..end, is_over).for_each(drop);
     }
 
-    /// Whether it is refused from now on, and nothing that became of it is kept.
+    /// Whether the shard refuses the id from now on, and keeps no outcome of it.
     fn is_over(&self, id: TxnId, at: Timestamp) -> bool {
         id.is_too_old(at) || self.is_below_floor(id)
     }
@@ -170,7 +170,7 @@ impl Locks {
         }
     }
 
-    /// Does the commands of a PREPARE that commits, and begins its record as COMMITTED.
+    /// Runs the commands of a PREPARE that commits, and creates its record as COMMITTED.
     fn commit(
         &mut self,
         engine: &mut MemoryEngine,
@@ -181,7 +181,7 @@ impl Locks {
         let answers: Replies = prepare.part.run(engine, at);
         let (all, of_key) = by_first_key(answers, prepare, &keys);
         let done = |answers| Mark::Committed(at, at, if_short(answers));
-        let mut marks: News<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
+        let mut marks: NewMarks<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
         self.marks.entry(prepare.id).or_default().put_all(&mut marks);
         let (key, outcome) = (prepare.record.into(), Outcome::Committed(at));
         let record = Record { key, outcome, keys: names(&prepare.promised) };
@@ -233,7 +233,7 @@ impl Locks {
         Ok(Vote { at, deadline, answers: all })
     }
 
-    /// Whether this id has locked one of these keys, or did, or never will.
+    /// Whether this id holds a lock or has a mark at one of these keys.
     pub fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
         let is_mine = |key: &[u8]| self.locks.get(key).is_some_and(|lock| lock.id == id);
         let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
@@ -241,8 +241,8 @@ impl Locks {
         keys.iter().any(|key| is_mine(key) || is_marked(key))
     }
 
-    /// A key that a PREPARE watches and that has changed for good, if nothing of it was ever done
-    /// here: it would be refused, whenever it came into the log.
+    /// A watched key of a PREPARE that has changed for good, if no part of it was ever done here:
+    /// the log would refuse it at any time.
     pub fn changed_key<'a>(
         &self,
         engine: &MemoryEngine,
@@ -253,13 +253,14 @@ impl Locks {
         (!self.knows(prepare.id, keys)).then_some(outdated)
     }
 
-    /// Whether somebody has had a transaction aborted that is to be committed here, and was not.
+    /// Whether the last PREPARE of a transaction comes too late: another coordinator has aborted
+    /// it.
     pub fn is_refused(&self, id: TxnId, keys: &[&[u8]]) -> bool {
         self.records.contains_key(&id) && !self.knows(id, keys)
     }
 
-    /// What this id was told of these keys before, if it was told anything; none of it stands if
-    /// one of them is not locked any more, or never was. What commits has locked none of them.
+    /// The earlier answer to this id for these keys, if there was one; `Some(None)` if one of them
+    /// is not locked any more, or never was. A PREPARE that commits has locked none of them.
     fn earlier_reply(&self, id: TxnId, keys: &[&[u8]], commits: bool) -> Option<Option<Vote>> {
         if !self.knows(id, keys) {
             return None;
@@ -319,7 +320,7 @@ impl Locks {
         (standing, rest)
     }
 
-    /// What a record says. If there is none, there will be none.
+    /// The state of a record. If there is none, it makes sure that there never will be.
     fn look(&mut self, id: TxnId, key: &[u8], at: Timestamp) -> RecordState {
         match self.records.get(&id).map(|record| &record.outcome) {
             Some(Outcome::Staged) => RecordState::Staged,
@@ -343,7 +344,7 @@ impl Locks {
         at: Timestamp,
     ) {
         let resolve = |key| Some((key, self.resolve(engine, id, key, outcome, at)?));
-        let mut marks: News<'_> = keys.iter().copied().filter_map(resolve).collect();
+        let mut marks: NewMarks<'_> = keys.iter().copied().filter_map(resolve).collect();
         if !marks.is_empty() && !self.is_over(id, at) {
             self.marks.entry(id).or_default().put_all(&mut marks);
         }
@@ -409,7 +410,7 @@ impl Locks {
     }
 }
 
-/// When the first of the watched values expires; all are there.
+/// The earliest expiry of the watched values, all of which exist.
 fn watched_until(part: &Transaction<'_>, engine: &MemoryEngine, at: Timestamp) -> Deadline {
     let hasher = engine.hasher();
     let found = part.watched.iter().filter_map(|(key, _)| engine.newest(&hasher.key(key), at));

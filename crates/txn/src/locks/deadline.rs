@@ -1,42 +1,42 @@
-//! Until when may a transaction be committed? What its commands have answered supposes that the
-//! values they found alive are alive at the commit time (SAFETY G22).
+//! Until when may a transaction be committed? Its commands' replies suppose that the values they
+//! found alive are alive at the commit time (SAFETY G22).
 //!
 //! ```text
 //!   lock of a: 250, deadline 270   (a value found alive expires at 270)
 //!   lock of n: 300                 commit time 300: not below 270, so it is aborted
 //! ```
 //!
-//! Locks and their deadlines never change, so whoever knows all of them judges alike: the
-//! coordinator, who finds the locks later, and the entry with which the last shard commits.
+//! Locks and their deadlines never change, so all who know them judge alike: the coordinator, a
+//! coordinator that finds the locks later, and the entry with which the last shard commits.
 
 use keyspace::Timestamp;
 
-/// A time in ms, by the clock that values expire by: a transaction is committed below it.
+/// A time in ms, by the clock that values expire by: the commit time must lie below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(pub(super) u64);
 
 impl Deadline {
-    /// Nothing expires.
+    /// No value expires.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// That of a value found alive, with its expiry in ms (0: never).
+    /// The deadline of a value found alive, from its expiry in ms (0: never).
     pub fn of(expiry_ms: u64) -> Self {
         if expiry_ms == 0 { Self::NEVER } else { Self(expiry_ms) }
     }
 
-    /// When it is, in ms; none if never.
+    /// The deadline in ms; `None` for [`Self::NEVER`].
     pub fn millis(self) -> Option<u64> {
         (self != Self::NEVER).then_some(self.0)
     }
 
-    /// Whether nothing can be committed at this time any more.
+    /// Whether a commit at this time would be too late.
     pub fn is_over(self, at: Timestamp) -> bool {
         self.0 <= at.millis()
     }
 }
 
-/// When a transaction is committed that has these locks, and no others: at the latest of their
-/// times. None if that is not below each deadline, or there is no lock: it never is.
+/// The commit time of a transaction with exactly these locks: the latest of their times. `None` if
+/// that is not below each deadline, or there is no lock: the transaction cannot be committed.
 pub fn commit_time(locks: impl IntoIterator<Item = (Timestamp, Deadline)>) -> Option<Timestamp> {
     let latest = locks
         .into_iter()

@@ -5,38 +5,38 @@
 //!   PREPARE ──► Lock: what is to be written        the shard of the record key: Record, STAGED
 //!                 │ RESOLVE, or PREVENT finds it                │ DECIDE
 //!                 ▼                                             ▼
-//!               Mark: what became of it                   COMMITTED at …, or ABORTED
+//!               Mark: its outcome                         COMMITTED at …, or ABORTED
 //!                 └── until the shard's logged clock refuses the id ([`AGE_MAX_MS`]) ──┘
 //! ```
 //!
-//! All of it is made by entries and by nothing else ([`step`], [`apply`](mod@apply)), stands in
-//! checkpoints, digests and sent states, is parted by key when the shard is cut, and united at a
-//! merge.
+//! Only log entries change this state ([`step`], [`apply`](mod@apply)). It is part of checkpoints,
+//! digests and snapshots. A split divides it by key, and a merge unites it.
 //!
-//! # Who is stopped by a lock
-//! Whoever writes the key; and whoever reads it, if the transaction writes it. Both wait until it
-//! has gone. A key that a transaction has only read may be read.
+//! # What a lock stops
+//! Writers of the key wait until the lock is released. Readers wait, too, if the transaction writes
+//! the key. A key that a transaction has only read may be read.
 //!
-//! Where a transaction has read all keys in a stretch of an ordered shard, the lock of its first
-//! key, which may have no value, *reaches* up to its end ([`LockRange`]): whoever writes a key in
-//! between waits, too. So reaches of two transactions never overlap, and no other's lock lies in
-//! one. If the shard is cut within, the right half begins with a lock of its own, which stands in
-//! nobody's list: whoever leads there has the transaction finished, as one that was abandoned.
+//! If a transaction has read a range of an ordered shard, the lock of the range's first key
+//! *reaches* to the range's end ([`LockRange`]). That key may have no value. Writers of any key in
+//! between wait, too. So the reaches of two transactions never overlap, and no other's lock lies
+//! within one. If the shard is split within a reach, the right half gets a lock of its own, which
+//! is in no record. The leader there has the transaction finished, as if it were abandoned.
 //!
 //! # Why nothing is forgotten too soon
-//! A mark or an outcome goes by one test, by which PREPARE refuses the id as well: its start +
-//! [`AGE_MAX_MS`] ≤ the entry's time, or it began before the *floor* of its coordinator. A
-//! COMMITTED record keeps its keys until FORGET, and a STAGED one stays until it is decided,
-//! however old.
+//! The shard forgets a mark or an outcome by the same test by which PREPARE refuses the id: its
+//! start + [`AGE_MAX_MS`] ≤ the entry's time, or it began before the *floor* of its coordinator. A
+//! COMMITTED record keeps its keys until FORGET. A STAGED one stays until it is decided, however
+//! old.
 //!
-//! A floor comes with FORGET: this coordinator asks for no PREPARE any more of what it began
-//! before, and waits for no answer to one. Nearly all of that is over, in all shards; what it has
-//! given up is finished by whoever finds it, from records that are STAGED or have keys still, which
-//! no floor removes. Who finds no record takes the transaction for aborted: then what there was to
-//! be resolved is resolved, or was never promised. A floor is to a shard as if its clock had jumped
-//! for one coordinator; shards may learn of it in any order, or not at all. Most of what became of
-//! transactions is forgotten so after some tenths of a second; without a floor, as when a
-//! coordinator ends, after ten.
+//! FORGET carries the floor: the coordinator asks for no PREPARE any more of transactions that it
+//! began before, and waits for no answer to one. Nearly all of them are over, in all shards. Those
+//! that it has given up are finished from records that are STAGED or still have keys, which no
+//! floor removes. A coordinator that finds no record takes the transaction for aborted. That is
+//! right: either all its locks are resolved, or the record never promised them.
+//!
+//! To a shard a floor is as if its clock had jumped for one coordinator; shards may learn of it in
+//! any order, or not at all. With floors most marks and outcomes are forgotten after some tenths of
+//! a second; without one, as when a coordinator ends, after ten seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -63,15 +63,15 @@ pub use step::{
 };
 
 /// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
-/// how long what became of it is known.
+/// how long the shard remembers its outcome.
 pub const AGE_MAX_MS: u64 = 10_000;
-/// Bytes of answers that a mark keeps; longer ones are forgotten with the lock.
+/// Bytes of replies that a mark retains; the shard forgets longer ones with the lock.
 pub const RETAINED_ANSWER_BYTES_MAX: usize = 256;
-/// Bytes that the locks of one shard may take: keys, what is to be written, and answers. Beyond,
-/// PREPARE is refused.
+/// Bytes that the locks of one shard may take: keys, values to be written, and replies. Beyond,
+/// the shard refuses PREPARE.
 pub const LOCKED_BYTES_MAX: usize = 128 << 20;
 
-/// Which transaction, and which attempt at it.
+/// Identifies a transaction, and the attempt at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId {
     /// When it began, by its coordinator's clock. The same for all attempts.
@@ -83,13 +83,13 @@ pub struct TxnId {
 }
 
 impl TxnId {
-    /// The name of a coordinator: half of it is of its node, and half was drawn by its process for
-    /// it: with its start, that names no two.
+    /// The name of a coordinator: half of it comes from its node, the other half is random.
+    /// Together with the start it names one transaction.
     pub fn name(node: NodeId, drawn: u32) -> u64 {
         node.0 << 32 | u64::from(drawn)
     }
 
-    /// Whether it was begun at a node. It may seem so, once in 2³² pairs of nodes.
+    /// Whether this node began it. Wrongly true for one in 2³² pairs of nodes.
     pub fn is_of(&self, node: NodeId) -> bool {
         self.by >> 32 == u64::from(node.0 as u32)
     }
@@ -114,7 +114,7 @@ pub type Answers = SmallVec<[(u32, Reply); 1]>;
 /// What a key gets if the transaction is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Intent {
-    /// What it has: it was read.
+    /// Its present value: the key was only read.
     Keep,
     /// This value, with its expiry in ms (0: never). A number needs no memory of its own.
     Put(SmallVec<[u8; 24]>, u64),
@@ -129,12 +129,12 @@ impl Intent {
     }
 }
 
-/// Which keys a lock stops others from writing, beside its own.
+/// Which keys a lock stops others from writing, besides its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockRange {
     /// None.
     Key,
-    /// All behind it, up to this one, but without.
+    /// All behind it, up to this one, exclusive.
     Until(Box<[u8]>),
     /// All behind it.
     End,
@@ -159,19 +159,19 @@ pub struct Lock {
     pub record: Name,
     /// The time of the entry that locked it.
     pub at: Timestamp,
-    /// When a value expires that its PREPARE has found alive, at this key or another: the
-    /// transaction is committed below that, or not at all.
+    /// The earliest expiry of a value that its PREPARE has found alive, at this key or another: the
+    /// commit time lies below it, or the transaction is aborted.
     pub deadline: Deadline,
-    /// What is to become of the key.
+    /// What the key gets if the transaction is committed.
     pub intent: Intent,
     /// How far it reaches.
     pub reach: LockRange,
-    /// What commands on this key, and on no other before it, have answered.
+    /// The replies of the commands that name this key first.
     pub answers: Answers,
 }
 
 impl Lock {
-    /// What its transaction is told of it.
+    /// The vote that it gives its transaction.
     pub fn vote(&self) -> Vote {
         Vote { at: self.at, deadline: self.deadline, answers: self.answers.clone() }
     }
@@ -181,7 +181,7 @@ impl Lock {
     }
 }
 
-/// What a record says.
+/// The outcome in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Committed if all of the promised keys are locked, or were and are resolved, and the commit
@@ -209,18 +209,18 @@ struct Record {
 }
 
 impl Record {
-    /// Whether nobody has to see to anything because of it.
+    /// Whether no key of it is left to be resolved.
     fn is_over(&self) -> bool {
         self.outcome != Outcome::Staged && self.keys.is_empty()
     }
 }
 
-/// What became of a transaction at one key.
+/// The outcome of a transaction at one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
     /// It is not locked and never will be.
     Aborted,
-    /// It was locked at the first time, and has what was to be written at the second.
+    /// It was locked at the first time; the value was written at the second, the commit time.
     Committed(Timestamp, Timestamp, Answers),
 }
 
@@ -235,11 +235,11 @@ pub struct Locks {
     floors: BTreeMap<u64, Timestamp>,
     /// Those that reach further than their key.
     reaching: BTreeSet<Name>,
-    /// Of locked keys, and of what is to be written.
+    /// Bytes of locked keys, and of values to be written.
     bytes: usize,
     /// Records that still have keys.
     unfinished: usize,
-    /// How many locks have gone, here: not part of what replicas share.
+    /// How many locks were released on this replica: not part of the replicated state.
     released: u64,
 }
 
@@ -301,19 +301,19 @@ impl Locks {
         there.filter(move |(_, lock)| lock.id != id).map(|(key, lock)| (&**key, lock))
     }
 
-    /// Whether the newest value of a key may not be told: it may have another one already.
+    /// Whether a read must not return the newest value of a key: it may have another one already.
     #[inline]
     pub fn hides_newest(&self, key: &[u8]) -> bool {
         self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep)
     }
 
-    /// … nor what it had at a past time.
+    /// Whether a read must not return a key's value at a past time.
     pub fn hides_at(&self, key: &[u8], at: Timestamp) -> bool {
         self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep && lock.at <= at)
     }
 
-    /// Whether a key is written by a transaction that locked it at or before a time, or in the same
-    /// millisecond: leaders tell their clocks in milliseconds.
+    /// Whether a transaction writes a key that it locked at or before a time, or in the same
+    /// millisecond: leaders report their clocks in milliseconds.
     pub fn writes_by(&self, at: Timestamp) -> bool {
         let is_by = |lock: &Lock| lock.at.millis() <= at.millis();
         self.locks.values().any(|lock| lock.intent != Intent::Keep && is_by(lock))
@@ -352,7 +352,7 @@ impl Locks {
         self.records.insert(id, record);
     }
 
-    /// Whether whoever leads has nothing to see to.
+    /// Whether there is no lock, and no record with keys: a leader has nothing to inspect.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.locks.is_empty() && self.unfinished == 0
@@ -363,12 +363,12 @@ impl Locks {
         self.locks.values().map(|lock| lock.at).min()
     }
 
-    /// The latest time below all locks: what is locked is written at the time of its lock or later.
+    /// The latest time below all locks: a locked key is written at its lock's time or later.
     pub fn below(&self) -> Timestamp {
         self.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1))
     }
 
-    /// How many locks have gone: rises when somebody who waits for one may try again.
+    /// How many locks were released: rises when a step that waits for one may try again.
     pub fn released(&self) -> u64 {
         self.released
     }
@@ -383,14 +383,14 @@ impl Locks {
         self.locks.iter().map(|(key, lock)| (&**key, lock))
     }
 
-    /// Records that still have keys to see to, each with its key: whoever leads sees to it that
-    /// they are finished.
+    /// Records that still have unresolved keys, each with its record key: the leader has them
+    /// finished.
     pub fn unfinished(&self) -> impl Iterator<Item = (TxnId, &Name, Timestamp)> {
         let open = self.records.iter().filter(|(_, record)| !record.keys.is_empty());
         open.map(|(id, record)| (*id, &record.key, id.start))
     }
 
-    /// Takes out what is of keys on the right of a cut.
+    /// Takes out the state of keys to the right of a cut.
     pub fn split_off(&mut self, at: &Cut) -> Self {
         let is_right = |key: &[u8]| at.is_right_of(key);
         let mut right = Self {
@@ -415,7 +415,7 @@ impl Locks {
         right
     }
 
-    /// A lock that reaches across a cut is parted: the right half's begins at its first key.
+    /// Splits a lock that reaches across a cut: the right half's lock begins at its first key.
     fn split_range(&mut self, first: &[u8], right: &mut Self) {
         let Some((_, lock)) = self.locks.iter_mut().find(|(_, lock)| lock.reach.holds(first))
         else {
@@ -431,7 +431,7 @@ impl Locks {
         of_right.reach = reach;
     }
 
-    /// Takes in those of another shard, which has other keys.
+    /// Adds the state of another shard, which has other keys.
     pub fn unite(&mut self, others: Self) {
         self.locks.extend(others.locks);
         self.records.extend(others.records);
@@ -448,7 +448,7 @@ impl Locks {
         self.count();
     }
 
-    /// Goes on counting where another has ended, whose place this takes.
+    /// Continues the counters of the lock table that this one replaces.
     pub fn succeed(&mut self, other: &Self) {
         self.released = other.released + 1;
     }

@@ -1,5 +1,5 @@
-//! What would commands write? They run as on the shard, and see what those before them did, but
-//! what they change is kept beside it: that is what a lock has to write.
+//! What would commands write? They run as on the shard, and see the effects of those before them.
+//! But their changes go into a view beside the engine, and from there into the locks.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use storage::engine::{MemoryEngine, Version};
 use super::{Deadline, Intent};
 use command::{Transaction, Values};
 
-/// What becomes of each key.
+/// The intent of each key.
 pub(super) type Intents<'k> = SmallVec<[(&'k [u8], Intent); 2]>;
 
 /// See the front page.
@@ -18,7 +18,7 @@ pub(super) struct SpeculativeView<'e, 'k> {
     engine: &'e MemoryEngine,
     /// All keys that the commands name, in order.
     all: Intents<'k>,
-    /// When the first of the values expires that were found alive.
+    /// The earliest expiry of the values that were found alive.
     deadline: Cell<Deadline>,
 }
 
@@ -32,13 +32,13 @@ impl<'e, 'k> SpeculativeView<'e, 'k> {
         Self { engine, all, deadline: Cell::new(Deadline::NEVER) }
     }
 
-    /// When the first of the values expires that the commands have found alive.
+    /// The earliest expiry of the values that the commands have found alive.
     pub fn deadline(&self) -> Deadline {
         self.deadline.get()
     }
 
-    /// What has become of them, in order. What was made and deleted again is deleted, though it was
-    /// not there: who watches that it has no value is to know (SAFETY G15).
+    /// The intents, in order. A key that the commands created and deleted again gets a deletion,
+    /// though it had no value: a transaction that watches its absence must notice (SAFETY G15).
     pub fn into_intents(self) -> Intents<'k> {
         self.all
     }

@@ -1,13 +1,13 @@
-//! Steps of a transaction over several shards, as a shard is asked for them, and what it says.
+//! Steps of a transaction over several shards, and a shard's replies to them.
 //!
 //! | step | applied |
 //! |---|---|
-//! | PREPARE | refused; or all its keys are locked, and its commands answered. Said again if it is known. One that commits has its record begin as COMMITTED, and its own commands done at once |
+//! | PREPARE | refuses; or locks all its keys and returns its commands' replies. A repeated one gets the same answer. One that commits creates the record as COMMITTED, and runs its own commands at once |
 //! | DECIDE | ends a record that is STAGED, and resolves its keys here; names the others (*) |
-//! | RESOLVE | at any age: keys that it has locked get what was to be written, or do not; a mark each |
-//! | PREVENT | at any age: a mark where lock and mark are missing: it never will be locked |
-//! | LOOK | what a record says; one that is not there is ABORTED, unless the id is too old |
-//! | FORGET | the keys of one record or many: all are resolved |
+//! | RESOLVE | at any age: writes the values of its locked keys, or drops them; leaves a mark at each |
+//! | PREVENT | at any age: makes a mark where lock and mark are missing: the id never locks that key |
+//! | LOOK | returns the record's state; a missing record becomes ABORTED, unless the id is too old |
+//! | FORGET | removes the keys of one record or many: all are resolved |
 //!
 //! (*) ABORTED creates a record that is not there, unless the id is too old. What has an outcome
 //! keeps it.
@@ -31,7 +31,7 @@
 //! Places are those of its commands in the whole; a transaction is as
 //! [`command::transaction`] has it.
 //!
-//! What is said: tag `u8`, then: 1 voted: time u64, answers, or 8 voted: time u64, deadline u64,
+//! A reply: tag `u8`, then: 1 voted: time u64, answers, or 8 voted: time u64, deadline u64,
 //! answers · 2 refused: why `u8` (0 too old: time
 //! u64 · 1 it is aborted here · 2 another's lock: key `bytes` · 3 changed: key `bytes` · 4 what was
 //! found alive elsewhere has expired) · 3 the
@@ -69,15 +69,16 @@ pub enum Step<'a> {
         record: &'a [u8],
         /// [`Outcome::Committed`] or [`Outcome::Aborted`].
         outcome: Outcome,
-        /// Whether nothing else can become of it: its coordinator was told of all locks. Who finds
-        /// them later may be forestalled by the coordinator itself, which has not heard of all.
+        /// Whether the outcome can no longer change: the coordinator has all votes. A coordinator
+        /// that finds the locks later cannot be sure: the transaction's own may lack a vote, and
+        /// abort first.
         is_sure: bool,
     },
     /// Gives up locks.
     Resolve {
         /// Whose.
         id: TxnId,
-        /// What has become of it.
+        /// Its outcome.
         outcome: Outcome,
         /// The keys.
         keys: Keys<'a>,
@@ -89,19 +90,19 @@ pub enum Step<'a> {
         /// The keys.
         keys: Keys<'a>,
     },
-    /// Says what a record says.
+    /// Reads a record: LOOK.
     ReadRecord {
         /// Whose.
         id: TxnId,
         /// The key of the record.
         record: &'a [u8],
     },
-    /// Nobody will ask for the keys of these records any more.
+    /// Forgets the keys of these records: no coordinator will ask for them any more.
     Forget {
         /// Whose, and the key of each record; at least one.
         all: Vec<(TxnId, &'a [u8])>,
-        /// Whose word this is: this coordinator asks for no PREPARE any more of what it has begun
-        /// before this time, and waits for no answer to one.
+        /// The coordinator that sends this, and its floor: it asks for no PREPARE any more of
+        /// transactions that it began before this time, and waits for no answer to one.
         floor: Option<(u64, Timestamp)>,
     },
 }
@@ -114,21 +115,20 @@ const PREPARE: u8 = 1;
 pub struct Prepare<'a> {
     /// Whose.
     pub id: TxnId,
-    /// Whether the transaction has locked nothing yet, and asks for nothing else meanwhile: it may
-    /// wait for anybody.
+    /// Whether the transaction holds no lock yet, and has no other step under way: it may wait for
+    /// any other.
     pub is_first: bool,
-    /// The name by which its keys are kept from others for it, if they are
-    /// (`ReserveFrom::Everyone`).
+    /// The name by which its keys are reserved, if they are (`ReserveFrom::Everyone`).
     pub reserved_as: Option<Timestamp>,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
     /// The keys of the record.
     pub promised: Keys<'a>,
-    /// What becomes of the record.
+    /// What it means for the record.
     pub role: Role,
     /// If it commits, the earliest deadline of the locks elsewhere; else [`Deadline::NEVER`], and
-    /// its locks get the one that they need. None in entries from before there were deadlines:
-    /// their locks have none.
+    /// its locks get their own deadlines. `None` in entries from before there were deadlines: their
+    /// locks have none.
     pub deadline: Option<Deadline>,
     /// Where each of the commands stands in the whole transaction.
     pub places: Places,
@@ -142,9 +142,8 @@ pub enum Role {
     /// The record is elsewhere: no keys are promised. Or it is here, STAGED, and all keys of the
     /// transaction are.
     Votes,
-    /// All else that the transaction is to lock is locked, at this time at the latest: it is
-    /// committed by this, at the time of its entry, and locks nothing here. The keys that are
-    /// promised are those locks.
+    /// All keys elsewhere are locked, the last one at this time. This step commits the transaction,
+    /// at the time of its entry, and locks nothing here. The promised keys are those locks.
     Commits(Timestamp),
 }
 
@@ -165,7 +164,7 @@ pub enum PrepareRefusal {
     TooMuch,
 }
 
-/// What a record says, to who asks.
+/// The state of a record, as the answer to LOOK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordState {
     /// STAGED.
@@ -189,7 +188,7 @@ pub struct Vote {
     pub answers: Answers,
 }
 
-/// What PREVENT has found at a key.
+/// What PREVENT finds at a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeyFinding {
     /// It is locked.
@@ -198,20 +197,20 @@ pub enum KeyFinding {
     Marked(Mark),
 }
 
-/// What a shard says when a step is applied.
+/// A shard's reply to an applied step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepReply {
-    /// All keys are locked, since then; or the transaction was committed then.
+    /// All keys are locked, since that time; or the transaction was committed at that time.
     Voted(Vote),
-    /// Nothing is.
+    /// No key is locked.
     Refused(PrepareRefusal),
-    /// What the record says by now, and which of its keys are still to be seen to.
+    /// The record's present state, and its keys that are not resolved yet.
     Record(RecordState, Vec<Name>),
     /// Of each key, in their order.
     Found(Vec<KeyFinding>),
     /// It is done.
     Done,
-    /// Nothing was done: keys are another shard's.
+    /// Nothing was done: another shard owns some of the keys.
     Moved,
 }
 
@@ -245,8 +244,8 @@ impl<'a> Step<'a> {
         bytes.first() == Some(&PREPARE)
     }
 
-    /// Says in the bytes of a PREPARE that commits, and has a deadline, when all else was locked,
-    /// and the earliest deadline of that.
+    /// Writes into the bytes of a PREPARE that commits when all other keys were locked, and the
+    /// earliest deadline of their locks. The PREPARE must have a deadline.
     pub fn set_after(bytes: &mut [u8], after: Timestamp, deadline: Deadline) {
         let mut reader = Reader::new(&bytes[1..]);
         TxnId::decode(&mut reader).expect("an id follows the tag");
@@ -303,7 +302,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Takes one from the front of what is left.
+    /// Decodes one step from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if that is something else.

@@ -164,7 +164,7 @@ fn the_last_shard_commits() {
 
 /// Of several steps of one entry, what one commits is no write of another that reads it.
 #[test]
-fn what_is_only_read_behind_a_commit_is_kept() {
+fn read_behind_commit_in_same_entry_gets_keep_intent() {
     let mut shard = Shard::new();
     let incr = || Command::Write(Write::Increment { key: b"n", by: 5 });
     shard.step(200, &last(prepare(id(100), &[], &[], vec![incr()]), at(150)));
@@ -180,7 +180,7 @@ fn what_is_only_read_behind_a_commit_is_kept() {
 
 /// A part of very many keys is judged, done and repeated in a moment.
 #[test]
-fn many_keys_are_no_burden() {
+fn prepare_with_many_keys_is_fast() {
     let names: Vec<Vec<u8>> = (0..60_000).map(|n| format!("key:{n:06}").into_bytes()).collect();
     let names: &'static [Vec<u8>] = names.leak();
     let commands = || -> Vec<_> { names.iter().map(|name| set(name, b"x")).collect() };
@@ -203,7 +203,7 @@ fn many_keys_are_no_burden() {
 }
 
 #[test]
-fn only_what_stays_changed_changed_key() {
+fn changed_key_reports_only_permanent_changes() {
     let mut shard = Shard::new();
     shard.engine.put(&HASHER.key(b"n"), &[b"1"], 0, at(200));
     let changed_key = |seen| {
@@ -268,7 +268,7 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
 }
 
 #[test]
-fn what_a_coordinator_is_done_with_is_forgotten() {
+fn floor_forgets_finished_transactions() {
     let mut shard = Shard::new();
     let all: [&'static [u8]; 4] = [b"a", b"b", b"c", b"d"];
     // Two are done, one of which has its record elsewhere; one is under way; one is another's.
@@ -324,7 +324,7 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
 }
 
 #[test]
-fn what_is_prevented_or_aborted_is_never_locked() {
+fn prevented_or_aborted_id_takes_no_lock() {
     let mut shard = Shard::new();
     let step = prepare(id(100), &[b"a"], &[], vec![set(b"a", b"x")]);
     let prevent = Step::Prevent { id: id(100), keys: keys(&[b"a"]) };
@@ -429,7 +429,7 @@ fn conditions_are_judged_where_the_keys_are() {
 }
 
 #[test]
-fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
+fn split_divides_lock_table_and_merge_unites_it() {
     let mut shard = Shard::new();
     let commands = || vec![set(b"a", b"x"), set(b"m", b"y")];
     shard.step(200, &prepare(id(100), &[b"a", b"m"], &[], commands()));
@@ -442,7 +442,7 @@ fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
     shard.locks.unite(right);
     assert_eq!(shard.locks, before);
     assert_eq!((shard.locks.bytes, shard.locks.unfinished), (before.bytes, before.unfinished));
-    assert!(shard.locks.released() > released, "whoever waits looks again");
+    assert!(shard.locks.released() > released, "waiting transactions look again");
 }
 
 fn ranged(
@@ -460,7 +460,7 @@ fn ranged(
 
 /// A key that has come since a range was read is found; and none comes while it is locked.
 #[test]
-fn a_range_is_locked_against_what_comes() {
+fn range_lock_blocks_new_keys() {
     let mut shard = Shard::new();
     let hasher = shard.engine.hasher();
     shard.engine.put(&hasher.key(b"c"), &[b"1"], 0, at(50));
@@ -492,7 +492,7 @@ fn a_range_is_locked_against_what_comes() {
 
 /// Both halves of a range that is cut go on being locked, and each goes by itself.
 #[test]
-fn a_range_is_parted_with_its_shard() {
+fn split_divides_range_lock() {
     let mut shard = Shard::new();
     assert!(matches!(
         shard.step(200, &ranged(id(100), (b"b", None), &[], vec![])),
@@ -556,7 +556,7 @@ fn a_lock_has_the_earliest_end_of_what_was_found_alive() {
 }
 
 #[test]
-fn a_deadline_is_repeated_found_and_kept() {
+fn deadline_survives_repetition_prevent_and_codec() {
     let mut shard = ending();
     let get = Command::Read(Read::Get(b"k"));
     let step = prepare(id(100), &[], &[], vec![set(b"a", b"x"), get]);
@@ -577,7 +577,7 @@ fn a_deadline_is_repeated_found_and_kept() {
 }
 
 #[test]
-fn what_is_from_before_deadlines_has_none() {
+fn old_prepare_entries_have_no_deadline() {
     let Step::Prepare(now) = prepare(id(100), &[], &[], vec![Command::Read(Read::Get(b"k"))])
     else {
         panic!()

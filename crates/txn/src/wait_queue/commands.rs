@@ -1,9 +1,8 @@
-//! Commands that meet locks of transactions, or keys that are reserved for one, at a shard's
-//! leader: they wait, and behind them all that their asker sends later; so an asker's commands are
-//! done in their order.
+//! Commands that meet locks of transactions, or reserved keys, at a shard's leader. They wait, and
+//! all later commands of the same asker wait behind them: so an asker's commands keep their order.
 //!
-//! What waits for longer than a command may is given back as late, to be refused; unless whoever
-//! sent it gives it up by itself ([`Commands::is_refused_late`]).
+//! The queue returns commands that have waited too long as late, to be refused; unless their sender
+//! gives them up by itself ([`Commands::is_refused_late`]).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,15 +14,15 @@ use super::pending_writes::PendingWrites;
 use super::planned_locks::PlannedLocks;
 use crate::locks::Locks;
 
-/// Commands that were sent together.
+/// A batch of commands that were sent together.
 pub trait Commands {
-    /// Whose commands wait for each other.
+    /// Identifies a sender: commands of one asker wait for each other.
     type Asker: Ord;
 
-    /// Whose these are; none, if they wait for nobody else's.
+    /// The asker of these; `None` if they wait for no other commands.
     fn asker(&self) -> Option<Self::Asker>;
 
-    /// Whether one of them is such; none of what they are if they are no commands.
+    /// Whether one of the commands satisfies the predicate; false if these are no commands.
     fn any(&self, is_such: impl FnMut(&Write<'_>) -> bool) -> bool;
 
     /// Whether they are refused when they have waited for too long.
@@ -39,7 +38,7 @@ impl<C> Default for HeldCommands<C> {
     }
 }
 
-/// What has become of commands that were looked at.
+/// Commands that were sorted.
 pub struct Sorted<C> {
     /// To be proposed now, in their order.
     pub free: VecDeque<C>,
@@ -82,8 +81,8 @@ impl<C: Commands> HeldCommands<C> {
         self.0.iter().map(|(_, commands)| commands)
     }
 
-    /// Whether one has waited for so long that nothing more is reserved before it is done: many
-    /// transactions that follow each other would never let it go.
+    /// Whether one has waited so long that no key is reserved before it is done: a row of
+    /// transactions with reservations would delay it for ever.
     pub fn have_waited_long(&self, now: BootNanos) -> bool {
         self.0.front().is_some_and(|(since, _)| since.saturating_add(COMMANDS_FIRST_NANOS) <= now)
     }
@@ -93,8 +92,8 @@ impl<C: Commands> HeldCommands<C> {
         std::mem::take(&mut self.0).into_iter().map(|(_, commands)| commands)
     }
 
-    /// Holds what has to wait for locks, and what was sent behind it; what was held and has not to
-    /// wait any more goes first.
+    /// Holds commands that must wait for locks, and later ones of the same askers; returns the held
+    /// commands that need not wait any more first.
     pub(super) fn sort(
         &mut self,
         new: VecDeque<C>,

@@ -1,4 +1,4 @@
-//! Which steps of transactions may a shard's leader propose, and who waits for locks?
+//! Which steps of transactions may a shard's leader propose, and which wait for locks?
 //!
 //! ```text
 //!   PREPARE ──► a watched key has changed ──► refused: it would be refused by the log as well
@@ -7,41 +7,45 @@
 //!                 no ──────────────────────► entry   (several steps are one entry)
 //!                 by a younger one, or an
 //!                 earlier attempt of its own,
-//!                 or it has locked nothing yet ► waits, before all who are younger
+//!                 or it has locked nothing yet ► waits, before all younger ones
 //!                 by an older one, or it
-//!                 is guarded for one ──────► waits for YOUNG_NANOS, and is refused then: its
-//!                                            coordinator aborts it, and tries again
+//!                 is guarded for one ──────► waits for YOUNGER_WAITS_NANOS, and is refused then:
+//!                                            its coordinator aborts it, and tries again
 //!   commands ───► a key is locked, or is about to be ──► wait, and behind them all that their
 //!                 asker sends later; else as always ([`HeldCommands`])
 //!   other steps ─────────────────────────────► entry
 //! ```
 //!
-//! Steps that come while others are on their way through the log wait for these, and go together
-//! then: an entry costs more than a step in it. What gives up locks stands before what wants them,
-//! so a lock is passed on within an entry to who waits for it; but not while a reader waits here,
-//! nor always, for readers at other replicas would find it locked for ever ([`passes_on`]). Who
-//! watches the key takes it over only if he has seen what is written to it then, as whoever asks
-//! the leader for values may (`pending_writes`).
+//! **Batching.** Steps that arrive while others are on their way through the log wait for these,
+//! and become one entry then: an entry costs more than a step in it.
 //!
-//! But for [`YOUNGER_WAITS_NANOS`], of those who hold locks only older transactions wait for
-//! younger ones: so nobody waits in a circle for longer. What is proposed by this queue is all that
-//! can come into the log while the replica leads, so a command never meets a lock when it is
-//! applied, unless the lock has come with a neighbour that was taken in. So that commands are not
-//! passed for ever, a PREPARE that comes for a key which they wait for lets them go first, for
-//! `COMMANDS_FIRST_NANOS` at most.
+//! **Passing locks on.** In an entry, steps that release locks come before steps that want them. So
+//! an entry can pass a lock on to the next transaction. It does not while a reader waits here, nor
+//! at all times, since readers at other replicas would find the key locked for ever
+//! ([`passes_on`]). A transaction that watches the key takes it over only if it has seen the value
+//! written to it, as a read at the leader may have (`pending_writes`).
 //!
-//! A transaction that has failed before, since others had changed what it had read, may reserve
-//! keys (`reservations`): commands and PREPAREs of younger transactions wait for its PREPARE.
+//! **No deadlock.** Among transactions that hold locks only older ones wait for younger ones, but
+//! for [`YOUNGER_WAITS_NANOS`]: so no circle of waits lasts longer. While the replica leads, all
+//! writes and steps reach the log through this queue. So a command never meets a lock when it is
+//! applied, unless the lock has come with a merged neighbour.
 //!
-//! If the link to another node is lost, which may have died, no PREPARE of that node waits any
-//! more. All of this is lost with the lead, and costs time then.
+//! **No starvation of commands.** A PREPARE that arrives for a key that commands wait for lets them
+//! go first, for `COMMANDS_FIRST_NANOS` at most.
+//!
+//! **Reservations.** A transaction that has failed because others changed keys that it had read may
+//! reserve keys (`reservations`). Commands and PREPAREs of younger transactions then wait for its
+//! PREPARE.
+//!
+//! If the link to another node is lost, no PREPARE of that node waits any more: the node may be
+//! dead. A leader that loses the lead loses all of this, which costs time only.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the request's timeout | busy, not done; refused |
 //! | PREPAREs that wait for one shard | `WAITING_MAX` | refused |
-//! | what is guarded for who waits (`starvation_guard`) | from 20 ms of its wait on, while no lock that it waits for is 500 ms old | younger ones pass |
-//! | what is reserved (`reservations`) | 100 ms; 4096 keys of 1 KiB at most | all pass |
+//! | keys guarded for a PREPARE (`starvation_guard`) | from 20 ms of its wait on, while no lock that it waits for is 500 ms old | younger ones pass |
+//! | reserved keys (`reservations`) | 100 ms; 4096 keys of 1 KiB at most | all pass |
 
 mod commands;
 mod pending_writes;
@@ -68,30 +72,30 @@ use planned_locks::PlannedLocks;
 use starvation_guard::StarvationGuard;
 pub use verdict::{AppliedState, JudgeRound, JudgedAt, PrepareVerdict};
 
-/// For no longer than that anyone waits for a lock.
+/// The longest time that a step or command waits for a lock.
 pub const WAIT_NANOS: BootNanos = 3_000_000_000;
-/// For so long a younger transaction waits for an older one: mostly that has gone by then.
+/// How long a younger transaction waits for an older one: mostly that is over by then.
 pub const YOUNGER_WAITS_NANOS: BootNanos = 10_000_000;
-/// For no longer than that PREPARE lets commands go first, or keys are reserved for one transaction
-/// after another.
+/// How long at most a PREPARE lets commands go first, and how long leaders reserve keys for one
+/// transaction after another while a command waits.
 const COMMANDS_FIRST_NANOS: BootNanos = 50_000_000;
-/// For how long of how long locks are passed on within an entry.
+/// In how much of each period locks are passed on within an entry: (part, period).
 const PASSES_ON: (BootNanos, BootNanos) = (12_000_000, 16_000_000);
-/// PREPAREs that wait for locks of one shard.
+/// How many PREPAREs may wait for locks of one shard.
 const WAITING_MAX: usize = 4096;
 
-/// Who is answered when a step is done.
+/// Where the answer to a step goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StepAsker {
     /// Another node, or this one.
     pub from: Option<NodeId>,
-    /// What it calls the step.
+    /// The step's number at that node.
     pub number: u64,
 }
 
 /// A step that is to be proposed.
 pub struct QueuedStep {
-    /// Who is answered.
+    /// Where its answer goes.
     pub asker: StepAsker,
     /// A [`Step`], encoded, which was looked at as it came.
     pub step: Bytes,
@@ -99,9 +103,9 @@ pub struct QueuedStep {
     pub since: BootNanos,
 }
 
-/// Steps that are to be looked at.
+/// Steps that are to be judged.
 pub struct DueSteps {
-    /// PREPAREs, the oldest transaction first, then what has come since.
+    /// PREPAREs that have waited, the oldest transaction first, then those that have arrived since.
     pub prepares: Vec<QueuedStep>,
     /// All others, which go before them.
     pub others: Vec<QueuedStep>,
@@ -121,11 +125,11 @@ pub struct WaitQueue {
     arrived: VecDeque<QueuedStep>,
     /// PREPAREs that wait for locks, the oldest first.
     waiting: BTreeMap<TxnId, QueuedStep>,
-    /// Whether locks have come or gone since they were looked at.
+    /// Whether locks were taken or released since they were judged.
     has_changed: bool,
-    /// When they are looked at again even if none has.
+    /// When they are judged again even if none was.
     look_at: BootNanos,
-    /// What those of them who want several keys keep younger ones from.
+    /// Keys guarded for PREPAREs that want several.
     guard: StarvationGuard,
     planned: PlannedLocks,
     pending: PendingWrites,
@@ -147,12 +151,12 @@ impl WaitQueue {
         self.arrived.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether nothing that is here can stop a command.
+    /// Whether no step or reservation here can stop a command.
     pub fn stops_nothing(&self) -> bool {
         self.planned.is_empty() && !self.has_reservations()
     }
 
-    /// A step has come, of these bytes.
+    /// Adds a step that has arrived, with its bytes.
     pub fn push(&mut self, asker: StepAsker, bytes: Bytes, step: &Step<'_>, now: BootNanos) {
         self.pending.begin(asker, step);
         self.arrived.push_back(QueuedStep { asker, step: bytes, since: now });
@@ -163,8 +167,8 @@ impl WaitQueue {
         self.arrived.iter().chain(self.waiting.values()).any(|queued| queued.asker == asker)
     }
 
-    /// Takes what is to be looked at: all that has come, and those who wait, if they may have to
-    /// wait no more. That is not so again until something changes.
+    /// Takes the steps to be judged: all that have arrived; and those that wait, if something has
+    /// changed since they were judged.
     pub fn take_due(&mut self, now: BootNanos, do_commands_wait: bool) -> DueSteps {
         let has_changed = std::mem::take(&mut self.has_changed);
         let arrived = std::mem::take(&mut self.arrived).into_iter();
@@ -181,7 +185,8 @@ impl WaitQueue {
         DueSteps { prepares, others }
     }
 
-    /// By what these are judged; what the others release is passed on, if it may be.
+    /// Prepares a round that judges these PREPAREs; it may pass on the locks that the other steps
+    /// release.
     pub fn round<'s>(
         &self,
         due: &DueSteps,
@@ -193,12 +198,12 @@ impl WaitQueue {
         JudgeRound::new(shard, moment, releasing, held)
     }
 
-    /// A step that is due goes in a later round.
+    /// Returns a due step to the queue for a later round.
     pub fn put_back(&mut self, queued: QueuedStep) {
         self.arrived.push_back(queued);
     }
 
-    /// A PREPARE waits, as [`judge`](Self::judge) says.
+    /// Lets a PREPARE wait, as [`judge`](Self::judge) has decided.
     pub fn wait(&mut self, id: TxnId, queued: QueuedStep, round: &JudgeRound<'_>) {
         let JudgedAt { now, waits_for, .. } = round.moment;
         let ends = [YOUNGER_WAITS_NANOS, COMMANDS_FIRST_NANOS, waits_for]
@@ -214,7 +219,7 @@ impl WaitQueue {
         }
     }
 
-    /// A PREPARE goes, or is refused: nothing is reserved for it any more.
+    /// Releases the reservations of a PREPARE that is proposed or refused.
     pub fn release(&mut self, prepare: &Prepare<'_>) {
         if prepare.reserved_as.is_some() {
             self.pending.reservations.release(prepare);
@@ -222,18 +227,18 @@ impl WaitQueue {
         }
     }
 
-    /// A step is done, or asked for elsewhere.
+    /// Forgets a step that is done, or that its asker sends elsewhere.
     pub fn ended(&mut self, asker: StepAsker) {
         self.pending.end(asker);
     }
 
-    /// All is applied up to this index: what its locks are is known.
+    /// The replica has applied all entries up to this index: their locks are in the lock table.
     pub fn applied(&mut self, index: u64) {
         self.has_changed = true;
         self.planned.applied(index);
     }
 
-    /// The lead is lost: nothing that was planned, pending or reserved counts any more.
+    /// Forgets planned, pending and reserved keys: the replica has lost the lead.
     pub fn forget(&mut self) {
         self.planned.clear();
         self.pending.clear();
@@ -246,7 +251,7 @@ impl WaitQueue {
         waiting.chain(std::mem::take(&mut self.arrived)).map(|queued| queued.asker)
     }
 
-    /// The link to a node is lost. If it is alive, it asks again for what it has asked.
+    /// Handles the loss of the link to a node. If that node is alive, it sends its steps again.
     pub fn link_lost(&mut self, node: NodeId) {
         let Self { arrived, waiting, pending, has_changed, .. } = self;
         *has_changed = true;
@@ -262,7 +267,7 @@ impl WaitQueue {
         waiting.retain(|_, queued| !is_over(queued));
     }
 
-    /// How long each step that waits here is, in bytes.
+    /// The length in bytes of each step that waits here.
     pub fn step_bytes(&self) -> impl Iterator<Item = u64> {
         let all = self.arrived.iter().chain(self.waiting.values());
         all.map(|queued| queued.step.len() as u64)
@@ -283,17 +288,17 @@ impl WaitQueue {
         self.has_changed |= self.pending.reservations.expire(now);
     }
 
-    /// Whether a read that came at `since` waits for those who came before it.
+    /// Whether a read that came at `since` waits for transactions that came before it.
     pub fn stops_read(&self, read: KeysRead<'_>, since: BootNanos, now: BootNanos) -> bool {
         self.pending.stops(read, &self.planned, since, now)
     }
 
-    /// A read is answered now, and what it reserves is reserved; from everyone only if it may.
+    /// Makes the reservations of a read that is answered now; from everyone only if allowed.
     pub fn answered(&mut self, read: KeysRead<'_>, may_reserve_from_all: bool, now: BootNanos) {
         self.pending.answered(read, may_reserve_from_all, now);
     }
 
-    /// When a transaction was committed, if a step that says so has come.
+    /// A transaction's commit time, if a step that states it has arrived.
     pub fn committed(&self, id: TxnId) -> Option<Timestamp> {
         self.pending.committed(id)
     }

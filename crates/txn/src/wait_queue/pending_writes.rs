@@ -1,24 +1,28 @@
 //! Keys that are about to change, at a shard's leader: a transaction that watches and writes them
-//! has come, and is not done.
+//! has arrived, and is not done.
 //!
-//! Who is told now what such a key has is told what will soon be old: if it is a client that
-//! watches the key, its own transaction would fail. So a read that asks a leader for values waits
-//! until what has come is done, for [`PENDING_NANOS`] at most; mostly it meets the lock then, and
-//! after that the new value. It could be told the old one as well: nothing of it is committed.
+//! A reader that gets the present value of such a key gets one that will soon be old. If the reader
+//! watches the key, its own transaction will fail. So a read at the leader waits until the pending
+//! transaction is done, for [`PENDING_NANOS`] at most. Mostly it meets the lock then, and after
+//! that the new value. The old value would be a correct answer as well: nothing is committed yet.
 //!
-//! Where EXEC often fails because others have changed what was watched meanwhile, gateways have
-//! those who watch ask as *contenders*, with reads that reserve ([`ReservingRead`]): one that has
-//! reserved a key is the only contender who is told what it has, until its transaction comes, or
-//! for [`RESERVED_NANOS`]; the others wait for that, for [`CONTENDED_NANOS`] at most, and the one
-//! that has tried for longest is next. Nobody else knows of it: whoever asks otherwise is told at
-//! once, and PREPARE and all commands go on as if nothing was reserved. So it only saves attempts
-//! that would fail; and a contender that has reserved one key and waits for another keeps nobody
-//! for long. It may also reserve keys from everyone ([`reservations`](super::reservations)).
+//! **Reserving reads.** Where EXEC often fails because a watched key has changed, gateways send
+//! reads that reserve ([`ReservingRead`]):
 //!
-//! And what a lock is about to write is told as soon as it is known here that it is committed, not
-//! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
-//! RESOLVE, which follows the record's outcome, and by a DECIDE that is sure: another's may come
-//! behind one of the coordinator itself that says ABORTED.
+//! - When one reserving read has reserved a key, no other gets the key's value until the first
+//!   one's transaction arrives, or for [`RESERVED_NANOS`].
+//! - The others wait, for [`CONTENDED_NANOS`] at most; the one that began first is next.
+//! - Plain reads get an answer at once, and PREPARE and all commands ignore this reservation.
+//!
+//! So a reservation only saves attempts that would fail. A reader that has reserved one key and
+//! waits for another delays no other for long. It may also reserve keys from everyone
+//! ([`reservations`](super::reservations)).
+//!
+//! **Early answers.** A read gets the value that a lock is about to write as soon as the leader
+//! knows that the transaction is committed, before the entry is applied: the outcome cannot change
+//! (docs/consistency.md). The leader knows it from RESOLVE, which follows the record's outcome, and
+//! from a DECIDE that is sure. Another coordinator's DECIDE is not: it may come behind one of the
+//! transaction's own coordinator that says ABORTED.
 
 use std::collections::BTreeMap;
 
@@ -30,34 +34,34 @@ use super::planned_locks::PlannedLocks;
 use super::reservations::Reservations;
 use crate::locks::{Name, Outcome, Step, TxnId};
 
-/// For so long a reader waits for those who came before it to change its keys.
+/// How long a reader waits for transactions that came before it and change its keys.
 const PENDING_NANOS: BootNanos = 10_000_000;
 
-/// For so long no other contender is told what a key has: enough for a client nearby to say what he
-/// makes of it.
+/// How long no other reserving read gets the key's value: enough for a client nearby to send its
+/// transaction.
 const RESERVED_NANOS: BootNanos = 2_500_000;
 
-/// For so long a contender waits until nobody is about to change his keys, or has reserved them.
+/// How long a reserving read waits for pending changes of its keys, and for other reservations.
 const CONTENDED_NANOS: BootNanos = 100_000_000;
 
-/// Keys of a shard that are reserved from contenders; no more are.
+/// At most so many keys of a shard are reserved from other reserving reads.
 const RESERVED_MAX: usize = 4096;
 
-/// Nobody reserves a longer key.
+/// Longer keys are not reserved.
 const RESERVED_KEY_MAX: usize = 1024;
 
-/// Nobody waits for a transaction that watches more keys of the shard: they are compared with all
-/// that it writes.
+/// No read waits for a transaction that watches more keys of the shard: each is compared with all
+/// keys that it writes.
 const WATCHED_MAX: usize = 16;
 
-/// A read of keys that its asker is about to change, and others change all the time: it waits for
-/// those who have reserved them.
+/// A read of keys that its asker is about to change, and that others change all the time: it waits
+/// for earlier reservations of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservingRead {
-    /// What its asker is known by: when he began to contend. Two of one name do not wait for each
+    /// Identifies the asker: the time of its first conflict. Reads of one name do not wait for each
     /// other.
     pub name: Timestamp,
-    /// From whom it reserves the keys, if its asker goes by what he is told.
+    /// From whom it reserves the keys, if it is answered.
     pub from: ReserveFrom,
 }
 
@@ -66,9 +70,9 @@ pub struct ReservingRead {
 pub enum ReserveFrom {
     /// Nobody: the read only waits.
     Nobody,
-    /// Other contenders are not told what they have.
+    /// Other reserving reads get no values of the keys.
     OtherReaders,
-    /// As well, nobody changes them, but for older transactions.
+    /// In addition, only older transactions may change them.
     Everyone,
 }
 
@@ -77,24 +81,24 @@ pub enum ReserveFrom {
 pub struct KeysRead<'k> {
     /// In rising order, none twice.
     pub keys: &'k [Box<[u8]>],
-    /// If its asker is about to change them, and lets others who are go first.
+    /// Set if the asker is about to change the keys, and waits for others that are.
     pub reserving: Option<ReservingRead>,
 }
 
 /// See the front page.
 #[derive(Default)]
 pub(super) struct PendingWrites {
-    /// What each of those who have come is about to write.
+    /// The keys that each pending step is about to write.
     by: BTreeMap<StepAsker, SmallVec<[Name; 2]>>,
-    /// How many are about to write a key.
+    /// How many steps are about to write a key.
     keys: BTreeMap<Name, u32>,
-    /// Steps by which transactions are known to be committed …
-    tells: BTreeMap<StepAsker, TxnId>,
-    /// … when that was, and how many steps say so.
+    /// Pending steps that state that a transaction is committed.
+    commit_steps: BTreeMap<StepAsker, TxnId>,
+    /// Its commit time, and how many pending steps state it.
     committed: BTreeMap<TxnId, (Timestamp, u32)>,
-    /// Which contender has reserved each key, and until when.
+    /// Which reserving read has reserved each key, and until when.
     reserved: BTreeMap<Name, (Timestamp, BootNanos)>,
-    /// What one of them has reserved from everyone.
+    /// Keys that are reserved from everyone.
     pub reservations: Reservations,
 }
 
@@ -106,7 +110,7 @@ impl PendingWrites {
         if let Step::Decide { id, outcome: Outcome::Committed(at), is_sure: true, .. }
         | Step::Resolve { id, outcome: Outcome::Committed(at), .. } = step
         {
-            self.tells.insert(asker, *id);
+            self.commit_steps.insert(asker, *id);
             self.committed.entry(*id).or_insert((*at, 0)).1 += 1;
         }
         let Step::Prepare(prepare) = step else { return };
@@ -133,7 +137,7 @@ impl PendingWrites {
 
     /// It is done, whatever came of it.
     pub fn end(&mut self, asker: StepAsker) {
-        if let Some(id) = self.tells.remove(&asker)
+        if let Some(id) = self.commit_steps.remove(&asker)
             && let Some((_, count)) = self.committed.get_mut(&id)
         {
             *count -= 1;
@@ -151,18 +155,18 @@ impl PendingWrites {
         }
     }
 
-    /// When a transaction was committed, if whoever sees to it has said so here.
+    /// A transaction's commit time, if a pending step of its coordinator states it.
     pub fn committed(&self, id: TxnId) -> Option<Timestamp> {
         self.committed.get(&id).map(|(at, _)| *at)
     }
 
-    /// Nothing is known any more.
+    /// Forgets everything.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a read of these keys that came at `since` waits for those who came before; some
-    /// keys are about to be locked.
+    /// Whether a read of these keys that came at `since` waits for earlier transactions; some keys
+    /// are about to be locked.
     pub fn stops(
         &self,
         read: KeysRead<'_>,
@@ -186,12 +190,12 @@ impl PendingWrites {
                 || self.reservations.has_any_older(name, keys))
     }
 
-    /// Whether somebody who came before is about to change one of these keys.
+    /// Whether a pending step is about to change one of these keys.
     fn has_any_of(&self, keys: &[Box<[u8]>]) -> bool {
         !self.keys.is_empty() && keys.iter().any(|key| self.keys.contains_key(&**key))
     }
 
-    /// Whether another has reserved one of these keys.
+    /// Whether another reserving read has reserved one of these keys.
     fn are_reserved(&self, keys: &[Box<[u8]>], name: Timestamp, now: BootNanos) -> bool {
         let by_another = |key: &[u8]| {
             self.reserved.get(key).is_some_and(|(by, until)| *by != name && now < *until)
@@ -199,7 +203,7 @@ impl PendingWrites {
         !self.reserved.is_empty() && keys.iter().any(|key| by_another(key))
     }
 
-    /// A read is answered now, and what it reserves is reserved; from everyone only if it may.
+    /// Makes the reservations of a read that is answered now; from everyone only if allowed.
     pub fn answered(
         &mut self,
         KeysRead { keys, reserving }: KeysRead<'_>,

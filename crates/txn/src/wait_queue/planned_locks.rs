@@ -30,7 +30,7 @@ pub(super) struct PlannedLocks {
 }
 
 impl PlannedLocks {
-    /// Whether there are none; who locks a range locks its first key, too.
+    /// Whether there are none; a transaction that locks a range locks its first key, too.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -45,7 +45,7 @@ impl PlannedLocks {
         self.ranges.push((owned(range), index, id));
     }
 
-    /// All is applied up to this index.
+    /// Forgets the planned locks of entries up to this index, which are applied.
     pub fn applied(&mut self, index: u64) {
         self.keys.retain(|_, (at, _)| *at > index);
         self.ranges.retain(|(_, at, _)| *at > index);
@@ -61,7 +61,7 @@ impl PlannedLocks {
         self.keys.contains_key(key)
     }
 
-    /// Who is about to lock a key, or a range that it lies in.
+    /// The transaction that is about to lock a key, or a range that it lies in.
     pub fn at(&self, key: &[u8]) -> Option<TxnId> {
         let of_key = self.keys.get(key).map(|(_, id)| *id);
         of_key.or_else(|| {
@@ -70,7 +70,7 @@ impl PlannedLocks {
         })
     }
 
-    /// Who is about to lock a key within a range, other than this transaction.
+    /// Another transaction that is about to lock a key within a range.
     pub fn within(&self, id: TxnId, (low, high): KeyRange<'_>) -> Option<TxnId> {
         let end = high.map_or(Bound::Unbounded, |high| Bound::Excluded(high.max(low)));
         let mut all = self.keys.range::<[u8], _>((Bound::Included(low), end));

@@ -1,17 +1,19 @@
-//! Keys that a leader *reserves* for a transaction: its coordinator, or whoever runs it, was told
-//! what they have, and is about to change them, after others have changed them before it often.
+//! Keys that a leader *reserves* for a transaction that failed before, because other transactions
+//! keep changing its keys.
 //!
-//! Who reads first and writes then fails if others change meanwhile what was read. A transaction
-//! over keys that others change all the time would never be done: so it asks for them all at once,
-//! as one that reserves them from everyone ([`ReserveFrom::Everyone`](super::ReserveFrom)), by a
-//! name that is the time when it did so first. From then on whatever is younger, and all commands,
-//! wait with these keys; what is older goes first. It is told what they have when nothing is under
-//! way to change them; and its PREPARE, which has its name, passes all who wait for them.
+//! A transaction that reads first and writes then fails if another one changes the keys in between.
+//! Under heavy contention it would never be done. So it reads all its keys at once, with a read
+//! that reserves them from everyone ([`ReserveFrom::Everyone`](super::ReserveFrom)). The
+//! reservation's name is the time of its first such read. From then on:
 //!
-//! A transaction that has locked something elsewhere waits for no longer than for an older one's
-//! lock, and gives up what it has; so what it waits for comes free, and nobody waits in a circle.
-//! When a command has waited for 50 ms, nothing more is reserved before it is done. Nothing depends
-//! on it: reservations are forgotten with the lead, and after [`RESERVED_NANOS`].
+//! - Younger transactions and all commands wait for these keys; older transactions go first.
+//! - The read is answered when no change of the keys is under way.
+//! - The transaction's PREPARE carries the name, and passes all that wait for the keys.
+//!
+//! A transaction that holds locks elsewhere waits for a reservation no longer than for an older
+//! one's lock, and then gives up its locks. So no circle of waits lasts. When a command has waited
+//! for 50 ms, the leader reserves no more keys before it is done. No promise depends on
+//! reservations: they end with the lead, and after [`RESERVED_NANOS`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,17 +22,17 @@ use keyspace::{BootNanos, Timestamp};
 
 use crate::locks::{Name, Prepare, TxnId};
 
-/// For so long from when it asked, or was told, keys are reserved for a transaction.
+/// How long keys are reserved for a transaction, counted from its read and again from the answer.
 const RESERVED_NANOS: BootNanos = 100_000_000;
-/// Keys of a shard that are reserved; no more are.
+/// At most so many keys of a shard are reserved.
 const RESERVED_MAX: usize = 4096;
-/// No longer key is.
+/// Longer keys are not reserved.
 const RESERVED_KEY_MAX: usize = 1024;
 
 /// See the front page.
 #[derive(Default)]
 pub(super) struct Reservations {
-    /// By which name, and until when.
+    /// Each with the reservation's name, and when it ends.
     keys: BTreeMap<Name, (Timestamp, BootNanos)>,
 }
 
@@ -39,7 +41,7 @@ impl Reservations {
         self.keys.is_empty()
     }
 
-    /// Reserves those that nobody older has.
+    /// Reserves those keys that no older transaction has reserved.
     pub fn reserve(&mut self, keys: &[Box<[u8]>], name: Timestamp, now: BootNanos) {
         self.expire(now);
         for key in keys.iter().filter(|key| key.len() <= RESERVED_KEY_MAX) {
@@ -59,19 +61,19 @@ impl Reservations {
         self.keys.contains_key(key)
     }
 
-    /// Whether an older one than that of this name has one of these keys.
+    /// Whether an older reservation than that of this name has one of these keys.
     pub fn has_any_older(&self, name: Timestamp, keys: &[Box<[u8]>]) -> bool {
         let is_older = |key: &[u8]| self.keys.get(key).is_some_and(|(by, _)| *by < name);
         !self.is_empty() && keys.iter().any(|key| is_older(key))
     }
 
-    /// Whether a PREPARE is what keys are reserved for.
+    /// Whether these keys are reserved for this PREPARE.
     pub fn is_for(&self, prepare: &Prepare<'_>, keys: &[&[u8]]) -> bool {
         let is_its = |key: &[u8]| self.keys.get(key).is_some_and(|(by, _)| is_named(prepare, *by));
         prepare.reserved_as.is_some() && keys.iter().any(|key| is_its(key))
     }
 
-    /// Who has reserved a key of this PREPARE from it, and which.
+    /// The transaction for which a key of this PREPARE is reserved, and that key.
     pub fn stops<'a>(&self, prepare: &Prepare<'a>, keys: &[&'a [u8]]) -> Option<(TxnId, &'a [u8])> {
         if self.is_empty() {
             return None;
@@ -93,14 +95,14 @@ impl Reservations {
         })
     }
 
-    /// A PREPARE goes, or is refused: nothing is reserved for it any more.
+    /// Releases the reservations of a PREPARE that is proposed or refused.
     pub fn release(&mut self, prepare: &Prepare<'_>) {
         if let Some(name) = prepare.reserved_as.filter(|_| !self.is_empty()) {
             self.keys.retain(|_, (by, _)| *by != name);
         }
     }
 
-    /// Forgets what is reserved no more; whether there was anything.
+    /// Removes reservations whose time is over; returns whether there were any.
     pub fn expire(&mut self, now: BootNanos) -> bool {
         let before = self.keys.len();
         self.keys.retain(|_, (_, until)| now < *until);
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn younger_ones_wait_for_reserved_keys_and_ranges_until_it_is_over() {
+    fn younger_prepares_wait_for_reserved_keys_and_ranges() {
         let mut reserved = Reservations::default();
         reserved.reserve(&boxed(&["a", "m"]), at(2), 0);
         let (older, younger) = (prepare(1, &[]), prepare(3, &[]));
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_of_two_has_a_key_and_no_longer_than_it_may() {
+    fn older_transaction_reserves_key_until_expiry() {
         let mut reserved = Reservations::default();
         reserved.reserve(&boxed(&["a", "b"]), at(2), 0);
         reserved.reserve(&boxed(&["b", "c"]), at(3), 1);

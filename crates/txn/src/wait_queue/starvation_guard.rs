@@ -1,7 +1,9 @@
-//! Keys that a PREPARE waits for which wants several: each may be free while another is not, and
-//! younger transactions would take turns with them without end. So from [`AFTER_NANOS`] of its wait
-//! on the guard keeps younger ones from these keys as if it had locked them; unless some of what it
-//! waits for has been locked for [`STAYS_NANOS`], or it only waits for what is guarded itself.
+//! Protects a PREPARE that waits for several keys from starvation. Each key may be free while
+//! another is not, and younger transactions could take them in turn without end.
+//!
+//! So from [`AFTER_NANOS`] of its wait on, the guard keeps younger transactions from these keys as
+//! if the PREPARE had locked them. It does not if one of the keys has been locked for
+//! [`STAYS_NANOS`], or if the PREPARE only waits for guarded keys itself.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,14 +13,14 @@ use keyspace::BootNanos;
 use super::planned_locks::{OwnedRange, holds, owned};
 use crate::locks::{Name, Prepare, TxnId};
 
-/// A PREPARE that has waited for so long is passed over no more. Most have what they want by then.
+/// After this wait younger transactions pass a PREPARE no more. Most have their locks by then.
 const AFTER_NANOS: BootNanos = 20_000_000;
-/// A transaction that holds a lock for so long may be abandoned: nothing is guarded for a PREPARE
+/// A transaction that holds a lock for this time may be abandoned: no key is guarded for a PREPARE
 /// that waits for it.
 const STAYS_NANOS: BootNanos = 500_000_000;
 /// The same by clocks, which locks are taken by.
 pub(super) const STAYS_MILLIS: u64 = STAYS_NANOS / 1_000_000;
-/// What is guarded for a PREPARE changes when it has waited for so long, at the latest.
+/// The waits after which the guard's decision about a PREPARE changes.
 pub(super) const BOUNDS: [BootNanos; 2] = [AFTER_NANOS, STAYS_NANOS];
 
 /// See the front page.
@@ -28,14 +30,14 @@ pub(super) struct StarvationGuard {
     ranges: Vec<(OwnedRange, TxnId)>,
 }
 
-/// Whether something may be guarded for a PREPARE of these keys that has waited for so long.
+/// Whether the guard may protect a PREPARE of these keys that has waited for this time.
 pub(super) fn may_guard(prepare: &Prepare<'_>, keys: &[&[u8]], waited: BootNanos) -> bool {
     let wants_one = keys.len() == 1 && prepare.part.ranges.is_empty();
     !wants_one && waited >= AFTER_NANOS
 }
 
 impl StarvationGuard {
-    /// Guards what a PREPARE of these keys waits for.
+    /// Guards the keys that a PREPARE waits for.
     pub fn guard(&mut self, prepare: &Prepare<'_>, keys: &[&[u8]]) {
         for key in keys {
             let by = self.keys.entry((*key).into()).or_insert(prepare.id);
@@ -76,7 +78,7 @@ mod tests {
     use crate::wait_queue::samples::prepare;
 
     #[test]
-    fn younger_ones_wait_where_an_older_one_wants_several_keys() {
+    fn starvation_guard_stops_younger_prepares() {
         let mut guard = StarvationGuard::default();
         let (old, own, young) = (prepare(1, &[]), prepare(2, &[]), prepare(3, &[]));
         let (a, b) = (&b"a"[..], &b"b"[..]);

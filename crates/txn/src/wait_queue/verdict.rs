@@ -1,9 +1,10 @@
-//! May a PREPARE be proposed, is it to wait, or is it refused? The front page of
+//! Does the leader propose a PREPARE, let it wait, or refuse it? The front page of
 //! [`wait_queue`](super) says when.
 //!
-//! Who asks once more for what is done, or will never be, waits for nobody: it locks nothing now
-//! ([`Locks::knows`]), and is answered as before. That is looked up if somebody is in its way, for
-//! most ask once; else its keys count as about to be locked until it is applied.
+//! A repeated PREPARE that was done already, or never will be, does not wait: it locks nothing now
+//! ([`Locks::knows`]), and gets the same answer as before. The leader looks that up only if another
+//! transaction blocks the PREPARE, since most come once. Else its keys count as about to be locked
+//! until it is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +20,14 @@ use super::{
 };
 use crate::locks::{Keys, Locks, Name, Prepare, PrepareRefusal, Role, Step, TxnId};
 
-/// Locks in the way of a PREPARE that are looked at, each time that it is.
+/// At most so many of the locks that block a PREPARE are examined each time it is judged.
 const LOOKED_AT_MAX: usize = 256;
 
-/// Locks that go before what is looked at is applied: whose, and of which keys; and when what they
-/// write was committed, if it was.
+/// Locks that earlier steps of the entry release, by transaction and key; each with the commit time
+/// of its value, if it was committed.
 pub(super) type Releases = BTreeMap<(TxnId, Name), Option<Timestamp>>;
 
-/// A shard as of what is applied.
+/// A shard's applied state.
 #[derive(Clone, Copy)]
 pub struct AppliedState<'s> {
     /// What transactions have locked.
@@ -37,42 +38,42 @@ pub struct AppliedState<'s> {
     pub owns: &'s dyn Fn(&[u8]) -> bool,
 }
 
-/// When steps are looked at.
+/// The time at which steps are judged.
 #[derive(Clone, Copy)]
 pub struct JudgedAt {
     /// By the node's boot clock.
     pub now: BootNanos,
     /// By its hybrid clock.
     pub time: Timestamp,
-    /// For so long a PREPARE may wait.
+    /// How long a PREPARE may wait.
     pub waits_for: BootNanos,
 }
 
-/// What steps that are looked at together are judged by.
+/// The state by which one round judges its steps.
 pub struct JudgeRound<'s> {
     shard: AppliedState<'s>,
     pub(super) moment: JudgedAt,
     releases: Releases,
     /// Keys that commands wait for are not locked before these are done.
     wanted: BTreeSet<Box<[u8]>>,
-    /// Whether a flush waits, which wants them all.
+    /// Whether a flush waits, which wants all keys.
     flushes: bool,
-    /// Keys that what is proposed among these is to write, and not to lock.
+    /// Keys that proposed steps of this round will write without locking them.
     changing: BTreeSet<Box<[u8]>>,
 }
 
-/// What becomes of a PREPARE.
+/// What the leader does with a PREPARE.
 #[derive(Debug)]
 pub enum PrepareVerdict {
     /// It is proposed.
     Propose,
     /// It is judged again later.
     Wait,
-    /// It is not done.
+    /// It is refused.
     Refuse(PrepareRefusal),
 }
 
-/// Who stops a PREPARE, and at which of its keys.
+/// The transaction that blocks a PREPARE, and at which of its keys.
 type BlockedBy<'a> = Option<(TxnId, &'a [u8])>;
 
 impl<'s> JudgeRound<'s> {
@@ -151,8 +152,8 @@ impl<'s> JudgeRound<'s> {
 }
 
 impl WaitQueue {
-    /// Judges a PREPARE that has waited since then, and would be in the entry of this index; keeps
-    /// in mind what it locks, or what is guarded for it.
+    /// Judges a PREPARE that has waited since then, and would be in the entry of this index;
+    /// remembers its planned locks, or the keys guarded for it.
     pub fn judge(
         &mut self,
         prepare: &Prepare<'_>,
@@ -202,7 +203,7 @@ impl WaitQueue {
         PrepareVerdict::Wait
     }
 
-    /// Keeps in mind what a PREPARE that goes will lock, or write.
+    /// Remembers the keys that a proposed PREPARE will lock or write.
     fn plan(
         &mut self,
         prepare: &Prepare<'_>,
@@ -221,8 +222,8 @@ impl WaitQueue {
         }
     }
 
-    /// An older transaction for which the starvation guard stops a PREPARE. What commits locks
-    /// nothing, and has others give up what it has locked elsewhere: nothing is guarded from it.
+    /// An older transaction for which the starvation guard stops a PREPARE. The guard stops no
+    /// PREPARE that commits: it locks nothing, and its transaction's locks elsewhere are released.
     fn guarded_from<'a>(&self, prepare: &Prepare<'a>, keys: &[&'a [u8]]) -> BlockedBy<'a> {
         match prepare.role {
             Role::Votes => self.guard.stops(prepare, keys),
@@ -230,7 +231,7 @@ impl WaitQueue {
         }
     }
 
-    /// Who has locked a key of a PREPARE, or is about to.
+    /// The transaction that has locked a key of a PREPARE, or is about to.
     fn locked_by<'a>(
         &self,
         round: &JudgeRound<'_>,
@@ -288,7 +289,7 @@ mod tests {
     /// Nothing is guarded for a PREPARE that waits for a transaction which may be abandoned,
     /// whichever of the locks in its way that one has.
     #[test]
-    fn the_oldest_of_all_locks_in_the_way_says_whether_one_has_stayed() {
+    fn oldest_blocking_lock_decides_whether_one_is_abandoned() {
         let mut locks = Locks::default();
         let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
         let mut lock = |start, key| {
@@ -306,7 +307,7 @@ mod tests {
         let moment = JudgedAt { now: 0, time: Timestamp::from_millis(700), waits_for: 0 };
         let stays = |releases: &Releases, waits: &Prepare<'_>, keys: &[&[u8]]| {
             let shard = AppliedState { locks: &locks, engine: None, owns: &|_| true };
-            let held = HeldCommands::<Nothing>::default();
+            let held = HeldCommands::<NoCommands>::default();
             let round = JudgeRound {
                 releases: releases.clone(),
                 ..JudgeRound::new(shard, moment, &[], &held)
@@ -327,9 +328,9 @@ mod tests {
     }
 
     /// No commands.
-    struct Nothing;
+    struct NoCommands;
 
-    impl Commands for Nothing {
+    impl Commands for NoCommands {
         type Asker = ();
 
         fn asker(&self) -> Option<()> {

@@ -56,8 +56,8 @@ pub enum Verb {
     Show,
 }
 
-/// What is asked of a shard, by a coordinator that may be gone.
-struct Asked {
+/// A step that a coordinator has asked a shard for; the coordinator may have ended since.
+struct SentStep {
     by: u64,
     ask: u64,
     shard: ShardId,
@@ -68,7 +68,7 @@ pub struct Runner {
     shards: Vec<Shard>,
     coordinator: Coordinator,
     by: u64,
-    flying: Vec<Asked>,
+    flying: Vec<SentStep>,
     next_token: u64,
     millis: u64,
     out: String,
@@ -131,12 +131,12 @@ impl Runner {
         let map = self.map();
         let routes = |keyspace: KeyspaceId| (keyspace == KEYSPACE).then(|| map.clone());
         act(&mut self.coordinator, at, &routes);
-        for act in self.coordinator.acts().collect::<Vec<_>>() {
+        for act in self.coordinator.take_actions().collect::<Vec<_>>() {
             match act {
                 CoordinatorAction::SendStep { shard, step, ask } => {
                     let text = of_step(&step);
                     self.say(&format!("  asks shard {}: {text}", shard.0));
-                    self.flying.push(Asked { by: self.by, ask, shard, step });
+                    self.flying.push(SentStep { by: self.by, ask, shard, step });
                 }
                 CoordinatorAction::Report { token, ended } => {
                     let text = of_end(&ended);
@@ -147,12 +147,12 @@ impl Runner {
     }
 
     /// Those that are in flight to a shard, or to all.
-    fn due(&mut self, shard: Option<u64>) -> Vec<Asked> {
-        let is_due = |asked: &mut Asked| shard.is_none_or(|shard| asked.shard == ShardId(shard));
+    fn due(&mut self, shard: Option<u64>) -> Vec<SentStep> {
+        let is_due = |asked: &mut SentStep| shard.is_none_or(|shard| asked.shard == ShardId(shard));
         self.flying.extract_if(.., is_due).collect()
     }
 
-    fn apply(&mut self, asked: &Asked) -> StepReply {
+    fn apply(&mut self, asked: &SentStep) -> StepReply {
         let at = self.tick();
         let step = Step::decode(&mut Reader::new(&asked.step)).expect("it was encoded");
         let said = shown::step(self.shard(asked.shard), at, &step);
@@ -161,7 +161,7 @@ impl Runner {
         said
     }
 
-    fn answer(&mut self, asked: &Asked, said: Result<StepReply, NotDone>) {
+    fn answer(&mut self, asked: &SentStep, said: Result<StepReply, NotDone>) {
         if let Err(why) = said {
             let why =
                 if why == NotDone::OutcomeUnknown { "unknown" } else { "not done, no leader" };

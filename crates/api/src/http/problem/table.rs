@@ -1,4 +1,4 @@
-//! What goes wrong in a node, as a table: status, type, title, and what to do about it.
+//! The table of problems: status, type, title and remedy of each error.
 
 use axum::http::StatusCode as S;
 

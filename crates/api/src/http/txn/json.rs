@@ -1,4 +1,4 @@
-//! Transactions as JSON: what requests say. What is answered: [`super::result_json`].
+//! Parses requests for transactions from JSON. Answers: [`super::result_json`].
 //!
 //! Bytes are a string if they are UTF-8, else `{"base64": "…"}`. Versions are strings of digits,
 //! for not every reader of JSON keeps 64 bits; as numbers they are taken, too.
@@ -41,11 +41,11 @@ pub struct TxnBody {
     #[serde(default = "first")]
     keyspace: String,
     #[serde(default)]
-    compare: Few<Object<CompareBody>>,
+    compare: BoundedList<Object<CompareBody>>,
     #[serde(default)]
-    then: Few<OpBody>,
+    then: BoundedList<OpBody>,
     #[serde(default, rename = "else")]
-    otherwise: Few<OpBody>,
+    otherwise: BoundedList<OpBody>,
 }
 
 /// `POST /v1/txn/begin`.
@@ -65,7 +65,7 @@ pub struct BeginBody {
 #[serde(deny_unknown_fields)]
 pub struct DoBody {
     #[serde(rename = "do")]
-    ops: Few<OpBody>,
+    ops: BoundedList<OpBody>,
 }
 
 fn first() -> String {
@@ -192,7 +192,7 @@ impl TxnParser<'_> {
         self.ops(body.ops, "")
     }
 
-    fn ops(&self, ops: Few<OpBody>, list: &str) -> Result<Vec<TxnOp>, Problem> {
+    fn ops(&self, ops: BoundedList<OpBody>, list: &str) -> Result<Vec<TxnOp>, Problem> {
         let at = |at, problem: Problem| problem.at(&format!("operation {}{list}", at + 1));
         let ops = ops.0.into_iter().enumerate();
         ops.map(|(place, op)| self.op(op).map_err(|problem| at(place, problem))).collect()
@@ -276,25 +276,25 @@ impl TxnParser<'_> {
 }
 
 /// No more than [`OPS_MAX`] of them: further ones are not even read.
-struct Few<T>(Vec<T>);
+struct BoundedList<T>(Vec<T>);
 
-impl<T> Default for Few<T> {
+impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for BoundedList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Each<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Each<T> {
-            type Value = Few<T>;
+            type Value = BoundedList<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "a list of at most {OPS_MAX}")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Few<T>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<BoundedList<T>, A::Error> {
                 let mut all = Vec::new();
                 while let Some(next) = seq.next_element()? {
                     if all.len() == OPS_MAX {
@@ -302,7 +302,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
                     }
                     all.push(next);
                 }
-                Ok(Few(all))
+                Ok(BoundedList(all))
             }
         }
         deserializer.deserialize_seq(Each(PhantomData))

@@ -43,8 +43,8 @@ pub const TIMEOUT_MS: u64 = 10_000;
 /// … or after what is asked for, up to this.
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 
-/// What is read may take a request's time, attempts may begin in another, and who sees the last one
-/// through takes at most two to say what it has come to.
+/// A transaction may take so many request timeouts. Its reads take at most one, attempts may begin
+/// in another, and the coordinator takes at most two to report the outcome of the last attempt.
 const TIMES: u32 = 4;
 
 /// A transaction that was begun.

@@ -1,4 +1,4 @@
-//! What became of a transaction, as JSON.
+//! Writes results of transactions as JSON.
 
 use keyspace::base64;
 use serde::ser::{Serialize, SerializeMap, Serializer};

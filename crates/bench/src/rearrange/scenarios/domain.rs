@@ -1,8 +1,8 @@
 //! All nodes of a failure domain are killed at once, and come back.
 //!
-//! Every shard has one replica in each domain, so none loses its majority. As long as the domain is
-//! away its replicas are made up for in the others, two of a shard in one; when it is back they
-//! part again: `carillon prove` says whether any one domain could be lost.
+//! Every shard has one replica in each domain, so none loses its majority. While the domain is
+//! down, its replicas are replaced in the others, two of a shard in one. When it is back, replicas
+//! spread again: `carillon prove` says whether the cluster could lose any one domain.
 
 use std::path::Path;
 

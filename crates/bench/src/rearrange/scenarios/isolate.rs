@@ -1,9 +1,10 @@
-//! Two nodes in turn reach no other, and none reaches them, while their clients do: they lead
-//! shards and do not know yet that others do. Then what one node sends to one other is lost.
+//! Two nodes in turn are cut off from all others, while their clients still reach them: they lead
+//! shards, and do not know yet that others have been elected. Then one link loses all frames in one
+//! direction.
 //!
-//! Clients of other nodes go on. Who asks a node that is cut off waits; so does, after the one-way
-//! cut, who asks either end of that link for a shard that the other end leads: a node sends nothing
-//! on by way of a third.
+//! Clients of other nodes go on. Requests at a node that is cut off wait. After the one-way cut,
+//! requests at either end of that link wait for shards that the other end leads: a node forwards
+//! nothing through a third node.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ const CUT: u64 = 6;
 const TURNS: usize = 2;
 /// Those that asked who was cut off are served again after so long, in seconds: connections begin
 /// again when TCP tries again.
-const ODD_MAX_S: f64 = 5.0;
+const RECONNECT_MAX_S: f64 = 5.0;
 
 pub(super) fn play(
     mut stage: LiveCluster,
@@ -62,7 +63,7 @@ pub(super) fn play(
         let what = format!("node {node} is cut off, its clients");
         figures.push(judge::is_cut_off(&seen, &what, (from, healed), &[node]));
         let what = format!("node {node} is back");
-        figures.push(judge::served_again(&seen, &what, healed, &[node], ODD_MAX_S));
+        figures.push(judge::served_again(&seen, &what, healed, &[node], RECONNECT_MAX_S));
         figures.push(judge::settled(&what, rest.is_so, rest.at_s - healed));
     }
     let ends = [here, there];
@@ -74,7 +75,7 @@ pub(super) fn play(
     let what = format!("node {there} does not hear node {here}, clients of both");
     figures.push(judge::answered(&seen, &what, (from, healed), &ends));
     let what = "it does again";
-    figures.push(judge::served_again(&seen, what, healed, &ends, ODD_MAX_S));
+    figures.push(judge::served_again(&seen, what, healed, &ends, RECONNECT_MAX_S));
     figures.push(judge::settled(what, rest.is_so, rest.at_s - healed));
     figures.extend(judge::failures(&seen, false));
     figures.push(judge::lost(&seen));

@@ -1,7 +1,7 @@
 //! Nodes leave one by one, each replaced before the next, and come back one by one.
 //!
-//! Every second one is killed, the others are stopped, as people do. What they held is on others by
-//! the time they return, so that each finds replicas in its files that the cluster has removed.
+//! Every second one is killed, the others are stopped as operators do. The cluster replaces their
+//! replicas before they return, so each node finds replicas in its files that were removed.
 
 use std::path::Path;
 

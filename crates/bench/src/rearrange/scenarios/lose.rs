@@ -1,4 +1,4 @@
-//! Nodes are killed one by one; what each held is replaced before the next.
+//! Nodes are killed one by one; the replicas of each are replaced before the next is killed.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! What is done to a cluster under load, and which figures come of it.
+//! Scenarios: what is done to a cluster under load, and the figures that come of it.
 //!
-//! | play | nodes | what happens |
+//! | scenario | nodes | what happens |
 //! |---|---|---|
 //! | [`join`] | 3, and 2 that wait | a fourth joins; when all has settled, a fifth |
 //! | [`drain`] | 5 | one of them is drained |
@@ -9,11 +9,11 @@
 //! | [`leave`] | 8 | three leave one by one, one of them by kill -9, and come back one by one |
 //! | [`domain`] | 6 in 3 domains | both nodes of a failure domain are killed at once, and come back |
 //! | [`dark`] | 5 | all are killed at once, and started again |
-//! | [`part`] | 5 | the network is parted, 2 from 3, and healed; meanwhile a shard is cut |
+//! | [`part`] | 5 | the network is partitioned, 2 from 3, and healed; meanwhile a shard is split |
 //! | [`isolate`] | 5 | two in turn reach no other node; then one link is lost in one direction |
 //!
-//! Between two things that are done a play waits until nothing moves any more (*settled*). Who
-//! comes back has the files that it had.
+//! Between two steps a scenario waits until nothing moves any more (*settled*). A node that comes
+//! back has its old files.
 
 mod dark;
 mod domain;

@@ -1,8 +1,8 @@
-//! The network is parted: two nodes do not hear three, and nobody is told. Clients reach all.
+//! The network is partitioned, two nodes from three, without any error. Clients reach all nodes.
 //!
-//! With five replicas every shard has its majority on the side of three. While the network is
-//! parted, one of them is asked to cut a shard in two, and another for a keyspace: both must be
-//! done there, and their clients go on. Those of the other two wait until it is healed.
+//! With five replicas every shard has its majority on the side of three. During the partition, one
+//! of the three is asked to split a shard, and another to create a keyspace. Both must succeed, and
+//! clients of the three go on. Clients of the other two wait until the network is healed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,15 +19,15 @@ pub(super) const REPLICAS: u64 = 5;
 /// Of a keyspace that is made.
 const SHARDS: usize = 8;
 /// Who is cut off,
-const FEW: [usize; 2] = [1, 2];
+const MINORITY: [usize; 2] = [1, 2];
 /// and from whom.
-const MANY: [usize; 3] = [3, 4, 5];
+const MAJORITY: [usize; 3] = [3, 4, 5];
 /// Seconds in which it is parted, before anything is asked for and after that was done.
-const PARTED: u64 = 4;
+const PARTITION_S: u64 = 4;
 /// What is asked for while it is parted is done after so long, in seconds.
 const DONE_MAX_S: f64 = 5.0;
 /// Longer than anything takes that is asked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Those that were cut off are served again after so long, in seconds: connections begin again
 /// when TCP tries again.
 const SERVED_MAX_S: f64 = 5.0;
@@ -39,14 +39,14 @@ pub(super) fn play(
 ) -> Outcome<(RunRecord, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
     let from = stage.mark("nodes 1, 2 and nodes 3, 4, 5 are parted");
-    stage.fleet.part(&FEW, &MANY);
-    stage.wait(PARTED);
+    stage.fleet.part(&MINORITY, &MAJORITY);
+    stage.wait(PARTITION_S);
     stage.mark("a shard is to be cut");
     let cut_s = cut(&stage.fleet)?;
     stage.mark("it is cut");
     let made_s = make_keyspace(&stage.fleet)?;
     stage.mark("a keyspace is made");
-    stage.wait(PARTED);
+    stage.wait(PARTITION_S);
     let healed = stage.mark_end("the network is healed");
     stage.fleet.heal();
     let more = 1 + SHARDS as u64;
@@ -56,18 +56,24 @@ pub(super) fn play(
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
     let parted = (from, healed);
-    figures.push(judge::waits(&seen, "parted, nodes 3 to 5", parted, &MANY, judge::SILENCE_MAX_S));
-    figures.push(judge::none_fails(&seen, "parted, nodes 3 to 5", parted, &MANY));
-    figures.push(judge::answered(&seen, "parted, nodes 3 to 5", parted, &MANY));
-    figures.push(judge::is_cut_off(&seen, "parted, nodes 1 and 2", parted, &FEW));
+    figures.push(judge::waits(
+        &seen,
+        "parted, nodes 3 to 5",
+        parted,
+        &MAJORITY,
+        judge::SILENCE_MAX_S,
+    ));
+    figures.push(judge::none_fails(&seen, "parted, nodes 3 to 5", parted, &MAJORITY));
+    figures.push(judge::answered(&seen, "parted, nodes 3 to 5", parted, &MAJORITY));
+    figures.push(judge::is_cut_off(&seen, "parted, nodes 1 and 2", parted, &MINORITY));
     figures.push(Figure::at_most("parted: a shard is cut after", cut_s, "s", DONE_MAX_S));
     figures.push(Figure::at_most("parted: a keyspace is made after", made_s, "s", DONE_MAX_S));
     let what = "healed, nodes 1 and 2";
-    figures.push(judge::served_again(&seen, what, healed, &FEW, SERVED_MAX_S));
+    figures.push(judge::served_again(&seen, what, healed, &MINORITY, SERVED_MAX_S));
     let what = "healed, nodes 3 to 5";
     let window = (healed, rest.known_s);
-    figures.push(judge::waits(&seen, what, window, &MANY, judge::SILENCE_MAX_S));
-    figures.push(judge::none_fails(&seen, what, window, &MANY));
+    figures.push(judge::waits(&seen, what, window, &MAJORITY, judge::SILENCE_MAX_S));
+    figures.push(judge::none_fails(&seen, what, window, &MAJORITY));
     figures.push(judge::settled("healed", rest.is_so, rest.at_s - healed));
     figures.extend(judge::evenness(&seen, &[]));
     figures.extend(judge::failures(&seen, false));
@@ -79,15 +85,15 @@ pub(super) fn play(
 /// seconds.
 fn make_keyspace(fleet: &Fleet) -> Outcome<f64> {
     let began = Instant::now();
-    fleet.post(MANY[1], "/v1/keyspaces", r#"{"name":"parted"}"#)?;
+    fleet.post(MAJORITY[1], "/v1/keyspaces", r#"{"name":"parted"}"#)?;
     let is_led = |node: &usize| -> Outcome<bool> {
         // A node that has not heard of it yet says that there is none.
         let Ok(shards) = fleet.get(*node, "/v1/shards?keyspace=parted") else { return Ok(false) };
         let shards = shards["shards"].as_array().into_iter().flatten();
         Ok(shards.filter(|shard| shard["without_leader_ms"] == 0).count() == SHARDS)
     };
-    until("a keyspace is led", PATIENCE, || {
-        MANY.iter().try_fold(true, |all, node| Ok(all && is_led(node)?))
+    until("a keyspace is led", STEP_TIMEOUT, || {
+        MAJORITY.iter().try_fold(true, |all, node| Ok(all && is_led(node)?))
     })?;
     Ok(began.elapsed().as_secs_f64())
 }
@@ -96,21 +102,21 @@ fn make_keyspace(fleet: &Fleet) -> Outcome<f64> {
 /// how long it took, in seconds.
 fn cut(fleet: &Fleet) -> Outcome<f64> {
     let mut right = None;
-    let mut asked = MANY.iter().cycle();
+    let mut asked = MAJORITY.iter().cycle();
     let is_done = || -> Outcome<bool> {
         if right.is_none() {
             right = asked.next().map_or(Ok(None), |node| ask_for_cut(fleet, *node))?;
         }
         let Some(right) = right else { return Ok(false) };
         let mut all = true;
-        for node in MANY {
+        for node in MAJORITY {
             let shards = fleet.get(node, "/v1/shards")?;
             let mut shards = shards["shards"].as_array().into_iter().flatten();
             all &= shards.any(|shard| shard["id"] == right && shard["without_leader_ms"] == 0);
         }
         Ok(all)
     };
-    until("a shard is cut", PATIENCE, is_done)
+    until("a shard is cut", STEP_TIMEOUT, is_done)
 }
 
 /// Asks a node to cut one of the shards that it leads; which half is new, if it will be done.

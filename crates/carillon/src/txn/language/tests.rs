@@ -1,4 +1,4 @@
-//! What lines and scripts mean, and what is wrong with them.
+//! Parses lines and scripts, and reports errors in them.
 
 use super::*;
 
@@ -88,7 +88,7 @@ fn files_are_at_once_or_step_by_step() {
 }
 
 #[test]
-fn a_byte_order_mark_is_no_word() {
+fn byte_order_mark_is_skipped_before_first_word() {
     let get = json!({ "get": "a" });
     assert_eq!(script(b"\xef\xbb\xbfget a\n"), Ok(Script::Steps(vec![(1, get)], true)));
     assert!(script(b"get a\n\xef\xbb\xbfget a\n").is_err());

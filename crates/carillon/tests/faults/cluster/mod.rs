@@ -29,7 +29,7 @@ use node::{HTTP, Node, PEER, RESP, flags};
 use proxy::Proxy;
 
 /// Longer than anything that must happen takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a node may take to say how it is, before it is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -75,7 +75,7 @@ impl Cluster {
 
     fn made(count: usize, links: Links) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Whoever failed while it had its turn has cleaned up.
+        // A test that panicked while it held this lock has removed its cluster.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("carillon-faults-{}-{number}", std::process::id());
@@ -155,7 +155,7 @@ impl Cluster {
             let mut last = String::new();
             while !self.is_ready(place + 1, &mut last) {
                 self.nodes[place].assert_runs();
-                assert!(begun.elapsed() < PATIENCE, "node {} is not ready: {last}", place + 1);
+                assert!(begun.elapsed() < TEST_TIMEOUT, "node {} is not ready: {last}", place + 1);
                 thread::sleep(Duration::from_millis(10));
             }
         }

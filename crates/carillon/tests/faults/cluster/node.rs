@@ -82,16 +82,16 @@ impl Node {
         }
     }
 
-    /// Everything it has said, in all its lives.
+    /// Its whole log, over all restarts.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until it has said something so many times.
-    pub fn wait_until_said(&self, words: &str, times: usize) {
+    /// Waits until its log holds `words` so many times.
+    pub fn wait_for_log(&self, words: &str, times: usize) {
         let begun = Instant::now();
         while self.said().matches(words).count() < times {
-            let late = begun.elapsed() > super::PATIENCE;
+            let late = begun.elapsed() > super::TEST_TIMEOUT;
             assert!(!late, "node {} has not said {words:?} {times} times", self.number);
             thread::sleep(Duration::from_millis(10));
         }
@@ -113,13 +113,12 @@ impl Node {
     /// Waits until it has ended by itself; else kills it.
     pub fn wait(&mut self) -> ExitStatus {
         let mut process = self.process.take().expect("it was signalled");
-        let ended = process.wait_for(super::PATIENCE);
+        let ended = process.wait_for(super::TEST_TIMEOUT);
         ended.unwrap_or_else(|why| panic!("node {}: {why}", self.number))
     }
 }
 
-/// The flags of a node that others reach at `reached`, of a cluster of itself and whoever is
-/// reached at `others`.
+/// The flags of a node that others reach at `reached`. It dials the nodes at `others`.
 pub fn flags(
     number: usize,
     dir: &Path,
@@ -150,7 +149,7 @@ pub fn flags(
         flags.push(("join", others.collect::<Vec<_>>().join(",")));
     }
     let pairs = flags.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
-    // Whoever is not on a loopback address must say so.
+    // A node that listens on another address than loopback needs this flag.
     let insecure = (!ip.is_loopback()).then(|| "--insecure".to_owned());
     pairs.chain(insecure).collect()
 }

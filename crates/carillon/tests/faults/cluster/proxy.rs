@@ -1,4 +1,4 @@
-//! What stands between nodes when a cable does not break but misbehaves.
+//! A proxy between nodes, for links that do not break but misbehave.
 //!
 //! One proxy stands in front of each node's peer listener, and the node advertises the proxy's
 //! address: all links to it go through here, and none around.
@@ -9,7 +9,7 @@
 //!                     └── writer ◄─ chunks, each with its time ◄─ reader ◄──┘
 //! ```
 //!
-//! Every direction of every connection draws for itself what happens to each chunk, from the seed:
+//! For every direction of every connection, the seed decides what happens to each chunk:
 //!
 //! | [`Weather`] | a chunk | what a network does so |
 //! |---|---|---|
@@ -19,7 +19,7 @@
 //! | `rate` | takes its time for each byte | a narrow link |
 //!
 //! Bytes are never changed, left out or swapped: TCP does not do that, and nodes need not bear it.
-//! Whatever waits is let through at once when the weather is fair again.
+//! When the weather is fair again, delayed chunks pass at once.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -58,7 +58,7 @@ pub struct Weather {
 
 /// How often what was done.
 #[derive(Debug, Default)]
-pub struct Deeds {
+pub struct ProxyCounters {
     /// Chunks that were late by 100 ms or more.
     pub late: AtomicU64,
     /// Stalls.
@@ -69,7 +69,7 @@ pub struct Deeds {
     pub narrowed: AtomicU64,
 }
 
-impl Deeds {
+impl ProxyCounters {
     /// In the order of the fields.
     pub fn counts(&self) -> [u64; 4] {
         [&self.late, &self.stalls, &self.cuts, &self.narrowed].map(|n| n.load(Ordering::Relaxed))
@@ -89,7 +89,7 @@ pub struct Proxy {
 
 struct Shared {
     weather: Mutex<Weather>,
-    deeds: Deeds,
+    deeds: ProxyCounters,
     stop: AtomicBool,
     seed: u64,
 }
@@ -112,7 +112,7 @@ impl Proxy {
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             weather: Mutex::default(),
-            deeds: Deeds::default(),
+            deeds: ProxyCounters::default(),
             stop: AtomicBool::new(false),
             seed,
         });
@@ -130,7 +130,7 @@ impl Proxy {
     }
 
     /// What it has done so far.
-    pub fn deeds(&self) -> &Deeds {
+    pub fn deeds(&self) -> &ProxyCounters {
         &self.shared.deeds
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(accepts) = self.accepts.take() {
-            // Whoever fails there has failed its connections too, and the test with them.
+            // If that thread panicked, its connections broke, and the test fails by them.
             let _ended = accepts.join();
         }
     }
@@ -161,7 +161,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>) {
             }
         };
         pumps.retain(|pump| !pump.is_finished());
-        // A node that is off: whoever dials sees its connection end.
+        // The node is off: the dialler sees its connection end.
         let Ok(behind) = TcpStream::connect_timeout(&target, CONNECT_MAX) else { continue };
         match connect(number, stream, behind, shared) {
             Ok(threads) => pumps.extend(threads),
@@ -219,7 +219,7 @@ fn read(mut from: TcpStream, to: &SyncSender<Chunk>, mut random: Random, shared:
         let chunk = fate(&buffer[..count], weather, free, &mut random, &shared.deeds);
         free = chunk.due;
         let is_last = chunk.is_last;
-        // Whoever writes has gone if the connection has ended.
+        // The writing thread has ended if the connection has.
         if to.send(chunk).is_err() || is_last {
             return;
         }
@@ -232,7 +232,7 @@ fn fate(
     weather: Weather,
     free: Instant,
     random: &mut Random,
-    deeds: &Deeds,
+    deeds: &ProxyCounters,
 ) -> Chunk {
     let now = Instant::now();
     if weather == Weather::default() {
@@ -282,8 +282,8 @@ fn write(from: &TcpStream, mut to: &TcpStream, chunks: &Receiver<Chunk>, shared:
             break;
         }
     }
-    // No half is left open: whoever sent on would wait for ever. Ends that are closed already say
-    // so, and nobody needs to know.
+    // Both directions are closed: a sender on a half-open connection would wait for ever. Errors
+    // of ends that are closed already do not matter.
     for stream in [from, to] {
         let _closed = stream.shutdown(Shutdown::Both);
     }
@@ -326,7 +326,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        stream.set_read_timeout(Some(crate::cluster::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(crate::cluster::TEST_TIMEOUT)).unwrap();
         let mut back = vec![0; LINE.len() * lines];
         let mut count = 0;
         while count < back.len() {

@@ -1,19 +1,19 @@
-//! What clients did and saw, and whether a store that loses nothing could have answered so.
+//! Histories of clients, and a check whether a store that loses nothing could have answered so.
 //!
-//! Two kinds of keys, because each asks something else:
+//! There are two kinds of keys, because each tests something else:
 //!
 //! - **Registers** are set to values that occur once, and read. The simulator's search
 //!   ([`sim::check::linear`]) looks for an order of the commands of a key that explains all
 //!   answers. A SET whose outcome is unknown has taken effect before the first answer that shows
 //!   its value; if nobody ever saw that, leaving it out changes nothing.
-//! - **Counters** are raised by one, and read. Every answer names its place in the order, so the
-//!   order is known: what must hold is that no place is taken twice (a retry that was done twice,
-//!   or an increment that was lost), that nobody who asked later stands before somebody who was
-//!   answered earlier, and that places nobody was answered for can be those of unknown outcomes.
+//! - **Counters** are raised by one, and read. Every answer names its place in the order. So no
+//!   place may be taken twice (a retry that was done twice, or a lost increment). A request that
+//!   began after another's answer must not come before it. Increments with unknown outcomes must
+//!   be able to fill the places that no answer names.
 //!
 //! A command that was refused ("not done") must have left nothing.
 //!
-//! What it does not know: the log, the nodes, who led. It sees what clients see.
+//! It does not know the log, the nodes or the leaders: it sees what clients see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Key {
 
 /// What was asked of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestKind {
     /// GET.
     Read,
     /// SET of a value that occurs once.
@@ -84,7 +84,7 @@ pub struct Record {
     /// Of which key.
     pub key: Key,
     /// What.
-    pub asked: Asked,
+    pub asked: RequestKind,
     /// How it ended.
     pub outcome: Outcome,
 }
@@ -180,7 +180,10 @@ impl History {
         let (from, until) = (event.from, event.until);
         let mut of_keys: BTreeMap<(Key, bool), Vec<&Record>> = BTreeMap::new();
         for record in &self.0 {
-            of_keys.entry((record.key, record.asked == Asked::Read)).or_default().push(record);
+            of_keys
+                .entry((record.key, record.asked == RequestKind::Read))
+                .or_default()
+                .push(record);
         }
         let longest = of_keys.into_values().map(|records| {
             let answered = records.iter().filter(|record| record.is_answered());
@@ -227,7 +230,7 @@ fn check_register(records: &[&Record]) -> Result<(), String> {
     // When each value was first known to be there.
     let mut seen: BTreeMap<u64, Duration> = BTreeMap::new();
     for record in records {
-        if let (Asked::Read, Outcome::Value(Some(value))) = (record.asked, &record.outcome) {
+        if let (RequestKind::Read, Outcome::Value(Some(value))) = (record.asked, &record.outcome) {
             let first = seen.entry(*value).or_insert(record.back);
             *first = record.back.min(*first);
         }
@@ -235,21 +238,23 @@ fn check_register(records: &[&Record]) -> Result<(), String> {
     let mut history = Vec::new();
     for record in records {
         let (command, reply) = match (record.asked, &record.outcome) {
-            (Asked::Read, Outcome::Value(value)) => {
+            (RequestKind::Read, Outcome::Value(value)) => {
                 let bulk = |value: &u64| Reply::Bulk(value.to_string().into_bytes().into());
                 (Command::Get, value.as_ref().map_or(Reply::Nil, bulk))
             }
-            (Asked::Read, _) => continue,
-            (Asked::Set(value), Outcome::NotDone(why)) if seen.contains_key(&value) => {
+            (RequestKind::Read, _) => continue,
+            (RequestKind::Set(value), Outcome::NotDone(why)) if seen.contains_key(&value) => {
                 return Err(format!("{value} was read, but setting it was refused: {why}"));
             }
-            (Asked::Set(_), Outcome::NotDone(_)) => continue,
-            (Asked::Set(value), Outcome::Unknown(_)) if !seen.contains_key(&value) => continue,
-            (Asked::Set(value), _) => (set(value), Reply::Ok),
-            (Asked::Increment, _) => return Err("a register is not raised".into()),
+            (RequestKind::Set(_), Outcome::NotDone(_)) => continue,
+            (RequestKind::Set(value), Outcome::Unknown(_)) if !seen.contains_key(&value) => {
+                continue;
+            }
+            (RequestKind::Set(value), _) => (set(value), Reply::Ok),
+            (RequestKind::Increment, _) => return Err("a register is not raised".into()),
         };
         let back = match (record.asked, &record.outcome) {
-            (Asked::Set(value), Outcome::Unknown(_)) => seen[&value],
+            (RequestKind::Set(value), Outcome::Unknown(_)) => seen[&value],
             _ => record.back,
         };
         history.push(ObservedCommand {
@@ -289,8 +294,8 @@ fn set(value: u64) -> Command {
 fn check_counter(records: &[&Record]) -> Result<(), String> {
     // A place in the order for each answer: INCR to 3 is 6, a GET that shows 3 is 7.
     let place = |record: &Record| match (record.asked, &record.outcome) {
-        (Asked::Increment, Outcome::Value(Some(value))) => Some(2 * value),
-        (Asked::Read, Outcome::Value(value)) => Some(2 * value.unwrap_or(0) + 1),
+        (RequestKind::Increment, Outcome::Value(Some(value))) => Some(2 * value),
+        (RequestKind::Read, Outcome::Value(value)) => Some(2 * value.unwrap_or(0) + 1),
         _ => None,
     };
     let mut answered: Vec<(u64, &Record)> =
@@ -321,7 +326,7 @@ fn check_counter(records: &[&Record]) -> Result<(), String> {
     // Places that no answer names belong to increments whose outcome is unknown, each of which
     // was called before anybody saw it done.
     let of_unknown = records.iter().filter(|record| {
-        record.asked == Asked::Increment && matches!(record.outcome, Outcome::Unknown(_))
+        record.asked == RequestKind::Increment && matches!(record.outcome, Outcome::Unknown(_))
     });
     let unknown: Vec<Duration> = of_unknown.map(|record| record.call).collect();
     answered.sort_by_key(|(place, _)| *place);
@@ -355,7 +360,7 @@ fn check_counter(records: &[&Record]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn record(call: u64, back: u64, key: Key, asked: Asked, outcome: Outcome) -> Record {
+    fn record(call: u64, back: u64, key: Key, asked: RequestKind, outcome: Outcome) -> Record {
         let (call, back) = (Duration::from_millis(call), Duration::from_millis(back));
         Record { client: 0, node: 1, call, back, key, asked, outcome }
     }
@@ -372,18 +377,18 @@ mod tests {
     fn registers_show_what_was_set_last() {
         let of = |call, back, asked, outcome| record(call, back, Key::Register(0), asked, outcome);
         let value = |value| Outcome::Value(Some(value));
-        let set = of(0, 10, Asked::Set(1), Outcome::Done);
-        assert_eq!(check(&[set.clone(), of(20, 30, Asked::Read, value(1))]), Ok(()));
-        let lost = check(&[set.clone(), of(20, 30, Asked::Read, Outcome::Value(None))]);
+        let set = of(0, 10, RequestKind::Set(1), Outcome::Done);
+        assert_eq!(check(&[set.clone(), of(20, 30, RequestKind::Read, value(1))]), Ok(()));
+        let lost = check(&[set.clone(), of(20, 30, RequestKind::Read, Outcome::Value(None))]);
         assert!(lost.unwrap_err().contains("no order explains"));
 
-        let maybe = of(20, 30, Asked::Set(2), unknown());
-        let read = |call, seen| of(call, call + 5, Asked::Read, value(seen));
+        let maybe = of(20, 30, RequestKind::Set(2), unknown());
+        let read = |call, seen| of(call, call + 5, RequestKind::Read, value(seen));
         assert_eq!(check(&[set.clone(), maybe.clone(), read(40, 1), read(50, 2)]), Ok(()));
         assert_eq!(check(&[set.clone(), maybe.clone(), read(40, 1)]), Ok(()));
         assert!(check(&[set.clone(), maybe, read(40, 2), read(50, 1)]).is_err(), "went back");
 
-        let refused = of(20, 30, Asked::Set(2), Outcome::NotDone("OOM".into()));
+        let refused = of(20, 30, RequestKind::Set(2), Outcome::NotDone("OOM".into()));
         assert_eq!(check(&[set.clone(), refused.clone(), read(40, 1)]), Ok(()));
         assert!(check(&[set, refused, read(40, 2)]).unwrap_err().contains("refused"));
     }
@@ -391,10 +396,10 @@ mod tests {
     #[test]
     fn counters_name_each_place_once() {
         let of = |call, back, asked, outcome| record(call, back, Key::Counter(0), asked, outcome);
-        let up = |call, to| of(call, call + 5, Asked::Increment, Outcome::Value(Some(to)));
-        let read = |call, seen| of(call, call + 5, Asked::Read, Outcome::Value(Some(seen)));
-        let maybe = |call| of(call, call + 5, Asked::Increment, unknown());
-        let none = of(0, 1, Asked::Read, Outcome::Value(None));
+        let up = |call, to| of(call, call + 5, RequestKind::Increment, Outcome::Value(Some(to)));
+        let read = |call, seen| of(call, call + 5, RequestKind::Read, Outcome::Value(Some(seen)));
+        let maybe = |call| of(call, call + 5, RequestKind::Increment, unknown());
+        let none = of(0, 1, RequestKind::Read, Outcome::Value(None));
         assert_eq!(check(&[none.clone(), up(2, 1), up(10, 2), read(20, 2)]), Ok(()));
         assert!(check(&[up(0, 1), up(10, 1)]).unwrap_err().contains("two increments"));
         assert!(check(&[up(0, 1), none.clone(), read(10, 0)]).unwrap_err().contains("went back"));
@@ -406,7 +411,7 @@ mod tests {
         // A retry that was done twice: the answered one took both places.
         assert!(check(&[up(0, 1), up(10, 2), read(20, 3)]).is_err());
         // Both overlap: either may be first.
-        let long = of(0, 50, Asked::Increment, Outcome::Value(Some(2)));
+        let long = of(0, 50, RequestKind::Increment, Outcome::Value(Some(2)));
         assert_eq!(check(&[long, up(10, 1)]), Ok(()));
     }
 
@@ -417,12 +422,12 @@ mod tests {
         };
         let nil = || Outcome::Value(None);
         let history = History::new(vec![
-            of(100, 0, Asked::Read, nil()),
-            of(150, 0, Asked::Set(1), Outcome::Done),
-            of(200, 0, Asked::Read, nil()),
-            of(400, 0, Asked::Read, nil()),
-            of(450, 0, Asked::Set(2), Outcome::NotDone("no leader".into())),
-            of(500, 0, Asked::Set(3), Outcome::Done),
+            of(100, 0, RequestKind::Read, nil()),
+            of(150, 0, RequestKind::Set(1), Outcome::Done),
+            of(200, 0, RequestKind::Read, nil()),
+            of(400, 0, RequestKind::Read, nil()),
+            of(450, 0, RequestKind::Set(2), Outcome::NotDone("no leader".into())),
+            of(500, 0, RequestKind::Set(3), Outcome::Done),
         ]);
         let event = |from, until, gone| Event {
             what: String::new(),

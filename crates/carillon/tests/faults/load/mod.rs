@@ -1,4 +1,4 @@
-//! Redis clients that ask one thing after the other, and write down what they saw.
+//! Redis clients that send one request after the other, and record the answers.
 //!
 //! Each keeps to a node of its own, goes to the next one for a while when it cannot connect or when
 //! an answer did not come, and then comes back: so the nodes always share the clients. An answer
@@ -18,7 +18,7 @@ use crate::cluster::Cluster;
 use harness::net::Host;
 use harness::resp::{Connection, TextReply};
 use harness::stalls::{StallRecorder, Stalls};
-use history::{Asked, History, Key, Outcome, Record};
+use history::{History, Key, Outcome, Record, RequestKind};
 
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -132,10 +132,10 @@ impl Client {
             let key = all[place * 3 % all.len()];
             // Half of them read, and each of a key's turns differs from the one before.
             let asked = match (key, (place + place / all.len()).is_multiple_of(2)) {
-                (_, true) => Asked::Read,
-                (Key::Counter(_), false) => Asked::Increment,
+                (_, true) => RequestKind::Read,
+                (Key::Counter(_), false) => RequestKind::Increment,
                 (Key::Register(_), false) => {
-                    Asked::Set(self.shared.values.fetch_add(1, Ordering::Relaxed))
+                    RequestKind::Set(self.shared.values.fetch_add(1, Ordering::Relaxed))
                 }
             };
             self.ask(key, asked);
@@ -149,21 +149,21 @@ impl Client {
         for node in 0..self.shared.nodes.len() {
             (self.node, self.away, self.connection) = (node, None, None);
             for key in keys() {
-                self.ask(key, Asked::Read);
+                self.ask(key, RequestKind::Read);
             }
         }
         self.records
     }
 
-    fn ask(&mut self, key: Key, asked: Asked) {
+    fn ask(&mut self, key: Key, asked: RequestKind) {
         let (name, begun) = (key.name(), self.shared.begun);
         let Some(connection) = self.connected() else { return };
         let call = begun.elapsed();
         let reply = match asked {
-            Asked::Read => connection.ask(&["GET", &name]),
-            Asked::Set(value) => connection.ask(&["SET", &name, &value.to_string()]),
-            Asked::Increment if key.is_raised_by_transactions() => raise(connection, &name),
-            Asked::Increment => connection.ask(&["INCR", &name]),
+            RequestKind::Read => connection.ask(&["GET", &name]),
+            RequestKind::Set(value) => connection.ask(&["SET", &name, &value.to_string()]),
+            RequestKind::Increment if key.is_raised_by_transactions() => raise(connection, &name),
+            RequestKind::Increment => connection.ask(&["INCR", &name]),
         };
         let back = begun.elapsed();
         let outcome = outcome(reply);

@@ -1,4 +1,4 @@
-//! A client of the bank, or of lists: what it asks for, and what it makes of the answers.
+//! A client of the bank, or of lists: its requests, and its records of the answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use keyspace::random::{Random, mix};
 use sim::check::serial::{ObservedTxn, Op, Outcome};
 
 use super::{ACCOUNTS, CONNECT_MAX, LISTS, Shared, UNLOCKED_MAX};
-use crate::cluster::PATIENCE;
+use crate::cluster::TEST_TIMEOUT;
 use crate::load::ANSWER_MAX;
 use harness::resp::{Connection, TextReply};
 
@@ -19,12 +19,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long a client stays with another node than its own.
 const AWAY: Duration = Duration::from_secs(1);
 /// Half of the clients wait so long: until the node itself says that it does not know.
-const PATIENT: Duration = Duration::from_secs(8);
+const LONG_TIMEOUT: Duration = Duration::from_secs(8);
 /// First words of errors after which nothing is done.
 const NOT_DONE: [&str; 6] = ["BUSY", "TRYAGAIN", "LOADING", "MISCONF", "OOM", "CLUSTERDOWN"];
 
 /// What became of something that was asked for.
-enum Went {
+enum RequestOutcome {
     Done(TextReply),
     /// A watched key had changed.
     Changed,
@@ -32,35 +32,35 @@ enum Went {
     Unknown(String),
 }
 
-impl Went {
+impl RequestOutcome {
     fn of(reply: std::io::Result<TextReply>) -> Self {
         match reply {
-            Ok(TextReply::Error(why)) if why.starts_with("UNKNOWN") => Went::Unknown(why),
+            Ok(TextReply::Error(why)) if why.starts_with("UNKNOWN") => RequestOutcome::Unknown(why),
             Ok(TextReply::Error(why)) => {
                 let word = why.split(' ').next().unwrap_or_default();
                 assert!(NOT_DONE.contains(&word), "an error that nobody expects: {why}");
-                Went::NotDone(why)
+                RequestOutcome::NotDone(why)
             }
-            Ok(reply) => Went::Done(reply),
-            Err(error) => Went::Unknown(error.kind().to_string()),
+            Ok(reply) => RequestOutcome::Done(reply),
+            Err(error) => RequestOutcome::Unknown(error.kind().to_string()),
         }
     }
 
     /// The same, of what is no transaction until EXEC: what is lost before has not been done.
     fn before_exec(reply: std::io::Result<TextReply>) -> Result<TextReply, Self> {
         match Self::of(reply) {
-            Went::Done(reply) => Ok(reply),
-            Went::Unknown(why) => Err(Went::NotDone(why)),
+            RequestOutcome::Done(reply) => Ok(reply),
+            RequestOutcome::Unknown(why) => Err(RequestOutcome::NotDone(why)),
             other => Err(other),
         }
     }
 
     fn name(&self) -> &'static str {
         match self {
-            Went::Done(_) => "committed",
-            Went::Changed => "nil",
-            Went::NotDone(_) => "not done",
-            Went::Unknown(_) => "unknown",
+            RequestOutcome::Done(_) => "committed",
+            RequestOutcome::Changed => "nil",
+            RequestOutcome::NotDone(_) => "not done",
+            RequestOutcome::Unknown(_) => "unknown",
         }
     }
 }
@@ -152,7 +152,7 @@ impl Client {
         }
         if self.connection.is_none() {
             let address = self.shared.nodes[self.node];
-            let answer_max = if self.number % 4 < 2 { ANSWER_MAX } else { PATIENT };
+            let answer_max = if self.number % 4 < 2 { ANSWER_MAX } else { LONG_TIMEOUT };
             match Connection::open(address, CONNECT_MAX, answer_max) {
                 Ok(connection) => self.connection = Some(connection),
                 Err(_) => self.go_elsewhere(),
@@ -181,36 +181,38 @@ impl Client {
     }
 
     /// MULTI, the commands, EXEC.
-    fn exec(&mut self, commands: &[Vec<String>]) -> Went {
+    fn exec(&mut self, commands: &[Vec<String>]) -> RequestOutcome {
         match self.queue(commands) {
             Err(why) => {
                 // What is queued or watched is let go with the connection.
                 self.connection = None;
                 why
             }
-            Ok(()) => match Went::of(self.ask(&["EXEC"])) {
-                Went::Done(TextReply::Nil) => Went::Changed,
-                Went::Done(TextReply::Many(answers)) => {
+            Ok(()) => match RequestOutcome::of(self.ask(&["EXEC"])) {
+                RequestOutcome::Done(TextReply::Nil) => RequestOutcome::Changed,
+                RequestOutcome::Done(TextReply::Many(answers)) => {
                     assert_eq!(answers.len(), commands.len(), "{commands:?}: {answers:?}");
-                    Went::Done(TextReply::Many(answers))
+                    RequestOutcome::Done(TextReply::Many(answers))
                 }
-                Went::Done(other) => panic!("EXEC of {commands:?} was answered {other:?}"),
+                RequestOutcome::Done(other) => {
+                    panic!("EXEC of {commands:?} was answered {other:?}")
+                }
                 other => other,
             },
         }
     }
 
-    fn queue(&mut self, commands: &[Vec<String>]) -> Result<(), Went> {
-        Went::before_exec(self.ask(&["MULTI"]))?;
+    fn queue(&mut self, commands: &[Vec<String>]) -> Result<(), RequestOutcome> {
+        RequestOutcome::before_exec(self.ask(&["MULTI"]))?;
         for words in commands {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            let answer = Went::before_exec(self.ask(&words))?;
+            let answer = RequestOutcome::before_exec(self.ask(&words))?;
             assert_eq!(answer, TextReply::Simple("QUEUED".into()), "{words:?}");
         }
         Ok(())
     }
 
-    fn count(&mut self, what: &'static str, at: u64, went: &Went) {
+    fn count(&mut self, what: &'static str, at: u64, went: &RequestOutcome) {
         *self.seen.counts.entry((what, went.name())).or_default() += 1;
         if self.number.is_multiple_of(2) {
             let (from, until) = (Duration::from_nanos(at), Duration::from_nanos(self.now()));
@@ -220,14 +222,14 @@ impl Client {
             );
             self.seen.slowest.push((until - from, text));
         }
-        if let Went::Done(_) = went {
+        if let RequestOutcome::Done(_) = went {
             let took = Duration::from_nanos(self.now() - at);
             let (sum, most) = self.seen.took.entry(what).or_default();
             (*sum, *most) = (*sum + took, took.max(*most));
             let second = self.shared.begun.elapsed().as_secs();
             self.seen.each_second.entry(second).or_default()[self.number as usize % 2] += 1;
         }
-        if let Went::NotDone(why) | Went::Unknown(why) = went {
+        if let RequestOutcome::NotDone(why) | RequestOutcome::Unknown(why) = went {
             *self.seen.errors.entry(format!("{}: {why}", went.name())).or_default() += 1;
         }
     }
@@ -252,11 +254,16 @@ impl Client {
         self.count(what, at, &went);
     }
 
-    fn watched_transfer(&mut self, from: &str, to: &str, amount: i64) -> Result<Went, Went> {
+    fn watched_transfer(
+        &mut self,
+        from: &str,
+        to: &str,
+        amount: i64,
+    ) -> Result<RequestOutcome, RequestOutcome> {
         // What an earlier one has left.
-        Went::before_exec(self.ask(&["RESET"]))?;
-        Went::before_exec(self.ask(&["WATCH", from, to]))?;
-        let had = Went::before_exec(self.ask(&["MGET", from, to]))?;
+        RequestOutcome::before_exec(self.ask(&["RESET"]))?;
+        RequestOutcome::before_exec(self.ask(&["WATCH", from, to]))?;
+        let had = RequestOutcome::before_exec(self.ask(&["MGET", from, to]))?;
         let [had_from, had_to] = balances(&had)[..] else { panic!("two were asked for: {had:?}") };
         let set = |name: &str, balance: i64| words(&["SET", name, &balance.to_string()]);
         Ok(self.exec(&[set(from, had_from - amount), set(to, had_to + amount)]))
@@ -270,7 +277,7 @@ impl Client {
             0 => {
                 let mget: Vec<&str> =
                     ["MGET"].into_iter().chain(all.iter().map(|s| &**s)).collect();
-                ("whole MGET", Went::of(self.ask(&mget)))
+                ("whole MGET", RequestOutcome::of(self.ask(&mget)))
             }
             _ => {
                 let gets: Vec<_> = all.iter().map(|name| words(&["GET", name])).collect();
@@ -278,7 +285,7 @@ impl Client {
             }
         };
         self.count(what, at, &went);
-        if let Went::Done(reply) = went {
+        if let RequestOutcome::Done(reply) = went {
             self.seen.sums.push(balances(&reply));
         }
     }
@@ -329,8 +336,8 @@ impl Client {
         let command = command(&op);
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let at = self.now();
-        let went = match Went::of(self.ask(&words)) {
-            Went::Done(reply) => Went::Done(TextReply::Many(vec![reply])),
+        let went = match RequestOutcome::of(self.ask(&words)) {
+            RequestOutcome::Done(reply) => RequestOutcome::Done(TextReply::Many(vec![reply])),
             other => other,
         };
         self.record("alone", at, vec![op], went)
@@ -339,16 +346,22 @@ impl Client {
     fn mget(&mut self, names: Vec<String>) -> bool {
         let words: Vec<&str> = ["MGET"].into_iter().chain(names.iter().map(|n| &**n)).collect();
         let at = self.now();
-        let went = Went::of(self.ask(&words));
+        let went = RequestOutcome::of(self.ask(&words));
         let read = |name: String| Op::Read { key: name.into_bytes(), list: None };
         self.record("MGET of lists", at, names.into_iter().map(read).collect(), went)
     }
 
     /// Whether it was committed.
-    fn record(&mut self, what: &'static str, at: u64, mut ops: Vec<Op>, went: Went) -> bool {
+    fn record(
+        &mut self,
+        what: &'static str,
+        at: u64,
+        mut ops: Vec<Op>,
+        went: RequestOutcome,
+    ) -> bool {
         self.count(what, at, &went);
         let outcome = match went {
-            Went::Done(TextReply::Many(answers)) => {
+            RequestOutcome::Done(TextReply::Many(answers)) => {
                 for (op, answer) in ops.iter_mut().zip(answers) {
                     match (op, answer) {
                         (Op::Append { .. }, TextReply::Int(_)) => {}
@@ -362,10 +375,10 @@ impl Client {
                 }
                 Outcome::Committed { answered_at: self.now() }
             }
-            Went::Done(other) => panic!("{what} was answered {other:?}"),
-            Went::Changed => panic!("nothing was watched"),
-            Went::NotDone(_) => Outcome::NotDone,
-            Went::Unknown(_) => Outcome::Unknown,
+            RequestOutcome::Done(other) => panic!("{what} was answered {other:?}"),
+            RequestOutcome::Changed => panic!("nothing was watched"),
+            RequestOutcome::NotDone(_) => Outcome::NotDone,
+            RequestOutcome::Unknown(_) => Outcome::Unknown,
         };
         let is_committed = matches!(outcome, Outcome::Committed { .. });
         self.seen.history.push(ObservedTxn { client: self.number, invoked_at: at, outcome, ops });
@@ -400,7 +413,7 @@ impl Client {
             let reads = self.seen.sums.len() + 4;
             let mut lists_left: Vec<u64> = (0..LISTS).collect();
             while self.seen.sums.len() < reads || !lists_left.is_empty() {
-                assert!(begun.elapsed() < PATIENCE, "node {} cannot read", node + 1);
+                assert!(begun.elapsed() < TEST_TIMEOUT, "node {} cannot read", node + 1);
                 if self.is_connected() {
                     self.whole_read();
                     lists_left.retain(|number| {

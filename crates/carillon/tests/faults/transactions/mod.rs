@@ -1,7 +1,7 @@
-//! Are transactions over several shards whole, and one after another, whatever breaks?
+//! Tests that transactions over several shards are atomic and strictly serialisable under faults.
 //!
-//! Sixteen clients on all nodes ask without a break, while nodes are killed, cut off, half heard
-//! and stopped, and shards are cut in two and merged:
+//! Sixteen clients on all nodes send requests all the time. Meanwhile nodes are killed, cut off,
+//! cut off in one direction and stopped, and shards are split and merged:
 //!
 //! | clients | ask for | what must hold |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //!
 //! When all is over nothing stays locked: every account can be written within [`UNLOCKED_MAX`].
 //!
-//! The lists' histories are judged by [`sim::check::serial`]. An answer says by itself what it
-//! leaves: nil that a watched key had changed, BUSY and its like that nothing was done. What is
-//! answered UNKNOWN, or not at all after EXEC was sent, may be done.
+//! [`sim::check::serial`] checks the lists' histories. Nil means that a watched key had changed;
+//! BUSY and its like mean that nothing was done. After UNKNOWN, or no answer to EXEC, the
+//! transaction may be done.
 //!
 //! `FAULTS_SEED=7` chooses other clients, and which node is cut off. Takes 31 to 36 s.
 
@@ -27,7 +27,7 @@ use keyspace::random::{Random, mix};
 use sim::check::serial::{bank, check};
 
 use crate::cluster::node::HTTP;
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TEST_TIMEOUT};
 use crate::service::{NODES, started};
 use client::{Client, Seen, account};
 use harness::net::{Host, root_or_skip};
@@ -135,7 +135,7 @@ fn cut_and_merge(shared: &Shared, nodes: &[String]) -> u64 {
             continue;
         }
         let id = ids[random.below(ids.len() as u64) as usize];
-        // Whoever cannot now says so, and may be asked another time.
+        // A node that cannot do it now refuses, and may be asked again.
         let asked = if ids.len() > SHARDS_MANY { client.merge(id) } else { client.split(id, None) };
         begun += u64::from(asked.is_ok());
     }
@@ -187,12 +187,13 @@ fn break_all(cluster: &mut Cluster, load: &Load, seed: u64) {
 }
 
 #[test]
-fn transactions_are_whole_and_one_after_another() {
+fn transactions_are_atomic_and_serialisable_under_faults() {
     let seed = std::env::var("FAULTS_SEED").map_or(SEED, |seed| seed.parse().expect("a number"));
     eprintln!("FAULTS_SEED={seed}");
     let mut cluster = started(Cluster::new(NODES));
     let address = cluster.resp()[0];
-    let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
+    let open =
+        || Connection::open(address, TEST_TIMEOUT, TEST_TIMEOUT).expect("a node that is ready");
     let mut first = cluster.net.clients().inside(open);
     let all = (0..ACCOUNTS).flat_map(|number| [account(number), BALANCE.to_string()]);
     let all: Vec<String> = ["MSET".to_owned()].into_iter().chain(all).collect();

@@ -1,4 +1,4 @@
-//! Bytes that go out and come in on one connection of a link, until it ends.
+//! Sends and receives bytes on one connection of a link, until it ends.
 
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -150,7 +150,7 @@ impl<'a> Exchange<'a> {
             }
             () = self.link.work.notified() => tokio::task::yield_now().await,
             is_there = greeted(&mut self.silence.greeting) => {
-                if self.silence.stands_still(is_there) {
+                if self.silence.is_unresponsive(is_there) {
                     return Err(Broken::new("it stands still"));
                 }
             }
@@ -199,9 +199,9 @@ impl Silence {
         self.look.as_mut().reset(next);
     }
 
-    /// Whether a greeting that is over shows that the node stands still: it was not answered, and
-    /// nothing came meanwhile.
-    fn stands_still(&mut self, was_answered: bool) -> bool {
+    /// Whether a finished greeting shows that the node does not answer: it was not answered, and no
+    /// byte came meanwhile.
+    fn is_unresponsive(&mut self, was_answered: bool) -> bool {
         let begun = self.greeting.take().map(|(begun, _)| begun);
         !was_answered && begun.is_some_and(|begun| self.heard < begun)
     }

@@ -1,4 +1,4 @@
-//! `CLIENT …`: what connections there are, and how this one wants to be treated.
+//! `CLIENT …`: lists connections, and sets options of this one.
 
 use command::Sink;
 
@@ -176,7 +176,7 @@ pub fn getname<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.answer(|writer| if name.is_empty() { writer.nil() } else { writer.bulk(name.as_bytes()) })
 }
 
-/// `CLIENT SETNAME name`; an empty one takes the name away.
+/// `CLIENT SETNAME name`; an empty one removes the name.
 pub fn setname<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     checked_name(args.at(2))?.clone_into(&mut call.session.name);
     call.ok()
@@ -260,8 +260,8 @@ pub fn stale<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 /// The oldest that reads may be allowed to be: a day.
 const STALE_MS_MAX: u32 = 86_400_000;
 
-/// `CLIENT ROUTE ON | OFF`, which Redis has not: with ON, a command whose keys lie in one shard
-/// that another node leads is answered `MOVED`, and CLUSTER tells of this connection's keyspace.
+/// `CLIENT ROUTE ON | OFF`, which Redis does not have. With ON, a command whose keys lie in one
+/// shard that another node leads is answered `MOVED`, and CLUSTER shows this connection's keyspace.
 pub fn route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     call.session.routes = one_of(args, 2, "ON", "OFF")?;
     call.ok()
@@ -307,7 +307,7 @@ pub fn pause<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     Err(CommandError::Fixed("ERR CLIENT PAUSE and UNPAUSE are not supported"))
 }
 
-/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: nobody is ever blocked.
+/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: no client is ever blocked.
 pub fn unblock<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     match args.len() {
         3 => {}

@@ -1,8 +1,8 @@
-//! `CLUSTER …`, READONLY, READWRITE, ASKING: who holds which keys.
+//! `CLUSTER …`, READONLY, READWRITE, ASKING: which node holds which slots.
 //!
-//! A node alone in mode `any` is no cluster, and says what Redis says then. All others answer by
-//! what they know of their cluster ([`Topology`]), in either mode. Nodes have 40 hexadecimal digits
-//! for an id, as in Redis; the first 24 are zeros.
+//! A node alone in mode `any` is no cluster, and answers as Redis does then. All others answer from
+//! their [`Topology`], in either mode. Node ids have 40 hexadecimal digits, as in Redis; the first
+//! 24 are zeros.
 
 use std::fmt::Write as _;
 
@@ -32,10 +32,10 @@ pub fn myid<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.answer(|writer| writer.bulk(ctx.facts().node_id.as_bytes()))
 }
 
-/// `CLUSTER SLOTS`: stretches of slots, each with who leads there and, behind, who else holds it.
+/// `CLUSTER SLOTS`: ranges of slots, each with its leader first, then its other replicas.
 ///
-/// Some clients take a node for what it is where they first read of it, though it may follow in
-/// one shard and lead another. So the first slot of each leader comes first, alone and without
+/// Some clients take a node's role from the first range that names it, though it may follow in one
+/// shard and lead another. So the first slot of each leader comes first, alone and without
 /// replicas.
 pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
@@ -72,8 +72,8 @@ pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     })
 }
 
-/// `CLUSTER SHARDS`: each shard with its slots, and all who hold it with their role and health
-/// there. The offset is the index of the shard's log, known only of this node: 0 for others.
+/// `CLUSTER SHARDS`: each shard with its slots, and the nodes of its replicas with their role and
+/// health there. The offset is the index of the shard's log, known only of this node: 0 for others.
 pub fn shards<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
     call.answer(|writer| {

@@ -1,4 +1,4 @@
-//! `COMMAND …`: the command table, told to clients.
+//! `COMMAND …`: the command table, for clients.
 
 use command::Sink;
 

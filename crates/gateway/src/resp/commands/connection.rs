@@ -1,4 +1,4 @@
-//! Commands by which a connection says who and where it is.
+//! Commands that set a connection's protocol, user and keyspace: HELLO, AUTH, SELECT and the like.
 
 use command::Sink;
 

@@ -1,4 +1,4 @@
-//! When does a value end? The options and commands that say so.
+//! Options and commands that set or show a value's expiry.
 
 use command::{ExpireIf, Expiry, Read, Write};
 

@@ -1,4 +1,4 @@
-//! Commands on keys, whatever their values.
+//! Commands on keys of any value.
 
 use command::{Read, Sink, Write};
 
@@ -114,12 +114,13 @@ pub fn object_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     )
 }
 
-/// `WAIT numreplicas timeout`: how many replicas, beside the one that leads, are known to have all
-/// writes of this connection on disk, as soon as they are so many or the time is over. Of a write
-/// that was answered a majority has it, so that half of the replicas (1 of 3, 2 of 5) is the least.
-/// More is known at the node that leads the shards written to; elsewhere the least is answered,
-/// after the time. A timeout of 0 waits for ever, but not for what cannot be known here. A node
-/// alone has no replicas: 0, at once.
+/// `WAIT numreplicas timeout`: how many replicas, beside the leader, are known to have all writes
+/// of this connection on disk. It answers when there are so many, or after the timeout.
+///
+/// A majority has each acknowledged write, so the reply is at least half of the replicas (1 of 3, 2
+/// of 5). Only leaders of the shards written to know of more; without their answers the reply is
+/// that minimum, after the timeout. A timeout of 0 waits for ever, but not for what cannot be known
+/// here. A node alone has no replicas: 0, at once.
 pub fn wait<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let replicas = integer(args.at(1))?;
     let timeout_ms = timeout(args.at(2))?;

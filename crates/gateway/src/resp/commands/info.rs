@@ -1,7 +1,7 @@
 //! `INFO`: the server in numbers, in the lines that client libraries and monitors of Redis read.
 //!
 //! A line whose number Carillon does not have is left out: a constant would be taken for a reading.
-//! What stays at 0 for ever is so: nothing is evicted, forked, subscribed to or tracked.
+//! Numbers that are always 0 are true: nothing is evicted, forked, subscribed to or tracked.
 
 use std::fmt::Write as _;
 
@@ -162,9 +162,9 @@ fn stats(out: &mut String, report: &Report<'_>) {
 }
 
 /// Redis knows one master and its copies; here every node takes writes, and leads some shards and
-/// follows in others. `master` is what tools may do with any node. `connected_slaves` is how many
-/// other live nodes hold copies of what is here, so that "fewer than two" is an alarm that means
-/// what it says. There are no lines `slaveN`: tools would take those nodes for read-only ones.
+/// follows in others. So each node reports `master`, since tools may write to it.
+/// `connected_slaves` counts other live nodes with replicas of local shards, so an alarm on "fewer
+/// than two" works. There are no lines `slaveN`: tools would take those nodes for read-only ones.
 fn replication(out: &mut String, report: &Report<'_>) {
     line(out, "role", "master");
     line(out, "connected_slaves", report.facts.cluster.companions);
@@ -191,7 +191,7 @@ fn cluster(out: &mut String, report: &Report<'_>) {
         ("carillon_shards", facts.shards),
         ("carillon_shards_led", facts.shards_led),
         ("carillon_shards_without_leader", facts.shards_without_leader),
-        ("carillon_shards_below_strength", facts.shards_under_replicated),
+        ("carillon_shards_under_replicated", facts.shards_under_replicated),
     ];
     numbers.into_iter().for_each(|(name, number)| line(out, name, number));
 }

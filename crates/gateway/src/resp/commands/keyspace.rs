@@ -1,4 +1,4 @@
-//! Commands on a keyspace as a whole.
+//! Keyspace scans: commands on all keys of a keyspace.
 
 use super::{Call, Outcome, integer, one_of};
 use crate::resp::args::Args;

@@ -1,4 +1,4 @@
-//! LOOKUP and EXPLAIN, which Redis has not: by which way are owners looked for?
+//! LOOKUP and EXPLAIN, which Redis does not have: they choose and show lookups of owners.
 
 use command::Sink as _;
 
@@ -42,7 +42,7 @@ pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         shows |= is_on;
         !is_on && !word.eq_ignore_ascii_case(b"noroute")
     });
-    let way = LookupChoice::of_words(words).map_err(CommandError::formatted)?;
+    let way = LookupChoice::parse(words).map_err(CommandError::formatted)?;
     if shows && call.session.version == Version::V2 {
         return Err(CommandError::Fixed(
             "ERR replies carry routes in RESP3 only: HELLO 3 first, or ask with LOOKUP LAST",
@@ -59,7 +59,7 @@ pub fn explain_route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let words: Vec<_> = args.from(3).iter().collect();
     let lookups = match words.is_empty() {
         true => vec![call.session.way],
-        false => LookupChoice::all_of_words(&words).map_err(CommandError::formatted)?,
+        false => LookupChoice::parse_all(&words).map_err(CommandError::formatted)?,
     };
     Ok(Request::Explain(Explain { key, lookups }))
 }

@@ -1,5 +1,4 @@
-//! What each command means: one function each, which turns its arguments into a
-//! [`Request`] or a refusal.
+//! One function for each command: it turns the arguments into a [`Request`] or a refusal.
 
 pub(super) mod client;
 pub(super) mod cluster;

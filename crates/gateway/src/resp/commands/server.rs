@@ -1,4 +1,4 @@
-//! Commands on the server, and those that are refused as a whole.
+//! Commands on the server, and commands that are always refused.
 
 use command::Sink;
 

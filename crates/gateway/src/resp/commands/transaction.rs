@@ -90,9 +90,9 @@ pub fn is_done_at_once(name: &str) -> bool {
     matches!(name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
 }
 
-/// Commands that no transaction has: those on keyspaces as a whole, which are of many shards, those
-/// that change the connection, which EXEC could not leave undone, and LCS, whose work is too long
-/// for one entry of a log.
+/// Commands that are not allowed in a transaction: keyspace scans, which read many shards; commands
+/// that change the connection, which EXEC could not undo; and LCS, whose work is too long for one
+/// log entry.
 pub fn is_left_out(name: &str) -> bool {
     matches!(
         name,

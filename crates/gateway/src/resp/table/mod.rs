@@ -1,4 +1,4 @@
-//! Which commands are there, how are they called, and where are their keys?
+//! The command table: names, arity, access, and places of keys.
 //!
 //! [`lookup`] finds a command by its name in any case, without allocation: the name's letters
 //! become two words of 64 bits, which are looked up in a hash table built at compile time. The rest
@@ -47,7 +47,7 @@ pub struct CommandSpec {
     pub summary: &'static str,
     /// Since when, and what stands in its place.
     pub deprecated: Option<(&'static str, &'static str)>,
-    /// Recognised, to be refused clearly, but not told of.
+    /// Recognised, to be refused clearly, but not listed by COMMAND.
     pub hidden: bool,
     /// Its subcommands.
     pub subcommands: &'static [CommandSpec],
@@ -173,7 +173,7 @@ impl CommandSpec {
             .take_while(move |index| *index <= last && *index < args)
     }
 
-    /// The subcommands that are told of.
+    /// The subcommands that COMMAND lists.
     pub fn shown_subcommands(&self) -> impl Iterator<Item = &'static CommandSpec> + Clone + use<> {
         self.subcommands.iter().filter(|spec| !spec.hidden)
     }
@@ -187,7 +187,7 @@ impl CommandSpec {
     }
 }
 
-/// All commands that are told of.
+/// All commands that COMMAND lists.
 pub fn shown_commands() -> impl Iterator<Item = &'static CommandSpec> + Clone {
     GROUPS.iter().flat_map(|group| group.iter()).filter(|spec| !spec.hidden)
 }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_is_described() {
+    fn listed_commands_have_summary_and_complexity() {
         for spec in shown_commands().chain(shown_commands().flat_map(|s| s.shown_subcommands())) {
             for text in [spec.summary, spec.since, spec.group, spec.complexity] {
                 assert!(!text.is_empty(), "{}", spec.name);

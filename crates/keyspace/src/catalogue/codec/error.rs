@@ -1,7 +1,7 @@
 //! Errors of the catalogue as bytes.
 
 use super::super::{CatalogueError, LinearHashRecord};
-use super::{put_standing, read_level, read_name, read_standing};
+use super::{put_admin_state, read_admin_state, read_cluster_version, read_name};
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::NodeId;
 
@@ -52,7 +52,7 @@ impl CatalogueError {
             }
             Self::NotDraining { node, admin_state } => {
                 out.push(NOT_DRAINING);
-                put_standing(*node, *admin_state, out);
+                put_admin_state(*node, *admin_state, out);
             }
             Self::TooFewNodes { keyspace, replicas, left } => {
                 named(TOO_FEW_NODES, keyspace);
@@ -75,7 +75,7 @@ impl CatalogueError {
         }
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of an error.
@@ -94,7 +94,7 @@ impl CatalogueError {
             FEWER_REPLICAS => Self::FewerReplicas { from: reader.u8()?, to: reader.u8()? },
             NODE_REMOVED => Self::NodeRemoved { node: NodeId(reader.u64()?) },
             NOT_DRAINING => {
-                let (node, admin_state) = read_standing(reader)?;
+                let (node, admin_state) = read_admin_state(reader)?;
                 Self::NotDraining { node, admin_state }
             }
             TOO_FEW_NODES => Self::TooFewNodes {
@@ -104,12 +104,14 @@ impl CatalogueError {
             },
             LAST_NODE => Self::LastNode,
             TOO_MANY_ADMIN_STATES => Self::TooManyAdminStates,
-            VERSION_SKIPPED => {
-                Self::VersionSkipped { from: read_level(reader)?, to: read_level(reader)? }
-            }
-            VERSION_TOO_LOW => {
-                Self::VersionTooLow { level: read_level(reader)?, needs: read_level(reader)? }
-            }
+            VERSION_SKIPPED => Self::VersionSkipped {
+                from: read_cluster_version(reader)?,
+                to: read_cluster_version(reader)?,
+            },
+            VERSION_TOO_LOW => Self::VersionTooLow {
+                level: read_cluster_version(reader)?,
+                needs: read_cluster_version(reader)?,
+            },
             NOT_LINEAR_HASH => Self::NotLinearHash { name: read_name(reader)?.into() },
             STALE_TABLE_EPOCH => {
                 let name = read_name(reader)?.into();

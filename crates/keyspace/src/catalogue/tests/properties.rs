@@ -66,7 +66,7 @@ fn record() -> impl Strategy<Value = LinearHashRecord> {
         Just(Some(LinearHashStep::Shrink))
     ];
     (2..linear_hash::BUCKETS_MAX, any::<u64>(), step)
-        .prop_map(|(buckets, turn, step)| LinearHashRecord { buckets, turn, step })
+        .prop_map(|(buckets, epoch, step)| LinearHashRecord { buckets, epoch, step })
 }
 
 fn act() -> impl Strategy<Value = LinearHashOp> {
@@ -110,9 +110,11 @@ impl Op {
             Op::Drop(name) => CatalogueOp::Drop { name },
             Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
             Op::Level(to) => CatalogueOp::RaiseVersion { to: *to },
-            Op::File(keyspace, turn, act) => {
-                CatalogueOp::LinearHash { keyspace: KeyspaceId(*keyspace), turn: *turn, act: *act }
-            }
+            Op::File(keyspace, epoch, act) => CatalogueOp::LinearHash {
+                keyspace: KeyspaceId(*keyspace),
+                epoch: *epoch,
+                act: *act,
+            },
             Op::Node(node, admin_state, others) => CatalogueOp::Node {
                 node: NodeId(*node),
                 admin_state: *admin_state,
@@ -139,7 +141,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (0..9u32).prop_map(Op::Shard),
         1 => (1..4u8).prop_map(|to| Op::Level(ClusterVersion::new(to).expect("not 0"))),
         2 => (0..4u32, 0..4u64, act())
-            .prop_map(|(keyspace, turn, act)| Op::File(keyspace, turn, act)),
+            .prop_map(|(keyspace, epoch, act)| Op::File(keyspace, epoch, act)),
         2 => (0..6u64, admin_state(), prop::collection::btree_set(0..6u64, 0..6))
             .prop_map(|(node, admin_state, among)| Op::Node(node, admin_state, among)),
     ]
@@ -197,7 +199,7 @@ proptest! {
                 Ok(Subject::ClusterVersion(level)) => prop_assert_eq!(catalogue.level(), level),
                 Ok(Subject::Keyspace(keyspace)) => {
                     let is_one = keyspace.options.placement == Placement::LinearHash;
-                    prop_assert_eq!(keyspace.file.is_some(), is_one);
+                    prop_assert_eq!(keyspace.linear_hash_table.is_some(), is_one);
                 }
             }
             let rise = catalogue.level().number() - before.level().number();

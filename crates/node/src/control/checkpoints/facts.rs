@@ -1,4 +1,4 @@
-//! What do a round of checkpoints and the installation of a snapshot ask executors?
+//! What checkpoint rounds and snapshot installations ask executors.
 
 use keyspace::ShardId;
 use replication::Message;
@@ -20,7 +20,7 @@ pub enum FileStart {
     Begun(Box<Checkpoint>),
 }
 
-/// A replica that may have to take in its right neighbour.
+/// A replica that may have to absorb its right neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftReplica {
     /// Up to here its log is applied.
@@ -29,10 +29,10 @@ pub struct LeftReplica {
     pub awaits_right: bool,
 }
 
-/// A shard that another one has taken in.
+/// A shard that a merge has absorbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The shard that is gone.
+    /// The absorbed shard.
     pub right: ShardId,
     /// The shard that has taken it in,
     pub left: ShardId,
@@ -56,7 +56,7 @@ pub fn begin_file(
     }
 }
 
-/// The shards that others have taken in.
+/// The shards that merges have absorbed.
 pub fn merged(executor: &ShardExecutor) -> impl Iterator<Item = Merged> {
     executor.merged_shards().map(|(right, by)| Merged { right, left: by.left, at: by.at })
 }
@@ -69,16 +69,16 @@ pub fn left_replica(executor: &ShardExecutor, shard: ShardId) -> Option<LeftRepl
     })
 }
 
-/// Whether some right half has begun, or is about to, that no file of this manifest holds: what it
-/// began with is only in what the log makes of the left half's file.
+/// Whether a right half has begun, or is about to, that has no file in this manifest. Its first
+/// state then follows only from its left half's file and the log.
 pub fn has_uncovered_halves(executor: &ShardExecutor, published: &Manifest) -> bool {
     let has_file = |id| published.checkpoints.iter().any(|file| file.shard == id);
     let is_bare = |shard: &Replica| shard.began_as_half() && !has_file(shard.id());
     executor.pending_halves().next().is_some() || executor.shards().any(is_bare)
 }
 
-/// Whether the shard's replica has use for a snapshot, and has voted for nobody since its file
-/// began: the file must not say less than the checkpoint that it replaces (decision 0014).
+/// Whether the replica still needs a snapshot, and has not voted since its file began: the file
+/// must hold every vote that the checkpoint before it held (decision 0014).
 pub fn fits(executor: &ShardExecutor, shard: ShardId, head: &Message, vote: Vote) -> bool {
     executor.shard(shard).is_some_and(|here| here.wants(head) && vote_of(here) == vote)
 }

@@ -55,7 +55,7 @@ pub enum Effect {
     AwaitReplica,
 }
 
-/// What came of an effect.
+/// The result of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It is executed.
@@ -88,7 +88,7 @@ enum Phase {
     Over,
 }
 
-/// See the front page.
+/// See the module's documentation.
 pub struct SnapshotInstall {
     file: CheckpointRef,
     /// The files whose place it has taken.
@@ -103,7 +103,7 @@ impl SnapshotInstall {
         Self { file, replaced: Vec::new(), phase: Phase::Inspecting, given_up: None }
     }
 
-    /// What is to be done; the manifest is the one that is stored now.
+    /// The next effect; `published` is the manifest that is stored now.
     pub fn next(&mut self, published: &Manifest) -> Effect {
         match self.phase {
             Phase::Inspecting | Phase::InspectingAgain | Phase::InspectingLast => {

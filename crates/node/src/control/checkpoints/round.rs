@@ -59,7 +59,7 @@ pub enum Effect {
     ListHalves,
     /// Tell executors that these have begun. [`Event::Done`].
     ConfirmHalves(Vec<ShardId>),
-    /// List the shards that others have taken in. [`Event::Merged`].
+    /// List the absorbed shards. [`Event::Merged`].
     ListMerged,
     /// Look how far the shard's replica is. [`Event::Left`].
     InspectLeft(ShardId),
@@ -73,7 +73,7 @@ pub enum Effect {
     RemoveFiles(Vec<CheckpointRef>),
 }
 
-/// What came of an effect.
+/// The result of an effect.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// It is executed.
@@ -98,7 +98,7 @@ pub enum Event {
     },
     /// The right halves, each with whether it has begun.
     Halves(Vec<(ShardId, bool)>),
-    /// The shards that others have taken in.
+    /// The absorbed shards.
     Merged(Vec<Merged>),
     /// How far the replica is, if there is one.
     Left(Option<LeftReplica>),
@@ -106,7 +106,7 @@ pub enum Event {
     Marks(bool),
 }
 
-/// See the front page.
+/// See the module's documentation.
 pub struct CheckpointRound {
     published: Manifest,
     /// The file of each shard, as the next manifest will name it.
@@ -171,7 +171,7 @@ impl CheckpointRound {
         self.pending.pop_back();
     }
 
-    /// What is to be done.
+    /// The next effect.
     pub fn next(&self) -> Effect {
         match &self.phase {
             Phase::Marking => Effect::MarkEnded,

@@ -1,4 +1,4 @@
-//! Which states of shards does a node send to other nodes, and which does it take from them?
+//! Which snapshots does a node send to other nodes, and which does it accept?
 //!
 //! ```text
 //!   leader: head of a snapshot ──► SnapshotSender ── frames ──► SnapshotReceiver ──► installation
@@ -6,12 +6,12 @@
 //!                 └─ "it is lost" ◄──────┴──── has, done, gone ◄──────┘
 //! ```
 //!
-//! [`SnapshotSender`](sender::SnapshotSender) decides which of the requested streams begin, which
-//! end, and which frame of which stream is next. [`SnapshotReceiver`](receiver::SnapshotReceiver)
-//! decides which streams are taken in and when a state is installed. How one stream goes on after a
-//! loss, and the bytes of frames, are [`crate::rpc::stream`]'s.
+//! [`SnapshotSender`](sender::SnapshotSender) decides which requested streams begin and end, and
+//! which frame is next. [`SnapshotReceiver`](receiver::SnapshotReceiver) decides which streams it
+//! accepts and when it installs a state. [`crate::rpc::stream`] handles one stream: its frames, and
+//! how it goes on after a loss.
 //!
-//! Drivers own threads, files and links; both machines are pure, and time is given.
+//! Drivers own threads, files and links. Both machines are pure: the caller passes the time.
 
 pub mod receiver;
 pub mod sender;

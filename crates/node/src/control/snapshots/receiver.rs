@@ -51,7 +51,7 @@ pub enum Effect<T, B = StreamStart> {
     Answer(Name, ReceiverFrame),
 }
 
-/// See the front page.
+/// See the module's documentation.
 pub struct SnapshotReceiver<T, B = StreamStart> {
     coming: IncomingStreams<ReceivedPart<T>>,
     /// All blocks are here, and they wait to be installed.
@@ -73,7 +73,7 @@ impl<T, B> Default for SnapshotReceiver<T, B> {
 }
 
 impl<T> SnapshotReceiver<T> {
-    /// What the sender of a stream says.
+    /// Handles a frame from the sender of a stream.
     pub fn frame(&mut self, name: Name, sent: SenderFrame, now: BootNanos) {
         match sent {
             SenderFrame::Begin { shard, head, meta } => {
@@ -87,7 +87,7 @@ impl<T> SnapshotReceiver<T> {
 }
 
 impl<T, B> SnapshotReceiver<T, B> {
-    /// What is to be done, oldest first.
+    /// The next effect, oldest first.
     pub fn next_effect(&mut self) -> Option<Effect<T, B>> {
         self.effects.pop_front()
     }
@@ -114,12 +114,12 @@ impl<T, B> SnapshotReceiver<T, B> {
             return self.effects.push_back(Effect::Answer(name, ReceiverFrame::NotFound));
         }
         // Before there is a file of, perhaps, the same name.
-        let older = self.coming.make_way(shard).into_iter();
+        let older = self.coming.remove_streams_of(shard).into_iter();
         self.effects.extend(older.map(|half| Effect::Abandon(half.into)));
         self.effects.push_back(Effect::Create(name, shard, beginning));
     }
 
-    /// There is a file for what begins.
+    /// The driver has created the file of a stream.
     pub fn created(&mut self, name: Name, shard: ShardId, into: T, now: BootNanos) {
         self.coming.begin(name, shard, ReceivedPart { shard, into }, now);
     }
@@ -160,7 +160,7 @@ impl<T, B> SnapshotReceiver<T, B> {
         }
     }
 
-    /// A stream has ended, behind so many blocks.
+    /// A stream has ended after `blocks` blocks.
     pub fn end(&mut self, name: Name, blocks: u32) {
         if let StreamEnd::Complete(half) = self.coming.end(name, blocks) {
             self.complete.push_back((name, half));
@@ -196,7 +196,7 @@ impl<T, B> SnapshotReceiver<T, B> {
         !self.complete.is_empty() || self.installing.is_some()
     }
 
-    /// Gives up streams with which nobody goes on; their names.
+    /// Gives up streams that make no progress; returns their names.
     pub fn expire(&mut self, now: BootNanos) -> Vec<(Name, ShardId)> {
         let late = self.coming.expire(now);
         let names = late.iter().map(|(name, half)| (*name, half.shard)).collect();

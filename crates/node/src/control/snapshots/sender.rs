@@ -47,7 +47,7 @@ use crate::rpc::stream::pace::Pace;
 #[derive(Clone, Copy, Debug)]
 pub struct SenderLimits {
     /// Bytes of a stream that are kept until they are confirmed.
-    pub kept_bytes_max: usize,
+    pub unconfirmed_bytes_max: usize,
     /// Streams to one node.
     pub streams_to_node_max: usize,
     /// Streams to all nodes to which there is a link.
@@ -89,7 +89,7 @@ pub enum StreamEnding {
     Installed,
     /// The receiver takes nothing.
     Declined,
-    /// The receiver says what cannot be.
+    /// The answer of the receiver is impossible.
     InvalidProgress(InvalidProgress),
     /// For this reason.
     Broken(String),
@@ -174,7 +174,7 @@ struct Stream<B> {
     due: SendAction,
 }
 
-/// See the front page.
+/// See the module's documentation.
 pub struct SnapshotSender<H = Message, B = Checkpoint> {
     limits: SenderLimits,
     pace: Pace,
@@ -209,8 +209,8 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
         }
     }
 
-    /// For the simulator, which has to find it: streams to replicas that are gone go on.
-    pub fn plant_gone_replica(&mut self) {
+    /// A planted bug that the simulator must find: streams to removed replicas go on.
+    pub fn plant_stream_to_removed_replica(&mut self) {
         self.ignores_members = true;
     }
 
@@ -237,7 +237,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
         self.streams.iter().map(|stream| stream.to).chain(requested)
     }
 
-    /// What is known of destinations now. Those that have become urgent.
+    /// Learns the state of destinations. Returns those that have become urgent.
     pub fn learn(
         &mut self,
         facts: &[(Destination, DestinationFacts)],
@@ -312,7 +312,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
         let SnapshotRequest { to, node, term, .. } = *request;
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        let out = OutgoingStream::new(self.limits.kept_bytes_max, now);
+        let out = OutgoingStream::new(self.limits.unconfirmed_bytes_max, now);
         self.streams.push(Stream {
             number,
             to,
@@ -400,7 +400,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
         self.end(place, StreamEnding::Broken(why), now);
     }
 
-    /// What a receiver says of a stream. Whether that goes on after a loss.
+    /// Handles a receiver's frame. Returns whether the stream goes on after a loss.
     pub fn hear(&mut self, node: NodeId, number: u64, said: ReceiverFrame, now: BootNanos) -> bool {
         let is_it = |stream: &Stream<B>| (stream.node, stream.number) == (node, number);
         // Of streams that are over, answers may still come.

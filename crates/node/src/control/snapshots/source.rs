@@ -1,4 +1,4 @@
-//! What does the sending side ask executors, and where do blocks come from?
+//! What the sending side asks executors, and where its blocks come from.
 
 use replication::{BootNanos, Message};
 use storage::engine::PieceLimits;

@@ -6,7 +6,7 @@ use storage::log::Lsn;
 /// Why there is no plan, or it is not carried out. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryRefused {
-    /// Nobody is left.
+    /// No replica survives.
     #[error("no node was looked at: run `carillon recover inspect` on each that is left")]
     Nobody,
     /// Two clusters.

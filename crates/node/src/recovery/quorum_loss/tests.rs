@@ -52,7 +52,7 @@ fn survivor(replica: u64, shards: Vec<(ShardId, SurvivingReplica)>) -> Survivor 
         log_end: Lsn(64),
         replicas: rest.into_iter().chain(shards).collect(),
         ended: BTreeMap::new(),
-        catalogue: Some(Names { next_ids, keyspaces: vec![named] }),
+        catalogue: Some(KeyspaceNames { next_ids, keyspaces: vec![named] }),
     }
 }
 
@@ -87,7 +87,7 @@ fn the_newest_term_counts_before_the_longest_log() {
 fn a_shard_with_a_majority_is_left_alone() {
     let two = [with(1, &[1, 2, 3], (4, 90)), with(2, &[1, 2, 3], (4, 90))];
     assert_eq!(plan(&two), Err(RecoveryRefused::Sound { shards: 3 }));
-    // Whoever is said to be lost is named.
+    // The plan lists the lost nodes.
     let one = plan(&two[..1]).expect("one of three");
     assert_eq!(one.lost, BTreeSet::from([NodeId(20), NodeId(30)]));
     assert_eq!((one.sound, one.gone.len(), one.nameless.len()), (2, 0, 0));
@@ -95,7 +95,7 @@ fn a_shard_with_a_majority_is_left_alone() {
 
 /// Half of four is no majority, but neither could the others acknowledge anything.
 #[test]
-fn what_the_lost_could_not_acknowledge_alone_is_not_missing() {
+fn recovery_reports_no_loss_when_lost_voters_are_no_majority() {
     let voters = [1, 2, 3, 4];
     let rescue = only(&[with(1, &voters, (4, 90)), with(2, &voters, (4, 80))]);
     assert_eq!((rescue.voters, rescue.may_miss), ((2, 4), false));
@@ -149,7 +149,7 @@ fn replica_awaiting_snapshot_cannot_be_recovered_from() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn recovery_plan_refuses_inconsistent_survivors() {
     let one = with(1, &[1, 2, 3], (4, 90));
     assert_eq!(plan(&[]), Err(RecoveryRefused::Nobody));
     assert_eq!(plan(&[one.clone(), one.clone()]), Err(RecoveryRefused::Twice { node: NodeId(10) }));

@@ -1,11 +1,11 @@
-//! Requests that are not sent to a leader elsewhere any more: time is up, the shard is gone, or
-//! this replica leads itself.
+//! How forwarded requests end: by timeout, because the shard is gone, or because this replica
+//! leads.
 
 use super::*;
 
 impl ForwardedWrites {
-    /// The replica here has gone: readers have what they look at fetched, and all else is asked
-    /// again, of whoever is found to lead.
+    /// The local replica has ended. Readers are sent to fetch; all other requests go to the shard's
+    /// leader once it is found.
     pub fn leave(&mut self, effects: &mut Effects) {
         self.turn_away(effects);
         self.asks.clear();
@@ -13,7 +13,7 @@ impl ForwardedWrites {
         self.pause_until = 0;
     }
 
-    /// Tells those who have waited too long.
+    /// Answers clients whose request timeout has passed.
     #[inline(never)]
     pub fn expire(&mut self, now: BootNanos, request_timeout: u64, effects: &mut Effects) {
         self.expire_inherited(now, request_timeout, effects);
@@ -24,8 +24,10 @@ impl ForwardedWrites {
             let why = NotDone::NotLeader;
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        for sent in self.sent.iter_mut().filter(|sent| !sent.told && late(sent.held.since)) {
-            sent.told = true;
+        for sent in
+            self.sent.iter_mut().filter(|sent| !sent.is_client_answered && late(sent.held.since))
+        {
+            sent.is_client_answered = true;
             let (origin, waiters) = (sent.held.origin, sent.held.waiters.clone());
             effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::OutcomeUnknown });
         }
@@ -39,17 +41,17 @@ impl ForwardedWrites {
         }
     }
 
-    /// The shard is gone. Whose writes were sent is told the second reason: one that does not say
-    /// that nothing was done.
+    /// The shard has ended. Writes that were sent get `why_sent`, which does not claim that nothing
+    /// was done.
     pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
         for HeldBatch { origin, waiters, bytes, .. } in self.waiting.drain(..) {
             self.held_bytes -= bytes.len();
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        for SentBatch { held, told, .. } in self.sent.drain(..) {
+        for SentBatch { held, is_client_answered, .. } in self.sent.drain(..) {
             let HeldBatch { origin, waiters, bytes, .. } = held;
             self.held_bytes -= bytes.len();
-            if !told {
+            if !is_client_answered {
                 effects.answers.push(Answer::NotDone { origin, waiters, why: why_sent });
             }
         }
@@ -66,8 +68,8 @@ impl ForwardedWrites {
         }
     }
 
-    /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
-    /// [`Self::written`] what became of it; the rest is as new.
+    /// The local replica leads now. Batches that were sent keep their numbers, and
+    /// [`Self::written`] answers them; the rest are new.
     pub fn lead(&mut self) -> (Vec<OwnBatch>, Vec<(Origin, Batch)>) {
         let sent = self.own();
         let waiting = self.waiting.drain(..).map(|held| {
@@ -84,7 +86,7 @@ impl ForwardedWrites {
         readers.map(|r| (r.at, r.origin, r.waiter, r.since)).collect()
     }
 
-    /// The changes of the catalogue that nobody has, for the replica here has come to lead.
+    /// Takes the catalogue changes that were never sent, for the local replica leads now.
     pub fn take_operations(&mut self) -> Vec<(Vec<u8>, Caller)> {
         let unsent = self.operations.extract_if(.., |op| op.sent_to.is_none());
         unsent.map(|op| (op.op, Caller { origin: op.origin, waiter: op.waiter })).collect()

@@ -1,10 +1,10 @@
-//! What is left to do for those who have asked a shard that its left neighbour has taken in.
+//! Pending requests of a shard that its left neighbour has absorbed.
 //!
-//! What nobody has been sent yet is asked of the left neighbour as something new. What was sent
-//! keeps its session and its numbers, for the right one may have done it: the left one knows all
-//! that was done there ([`crate::routing::session::Sessions::unite`]), and tells, or does it now.
-//! So a forward has **inherited sessions of others** beside its own session, each of which only
-//! gets its answers.
+//! A request that was never sent goes to the left neighbour as a new one. A batch that was sent
+//! keeps its session and its number, because the right shard may have applied it. The left shard
+//! has all its sessions ([`crate::routing::session::Sessions::unite`]): it repeats the answer, or
+//! applies it now. So beside its own session a forward has **inherited sessions**, each of which
+//! only waits for answers.
 
 use keyspace::Timestamp;
 use replication::BootNanos;
@@ -14,18 +14,18 @@ use super::{
     Waiter,
 };
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct RequestHandover {
-    /// What was not sent, in order.
+    /// Batches that were not sent, in order.
     pub batches: Vec<(Origin, Batch)>,
-    /// Who wants to read at which time.
+    /// Readers, with the time at which they read.
     pub readers: Vec<(Timestamp, Origin, Waiter)>,
-    /// What was sent.
+    /// Batches that were sent.
     pub sent: InheritedSession,
 }
 
-/// What was sent to a shard that is gone, in a session of its own.
+/// The batches that were sent to an absorbed shard, in a session of its own.
 pub struct InheritedSession(Box<ForwardedWrites>);
 
 impl std::fmt::Debug for InheritedSession {
@@ -35,11 +35,12 @@ impl std::fmt::Debug for InheritedSession {
 }
 
 impl InheritedSession {
-    /// Who waits for its answers.
+    /// The waiters for its answers.
     pub fn waiters(&self) -> impl Iterator<Item = Waiter> {
         let inherited_sessions = self.0.inherited_sessions.iter().chain([&*self.0]);
-        let sent =
-            inherited_sessions.flat_map(|inherited| &inherited.sent).filter(|sent| !sent.told);
+        let sent = inherited_sessions
+            .flat_map(|inherited| &inherited.sent)
+            .filter(|sent| !sent.is_client_answered);
         sent.flat_map(|sent| sent.held.waiters.iter().copied())
     }
 
@@ -50,7 +51,7 @@ impl InheritedSession {
 }
 
 impl ForwardedWrites {
-    /// The shard is gone: all that is left to do, for who has taken it in.
+    /// The shard was absorbed: hands all its pending requests to the left one.
     pub fn hand_over_requests(&mut self) -> RequestHandover {
         let mut old = std::mem::take(self);
         let waiting: Vec<HeldBatch> = old.waiting.drain(..).collect();
@@ -66,7 +67,7 @@ impl ForwardedWrites {
         RequestHandover { batches, readers, sent: InheritedSession(Box::new(old)) }
     }
 
-    /// Goes on with what was sent to a shard that this one has taken in.
+    /// Continues the session of a shard that this one has absorbed.
     pub fn take_over_requests(&mut self, InheritedSession(inherited): InheritedSession) {
         let mut inherited = *inherited;
         self.inherited_sessions.append(&mut inherited.inherited_sessions);
@@ -87,7 +88,7 @@ impl ForwardedWrites {
         let own = |sent: &SentBatch| OwnBatch::of(session, sent);
         // Its own log is one more place where it may be.
         self.sent.iter_mut().for_each(|sent| sent.times += 1);
-        let sent = self.sent.iter().filter(|sent| is_first && !sent.answered).map(own);
+        let sent = self.sent.iter().filter(|sent| is_first && !sent.is_outcome_known).map(own);
         let mut all: Vec<OwnBatch> = sent.collect();
         self.sent_to = None;
         self.asks.clear();

@@ -1,4 +1,4 @@
-//! What the leader elsewhere has said of what it was asked.
+//! Replies of a remote leader to forwarded requests.
 
 use super::*;
 
@@ -49,8 +49,8 @@ impl ForwardedWrites {
         effects: &mut Effects,
     ) {
         let sent = &mut self.sent[place];
-        sent.answered = true;
-        if !std::mem::replace(&mut sent.told, true) {
+        sent.is_outcome_known = true;
+        if !std::mem::replace(&mut sent.is_client_answered, true) {
             let waiters = std::mem::take(&mut sent.held.waiters);
             let replies = replies.and_then(|bytes| reply::decode_all(bytes).ok());
             let replies = replies.filter(|replies| replies.len() == waiters.len());
@@ -67,15 +67,15 @@ impl ForwardedWrites {
                 }
             }
         }
-        while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
+        while let Some(done) = self.sent.pop_front_if(|sent| sent.is_outcome_known) {
             self.held_bytes -= done.held.bytes.len();
         }
     }
 
-    /// Whoever leads has turned `sequence` away. If that had left once only, it is in no log, for
-    /// links bring an RPC once, if at all (a lost link has it sent again); and as none is applied
-    /// behind a gap, nothing behind it will ever be done. If it had left before, for another who
-    /// led then, it may be in a log with all that stood behind it.
+    /// The leader has refused `sequence`. If it was sent only once, it is in no log: a link
+    /// delivers an RPC at most once, and a lost link has it sent again. No batch is applied behind
+    /// a gap, so all later batches will never be done either. If it was sent before, to an earlier
+    /// leader, it may be in a log, with all later batches.
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
         let refused = self.sent.iter().find(|sent| sent.sequence == sequence);
         let is_nowhere = refused.is_some_and(|refused| refused.times == 1);
@@ -84,14 +84,15 @@ impl ForwardedWrites {
             let why = if is_sure { why } else { NotDone::OutcomeUnknown };
             let HeldBatch { origin, waiters, bytes, .. } = sent.held;
             self.held_bytes -= bytes.len();
-            if !sent.told {
+            if !sent.is_client_answered {
                 effects.answers.push(Answer::NotDone { origin, waiters, why });
             }
         }
         self.session = 0;
     }
 
-    /// Who was asked (`None`: the replica here) does not lead. Nothing is sent before this clock.
+    /// The node that was asked (`None`: the local replica) does not lead. Nothing is sent again
+    /// before `pause_until`.
     pub fn handle_not_leader(
         &mut self,
         by: Option<NodeId>,
@@ -125,7 +126,8 @@ impl ForwardedWrites {
         self.pause_until = pause_until;
     }
 
-    /// Who was asked has no room for it. No question of readers is sent before this clock.
+    /// The node that was asked has no room. No question of readers is sent again before
+    /// `pause_until`.
     pub fn handle_no_room(
         &mut self,
         by: NodeId,

@@ -82,7 +82,7 @@ impl One {
 
 /// However long there is always something under way.
 #[test]
-fn what_is_answered_is_not_held_any_more() {
+fn answered_batches_free_held_bytes() {
     let mut one = One::new();
     let value = vec![b'x'; 1 << 20];
     one.write(0, &value);
@@ -170,7 +170,7 @@ fn refused_read_timestamp_is_requested_again() {
 
 /// A replica here that has much to apply holds up its readers, not the writes.
 #[test]
-fn answers_to_readers_that_wait_do_not_stand_in_the_way_of_the_time() {
+fn unapplied_read_index_does_not_delay_leader_time() {
     let mut one = One::new();
     let (shard, leader, seed) = (ShardId(1), Some(LEADER), 1);
     for at in 0..60 {
@@ -240,7 +240,7 @@ fn until_a_leader_has_answered_only_the_first_is_sent_again() {
 }
 
 #[test]
-fn a_long_write_is_not_sent_again_while_it_may_be_on_its_way() {
+fn long_write_is_not_resent_before_its_transfer_time() {
     let mut one = One::new();
     one.write(1, &vec![b'x'; 32 << 20]);
     let sent = one.send();

@@ -16,7 +16,7 @@ use command::Read;
 pub(super) struct HeldGuard<'a> {
     pub place: usize,
     pub state: RwLockReadGuard<'a, ShardState>,
-    /// How old what is there may be, in nanoseconds.
+    /// How old the state may be, in nanoseconds.
     pub age: u64,
     /// The time at which to judge what has expired.
     pub time: Timestamp,
@@ -71,7 +71,7 @@ impl<'a> Guards<'a> {
         Ok(Self { route, fetched, held, blocked: Cell::new(None) })
     }
 
-    /// What stands for nothing of a key.
+    /// As [`nothing_since`], of a key under these guards.
     pub fn nothing_since(&self, key: &[u8]) -> Timestamp {
         let key = self.route.key(key);
         let place = self.route.place(&key);

@@ -45,12 +45,12 @@ fn route(placement: Placement) -> Route {
 
 const SLOW: ReadTime = ReadTime { time: Timestamp::from_millis(50), boot: 1 };
 
-/// Its leader has said that its clock stands at 200 ms, and that all below is settled.
+/// The leader's clock stands at 200 ms, and everything below that is settled.
 fn told(route: &Route) {
     for view in &route.views {
         let mut state = view.write();
         state.horizon = Timestamp::from_millis(1_000);
-        ReadPromise::new(state.unsettled.clone()).settled(Timestamp::from_millis(200));
+        ReadPromise::new(state.unsettled.clone()).settle_up_to(Timestamp::from_millis(200));
         state.serving.raise_floor(Timestamp::from_millis(200));
     }
 }
@@ -63,7 +63,7 @@ fn keys(route: &Route, asked: &ScanScope) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_its_leader_may_have_told_to_be_gone_is_gone_where_the_clock_is_slow() {
+fn scan_with_slow_clock_hides_keys_that_leader_reported_expired() {
     for placement in PLACEMENTS {
         let route = route(placement);
         let asked = admit(&route, &everywhere, SLOW).expect("it serves");
@@ -88,7 +88,7 @@ fn what_its_leader_may_have_told_to_be_gone_is_gone_where_the_clock_is_slow() {
 /// Clocks that were drawn ahead count on within a millisecond, and leaders tell theirs in
 /// milliseconds.
 #[test]
-fn what_is_newer_than_all_clocks_is_seen() {
+fn scan_shows_entries_newer_than_all_clocks() {
     let (ms, newest) = (Timestamp::from_millis(200), Timestamp(Timestamp::from_millis(200).0 + 7));
     for placement in PLACEMENTS {
         let route = route(placement);
@@ -112,7 +112,7 @@ fn what_is_newer_than_all_clocks_is_seen() {
 /// A transaction that was locked in the millisecond in which its leader told its clock may have
 /// been acknowledged.
 #[test]
-fn what_was_locked_in_the_same_millisecond_is_waited_for() {
+fn scan_waits_for_lock_of_leaders_millisecond() {
     let at = Timestamp(Timestamp::from_millis(200).0 + 7);
     let route = route(Placement::Ordered);
     told(&route);
@@ -149,7 +149,7 @@ fn what_was_locked_in_the_same_millisecond_is_waited_for() {
 /// A key is there throughout; between two pieces it is overwritten, and what it had before is
 /// collected.
 #[test]
-fn what_is_collected_meanwhile_hides_no_key() {
+fn collection_during_scan_hides_no_key() {
     for placement in PLACEMENTS {
         let route = route(placement);
         let asked = admit(&route, &everywhere, SLOW).expect("it serves");
@@ -166,7 +166,7 @@ fn what_is_collected_meanwhile_hides_no_key() {
 
 /// Its left neighbour's replica here may apply that some time later, in another executor.
 #[test]
-fn what_has_been_taken_over_meanwhile_is_missed() {
+fn scan_is_void_after_shard_is_absorbed() {
     for placement in PLACEMENTS {
         let route = route(placement);
         let asked = admit(&route, &everywhere, SLOW).expect("it serves");
@@ -182,7 +182,7 @@ fn what_has_been_taken_over_meanwhile_is_missed() {
 }
 
 #[test]
-fn what_ends_below_the_floor_and_may_yet_be_kept_is_asked_for() {
+fn scan_is_blocked_by_expiry_below_floor() {
     let route = route(Placement::Ordered);
     route.views[0].read().serving.raise_floor(Timestamp::from_millis(200));
     let blocked = admit(&route, &everywhere, SLOW).unwrap_err();

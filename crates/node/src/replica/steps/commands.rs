@@ -1,7 +1,7 @@
 //! What the wait queue sees of commands that are to be proposed.
 //!
-//! What another node has sent as one of a session is not refused here, however long it waits: that
-//! node gives it up by itself.
+//! This node never refuses a batch of another node's session, however long it waits: that node
+//! gives it up by itself.
 
 use command::{Write, codec};
 use txn::wait_queue::Commands;

@@ -1,5 +1,6 @@
-//! The bytes of what two leaders say to each other: a tag `u8`, then the fields of [`MergeMessage`]
-//! in their order; numbers `varint`, the end of an arc `bytes`, nodes as a count and u64 each.
+//! The bytes of messages between the leaders of two shards that merge: a tag `u8`, then the fields
+//! of [`MergeMessage`] in their order; numbers `varint`, the end of an arc `bytes`, nodes as a
+//! count and u64 each.
 
 use keyspace::codec::{DecodeError, Reader, put_bytes, put_varint};
 use keyspace::{Generation, KeyspaceId, NodeId, ShardId, Timestamp};

@@ -1,7 +1,7 @@
-//! Tiles that a keyspace's route does not lead to any more: they were taken in, and nobody is to be
-//! asked for them; or nothing is known of their places for a while, because what is known newest of
-//! their neighbours overlaps with what was known of them. Only a table that names another for a
-//! tile's first place says that it was taken in.
+//! Tiles that a keyspace's route no longer has. Either another shard has absorbed them. Or their
+//! places are unknown for a while, because the newest descriptors of their neighbours overlap with
+//! the older one. Only a table that names another owner of a tile's first place proves that it was
+//! absorbed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use keyspace::{Generation, KeyspaceId, Position, ShardId};
 
 use crate::routing::route::Route;
 
-/// See the front page.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct MergedTiles {
     tiles: BTreeMap<ShardId, Tile>,
@@ -24,14 +24,14 @@ struct Tile {
 }
 
 impl MergedTiles {
-    /// The keyspace of a shard that is gone.
+    /// The keyspace of a tile that its route no longer has.
     pub fn keyspace_of(&self, shard: ShardId) -> Option<KeyspaceId> {
         self.tiles.get(&shard).map(|tile| tile.start.keyspace())
     }
 
-    /// A keyspace has other tiles. Which of those that are gone are superseded, by whom, and at
-    /// which generation of that one? `owner` knows who has a tile's first place, if it is known and
-    /// no replica of the tile's shard is here. Each is named once for each generation.
+    /// Takes the new tiles of a keyspace. Returns the tiles that another shard now owns, with that
+    /// shard and its generation. `owner` finds the shard that owns a tile's first place, if it is
+    /// known and the tile's shard has no replica here. Each tile is named once for each generation.
     pub fn take_new_tiles(
         &mut self,
         old: &Route,
@@ -90,10 +90,10 @@ mod tests {
         Route::new(keyspace, hasher, tiles)
     }
 
-    /// SAFETY G10: whoever were told that it is another's would ask that one to do what may have
-    /// been done already.
+    /// SAFETY G10: a client told that another shard has it would repeat there what may have been
+    /// done already.
     #[test]
-    fn what_nobody_has_is_not_superseded() {
+    fn tile_without_known_owner_is_not_superseded() {
         let whole = route(&[(SECOND.0, 10, 30, 2)]);
         // The third is known, and how much of the second was cut off for it is not yet.
         let hole = route(&[(101, 20, 30, 3)]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_in_is_superseded_as_soon_as_that_is_known() {
+    fn absorbed_tile_is_superseded_once_owner_is_known() {
         let whole = route(&[(SECOND.0, 10, 30, 2)]);
         let hole = route(&[(101, 20, 30, 3)]);
         let mut gone = MergedTiles::default();

@@ -307,7 +307,7 @@ fn after_a_cancel_late_steps_do_nothing() {
 }
 
 #[test]
-fn what_was_never_frozen_will_not_be_after_it_was_told() {
+fn unfreeze_before_freeze_refuses_later_freeze() {
     let mut right = right();
     step(&mut right, 100, MergeStep::Unfreeze { ours: Generation(6) });
     step(&mut right, 101, FREEZE);

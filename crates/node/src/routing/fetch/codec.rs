@@ -1,4 +1,4 @@
-//! In which bytes do questions and what was found travel?
+//! The bytes of fetches and their results.
 //!
 //! Tag `u8`, then the fields in their order; words as in [`keyspace::codec`]. A bound is `u8` 0 for
 //! none, 1 included, 2 excluded, and the key; a version is value, expiry `varint`, timestamp u64;
@@ -67,7 +67,7 @@ impl FetchRequest {
         }
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if it is something else, or keys are out of order.
@@ -184,7 +184,7 @@ impl FetchResult {
         }
     }
 
-    /// Reads one from the front of what is left.
+    /// Reads one value from the front of the reader.
     ///
     /// # Errors
     /// [`DecodeError`] if it is something else.

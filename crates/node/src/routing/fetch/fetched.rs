@@ -1,11 +1,11 @@
-//! What was fetched for one command, or for several that had come together.
+//! The fetched data for one command, or for several that came together.
 
 use keyspace::{ShardId, Timestamp};
 use storage::engine::Version;
 
 use super::{ANSWER_BYTES_MAX, FetchRequest, FetchResult, HeldVersion, KEYS_MAX};
 
-/// What was fetched for one command, or for several that had come together.
+/// The fetched data for one command, or for several that came together.
 #[derive(Debug, Default)]
 pub struct FetchedData(Vec<Piece>);
 
@@ -70,7 +70,7 @@ impl FetchedData {
         self.0.iter().all(is_one)
     }
 
-    /// What was found in a shard, if this is what was wanted.
+    /// The result of a shard, if it answers this fetch.
     pub fn of(&self, shard: ShardId, want: &FetchRequest) -> Option<&FetchResult> {
         let piece = self.0.iter().find(|piece| piece.shard == shard)?;
         piece.want.is_like(want).then_some(&piece.found)

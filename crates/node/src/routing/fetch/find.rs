@@ -1,4 +1,4 @@
-//! What a shard holds of what is wanted of it.
+//! The leader's side of a fetch: it reads from the shard's state.
 
 use super::*;
 
@@ -137,7 +137,7 @@ fn scan(
                 keys.push(Box::from(key));
             }
         });
-        // Whoever asks for it in an ordered keyspace is told that there is nothing.
+        // In a keyspace without slots there is nothing to find.
         next = scanned.unwrap_or(None).filter(|next| next.slot < end);
     }
     FetchResult::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
@@ -164,7 +164,7 @@ fn numbers(
                 keys.push(Box::from(key));
             }
         });
-        // Whoever asks for it in another keyspace is told that there is nothing.
+        // In a keyspace without linear hashing there is nothing to find.
         next = scanned.unwrap_or(None).filter(|next| is_before_end(*next));
     }
     FetchResult::Keys { keys, next }
@@ -180,7 +180,7 @@ fn pairs(
     let mut bytes = 0;
     let mut is_cut = false;
     let walked = engine.range(range, now, &mut |key, version| {
-        // One larger value is let in, so that whoever goes on gets on.
+        // One larger value is allowed, so that every piece makes progress.
         if bytes >= ANSWER_BYTES_MAX || is_cut {
             is_cut = true;
             return;

@@ -1,29 +1,27 @@
 //! How does a node serve clients for a shard of which it has no replica?
 //!
-//! It asks who leads the shard, as a follower would: writes by the same rules and code
-//! (`replica::forward`: sessions, numbers, lost links, patience), reads by fetching what they look
-//! at ([`crate::routing::fetch`]). What it lacks is a group to tell it who leads. So it keeps an
-//! **image**: the nodes that had replicas when it last heard of them, and whom it takes for the
-//! leader.
+//! It asks the shard's leader, as a follower would. It forwards writes by the same code
+//! (`replica::forward`: sessions, numbers, lost links, timeouts), and fetches what reads look at
+//! ([`crate::routing::fetch`]). Without a Raft group it does not learn the leader. So it keeps an
+//! **image**: the nodes that last had replicas, and the one that it takes for the leader.
 //!
 //! ```text
-//!   Away { nodes } ──► image: ask the first ──► answered: it leads
-//!                        ▲ ▲               └──► NotLed { known } ─┐
-//!                        │ └── who it names; else the next node ◄─┤   image adjustment
-//!   Known: the lookup ───┘                                        └── silence, a lost link
+//!   RemoteShard { nodes } ──► image: ask the first ──► answered: it leads
+//!                               ▲ ▲               └──► NotLeader { known } ─┐
+//!                               │ └── the named one; else the next node ◄───┤  image adjustment
+//!   DescriptorLearned: lookup ──┘                                           └── silence, lost link
 //! ```
 //!
-//! Of two descriptors the higher generation counts, of two leaders the newer term, whoever told of
-//! them.
+//! Of two descriptors the higher generation counts, of two leaders the newer term, whichever node
+//! named them.
 //!
-//! A wrong image costs time only: whoever is asked and does not lead does nothing (SAFETY G3), and
-//! what was sent twice is done once (G10).
+//! A wrong image only costs time: a node that does not lead does nothing (SAFETY G3), and a request
+//! that was sent twice is done once (G10).
 //!
 //! # Invariants
-//! 1. Every write that is handed in is answered once: applied, not done, or unknown.
-//! 2. What a fetch is answered with was found after it was handed in.
-//! 3. A node that is silent delays those who wait for this shard, by [`SILENCE_NANOS`], and nobody
-//!    else.
+//! 1. The proxy answers every write once: applied, not done, or unknown.
+//! 2. The result of a fetch was read after the fetch was handed in.
+//! 3. A silent node delays only the requests for this shard, by [`SILENCE_NANOS`].
 
 use bytes::Bytes;
 use command::NotDone;
@@ -39,21 +37,20 @@ use crate::replica::{InheritedSession, RequestHandover, SafePointRequest, counte
 use crate::routing::fetch::FetchRequest;
 use crate::rpc::message::{RpcMessage, RpcRequestId};
 
-/// Who was asked and has said nothing for so long is not asked any more, as long as there is
-/// another.
+/// A node that has been silent for so long is not asked any more, if there is another.
 const SILENCE_NANOS: u64 = 500_000_000;
-/// A node that was silent, or whose link was lost, is not taken for the leader for so long, whoever
-/// says so.
+/// A node that was silent, or whose link was lost, is not taken for the leader for so long,
+/// whichever node names it.
 const AVOID_NANOS: u64 = 300_000_000;
 
-/// See the front page.
+/// See the module's documentation.
 pub(crate) struct Proxy {
     shard: ShardId,
-    /// The newest that was heard of the shard.
+    /// The newest descriptor that this node has heard of.
     known: Option<KnownShard>,
-    /// Where replicas are, as far as is known.
+    /// Nodes with replicas, as far as known.
     nodes: Vec<NodeId>,
-    /// Who is asked.
+    /// The node that it asks now.
     asked: Option<NodeId>,
     /// When that was last heard of, or began to be asked.
     heard_at: BootNanos,
@@ -105,7 +102,7 @@ impl Proxy {
     }
 
     /// The node's lookup has learnt something of the shard.
-    pub fn told(&mut self, known: &KnownShard, now: BootNanos) {
+    pub fn learn_descriptor(&mut self, known: &KnownShard, now: BootNanos) {
         if self.learn(known)
             && let Some(leader) = self.led_by()
             && !self.is_avoided(leader, now)
@@ -137,12 +134,12 @@ impl Proxy {
         self.known.as_ref()?.leader()
     }
 
-    /// Whether a node is not to be believed in now.
+    /// Whether this node must not be taken for the leader now.
     fn is_avoided(&self, node: NodeId, now: BootNanos) -> bool {
         self.avoided.is_some_and(|(avoided, until)| avoided == node && now < until)
     }
 
-    /// Takes commands for whoever leads.
+    /// Holds commands for the leader.
     pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
         self.wake(now);
         self.outgoing.forward.write(origin, batch, now, effects);
@@ -154,14 +151,14 @@ impl Proxy {
         self.outgoing.forward.operate(op, asker, now);
     }
 
-    /// Who is taken for the leader, if anyone is.
+    /// The node that it takes for the leader, if any.
     pub fn leader(&self) -> Option<NodeId> {
         self.asked
     }
 
-    /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
+    /// Asks the supposed leader of the system shard to raise a safe point, if there is one.
     pub fn raise(&self, raise: SafePointRequest, effects: &mut Effects) {
-        // Whoever does not lead says nothing to that: who was last asked may be anyone.
+        // A node that does not lead ignores it, so a wrong guess does no harm.
         let leader = self.led_by().or(self.asked);
         effects.rpcs.extend(leader.map(|leader| (leader, RpcMessage::RaiseSafePoint(raise))));
     }
@@ -242,7 +239,7 @@ impl Proxy {
                 self.outgoing.fetches.fetched(self.shard, number, (at, found), now, effects);
             }
             RpcMessage::StepReply { number, said, .. } => {
-                self.outgoing.forwarded_steps.said(number, said, effects)
+                self.outgoing.forwarded_steps.handle_reply(number, said, effects)
             }
             RpcMessage::CatalogueReply { number, index, result } => {
                 self.outgoing.forward.catalogue_done(number, index, result);
@@ -322,7 +319,7 @@ impl Proxy {
         self.asked = self.nodes.get(next).copied().or(self.asked);
     }
 
-    /// The link to a node is gone, and what was sent to it with it.
+    /// The link to a node is lost, with all requests on it.
     pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
         self.ask_again(node);
         if self.asked == Some(node) {
@@ -331,14 +328,14 @@ impl Proxy {
         }
     }
 
-    /// What was asked of a node may not have arrived.
+    /// Requests to a node may not have arrived.
     pub fn ask_again(&mut self, node: NodeId) {
         self.outgoing.forward.link_lost(node);
         self.outgoing.fetches.link_lost(node);
         self.outgoing.forwarded_steps.link_lost(node);
     }
 
-    /// Sends what is due, and tells who has waited too long.
+    /// Sends what is due, and answers requests whose timeout has passed.
     pub fn turn(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         let RoundContext { now, clock, seed, request_timeout, .. } = *turn;
         self.outgoing.forward.expire(now, request_timeout, effects);
@@ -358,8 +355,7 @@ impl Proxy {
         self.outgoing.forward.applied(self.catalogue_cache_index, effects);
     }
 
-    /// There is no replica here any more: what it was to ask of others is asked from here, with
-    /// its numbers.
+    /// The local replica has ended: continues its outgoing requests, with their numbers.
     pub fn succeed(&mut self, outgoing: Outgoing, now: BootNanos) {
         self.outgoing = outgoing;
         self.heard_at = now;
@@ -372,21 +368,21 @@ impl Proxy {
 
     /// Another has taken the shard in. Readers look again.
     pub fn hand_over_requests(&mut self, effects: &mut Effects) -> RequestHandover {
-        self.outgoing.fetches.let_go(effects);
-        self.outgoing.forwarded_steps.let_go(effects);
+        self.outgoing.fetches.release_waiters(effects);
+        self.outgoing.forwarded_steps.release_waiters(effects);
         self.outgoing.forward.hand_over_requests()
     }
 
-    /// Goes on with what was sent to a neighbour that the shard has taken in.
+    /// Continues the session of a neighbour that the shard has absorbed.
     pub fn take_over_requests(&mut self, inherited: InheritedSession) {
         self.outgoing.forward.take_over_requests(inherited);
     }
 
-    /// The shard is gone.
+    /// The shard has ended.
     pub fn abandon(&mut self, effects: &mut Effects) {
         self.outgoing.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.outgoing.fetches.abandon(effects);
-        self.outgoing.forwarded_steps.let_go(effects);
+        self.outgoing.forwarded_steps.release_waiters(effects);
     }
 }
 

@@ -55,13 +55,13 @@ impl RpcMessage {
             }
             RpcMessage::NotLeader { shard, what, known } => {
                 begin(7, *shard, out);
-                put_asked(*what, out);
+                put_request_id(*what, out);
                 out.push(u8::from(known.is_some()));
                 known.iter().for_each(|known| known.encode(out));
             }
             RpcMessage::NoRoom { shard, what } => {
                 begin(8, *shard, out);
-                put_asked(*what, out);
+                put_request_id(*what, out);
             }
             RpcMessage::Fetch { shard, number, want } => {
                 begin(9, *shard, out);
@@ -106,9 +106,9 @@ impl RpcMessage {
                 }
                 out.push(u8::from(count.is_here));
             }
-            RpcMessage::Notice { shard, tiding } => {
+            RpcMessage::Notice { shard, notice } => {
                 begin(20, *shard, out);
-                tiding.encode(out);
+                notice.encode(out);
             }
         }
     }
@@ -171,13 +171,13 @@ impl RpcMessage {
                 RpcMessage::CatalogueReply { number, index, result }
             }
             7 => {
-                let (what, known) = (read_asked(reader)?, read_known(reader)?);
+                let (what, known) = (read_request_id(reader)?, read_known(reader)?);
                 if known.as_ref().is_some_and(|known| known.shard() != shard) {
                     return Err(DecodeError::Field { what: "a shard that is known: another" });
                 }
                 RpcMessage::NotLeader { shard, what, known }
             }
-            8 => RpcMessage::NoRoom { shard, what: read_asked(reader)? },
+            8 => RpcMessage::NoRoom { shard, what: read_request_id(reader)? },
             9 => RpcMessage::Fetch {
                 shard,
                 number: reader.varint()?,
@@ -219,7 +219,7 @@ impl RpcMessage {
                 number: reader.varint()?,
                 said: StepReply::decode(reader)?,
             },
-            20 => RpcMessage::Notice { shard, tiding: ReplicaNotice::decode(reader)? },
+            20 => RpcMessage::Notice { shard, notice: ReplicaNotice::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "RPC", found }),
         })
     }
@@ -237,7 +237,7 @@ fn read_flag(reader: &mut Reader<'_>, what: &'static str) -> Result<bool, Decode
     }
 }
 
-/// Number and origin of who asks.
+/// Number and origin of the asker.
 fn read_asker(reader: &mut Reader<'_>) -> Result<(u64, u32), DecodeError> {
     Ok((reader.varint()?, reader.varint_max(u32::MAX.into(), "origin")? as u32))
 }
@@ -253,7 +253,7 @@ fn read_point(reader: &mut Reader<'_>) -> Result<(KeyspaceId, Timestamp), Decode
     Ok((KeyspaceId(keyspace), Timestamp(reader.u64()?)))
 }
 
-fn put_asked(what: RpcRequestId, out: &mut Vec<u8>) {
+fn put_request_id(what: RpcRequestId, out: &mut Vec<u8>) {
     match what {
         RpcRequestId::Write { session, sequence } => {
             out.push(0);
@@ -283,7 +283,7 @@ fn put_asked(what: RpcRequestId, out: &mut Vec<u8>) {
     }
 }
 
-fn read_asked(reader: &mut Reader<'_>) -> Result<RpcRequestId, DecodeError> {
+fn read_request_id(reader: &mut Reader<'_>) -> Result<RpcRequestId, DecodeError> {
     Ok(match reader.u8()? {
         0 => RpcRequestId::Write { session: reader.u64()?, sequence: reader.varint()? },
         1 => RpcRequestId::Read { number: reader.varint()? },
@@ -361,7 +361,7 @@ mod tests {
         assert!(kinds.iter().all(|there| *there), "a kind without a seed: {kinds:?}");
     }
 
-    /// Whoever asks would take one shard's replicas for another's.
+    /// The asker would take one shard's replicas for another's.
     #[test]
     fn not_leader_reply_names_only_the_shard() {
         let arc = keyspace::Arc::whole(KeyspaceId(1));

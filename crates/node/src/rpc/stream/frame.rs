@@ -27,17 +27,17 @@ pub mod tag {
     pub const BLOCK: u8 = 2;
     /// Its end.
     pub const END: u8 = 3;
-    /// What is there?
+    /// The sender asks what has arrived.
     pub const ASK: u8 = 4;
     /// This is.
     pub const HAS: u8 = 5;
     /// All of it is installed.
     pub const DONE: u8 = 6;
     /// Nothing of it is there.
-    pub const GONE: u8 = 7;
+    pub const NOT_FOUND: u8 = 7;
 }
 
-/// What the sender of a stream says.
+/// A frame of the sender of a stream.
 #[derive(Debug)]
 pub enum SenderFrame {
     /// It begins.
@@ -68,7 +68,7 @@ pub enum SenderFrame {
     },
 }
 
-/// What the receiver of a stream says.
+/// A frame of the receiver of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverFrame {
     /// It has the blocks below a number.
@@ -89,7 +89,7 @@ pub fn is_receiver_frame(body: &Bytes) -> bool {
     body.first().is_some_and(|first| *first > tag::ASK)
 }
 
-/// What the sender of a stream has said, and which stream.
+/// Decodes a frame from the sender of a stream; with the stream's number.
 ///
 /// # Errors
 /// What is wrong with it; the stream, if that could be read.
@@ -105,7 +105,7 @@ pub fn decode_sender_frame(mut body: Bytes) -> Result<(u64, SenderFrame), (Optio
     sent.map(|sent| (stream, sent)).map_err(|why| (Some(stream), why))
 }
 
-/// What the receiver of a stream has said, and of which stream.
+/// Decodes a frame from the receiver of a stream; with the stream's number.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -117,7 +117,7 @@ pub fn decode_receiver_frame(mut body: Bytes) -> Result<(u64, ReceiverFrame), St
             ReceiverFrame::Has { ask, blocks: number(&mut body)? }
         }
         tag::DONE => ReceiverFrame::Done,
-        tag::GONE => ReceiverFrame::NotFound,
+        tag::NOT_FOUND => ReceiverFrame::NotFound,
         other => return Err(format!("a frame of kind {other}")),
     };
     Ok((stream, said))
@@ -130,7 +130,7 @@ pub fn head_of(tag: u8, stream: u64) -> [u8; HEAD_BYTES] {
     head
 }
 
-/// What [`tag::BEGIN`] says before the meta.
+/// The part of a [`tag::BEGIN`] frame before the meta.
 pub fn begin_of(shard: ShardId, head: &Message) -> Vec<u8> {
     let mut encoded = Vec::new();
     head.encode(&mut encoded);
@@ -138,7 +138,7 @@ pub fn begin_of(shard: ShardId, head: &Message) -> Vec<u8> {
     [&shard.0.to_le_bytes()[..], &length, &encoded].concat()
 }
 
-/// A whole frame of a receiver.
+/// A complete frame of a receiver.
 pub fn receiver_frame(stream: u64, said: ReceiverFrame) -> Vec<u8> {
     match said {
         ReceiverFrame::Has { ask, blocks } => {
@@ -146,7 +146,7 @@ pub fn receiver_frame(stream: u64, said: ReceiverFrame) -> Vec<u8> {
             [&head[..], &ask.to_le_bytes(), &blocks.to_le_bytes()].concat()
         }
         ReceiverFrame::Done => head_of(tag::DONE, stream).to_vec(),
-        ReceiverFrame::NotFound => head_of(tag::GONE, stream).to_vec(),
+        ReceiverFrame::NotFound => head_of(tag::NOT_FOUND, stream).to_vec(),
     }
 }
 

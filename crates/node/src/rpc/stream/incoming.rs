@@ -1,15 +1,15 @@
-//! Which streams come in, and how far has each come?
+//! The receiving side of streams: which are accepted, and how far each has come.
 //!
-//! A block is taken if it is the next of its stream. One that was taken before is not taken again,
-//! and neither is one behind a gap: its sender asks what is here, and goes on from there.
+//! It takes a block only if it is the next of its stream. It takes none twice, and none behind a
+//! gap: the sender asks what has arrived, and goes on from there.
 //!
 //! Invariants:
-//! 1. Of each stream blocks 0, 1, 2, … are taken, each once, in this order.
-//! 2. Of one shard there is one stream, the newest.
-//! 3. Nothing is kept of a stream of which nothing was heard for [`RESUME_FOR`], but its name if
-//!    it came whole: of the last [`DONE_MAX`] of these.
+//! 1. It takes blocks 0, 1, 2, … of each stream, each once, in this order.
+//! 2. There is one stream of a shard, the newest.
+//! 3. It forgets a stream that was silent for [`RESUME_FOR`]. Of complete ones it remembers the
+//!    number, of the last [`DONE_MAX`].
 //!
-//! Pure: time is given, and what blocks are taken into is the caller's.
+//! It has no clock: the caller passes the time, and owns what the blocks go into.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,11 +19,11 @@ use replication::BootNanos;
 use super::frame::ReceiverFrame;
 use super::outgoing::RESUME_FOR;
 
-/// So many streams that came whole are remembered, so that their senders are not told that they
-/// are gone.
+/// The most complete streams that are remembered, so that their senders do not hear that they are
+/// lost.
 pub const DONE_MAX: usize = 256;
 
-/// A stream: who sends it, and its number there.
+/// A stream: its sender, and its number there.
 pub type Name = (NodeId, u64);
 
 /// What the end of a stream has led to.
@@ -56,12 +56,12 @@ impl<T> Default for IncomingStreams<T> {
 
 impl<T> IncomingStreams<T> {
     /// Makes way for a stream: what there was of others of its shard is given back.
-    pub fn make_way(&mut self, shard: ShardId) -> Vec<T> {
+    pub fn remove_streams_of(&mut self, shard: ShardId) -> Vec<T> {
         let others = self.streams.extract_if(.., |_, stream| stream.shard == shard);
         others.map(|(_, stream)| stream.into).collect()
     }
 
-    /// A stream begins, for which [way is made](Self::make_way).
+    /// A stream begins, for which [way is made](Self::remove_streams_of).
     pub fn begin(&mut self, name: Name, shard: ShardId, into: T, now: BootNanos) {
         let is_alone = self.streams.values().all(|stream| stream.shard != shard);
         assert!(is_alone, "two streams of shard {shard}");
@@ -85,8 +85,8 @@ impl<T> IncomingStreams<T> {
         self.streams.get_mut(&name).map(|stream| &mut stream.into)
     }
 
-    /// A stream's end has come, behind so many blocks. If all are here, the stream is over, and
-    /// [`Self::done`] is to be said if something became of it.
+    /// A stream has ended after `blocks` blocks. If all are here, the stream is over; the caller
+    /// calls [`Self::done`] once its state is installed.
     pub fn end(&mut self, name: Name, blocks: u32) -> StreamEnd<T> {
         match self.streams.get(&name) {
             Some(stream) if stream.blocks == blocks => {
@@ -97,7 +97,7 @@ impl<T> IncomingStreams<T> {
         }
     }
 
-    /// A stream that came whole has served its purpose.
+    /// The state of a complete stream is installed.
     pub fn done(&mut self, name: Name) {
         self.done.push_back(name);
         if self.done.len() > DONE_MAX {
@@ -127,7 +127,7 @@ impl<T> IncomingStreams<T> {
         self.streams.len()
     }
 
-    /// Gives back what there was of streams that nobody goes on with.
+    /// Gives up streams that make no progress; returns what they had.
     pub fn expire(&mut self, now: BootNanos) -> Vec<(Name, T)> {
         let is_late = |_: &Name, stream: &mut Stream<T>| now >= stream.heard + RESUME_FOR;
         let late = self.streams.extract_if(.., is_late);

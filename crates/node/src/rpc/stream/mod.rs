@@ -1,19 +1,18 @@
-//! How does a shard's state get to another node in pieces, over links that are lost?
+//! How does a shard's state reach another node in pieces, over links that may be lost?
 //!
 //! ```text
 //!   sender                                  receiver
-//!     outgoing: due? ── frame ──►             coming: block, end ──► what it is taken into
+//!     outgoing: due? ── frame ──►             incoming: block, end ──► where it is stored
 //!               has? ◄── frame ──                      answer
 //! ```
 //!
-//! A stream is of one moment's state ([`crate::recovery::checkpoint`]). Frames between two nodes
-//! come in the order in which they were sent, or not at all; what was lost is found out by a
-//! question when the next link comes up. How fast blocks leave a node is said by its [`pace`].
-//! Drivers send frames, make blocks, and keep what has come; what is next on either side is said
-//! here.
+//! A stream carries one moment's state ([`crate::recovery::checkpoint`]). Frames between two nodes
+//! arrive in the order of sending, or not at all. When a link comes up again, a question finds out
+//! what was lost. The node's [`pace`] limits how fast blocks leave. Drivers send frames, make
+//! blocks, and store what has arrived; this module decides what is next on either side.
 //!
-//! Invariants: those of [`outgoing`] and [`coming`]; what comes out at the end are all blocks of
-//! one checkpoint, each once, in their order.
+//! Invariants: those of [`outgoing`] and [`incoming`]. The receiver ends up with all blocks of one
+//! checkpoint, each once, in their order.
 
 pub mod frame;
 pub mod incoming;

@@ -1,30 +1,30 @@
-//! What of a stream is to be sent next, and what must be kept until it has arrived?
+//! The sending side of a stream: what to send next, and what to hold until it has arrived.
 //!
 //! ```text
 //!     confirmed      next            made              the checkpoint's cursor
 //!         │            │               │               │
 //!    …────┼────────────┼───────────────┼───────────────┼─ ─ ─ ─ ─ ─
 //!         │◄── sent ──►│◄─ sent once? ►│   not made yet
-//!         │◄──────────── kept ────────►│
+//!         │◄──────────── held ────────►│
 //! ```
 //!
-//! A question is a fence: behind it nothing is sent until it is answered. Frames are handled by
-//! the receiver in the order in which they were sent, so its answer tells exactly what has
-//! arrived and what has been lost, and the stream goes on from there. A question is asked when a
-//! link comes up, and when nothing is to be sent, or may be, and nothing was heard for
+//! A question is a fence: the sender sends nothing behind it until it is answered. The receiver
+//! handles frames in the order in which they were sent. So its answer tells exactly which blocks
+//! have arrived and which are lost, and the stream goes on from there. The sender asks when a link
+//! comes up. It also asks when it has nothing to send, or may not send, and has heard nothing for
 //! [`ASK_AFTER`].
 //!
-//! A stream may be *held*: its blocks wait for the [`pace`](super::pace) of the node, and that may
-//! take longer than any request's timeout. Then it asks now and then, for the receiver's sake, who
-//! gives up what it hears nothing of; and its own timeout begins when it may send again.
+//! A stream may be *held*: its blocks wait for the [`pace`](super::pace) of the node, longer than
+//! any request timeout perhaps. Meanwhile it asks now and then, because the receiver gives up a
+//! silent stream. Its own timeout begins when it may send again.
 //!
 //! Invariants:
-//! 1. Blocks below `confirmed` are with the receiver, and are never sent again.
-//! 2. What is kept is below the limit and one block.
-//! 3. A stream whose `confirmed` stands still for [`RESUME_FOR`] is given up, if all that time
-//!    something was sent and not confirmed, a question was not answered, or there was no link.
+//! 1. Blocks below `confirmed` are with the receiver, and the sender never sends them again.
+//! 2. The blocks in memory stay below the limit and one block.
+//! 3. A sender gives up a stream whose `confirmed` stands still for [`RESUME_FOR`], if all that
+//!    time a block was not confirmed, a question was not answered, or there was no link.
 //!
-//! Pure: time is given.
+//! It has no clock: the caller passes the time.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -34,10 +34,10 @@ use replication::BootNanos;
 /// How long a stream may get nowhere, with a link or without, until both sides give it up, in
 /// nanoseconds.
 pub const RESUME_FOR: u64 = 30_000_000_000;
-/// A receiver that has said nothing for so long is asked what it has, in nanoseconds.
+/// The sender asks a receiver that has been silent for so long what it has, in nanoseconds.
 pub const ASK_AFTER: u64 = 1_000_000_000;
 
-/// What is to be done for a stream.
+/// What the driver does next for a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SendAction {
     /// Another block is to be made: [`OutgoingStream::made`], or [`OutgoingStream::finish_blocks`].
@@ -56,7 +56,7 @@ pub enum SendAction {
     GiveUp,
 }
 
-/// The receiver says what cannot be.
+/// An impossible answer of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidProgress {
     /// More than there is.
@@ -95,7 +95,7 @@ pub struct OutgoingStream {
     /// Blocks from `confirmed` on.
     kept: VecDeque<Vec<u8>>,
     kept_bytes: usize,
-    kept_bytes_max: usize,
+    unconfirmed_bytes_max: usize,
     confirmed: u32,
     next: u32,
     /// There will be no more blocks.
@@ -113,11 +113,11 @@ pub struct OutgoingStream {
 
 impl OutgoingStream {
     /// A stream whose beginning has been sent.
-    pub fn new(kept_bytes_max: usize, now: BootNanos) -> Self {
+    pub fn new(unconfirmed_bytes_max: usize, now: BootNanos) -> Self {
         Self {
             kept: VecDeque::new(),
             kept_bytes: 0,
-            kept_bytes_max,
+            unconfirmed_bytes_max,
             confirmed: 0,
             next: 0,
             is_whole: false,
@@ -130,7 +130,7 @@ impl OutgoingStream {
         }
     }
 
-    /// What is to be done; no block is sent if it `is_held`. When it is done, say [`Self::sent`].
+    /// The next action; no block if the stream `is_held`. Once it is done, call [`Self::sent`].
     pub fn due(&mut self, is_held: bool, now: BootNanos) -> SendAction {
         if now >= self.confirmed_at + RESUME_FOR {
             return SendAction::GiveUp;
@@ -149,7 +149,7 @@ impl OutgoingStream {
                 if is_quiet { self.ask_again() } else { SendAction::Held }
             }
             LinkState::Open if self.next < self.made_blocks() => SendAction::Block(self.next),
-            LinkState::Open if !self.is_whole && self.kept_bytes < self.kept_bytes_max => {
+            LinkState::Open if !self.is_whole && self.kept_bytes < self.unconfirmed_bytes_max => {
                 SendAction::Make
             }
             LinkState::Open if self.is_whole && !self.end_sent => {
@@ -166,7 +166,7 @@ impl OutgoingStream {
         SendAction::Ask(self.ask)
     }
 
-    /// A block that is kept.
+    /// A block in memory.
     pub fn block(&self, number: u32) -> &[u8] {
         &self.kept[(number - self.confirmed) as usize]
     }
@@ -188,7 +188,7 @@ impl OutgoingStream {
         self.is_whole = true;
     }
 
-    /// What was [due](Self::due) has left.
+    /// The action that was [due](Self::due) is done.
     pub fn sent(&mut self, due: &SendAction, now: BootNanos) {
         match (due, &mut self.way) {
             (SendAction::Block(number), LinkState::Open) => self.next = number + 1,
@@ -199,7 +199,7 @@ impl OutgoingStream {
         self.active_at = now;
     }
 
-    /// The link has come or gone. What was sent over the one before may be lost.
+    /// The link has come up or was lost. Frames on the link before may be lost.
     pub fn linked(&mut self, is_up: bool) {
         match is_up {
             true => self.fence(true),
@@ -207,7 +207,7 @@ impl OutgoingStream {
         }
     }
 
-    /// Whether there is a link, as far as it was told.
+    /// Whether there is a link, as the driver reported.
     pub fn is_linked(&self) -> bool {
         !matches!(self.way, LinkState::Closed)
     }

@@ -1,4 +1,4 @@
-//! May a node send more of its shards' states now, or when?
+//! How fast may a node send its shards' states?
 //!
 //! ```text
 //!    clear_at                      now: all that was sent is paid for, the next piece may leave
@@ -10,20 +10,19 @@
 //!       └─ bytes sent / rate ahead ┘
 //! ```
 //!
-//! A bucket of tokens, told by one number: the time at which all that was sent is paid for. Who
-//! wakes up late finds it in the past, and catches up; what is further in the past than
-//! [`SLACK_NANOS`] is forgotten, so that a node which has sent nothing for an hour has no hour's
-//! bytes to spare. A piece goes whole as soon as the one before is paid for, however long it is:
-//! what follows waits for longer.
+//! A token bucket in one number: the time at which all that was sent is paid for. A sender that
+//! wakes up late finds it in the past, and catches up. What lies further back than [`SLACK_NANOS`]
+//! is forgotten, so an idle hour gives no hour's bytes to spare. A piece leaves as a whole once the
+//! one before is paid for, however long it is; the next then waits longer.
 //!
 //! Invariants, for pieces of at most `p` bytes:
 //! 1. In any time `t` at most `rate × (t + SLACK_NANOS) + p` bytes leave.
-//! 2. Who has always something to send, and is never later than [`SLACK_NANOS`], sends
+//! 2. A sender that always has something to send, and is never later than [`SLACK_NANOS`], sends
 //!    `rate × t` or more, but for a nanosecond a piece.
 //!
-//! It does not know who sends: streams share it in turn. What must not wait, because a shard has no
-//! majority without it, is not asked about here and not told: it takes nothing from the others'
-//! rate. Pure: time is given.
+//! It does not know the sender: streams share it in turn. Urgent blocks, without which a shard has
+//! no majority, do not count here: they take nothing from the others' rate. It has no clock: the
+//! caller passes the time.
 
 use std::num::NonZeroU64;
 
@@ -42,7 +41,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// So many bytes a second; none: without a limit.
+    /// The pace of a node, in bytes a second; none: no limit.
     pub fn new(bytes_per_second: Option<NonZeroU64>) -> Self {
         Self { rate: bytes_per_second, clear_at: 0 }
     }
@@ -52,7 +51,7 @@ impl Pace {
         (self.clear_at > now).then_some(self.clear_at)
     }
 
-    /// A piece of so many bytes was sent.
+    /// A piece of `bytes` bytes was sent.
     pub fn sent(&mut self, bytes: usize, now: BootNanos) {
         let Some(rate) = self.rate else { return };
         let nanos = (bytes as u128 * SECOND_NANOS).div_ceil(u128::from(rate.get()));
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_no_overflow() {
+    fn pace_saturates_without_overflow() {
         let mut pace = pace(1);
         pace.sent(usize::MAX, START);
         pace.sent(usize::MAX, u64::MAX);

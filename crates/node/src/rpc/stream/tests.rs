@@ -316,9 +316,9 @@ fn unconfirmed_blocks_are_bounded_and_silent_receiver_is_probed() {
     assert_eq!(asked, RESUME_FOR / 1_000_000_000 - 1);
 }
 
-/// Each of its blocks waits for longer than either side has patience.
+/// Each block waits for longer than the timeout of either side.
 #[test]
-fn a_stream_that_is_held_is_given_up_by_nobody() {
+fn held_stream_is_not_given_up() {
     const BLOCKS: u32 = 12;
     let mut world = World::slow(BLOCKS, 2);
     let begun = world.now;
@@ -398,7 +398,7 @@ fn of_one_shard_there_is_one_stream_and_of_the_done_a_few_are_remembered() {
     let name = |number: u64| (NodeId(2), number);
     coming.begin(name(0), SHARD, "first", now);
     coming.begin(name(1), ShardId(4), "other", now);
-    assert_eq!(coming.make_way(SHARD), ["first"]);
+    assert_eq!(coming.remove_streams_of(SHARD), ["first"]);
     coming.begin(name(2), SHARD, "second", now);
     assert_eq!(coming.answer(name(0), 1, now), ReceiverFrame::NotFound);
     assert_eq!(coming.answer(name(2), 1, now), ReceiverFrame::Has { ask: 1, blocks: 0 });

@@ -49,7 +49,7 @@ pub(super) enum Packet {
     Rpc(RpcMessage),
 }
 
-/// See the front page.
+/// See the module's documentation.
 pub struct World {
     keyspace: Keyspace,
     nodes: Vec<Node>,
@@ -91,7 +91,7 @@ impl Node {
         let tiles = tiles(keyspace, &claims).into_iter().map(|(shard, arc)| {
             let view = here.get(&shard).cloned().unwrap_or_else(|| {
                 let tile = (shard, arc.clone());
-                let state = bootstrap::elsewhere(keyspace, tile, Vec::new(), self.id, HASHER);
+                let state = bootstrap::remote_view(keyspace, tile, Vec::new(), self.id, HASHER);
                 Arc::new(RwLock::new(state))
             });
             (shard, arc, view)

@@ -1,4 +1,4 @@
-//! What becomes of what links tell: to membership, or to whoever is attached.
+//! Passes events and frames of links on: to membership, or to the attached `Frames`.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ impl PeerHandler for MembershipDriver {
             self.net.set_cluster(identity.cluster);
             self.settled.notify_all();
         }
-        self.take_in(desk);
+        self.apply_effects(desk);
         let mut reported_up = self.reported_up.lock();
         reported_up.insert(node);
         if let Some(frames) = self.frames.get() {
@@ -41,7 +41,7 @@ impl PeerHandler for MembershipDriver {
         if kind == KIND_MEMBERSHIP {
             let mut desk = self.desk.lock();
             desk.frame(self.now(), from, &body);
-            return self.take_in(desk);
+            return self.apply_effects(desk);
         }
         match self.frames.get() {
             Some(frames) => {
@@ -68,10 +68,10 @@ impl PeerHandler for MembershipDriver {
                 Some(ClusterError::Removed { node })
             }
             // So has it here, if it is of this node.
-            Refusal::Level { level, speaks, .. } if speaks == self.levels => {
+            Refusal::UnsupportedVersion { level, speaks, .. } if speaks == self.levels => {
                 UnsupportedVersion::of(level, speaks)
                     .into_iter()
-                    .for_each(|unspoken| self.unspoken(unspoken));
+                    .for_each(|unspoken| self.version_unsupported(unspoken));
                 self.desk.lock().refused(address, refusal)
             }
             _ => self.desk.lock().refused(address, refusal),
@@ -81,7 +81,7 @@ impl PeerHandler for MembershipDriver {
         }
     }
 
-    fn unspoken(&self, unspoken: UnsupportedVersion) {
+    fn version_unsupported(&self, unspoken: UnsupportedVersion) {
         // Who is too new may have been told by somebody who has slept while the level rose.
         let is_sure = unspoken.level > self.levels.highest();
         if is_sure || self.desk.lock().identity.is_none() {

@@ -1,4 +1,4 @@
-//! Connections come: accepted, or dialled because somebody asked for it.
+//! Accepts connections, and dials peers and seeds.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use mio::{Interest, Token};
 use super::{ACCEPT_MAX, Connection, LookUp, PeerThread};
 use crate::peer::dial::Target;
 use crate::peer::draw;
-use crate::peer::handshake::Expected;
+use crate::peer::handshake::ExpectedPeer;
 use crate::peer::handshaking::Handshaking;
 use crate::peer::links::{PeerCommand, PeerHandler};
 use crate::peer::resolve;
@@ -95,10 +95,10 @@ impl PeerThread {
             return;
         }
         let expected = match target {
-            Target::Peer(node) => Expected::Node(node),
+            Target::Peer(node) => ExpectedPeer::Node(node),
             Target::Seed(_) => {
                 let links = self.shared.links.load();
-                Expected::AnyBut(links.values().map(|link| (link.node, link.process)).collect())
+                ExpectedPeer::AnyBut(links.values().map(|link| (link.node, link.process)).collect())
             }
         };
         let local = (**self.shared.local.load()).clone();

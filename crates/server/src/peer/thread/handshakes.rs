@@ -1,4 +1,4 @@
-//! Handshakes go on, and end with a link or without.
+//! Steps handshakes until each ends, with a link or without.
 
 use std::sync::Arc;
 
@@ -73,12 +73,12 @@ impl PeerThread {
         if is_removed {
             return Step::Ended(shaking.refuse_removed(peer.node));
         }
-        // Whoever of the two knows the higher level is right: none was ever lowered.
+        // The higher cluster version of the two is right: it is never lowered.
         if let Some(unspoken) = level.and_then(|level| UnsupportedVersion::of(level, speaks)) {
-            handler.unspoken(unspoken);
+            handler.version_unsupported(unspoken);
             return Step::Ended(shaking.refuse_version(unspoken.level, speaks));
         }
-        if let Some(level) = level.filter(|level| !peer.levels.speak(*level)) {
+        if let Some(level) = level.filter(|level| !peer.levels.supports(*level)) {
             let (node, software) = (format!("{:016x}", peer.node.0), &peer.software);
             tracing::warn!(
                 node,
@@ -196,7 +196,7 @@ impl PeerThread {
             None => self.unreachable(&shaking.address, &ending.to_string(), handler),
         }
         match (&target, refusal) {
-            (Target::Seed(_), Some(Refusal::Oneself { .. })) => self.targets.done(&target),
+            (Target::Seed(_), Some(Refusal::OwnAddress { .. })) => self.targets.done(&target),
             _ => self.failed(&target),
         }
     }
@@ -205,7 +205,7 @@ impl PeerThread {
     fn warn(&mut self, address: &str, ending: &Ending) {
         let Ending::Handshake(error) = ending else { return };
         let quiet =
-            matches!(error.refusal(), Refusal::Nonsense | Refusal::TooSlow | Refusal::Linked);
+            matches!(error.refusal(), Refusal::Malformed | Refusal::TooSlow | Refusal::Linked);
         let lately = self.warned.is_some_and(|warned| self.now < warned + WARNING_PAUSE);
         if !quiet && !lately {
             self.warned = Some(self.now);

@@ -1,4 +1,4 @@
-//! A link is read and kept alive.
+//! Reads links and keeps them alive.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Linked {
                     let there = theirs.saturating_add(rtt / 2_000_000);
                     let ahead = there.wrapping_sub(wall_millis());
                     self.link.counters.ahead_millis.set(ahead);
-                    self.link.counters.times_told.add(1);
+                    self.link.counters.time_reports.add(1);
                 }
             }
             // A later version's.

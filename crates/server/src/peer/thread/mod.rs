@@ -1,12 +1,12 @@
-//! What the peer thread does, or its attendant ([`poll_inline`](super::poll_inline)): accepts,
+//! What the peer thread does, or its attendant ([`inline_poll`](super::inline_poll)): accepts,
 //! dials, reads and keeps links alive.
 //!
 //! ```text
 //!   turn:  wait ─► sockets, asks ─► read links ─► timers ─► handler.turn_ended ─► flush
 //! ```
 //!
-//! Sockets are edge-triggered, for reading and writing from the beginning: a sender that finds
-//! one full leaves, and the edge that tells of room brings the next turn to go on.
+//! Sockets are edge-triggered, for reading and writing from the beginning. A sender that finds a
+//! socket full returns; when the socket has room again, its event makes the next turn go on.
 
 mod connect;
 mod handshakes;
@@ -59,18 +59,18 @@ struct LookUp {
     failures: u32,
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnOutcome {
-    /// The handler was told nothing.
+    /// The handler got no call.
     Quiet,
-    /// It was told something.
+    /// The handler was called.
     Delivered,
     /// The net has ended.
     Last,
 }
 
-/// All that only whoever is in a turn needs.
+/// State that only the thread that runs a turn needs.
 pub(super) struct PeerThread {
     shared: Arc<Shared>,
     poll: Poll,
@@ -99,7 +99,8 @@ pub(super) struct PeerThread {
     now: Instant,
     /// When timers were last looked at.
     ticked: Instant,
-    /// What others send is to be written on, or more sockets wait than one turn is told of.
+    /// Frames of other threads are still to be written, or poll has more events than one turn
+    /// takes.
     more: bool,
     /// Stopping: until then.
     until: Option<Instant>,
@@ -177,7 +178,8 @@ impl PeerThread {
             false => (self.ticked + tick).saturating_duration_since(Instant::now()),
         };
         if waits {
-            // Whoever else wants this processor goes first: what he sends is of the same turn then.
+            // Other threads that want this processor run first: their frames leave in this turn
+            // then.
             std::thread::yield_now();
         }
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
@@ -273,7 +275,7 @@ impl PeerThread {
             links
         });
         let random = self.draw();
-        self.targets.lost(link.node, self.now, random);
+        self.targets.link_lost(link.node, self.now, random);
         tracing::info!(node = format!("{:016x}", link.node.0), "the link to a peer is gone: {why}");
         self.delivered = true;
         handler.disconnected(link.node);

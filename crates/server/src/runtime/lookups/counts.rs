@@ -1,4 +1,4 @@
-//! How many hops did lookups take, how long did they last, and how many failed?
+//! Counters of lookups: hops, durations, failures.
 
 use api::Histogram;
 use overlay::Kind;
@@ -8,7 +8,7 @@ use super::Trace;
 use crate::counters::Counter;
 use crate::runtime::durations::Durations;
 
-/// What is counted of one lookup in one form.
+/// Counters of one lookup in one form.
 #[derive(Default)]
 pub(super) struct LookupCounters {
     took: Durations,
@@ -55,7 +55,7 @@ pub struct LookupStats {
     pub took: Histogram,
     /// How many hops.
     pub hops: Histogram,
-    /// How many found nobody.
+    /// How many found no owner.
     pub failed: u64,
 }
 
@@ -71,7 +71,7 @@ impl LookupCounters {
         }
     }
 
-    /// What was counted; nothing if no request was.
+    /// The counts; none if there was no request.
     pub(super) fn counted(&self, kind: Kind, form: Form) -> Option<LookupStats> {
         let (took, hops) = (self.took.histogram(), self.hops.histogram());
         let failed = self.failed.get();

@@ -1,7 +1,7 @@
-//! Lookups that a request can name, beside the full table: who owns a point, by which way?
+//! The driver of lookups that a request can choose instead of the full table.
 //!
-//! The tables themselves are [`overlay::switchboard`]'s. Here they are driven: time passes, frames
-//! come and go, and whoever asked is told the way that was found ([`Trace`]).
+//! The tables themselves are [`overlay::switchboard`]'s. This module gives them time and frames,
+//! and calls the asker back with the route that was found ([`Trace`]).
 //!
 //! ```text
 //!   connections, HTTP ──► look_up ──► switchboard ──► frames ──► other nodes' switchboards
@@ -9,9 +9,9 @@
 //!          └────── done(Trace) ◄──────────┘  └──────── frames ◄───────────┘
 //! ```
 //!
-//! What is found is told to the node's full table, as any answer would be. A request goes where
-//! that table leads, whether its lookup has ended well or not: so if every other table is wrong, or
-//! empty, requests succeed, and [`Trace::failure`] says so.
+//! The full table learns the descriptor that was found, as from any answer. A request goes where
+//! the full table leads, even if its lookup failed. So requests succeed if every other table is
+//! wrong or empty, and [`Trace::failure`] says so.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -19,7 +19,7 @@
 //! | time of one | [`overlay::request`]: some 3 s, if nobody answers | given up |
 //! | hops | 64; of `linear` twice as many as there are shards, and 64 | lost |
 //!
-//! Lock order: the switchboard, then the full table. Nobody is told anything under either.
+//! Lock order: the switchboard, then the full table. Callbacks run under neither.
 
 mod counts;
 mod trace;
@@ -45,20 +45,20 @@ pub use counts::LookupStats;
 use trace::LookupInProgress;
 pub use trace::{OnTrace, Trace, TraceStep};
 
-/// Within so many of the node's ticks each table says something once, a part of them at each …
+/// Within so many of the node's ticks each table sends upkeep once, some tables at each tick …
 const RING_TICKS: u64 = 20;
-/// … or in more, so that no more than so many shards' do at each: upkeep costs the same then,
+/// … or in more ticks, so that at most so many shards' tables do at each: so upkeep costs the same,
 /// however many shards a node leads …
 const SHARDS_A_TICK: u64 = 3;
-/// … but for a while after some have begun so many times as often.
-const EARLY: u64 = 5;
+/// … but so many times as often for a while after new tables have begun.
+const EARLY_FACTOR: u64 = 5;
 /// For how many ticks it is early.
 const EARLY_TICKS: u64 = 200;
-/// Every so many ticks it is seen which shards are led here.
+/// Every so many ticks the node checks which shards it leads.
 const LEAD_TICKS: u64 = 4;
 
-/// Why `lh` finds nobody where buckets have no numbers.
-const NO_FILE: &str = "no file: lh is for keyspaces of placement linear-hash";
+/// Why `lh` finds no owner where buckets have no numbers.
+const NO_LINEAR_HASH_TABLE: &str = "no file: lh is for keyspaces of placement linear-hash";
 
 struct Inner {
     board: Switchboard,
@@ -81,7 +81,7 @@ impl Lookups {
         Self { inner: Mutex::new(inner), counts: Default::default() }
     }
 
-    /// What was counted, of lookups that were asked for.
+    /// Counters of the lookups that requests used.
     pub fn counted(&self) -> Vec<LookupStats> {
         let mut all = Vec::new();
         for (kind, forms) in Kind::ALL.into_iter().zip(&self.counts) {
@@ -112,7 +112,7 @@ impl Lookups {
         known.iter().for_each(|known| inner.board.learn(known));
     }
 
-    /// A keyspace is gone.
+    /// A keyspace was dropped.
     pub(super) fn forget_keyspace(&self, id: KeyspaceId) {
         self.inner.lock().board.drop_keyspace(id);
     }
@@ -152,7 +152,7 @@ impl Inner {
                 }
                 RequestEvent::Found { id, owner, hops, trail } => {
                     let Some(mut asked) = self.asked.remove(&id) else { continue };
-                    if asked.way().form == Form::Iterative {
+                    if asked.lookup().form == Form::Iterative {
                         asked.answered(now);
                     }
                     trail.into_iter().for_each(|leg| asked.goes_to(leg));
@@ -168,8 +168,8 @@ impl Inner {
     }
 }
 
-/// The most hops of a request among so many shards: `linear` goes around, and things may change
-/// meanwhile; the others halve the way with each.
+/// The most hops of a request among so many shards. `linear` goes around the ring, which may change
+/// meanwhile; the others halve the distance with each hop.
 fn hops_max(kind: Kind, shards: usize) -> u32 {
     match kind {
         Kind::Linear => u32::try_from(2 * shards + 64).unwrap_or(u32::MAX).min(HOPS_LINEAR_MAX),
@@ -177,8 +177,8 @@ fn hops_max(kind: Kind, shards: usize) -> u32 {
     }
 }
 
-/// Looks for the owner of a place on a keyspace's circle, and gives its trace to `done`; returns it
-/// at once if nobody else is asked: then `done` is not called.
+/// Looks up the owner of a point on a keyspace's ring, and passes the trace to `done`. If no other
+/// node need be asked, it returns the trace instead, and does not call `done`.
 pub fn look_up(
     runtime: &NodeRuntime,
     way: LookupChoice,
@@ -200,7 +200,7 @@ pub fn look_up(
     let is_of_file = |known: Arc<KnownShard>| Bucket::of(known.arc()).is_some();
     let failure = match way.kind {
         _ if !runtime.version.allows(Feature::Rings) => Some(Failure::Refused.text()),
-        Kind::Lh if !peers.lookup.owner(point).is_none_or(is_of_file) => Some(NO_FILE),
+        Kind::Lh if !peers.lookup.owner(point).is_none_or(is_of_file) => Some(NO_LINEAR_HASH_TABLE),
         _ => None,
     };
     if failure.is_some() {
@@ -232,7 +232,7 @@ pub fn look_up(
     Some(trace)
 }
 
-/// What is known without asking anybody.
+/// The trace that is known without asking other nodes.
 fn at_once(
     own: NodeId,
     way: LookupChoice,
@@ -266,7 +266,7 @@ pub(super) fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
             }
         }
         let lasting = RING_TICKS.max(inner.board.shards() as u64 / SHARDS_A_TICK);
-        let of = if ticks < inner.early_until { lasting / EARLY } else { lasting };
+        let of = if ticks < inner.early_until { lasting / EARLY_FACTOR } else { lasting };
         let (rings, none) = inner.run(node, full, |board, full, effects| {
             board.tick_rings((ticks % of) as usize, of as usize, full, effects);
         });
@@ -276,7 +276,7 @@ pub(super) fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     });
 }
 
-/// What another node's lookups say.
+/// Takes a lookup message of another node.
 fn step(runtime: &NodeRuntime, peers: &Peers, from: NodeId, message: Message) {
     run(runtime, peers, |inner, full, node| {
         inner.run(node, full, |board, full, effects| board.step(from, message, full, effects))
@@ -309,7 +309,7 @@ fn run(
     }
 }
 
-/// What another node's lookup or table of descriptors says.
+/// Takes a frame with a message of another node's lookups or table of descriptors.
 pub(super) fn take_frame(runtime: &NodeRuntime, peers: &Peers, from: NodeId, body: &[u8]) {
     let message = match Message::decode(body) {
         Ok(message) => message,
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_way_is_told_in_part_and_its_messages_are_not_known() {
+    fn long_route_is_truncated_and_has_no_message_count() {
         let leg =
             |shard| RouteHop { shard: ShardId(shard), node: NodeId(2), by: HopSource::AnyNode };
         let asked = |way| LookupInProgress::new(way, true, Instant::now(), Box::new(|_| {}));

@@ -1,4 +1,4 @@
-//! The way of one lookup: its moves from shard to shard, as far as they are known here.
+//! The route of one lookup: its hops from shard to shard, as far as this node knows them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use overlay::{KnownShard, LookupChoice};
 pub struct TraceStep {
     /// Where it went, and by which entry of a table.
     pub leg: RouteHop,
-    /// How long that took: known of what this node has asked itself.
+    /// How long that took; known only of requests that this node has sent itself.
     pub took: Option<Duration>,
 }
 
-/// The way that was found.
+/// The route that was found.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Which way was asked for.
+    /// The lookup that was asked for.
     pub way: LookupChoice,
-    /// Who owns the point; none if nobody was found.
+    /// The shard that owns the point; none if none was found.
     pub owner: Option<Arc<KnownShard>>,
-    /// Why nobody was found, in words.
+    /// Why no owner was found, for people.
     pub failure: Option<&'static str>,
     /// Moves from shard to shard.
     pub hops: u32,
-    /// Messages between nodes: known of what was traced to its end.
+    /// Messages between nodes; known only of a route that was traced to its end.
     pub messages: Option<u32>,
     /// The moves, if it was traced: the first [`TRAIL_MAX`].
     pub steps: Vec<TraceStep>,
@@ -35,7 +35,7 @@ pub struct Trace {
     pub took: Duration,
 }
 
-/// What is called when a way is found, or is not.
+/// The callback at the end of a lookup, whether it has found the owner or not.
 pub type OnTrace = Box<dyn FnOnce(Trace) + Send>;
 
 /// A request that is looked up.
@@ -57,8 +57,8 @@ impl LookupInProgress {
         Self { way, is_traced, began, asked_at, steps, is_cut, done }
     }
 
-    /// The way that was asked for.
-    pub(super) fn way(&self) -> LookupChoice {
+    /// The lookup that was asked for.
+    pub(super) fn lookup(&self) -> LookupChoice {
         self.way
     }
 
@@ -67,7 +67,7 @@ impl LookupInProgress {
         (self.steps, self.is_cut) = (Vec::new(), false);
     }
 
-    /// The node that was asked last has answered.
+    /// Notes the answer of the node that was asked last.
     pub(super) fn answered(&mut self, now: Instant) {
         if let Some(last) = self.steps.last_mut().filter(|_| !self.is_cut) {
             last.took = Some(now - self.asked_at);
@@ -103,7 +103,7 @@ impl LookupInProgress {
     }
 }
 
-/// How many messages between nodes a way took that ended at its last step.
+/// How many messages between nodes a route took that ended at its last step.
 fn messages(node: NodeId, form: Form, steps: &[TraceStep]) -> u32 {
     let mut from = node;
     let mut count = 0;

@@ -35,7 +35,7 @@ use crate::runtime::peers::Peers;
 use crate::runtime::placement::COOL_DOWN;
 use crate::runtime::request_rates::RequestRates;
 use crate::runtime::routing::Routing;
-use crate::runtime::{ControlInput, NOBODY, NodeRuntime, requests};
+use crate::runtime::{ControlInput, NO_ORIGIN, NodeRuntime, requests};
 
 /// The keyspace that every node has from its beginning: clients begin there.
 const FIRST_KEYSPACE: &str = "0";
@@ -108,7 +108,7 @@ pub(super) fn build(
     runtime
 }
 
-/// What the control plane is told when it is made.
+/// The control plane's setup.
 fn control_setup(config: &Config, identity: &NodeIdentity, is_member: bool) -> Setup {
     Setup {
         node: identity.node,
@@ -169,7 +169,7 @@ fn adopt(
     }
     // All together: each run looks at every shard that has something to do.
     let cells = runtime.executors.cells();
-    cells.iter().for_each(|cell| cell.run(runtime, NOBODY, &mut Vec::new()));
+    cells.iter().for_each(|cell| cell.run(runtime, NO_ORIGIN, &mut Vec::new()));
     runtime.control.run(runtime);
     if !is_joined && is_empty {
         let options = config.keyspace_options();

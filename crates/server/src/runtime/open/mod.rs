@@ -85,7 +85,7 @@ pub struct OpenedNode {
     pub manifest: Manifest,
 }
 
-/// A directory that nobody else uses, and whose it is.
+/// A locked directory, and the identity of its node.
 pub struct LockedDirectory {
     disk: Arc<dyn Disk>,
     /// None if the directory is empty.
@@ -177,7 +177,7 @@ pub fn open(
     }
     checkpoint::remove_temporaries(&*disk).map_err(|e| recover(e.into()))?;
     let replay = replay(&disk, &manifest, config.segment_bytes).map_err(recover)?;
-    if let Some(source) = unspoken(&replay, config.levels()) {
+    if let Some(source) = unsupported_version(&replay, config.levels()) {
         return Err(OpenError::Level { dir, source });
     }
     if manifest.log_start == Lsn::NEW {
@@ -209,8 +209,8 @@ pub fn open(
     Ok(OpenedNode { runtime, disk, found, manifest })
 }
 
-/// Whether the catalogue that was read has a level that these do not speak.
-fn unspoken(replay: &Replay, levels: VersionRange) -> Option<UnsupportedVersion> {
+/// Whether the catalogue that was read has a cluster version that is not among `levels`.
+fn unsupported_version(replay: &Replay, levels: VersionRange) -> Option<UnsupportedVersion> {
     match &replay.replayed.shards.get(&ShardId(0))?.state().content {
         Content::System(system) => UnsupportedVersion::of(system.catalogue.level(), levels),
         Content::Keys(_) => None,

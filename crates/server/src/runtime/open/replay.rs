@@ -1,4 +1,4 @@
-//! What lies in a directory: checkpoints, and the log since.
+//! Replays a directory: checkpoints, then the log after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How does the state of a shard get to a replica that lags too far behind, or is new?
+//! Streams of snapshots: the state of a shard, sent to a replica that lags too far behind or is
+//! new.
 //!
 //! ```text
 //!   sender's thread                         receiver's thread
@@ -13,14 +14,14 @@
 //!                                       ◄──  done
 //! ```
 //!
-//! A stream is of one moment's state. It outlives links: its sender keeps the checkpoint's cursor
-//! and the blocks that are not confirmed, its receiver the half of a file and what is restored.
-//! Where it goes on after a loss is what a question and its answer are for (`outgoing`).
+//! A stream holds the state at one moment. It outlives links: its sender keeps the checkpoint's
+//! cursor and the unconfirmed blocks, its receiver the unfinished file and the restored state.
+//! After a link was lost, the sender asks where to go on (`outgoing`).
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
 //! | a block | about 256 KiB, or one version | |
-//! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
+//! | kept of a stream, unconfirmed | `UNCONFIRMED_BYTES_MAX` and one block | the sender waits |
 //! | streams to a node at a time | `STREAMS_MAX` | the others wait |
 //! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
 //! | bytes a second, of blocks that are not urgent | `snapshot_rate` | they wait, in turn (`pace`) |
@@ -28,19 +29,18 @@
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
 //!
-//! Streams share the rate a block each, in turn: with few of them each is soon over, and what must
-//! be kept for its sake (old versions here, entries for the replica to catch up with) stays little.
-//! Waiting for the rate counts against nobody's patience (`outgoing`).
+//! Streams share the rate, a block each in turn. Few run at a time, so each is soon over, and the
+//! sender retains few old versions and log entries for it. Time that a stream waits for the rate
+//! does not count towards timeouts (`outgoing`).
 //!
-//! Which streams begin, go on and end is decided by [`node::control::snapshots`]; what one of them
-//! sends when, and the bytes, by [`node::rpc::stream`]. Here are the threads, the links and the
-//! files.
+//! [`node::control::snapshots`] decides which streams begin, go on and end; [`node::rpc::stream`]
+//! decides what a stream sends when, and encodes it. Here are the threads, the links and the files.
 //!
 //! # Invariants
-//! 1. What is installed are all blocks of one checkpoint, each once, in their order (`coming`).
-//! 2. Whatever becomes of a stream, the shard's leader is told, or there is a newer one to the same
-//!    replica: a group sends nothing to a replica while it takes a snapshot to be on its way.
-//! 3. Memory is bounded by the table, and by the states of shards that come in, of each one.
+//! 1. An installed snapshot has all blocks of one checkpoint, each once, in order (`coming`).
+//! 2. However a stream ends, the shard's leader learns it, unless a newer stream to the same
+//!    replica has begun: a leader sends no entries to a replica while a snapshot is on its way.
+//! 3. Memory is bounded by the table, and by one state of each shard that comes in.
 //!
 //! # What ends a stream
 //! The sender's core lists that ([`node::control::snapshots::sender`]). Its receiver may also not
@@ -67,32 +67,32 @@ use parking_lot::{Condvar, Mutex};
 use replication::BootNanos;
 
 /// Blocks that the receiver has not confirmed, of one stream: beyond, the next waits.
-const KEPT_BYTES_MAX: usize = 4 << 20;
+const UNCONFIRMED_BYTES_MAX: usize = 4 << 20;
 /// Streams to a node at a time. More would not be sooner over all together, but each would last
 /// longer, and while it lasts writes pile up that its receiver will lack.
 const STREAMS_MAX: usize = 2;
-/// Streams at a time, to all nodes together. Those whose link is lost do not count: until they are
-/// given up, others may begin.
+/// Streams at a time, to all nodes together. Streams without a link do not count: others may begin
+/// before they are given up.
 const STREAMS_OUT_MAX: usize = 4;
 /// Bytes on their way to a node, beyond which the next block waits.
 const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// Bytes that have come and are not on disk yet.
 const WAITING_BYTES_MAX: usize = 256 << 20;
-/// What receivers have said and the sender has not seen. What is beyond is lost, and asked for.
+/// Unread messages of receivers. Further ones are dropped, and the sender asks again.
 const NEWS_MAX: usize = 4096;
-/// How long the receiver's executor has to install what it was sent, and to say so to its leader.
+/// How long the receiver's executor has to install the state, and to report it to its leader.
 const INSTALL_NANOS: BootNanos = 2_000_000_000;
 /// How long a leader waits before it tries again what the receiver does not take.
 const RETRY_NANOS: BootNanos = 1_000_000_000;
-/// How often the sender looks whether this node still leads what it sends, and for which shards
-/// that is urgent, and says how far it is.
+/// How often the sender checks whether this node still leads the shards that it sends, and which of
+/// them are urgent, and reports progress.
 const CHECK_NANOS: BootNanos = 500_000_000;
-/// How long the threads sleep if nobody wakes them.
+/// How long the threads sleep if no other thread wakes them.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// What the sender is held to.
 const LIMITS: SenderLimits = SenderLimits {
-    kept_bytes_max: KEPT_BYTES_MAX,
+    unconfirmed_bytes_max: UNCONFIRMED_BYTES_MAX,
     streams_to_node_max: STREAMS_MAX,
     streams_max: STREAMS_OUT_MAX,
     install_nanos: INSTALL_NANOS,
@@ -146,7 +146,7 @@ impl Snapshots {
         Self { outbound, is_outbound, state, come, has_come, stopping, first_stream }
     }
 
-    /// A message heads a snapshot whose state is to be sent beside it.
+    /// Begins a stream: the message heads a snapshot whose state is sent beside it.
     pub fn ask(&self, envelope: Envelope) {
         self.outbound.lock().requests.push(SnapshotRequest::of(envelope));
         self.is_outbound.notify_one();
@@ -163,9 +163,9 @@ impl Snapshots {
     }
 
     /// A frame has come.
-    pub fn come(&self, from: NodeId, body: Bytes) {
+    pub fn take_frame(&self, from: NodeId, body: Bytes) {
         if frame::is_receiver_frame(&body) {
-            return self.said(from, body);
+            return self.take_answer(from, body);
         }
         let mut come = self.come.lock();
         if come.bytes + body.len() > WAITING_BYTES_MAX && come.bytes > 0 {
@@ -177,7 +177,7 @@ impl Snapshots {
         self.has_come.notify_one();
     }
 
-    fn said(&self, from: NodeId, body: Bytes) {
+    fn take_answer(&self, from: NodeId, body: Bytes) {
         let mut outbound = self.outbound.lock();
         match frame::decode_receiver_frame(body) {
             Ok((stream, said)) if outbound.news.len() < NEWS_MAX => {

@@ -1,4 +1,4 @@
-//! The thread that takes streams in: the driver of [`node::control::snapshots::receiver`].
+//! The thread that receives streams: the driver of [`node::control::snapshots::receiver`].
 //!
 //! It writes blocks to disk and restores them in memory, and installs states that are complete.
 
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use storage::checkpoint::CheckpointWriter;
 
 use super::{IDLE, Snapshots};
-use crate::runtime::checkpoints::{Checkpoints, Received, abandon};
+use crate::runtime::checkpoints::{Checkpoints, ReceivedSnapshot, abandon};
 use crate::runtime::peers::{KIND_SNAPSHOT, Peers};
 use crate::runtime::rpc_counters::RpcCounts;
 use crate::runtime::{NodeRuntime, boot_nanos};
@@ -26,7 +26,7 @@ struct Receiver<'a> {
     runtime: &'a NodeRuntime,
     peers: &'a Peers,
     checkpoints: &'a Mutex<Checkpoints>,
-    core: SnapshotReceiver<Received>,
+    core: SnapshotReceiver<ReceivedSnapshot>,
 }
 
 impl Snapshots {
@@ -130,7 +130,11 @@ impl Receiver<'_> {
     }
 
     /// Begins a file; none if the replica has ended meanwhile.
-    fn create(&self, shard: ShardId, beginning: StreamStart) -> Result<Option<Received>, String> {
+    fn create(
+        &self,
+        shard: ShardId,
+        beginning: StreamStart,
+    ) -> Result<Option<ReceivedSnapshot>, String> {
         let StreamStart { head, meta } = beginning;
         let runtime = self.runtime;
         let state = RecoveringReplica::from_checkpoint(shard, &meta, runtime.identity.hasher);
@@ -148,7 +152,7 @@ impl Receiver<'_> {
         let (disk, cluster) = self.checkpoints.lock().place();
         let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
-        Ok(Some(Received { shard, head: *head, index, vote, state, writer }))
+        Ok(Some(ReceivedSnapshot { shard, head: *head, index, vote, state, writer }))
     }
 
     fn write(&mut self, name: Name, block: &[u8]) {
@@ -166,7 +170,7 @@ impl Receiver<'_> {
         }
     }
 
-    fn install(&mut self, received: Received) {
+    fn install(&mut self, received: ReceivedSnapshot) {
         let shard = received.shard;
         let is_installed = match self.checkpoints.lock().install(self.runtime, received) {
             Ok(is_installed) => is_installed,

@@ -27,7 +27,7 @@ use crate::runtime::{NodeRuntime, boot_nanos};
 /// How long the sender sleeps before it looks whether there is room.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a round, or one stream's part in it, has led to.
+/// The outcome of a round, or of one stream's part in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RoundOutcome {
     Idle,
@@ -44,7 +44,7 @@ struct Sender<'a> {
     runtime: &'a NodeRuntime,
     peers: &'a Peers,
     core: SnapshotSender,
-    /// When it was said how far the streams are.
+    /// When progress was last reported.
     told: BootNanos,
 }
 
@@ -239,7 +239,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Says how far the streams are.
+    /// Reports the progress of the streams.
     fn tell(&mut self) {
         self.told = boot_nanos();
         let (progress, waiting) = (self.core.progress().collect(), self.core.waiting());

@@ -1,4 +1,4 @@
-//! Transactions of those outside the loops: in one request, or request by request.
+//! Transactions of HTTP clients: in one request, or request by request.
 //!
 //! ```text
 //!   one request   compare ──► read, decided ──► then or else, on a copy ──► commit ──► answer
@@ -7,9 +7,9 @@
 //!   several       begin ──► run … run, on a copy that waits between them ──► commit
 //! ```
 //!
-//! Operations run on a copy ([`run`]); to commit, an event loop's coordinator has all of it done if
-//! what was read is as it was. So a transaction that writes nothing has seen what was there at one
-//! moment, too.
+//! Operations run on a copy ([`run`]). To commit, an event loop's coordinator applies the writes,
+//! if nothing that was read has changed. It does so for a read-only transaction too, which so has
+//! read the state at one moment.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -44,14 +44,14 @@ struct Attempt {
     id: RequestId,
     txn: Txn,
     began: BootNanos,
-    /// What has come of it before, if others were in the way.
+    /// The state of its earlier attempts, after conflicts.
     before: Option<ConflictRetry>,
     /// Whether the conditions held, when it was tried last.
     succeeded: bool,
     done: Done<TxnDone>,
 }
 
-/// What a commit has come to: done, or this key has changed.
+/// The outcome of a commit: done, or this key has changed.
 type Committed = Result<Option<Box<[u8]>>, ApiError>;
 
 impl NodeApi {
@@ -202,12 +202,12 @@ fn hold(runtime: &NodeRuntime, keyspace: KeyspaceId) -> HeldTxn {
     runtime.open_txns.hold(keyspace, Box::new(InteractiveTxn::new(runtime.clock.now(), BYTES_MAX)))
 }
 
-/// It tells where it lives.
+/// The name of a transaction: it contains the id of its node.
 fn name_of(runtime: &NodeRuntime, id: OpenId) -> String {
     format!("{:016x}-{id:032x}", runtime.identity.node.0)
 }
 
-/// Where it lives, and what it is called there.
+/// The node of a transaction, and its id there.
 fn name_parts(name: &str) -> Option<(NodeId, OpenId)> {
     let (node, id) = name.split_once('-')?;
     // Signs are no digits.
@@ -231,7 +231,7 @@ fn not_had(name: &str, why: TakeTxnError) -> ApiError {
 }
 
 impl Attempt {
-    /// Reads what is compared.
+    /// Reads the keys that the conditions compare.
     fn begin(self: Box<Self>) {
         let runtime = self.runtime.clone();
         runtime.clock.observe();
@@ -257,7 +257,7 @@ impl Attempt {
         self.txn.compare.iter().map(|compare| &compare.key).chain(of_ops).cloned().collect()
     }
 
-    /// Runs the branch that it has come to.
+    /// Runs the branch that the conditions select.
     fn decide(mut self: Box<Self>, held: HeldTxn, found: &[TxnResult]) {
         let mut compared = self.txn.compare.iter().zip(found);
         let succeeded = compared.all(|(compare, found)| compare.test.holds(found));
@@ -280,7 +280,8 @@ impl Attempt {
         });
     }
 
-    /// An operation was refused: that is so only if what was read was there at one moment.
+    /// An operation was refused. The refusal holds only if all that was read existed at one moment,
+    /// so this commits the reads first.
     fn fail(self: Box<Self>, mut held: HeldTxn, error: ApiError) {
         let ApiError::OperationRefused { at, why, .. } = error else {
             return (self.done)(Err(error));
@@ -298,8 +299,8 @@ impl Attempt {
         });
     }
 
-    /// Another has changed what it has read. After a while its keys are kept from others
-    /// (`txn::wait_queue`), or it might be in vain each time.
+    /// Runs the transaction again, after another changed what it had read. After a while leaders
+    /// reserve its keys (`txn::wait_queue`); else it might conflict each time.
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
         if began_ago >= self.runtime.request_timeout_nanos {
@@ -313,7 +314,7 @@ impl Attempt {
     }
 }
 
-/// Has all of a transaction done, if what it has read is as it was.
+/// Commits a transaction: all writes, if nothing that it has read has changed.
 fn commit(
     runtime: &Arc<NodeRuntime>,
     id: RequestId,

@@ -5,8 +5,8 @@
 //!                 └─ blocked: its executor, or the leaders, call back, and it goes on
 //! ```
 //!
-//! As `event_loop::interactive` does it for connections, but for those outside the loops: it never
-//! waits, and goes on in whatever thread has the answer. What it has read stays read.
+//! This does for HTTP what `event_loop::interactive` does for connections. It never blocks, and
+//! goes on in the thread that has the answer. It keeps what it has read.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -34,14 +34,14 @@ use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::super::errors::{LOCKED, NO_LEADER, not_done};
 use super::super::reads::renewed;
-use crate::runtime::open_txns::{HeldTxn, KNOWN_BYTES_MAX};
+use crate::runtime::open_txns::{HeldTxn, OPEN_TXN_BYTES_MAX};
 use crate::runtime::{API, NodeRuntime, boot_nanos};
 use api::{ApiError, TxnOp, TxnPair, TxnResult};
 
 /// Bytes of keys and values that the results of one request may hold.
 pub const ANSWERED_BYTES_MAX: usize = 16 << 20;
 
-/// Called once, with the transaction and what has come of the operations.
+/// Called once, with the transaction and the results of the operations.
 pub type Continuation = Box<dyn FnOnce(HeldTxn, Result<Vec<TxnResult>, ApiError>) + Send>;
 
 /// See the front page.
@@ -61,7 +61,7 @@ pub struct Run {
 /// Why it does not go on at once.
 enum Suspended {
     Failed(ApiError),
-    /// A shard here must say when to look again.
+    /// A local shard must report when to look again.
     Wait(Blocked),
     /// This must be had of shards elsewhere.
     Fetch(Vec<(ShardId, FetchRequest)>),
@@ -75,8 +75,8 @@ struct Gathering {
 }
 
 impl Run {
-    /// Runs all of `ops`, or those before the first that is refused; when leaders have told what
-    /// some keys have, and keep them from others by this name, if that is wanted.
+    /// Runs all of `ops`, or those before the first that is refused. If reservations are wanted,
+    /// the leaders of some keys first answer and reserve them under this name.
     pub fn start(
         runtime: &Arc<NodeRuntime>,
         held: HeldTxn,
@@ -137,7 +137,7 @@ impl Run {
         then(held, failed.map_or(Ok(results), Err));
     }
 
-    /// Goes on when a shard's executor says that it may be looked at, or that its replica lags.
+    /// Goes on when a shard's executor reports that it may be read, or that its replica lags.
     fn wait(self: Box<Self>, blocked: Blocked) {
         let (runtime, shard) = (self.runtime.clone(), self.route.shard(blocked.place));
         let Blocked { at, lock, .. } = blocked;
@@ -149,7 +149,7 @@ impl Run {
         runtime.submit(shard, Input::AwaitRead { shard, at, lock, origin: API, waiter });
     }
 
-    /// Goes on when all that is wanted is there.
+    /// Fetches what is missing, and goes on when all of it has come.
     fn fetch(self: Box<Self>, wants: Vec<(ShardId, FetchRequest)>) {
         let runtime = self.runtime.clone();
         let left = wants.len();
@@ -272,7 +272,7 @@ impl Run {
             return Ok(());
         }
         let why = format!(
-            "all transactions by HTTP on this node may know {KNOWN_BYTES_MAX} bytes together, and \
+            "all transactions by HTTP on this node may know {OPEN_TXN_BYTES_MAX} bytes together, and \
              they do"
         );
         Err(Suspended::Failed(ApiError::TooManyTransactions { why }))

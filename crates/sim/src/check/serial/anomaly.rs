@@ -1,4 +1,4 @@
-//! What can be wrong with a history, and how is it said?
+//! The anomalies of a history, and how they are printed.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{ObservedTxn, Op, Outcome};
 /// Which rule a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// An element was read that nobody appended.
+    /// An element was read that no transaction appended.
     Garbage,
     /// An element was read that a transaction appended which did not happen (G1a).
     Aborted,
@@ -36,7 +36,7 @@ pub enum Kind {
     Phantom,
     /// Two readers have seen writes in different orders.
     LongFork,
-    /// Who only reads has seen an order that there cannot be.
+    /// A read-only transaction has seen an impossible order.
     ReadOnly,
 }
 
@@ -47,9 +47,9 @@ pub enum Class {
     G0,
     /// ww and wr: they have seen each other.
     G1c,
-    /// One rw: somebody saw a part of what another did, or overwrote what it had not seen.
+    /// One rw: a transaction saw half of another, or overwrote a write that it had not seen.
     GSingle,
-    /// Several rw: somebody decided by what others were about to change.
+    /// Several rw: transactions decided by values that others were about to change.
     G2,
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Anomaly, Kind};
 
-/// What is wrong with the first of these reads of all accounts whose sum is not `total`. Transfers
-/// between accounts do not change the sum, so no transaction may see another.
+/// The anomaly of the first read of all accounts whose sum is not `total`, if there is one.
+/// Transfers between accounts do not change the sum, so no transaction may see another sum.
 pub fn bank<R: AsRef<[i64]>>(total: i64, reads: impl IntoIterator<Item = R>) -> Option<Anomaly> {
     let sum = |read: &R| read.as_ref().iter().map(|balance| i128::from(*balance)).sum::<i128>();
     let mut reads = reads.into_iter().enumerate();

@@ -12,8 +12,8 @@
 //! Isolation" (2004), the one before that of Sovran et al., "Transactional storage for
 //! geo-replicated systems" (2011).
 //!
-//! Who counts is as for cycles: whoever was committed, and whoever's end nobody knows of whom one
-//! that was committed has read an element. The keys of a case are used by its transactions alone.
+//! The same transactions count as for cycles: those that were committed, and those of unknown
+//! outcome of which a committed one has read an element. Only a case's transactions use its keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,8 +116,8 @@ pub fn long_fork(history: &[ObservedTxn], keys: &[Vec<u8>]) -> Option<Anomaly> {
     Some(Anomaly::new(Kind::LongFork, history, vec![*one, *other], text))
 }
 
-/// A reader of withdrawals and deposits who has seen a deposit that a withdrawal has missed, but
-/// not that withdrawal.
+/// Finds a reader of withdrawals and deposits that has seen a deposit which a withdrawal missed,
+/// but not that withdrawal.
 pub fn read_only(history: &[ObservedTxn], keys: [&Vec<u8>; 2]) -> Option<Anomaly> {
     let keys = keys.map(Clone::clone);
     let of = KeyedTransactions::new(history, &keys);

@@ -14,13 +14,13 @@
 //! ```
 
 use super::Outcome;
-use super::graph::{Edge, EdgeKind, Graph};
+use super::graph::{DependencyEdge, EdgeKind, Graph};
 use super::orders::{Orders, Step};
 
 /// A graph in the making.
 struct Edges<'a> {
     orders: &'a Orders<'a>,
-    edges: Vec<(u32, Edge)>,
+    edges: Vec<(u32, DependencyEdge)>,
     nodes: u32,
     /// For each key, the first node of those between readers and unread appends.
     unread: Vec<u32>,
@@ -40,7 +40,7 @@ pub(super) fn graph(orders: &Orders<'_>) -> Graph {
 impl Edges<'_> {
     fn add(&mut self, from: usize, to: usize, why: EdgeKind) {
         if from != to {
-            self.edges.push((from as u32, Edge { to: to as u32, why }));
+            self.edges.push((from as u32, DependencyEdge { to: to as u32, why }));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Who must come before whom: the graph, its tangles, and short ways through them.
+//! Which transactions must come before which: the graph, its strongly connected components, and
+//! short cycles in them.
 
 use std::collections::VecDeque;
 
@@ -43,9 +44,9 @@ impl EdgeKind {
     }
 }
 
-/// An edge, kept where it begins.
+/// An edge, stored at the node where it begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Edge {
+pub(super) struct DependencyEdge {
     /// Where it ends.
     pub to: u32,
     /// Why it is there.
@@ -60,7 +61,7 @@ pub(super) struct Graph {
     pub transactions: usize,
     /// Where the edges of each node begin, and the end.
     starts: Vec<usize>,
-    edges: Vec<Edge>,
+    edges: Vec<DependencyEdge>,
 }
 
 /// No node, or not yet.
@@ -68,12 +69,12 @@ const NONE: u32 = u32::MAX;
 
 impl Graph {
     /// A graph of so many transactions and nodes.
-    pub fn new(transactions: usize, nodes: usize, edges: &[(u32, Edge)]) -> Self {
+    pub fn new(transactions: usize, nodes: usize, edges: &[(u32, DependencyEdge)]) -> Self {
         let mut starts = vec![0; nodes + 1];
         edges.iter().for_each(|(from, _)| starts[*from as usize + 1] += 1);
         (0..nodes).for_each(|node| starts[node + 1] += starts[node]);
         let mut next = starts.clone();
-        let mut sorted = vec![Edge { to: 0, why: EdgeKind::Via }; edges.len()];
+        let mut sorted = vec![DependencyEdge { to: 0, why: EdgeKind::Via }; edges.len()];
         for (from, edge) in edges {
             sorted[next[*from as usize]] = *edge;
             next[*from as usize] += 1;
@@ -82,7 +83,7 @@ impl Graph {
     }
 
     /// The edges of a node.
-    pub fn edges(&self, node: u32) -> &[Edge] {
+    pub fn edges(&self, node: u32) -> &[DependencyEdge] {
         &self.edges[self.starts[node as usize]..self.starts[node as usize + 1]]
     }
 
@@ -107,7 +108,7 @@ impl Graph {
                 }
                 let mut go = None;
                 for at in next..self.starts[node + 1] {
-                    let Edge { to, why } = self.edges[at];
+                    let DependencyEdge { to, why } = self.edges[at];
                     let to = to as usize;
                     if why.kind() & (kinds | VIA) == 0 || set[to] != NONE {
                         continue;
@@ -138,7 +139,7 @@ impl Graph {
 }
 
 /// A way: each edge, and where it begins.
-pub(super) type CyclePath = Vec<(u32, Edge)>;
+pub(super) type CyclePath = Vec<(u32, DependencyEdge)>;
 
 /// A search for short ways.
 pub(super) struct Search<'g> {
@@ -146,14 +147,14 @@ pub(super) struct Search<'g> {
     /// Edges that may still be looked at before one should give up.
     pub left: usize,
     /// In which search a node was last reached, in how many hops, from where.
-    reached: Vec<(u32, u32, u32, Edge)>,
+    reached: Vec<(u32, u32, u32, DependencyEdge)>,
     number: u32,
 }
 
 impl<'g> Search<'g> {
     /// A search in this graph.
     pub fn new(graph: &'g Graph, left: usize) -> Self {
-        let none = (0, 0, NONE, Edge { to: NONE, why: EdgeKind::Via });
+        let none = (0, 0, NONE, DependencyEdge { to: NONE, why: EdgeKind::Via });
         Self { graph, left, reached: vec![none; graph.starts.len() - 1], number: 0 }
     }
 
@@ -170,7 +171,8 @@ impl<'g> Search<'g> {
         self.number += 1;
         let graph = self.graph;
         let set = sets[from as usize];
-        self.reached[from as usize] = (self.number, 0, NONE, Edge { to: from, why: EdgeKind::Via });
+        self.reached[from as usize] =
+            (self.number, 0, NONE, DependencyEdge { to: from, why: EdgeKind::Via });
         // Steps to transactions are hops, others are none: those are taken first.
         let mut open = VecDeque::from([from]);
         while let Some(node) = open.pop_front() {
@@ -204,7 +206,7 @@ impl<'g> Search<'g> {
     }
 
     /// The way to `node`, and this edge.
-    fn back(&self, from: u32, mut node: u32, edge: Edge) -> CyclePath {
+    fn back(&self, from: u32, mut node: u32, edge: DependencyEdge) -> CyclePath {
         let mut way = vec![(node, edge)];
         while node != from {
             let (_, _, before, edge) = self.reached[node as usize];

@@ -1,4 +1,4 @@
-//! Does each transaction see itself, and others whole?
+//! Does each transaction see its own writes, and all or nothing of others'?
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub(super) fn check(orders: &Orders<'_>) -> Vec<Anomaly> {
     let mut found = Vec::new();
     let mut told = BTreeSet::new();
     for by in (0..orders.history.len()).filter(|by| orders.counts[*by]) {
-        let mut own: BTreeMap<usize, Own<'_>> = BTreeMap::new();
+        let mut own: BTreeMap<usize, TxnKeyView<'_>> = BTreeMap::new();
         for step in &orders.steps[by] {
             let (key, wrong) = match *step {
                 Step::Append { key, element } => {
@@ -36,20 +36,20 @@ pub(super) fn check(orders: &Orders<'_>) -> Vec<Anomaly> {
 }
 
 /// A rule that is broken, by whom else, and how.
-type Wrong = Option<(Kind, Vec<usize>, String)>;
+type FoundViolation = Option<(Kind, Vec<usize>, String)>;
 
 /// What a transaction knows of a key.
 #[derive(Default)]
-struct Own<'a> {
+struct TxnKeyView<'a> {
     /// What it has appended so far.
     appended: Vec<u64>,
     /// What others had appended before, as it read.
     others: Option<&'a [u64]>,
 }
 
-impl<'a> Own<'a> {
+impl<'a> TxnKeyView<'a> {
     /// The last append stands before the one before it, or was read while that was not.
-    fn is_late(&self, orders: &Orders<'_>, by: usize, key: usize) -> Wrong {
+    fn is_late(&self, orders: &Orders<'_>, by: usize, key: usize) -> FoundViolation {
         let [.., first, last] = self.appended[..] else { return None };
         let order = &orders.keys[key];
         let at = |element| order.find(element).and_then(|known| known.at).unwrap_or(usize::MAX);
@@ -61,7 +61,13 @@ impl<'a> Own<'a> {
     }
 
     /// The transaction reads the key.
-    fn read(&mut self, orders: &Orders<'_>, by: usize, key: usize, list: &'a [u64]) -> Wrong {
+    fn read(
+        &mut self,
+        orders: &Orders<'_>,
+        by: usize,
+        key: usize,
+        list: &'a [u64],
+    ) -> FoundViolation {
         let order = &orders.keys[key];
         let name = Name(order.name);
         let wrong = |text| Some((Kind::Internal, Vec::new(), text));
@@ -85,7 +91,13 @@ impl<'a> Own<'a> {
 }
 
 /// A list that ends amid the appends of another transaction.
-fn intermediate(orders: &Orders<'_>, by: usize, key: usize, list: &[u64], own: &Own<'_>) -> Wrong {
+fn intermediate(
+    orders: &Orders<'_>,
+    by: usize,
+    key: usize,
+    list: &[u64],
+    own: &TxnKeyView<'_>,
+) -> FoundViolation {
     let order = &orders.keys[key];
     let seen = *list[..list.len() - own.appended.len()].last()?;
     let writer = order.find(seen)?.by;

@@ -1,9 +1,9 @@
-//! Could whole transactions, one after another, have said this? Strict serialisability.
+//! Does some order of whole transactions explain all answers? Strict serialisability.
 //!
 //! The clients' transactions append numbers to lists and read lists. No number is appended to a
-//! list twice, so a list that was read tells which transactions its reader came after, in which
-//! order these came, and which ones it came before. That gives edges between transactions; an
-//! order of all exists if and only if the edges have no cycle. The manner is Elle's (Kingsbury and
+//! list twice. So a list that was read shows which transactions came before its reader, in which
+//! order, and which came after it. That gives edges between transactions; an order of all exists if
+//! and only if the edges have no cycle. The method is Elle's (Kingsbury and
 //! Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", VLDB 2020), the
 //! names of the anomalies are Adya's (1999).
 //!
@@ -14,33 +14,32 @@
 //!
 //! | edge | from | to |
 //! |---|---|---|
-//! | ww | who appended an element | who appended the next one of the list |
-//! | wr | who appended the last element of a list | who read that list |
-//! | rw | who read a list | who appended the next element, which the reader has not seen |
-//! | rt | who was answered | who asked only after that |
+//! | ww | the writer of an element | the writer of the list's next element |
+//! | wr | the writer of a list's last element | the reader of that list |
+//! | rw | the reader of a list | the writer of the next element, which the reader has not seen |
+//! | rt | a transaction that was answered | one that was invoked only after that |
 //!
 //! # The order of a list
 //! It is that of the longest list that was read; all others must begin it. Elements that were
 //! committed and never read come after all that were read, in no order among themselves. So a
 //! history should end with a read of every key, which is its caller's business.
 //!
-//! # Who counts
-//! Transactions that were committed, and of those whose end nobody knows the ones of which an
-//! element was seen by one that counts. The others may as well not have happened: what they read
-//! is not looked at.
+//! # Which transactions count
+//! Committed transactions; and those of unknown outcome of which a counted transaction has seen an
+//! element. The others may as well not have happened: the checker ignores their reads.
 //!
 //! # Where to start
-//! [`check`]: first `orders` finds who counts and the order of each list, then `inner` looks at
-//! what single transactions see of themselves and of halves of others. If all that is right,
-//! `edges` builds the graph and `cycles` looks for cycles in it. [`cases`] has what must hold of
-//! transactions that are made for it, [`bank`](fn@bank) of those that move money.
+//! [`check`]: first `orders` finds the transactions that count and the order of each list. Then
+//! `inner` checks that single transactions see their own writes, and no half of another. If all
+//! that is right, `edges` builds the graph and `cycles` looks for cycles in it. [`cases`] checks
+//! transactions made for one anomaly, [`bank`](fn@bank) those that move money.
 //!
 //! # Caveats
-//! One anomaly of a kind and key is told, and one cycle of those that are entangled; cycles are
-//! looked for only where lists make sense by themselves. In a tangle of thousands of transactions
-//! the search for the shortest cycle of the worst class is given up after a while, and the
-//! cycle that is told may be longer than need be, or a G2 where there is a G-single too. Whether
-//! there is a cycle does not depend on that.
+//! The checker reports one anomaly of a kind and key, and one cycle of each strongly connected
+//! component; it looks for cycles only where the lists themselves are consistent. In a component of
+//! thousands of transactions it gives up the search for the shortest cycle of the worst class after
+//! a while. The reported cycle may then be longer than necessary, or a G2 where there is a G-single
+//! too. Whether it finds a cycle does not depend on that.
 
 mod anomaly;
 mod bank;
@@ -59,17 +58,17 @@ pub use bank::bank;
 /// A transaction, as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedTxn {
-    /// Who asked, for people.
+    /// The client, for people.
     pub client: u64,
     /// When its first request was sent.
     pub invoked_at: u64,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// What it did, in order.
     pub ops: Vec<Op>,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It happened, all of it, before this.
@@ -79,7 +78,7 @@ pub enum Outcome {
     },
     /// It happened at some time after it was invoked, or never.
     Unknown,
-    /// It did not happen: nobody may see what it appended.
+    /// It did not happen: no transaction may see its elements.
     NotDone,
 }
 
@@ -90,7 +89,7 @@ pub enum Op {
     Append {
         /// Which list.
         key: Vec<u8>,
-        /// What: nobody else appends it to this key, nor does this transaction again.
+        /// The element: no other transaction appends it to this key, nor does this one again.
         element: u64,
     },
     /// It read a whole list.

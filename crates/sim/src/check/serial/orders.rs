@@ -17,7 +17,7 @@ pub(super) enum Step<'a> {
 /// An element of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
-    /// What was appended.
+    /// The appended element.
     pub element: u64,
     /// By which transaction.
     pub by: usize,
@@ -25,25 +25,25 @@ pub(super) struct Element {
     pub at: Option<usize>,
 }
 
-/// What is known of a key.
+/// The order of a key's elements, as known from its reads.
 #[derive(Debug)]
 pub(super) struct Order<'a> {
     /// The key.
     pub name: &'a [u8],
     /// The longest list that was read and makes sense.
     pub longest: &'a [u64],
-    /// Who read it first.
+    /// The transaction that read it first.
     pub reader: Option<usize>,
-    /// Who appended each element of the longest list.
+    /// The transaction that appended each element of the longest list.
     pub writers: Vec<usize>,
-    /// Who counts and appended what nobody has read; in ascending order.
+    /// Transactions that count, with an element that no transaction has read; in ascending order.
     pub unread: Vec<usize>,
     /// All that was appended, sorted.
     elements: Vec<Element>,
 }
 
 impl Order<'_> {
-    /// What is known of an element.
+    /// An element, if it is known.
     pub fn find(&self, element: u64) -> Option<Element> {
         let at = self.elements.binary_search_by_key(&element, |known| known.element);
         at.ok().map(|at| self.elements[at])

@@ -1,4 +1,4 @@
-//! What clients hear: answers, refusals, and nothing.
+//! Answers and refusals that clients get, and missing answers.
 
 use command::{NotDone, Reply};
 use node::executor::Answer;
@@ -38,7 +38,7 @@ impl World {
     /// An answer has come from a node.
     pub(in crate::cluster) fn answered(&mut self, answer: Answer) {
         if Self::is_wide(&answer) {
-            return self.answered_wide(answer);
+            return self.handle_multi_shard_answer(answer);
         }
         match answer {
             Answer::Applied { spent, replies, .. } => {
@@ -59,7 +59,7 @@ impl World {
             Answer::Retry { waiter, .. } => self.go_on(waiter),
             Answer::Fetched { waiter, at, want, found, shard, .. } => {
                 match self.clients.scan_mut(waiter.0) {
-                    Some(of_whole) => of_whole.go(Some((shard, *want, at, *found))),
+                    Some(of_whole) => of_whole.resume(Some((shard, *want, at, *found))),
                     None => self.fetched(waiter.0, shard, at, *want, *found),
                 }
             }

@@ -1,5 +1,5 @@
-//! Reads of clients: tried at the node that was asked, from its own replicas, or from what others
-//! have answered; also those whose answer may be old.
+//! Reads of clients: the asked node answers from its own replicas, or from fetched data; stale
+//! reads as well.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// What was wanted for a read has come: it is answered from that.
+    /// Answers a read from fetched data.
     pub(in crate::cluster) fn fetched(
         &mut self,
         number: u64,
@@ -179,7 +179,7 @@ impl World {
     pub(in crate::cluster) fn go_on(&mut self, waiter: Waiter) {
         match self.clients.ops.get_mut(&waiter.0).map(|op| &mut op.what) {
             Some(ClientOp::Keys(of_keys)) => of_keys.ready = true,
-            Some(ClientOp::Keyspace(of_whole)) => of_whole.go(None),
+            Some(ClientOp::Keyspace(of_whole)) => of_whole.resume(None),
             Some(ClientOp::Catalogue) | None => {}
         }
     }

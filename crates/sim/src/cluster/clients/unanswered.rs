@@ -1,7 +1,7 @@
-//! What becomes of what clients get no answer to: they have waited too long, or the node is gone.
+//! Requests without an answer: the client has waited too long, or the node has ended.
 //!
-//! Whether it was done is known later, if at all: by the place of its entry or batch in the log,
-//! which is looked up as long as the node lives.
+//! The simulator learns later, if at all, whether such a request was done: from the place of its
+//! entry or batch in the log, which it looks up as long as the node lives.
 
 use node::replica::entry::Waiter;
 
@@ -15,8 +15,8 @@ impl World {
         self.clients.note(op, None, high_ms);
     }
 
-    /// Clients who have waited too long go on to something else; and what became of those whose
-    /// node is gone may be known by now.
+    /// Lets clients that have waited too long go on to something else, and resolves the outcomes of
+    /// requests whose node has ended, where they are known by now.
     pub(in crate::cluster) fn expire_ops(&mut self) {
         let now_ms = self.now_ms;
         self.clients.events_by.resize(now_ms as usize + 1, self.clients.events);
@@ -81,12 +81,12 @@ impl World {
         }
     }
 
-    /// Nobody at this node will be answered any more.
+    /// Marks all requests of this node as never to be answered.
     pub(in crate::cluster) fn lose_ops(&mut self, at: usize) {
         let lost = self.clients.ops.iter().filter(|(_, op)| op.at == at);
         let lost: Vec<(u64, Option<Place>)> =
             lost.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
-        self.lose_wide(at);
+        self.lose_multi_shard(at);
         self.node_slots[at].machine = None;
         for (number, place) in lost {
             let op = self.clients.ops.remove(&number).expect("it was just found");

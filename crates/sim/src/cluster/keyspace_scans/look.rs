@@ -1,4 +1,4 @@
-//! What a node's own shards hold of what is asked.
+//! The part of an answer that a node's own shards hold.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use node::routing::route::Route;
 use super::{ScanQuery, invented};
 use crate::check::Violation;
 
-/// What is asked of a node's own shards.
+/// The part of a scan for a node's own shards.
 pub(super) struct Question<'a> {
     pub route: &'a Route,
     pub ask: &'a ScanQuery,

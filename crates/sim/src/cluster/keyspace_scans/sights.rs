@@ -1,4 +1,4 @@
-//! What an answer about a whole keyspace says of single keys.
+//! What the answer of a keyspace scan implies for single keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 

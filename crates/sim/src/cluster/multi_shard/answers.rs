@@ -1,4 +1,4 @@
-//! What becomes of what was asked: it is done, or not, or nobody knows.
+//! The outcome of each transaction: done, not done, or unknown.
 
 use command::{NotDone, Reply};
 use node::executor::Answer;
@@ -19,19 +19,19 @@ impl World {
             match ended {
                 TxnOutcome::Done(replies) => {
                     self.counts.wide_committed += 1;
-                    self.done_wide(number, &replies);
+                    self.finish_multi_shard(number, &replies);
                 }
                 TxnOutcome::Changed(_) => {
                     self.counts.wide_changed += 1;
                     self.not_done_wide(number, Outcome::NotDone);
                 }
                 TxnOutcome::Unknown => {
-                    self.counts.wide_unknown += 1;
+                    self.counts.multi_shard_unknown += 1;
                     self.not_done_wide(number, Outcome::Unknown);
                 }
                 why => {
                     self.trace.event(format_args!("{why:?}"));
-                    self.counts.wide_busy += 1;
+                    self.counts.multi_shard_busy += 1;
                     self.not_done_wide(number, Outcome::NotDone);
                 }
             }
@@ -44,14 +44,14 @@ impl World {
     }
 
     /// One of them has an answer.
-    pub(in crate::cluster) fn answered_wide(&mut self, answer: Answer) {
+    pub(in crate::cluster) fn handle_multi_shard_answer(&mut self, answer: Answer) {
         match answer {
             Answer::Applied { spent, replies, .. } => {
                 for (waiter, reply) in spent.waiters.iter().zip(replies) {
                     match reply {
                         Reply::Changed(_) => self.not_done_wide(waiter.0, Outcome::NotDone),
-                        Reply::Array(replies) => self.done_wide(waiter.0, &replies),
-                        reply => self.done_wide(waiter.0, &[reply]),
+                        Reply::Array(replies) => self.finish_multi_shard(waiter.0, &replies),
+                        reply => self.finish_multi_shard(waiter.0, &[reply]),
                     }
                 }
             }
@@ -72,27 +72,27 @@ impl World {
     }
 
     /// It is done, and has one reply for each of its parts.
-    pub(super) fn done_wide(&mut self, number: u64, replies: &[Reply]) {
+    pub(super) fn finish_multi_shard(&mut self, number: u64, replies: &[Reply]) {
         let Some(wide) = &mut self.wide else { return };
-        let Some(asked) = wide.asked.remove(&number) else { return };
+        let Some(pending) = wide.pending.remove(&number) else { return };
         self.trace.event(format_args!("transaction {}: {replies:?}", number - FIRST));
-        self.counts.wide_ones += u64::from(!matches!(asked.way, OpPath::Coordinated));
+        self.counts.wide_ones += u64::from(!matches!(pending.path, OpPath::Coordinated));
         let answered_at = self.clients.next_event();
-        self.counts.workloads[asked.workload as usize] += 1;
-        self.note_wide(asked, Outcome::Committed { answered_at }, replies);
+        self.counts.workloads[pending.workload as usize] += 1;
+        self.note_wide(pending, Outcome::Committed { answered_at }, replies);
     }
 
     /// It is not done, or may not be.
     pub(super) fn not_done_wide(&mut self, number: u64, outcome: Outcome) {
         let Some(wide) = &mut self.wide else { return };
-        let Some(asked) = wide.asked.remove(&number) else { return };
+        let Some(pending) = wide.pending.remove(&number) else { return };
         self.trace.event(format_args!("transaction {}: {outcome:?}", number - FIRST));
-        self.note_wide(asked, outcome, &[]);
+        self.note_wide(pending, outcome, &[]);
     }
 
-    fn note_wide(&mut self, asked: PendingOp, outcome: Outcome, replies: &[Reply]) {
+    fn note_wide(&mut self, pending: PendingOp, outcome: Outcome, replies: &[Reply]) {
         let Some(wide) = &mut self.wide else { return };
-        let PendingOp { client, call: invoked_at, workload, parts, watched, .. } = asked;
+        let PendingOp { client, call: invoked_at, workload, parts, watched, .. } = pending;
         let think_ms = wide.rng.between(1, wide.think_ms);
         if let Some(client) = client {
             wide.free_at[client] = self.now_ms + think_ms;
@@ -103,22 +103,22 @@ impl World {
         let client = client.map_or(u64::MAX, |client| client as u64);
         let replies = replies.iter().map(Some).chain(std::iter::repeat(None));
         let names = &wide.names;
-        // Whoever has watched has seen it if it was done, whether that is known or not.
+        // If the transaction was done, it saw what it watched, whether or not the outcome is known.
         let watched = watched.iter().map(|seen| workloads::list_seen(seen, names));
         let parts = parts.iter().zip(replies).map(|(part, reply)| op_of(*part, reply, names));
         let ops = watched.chain(parts).collect();
         wide.history.push(ObservedTxn { client, invoked_at, outcome, ops });
     }
 
-    /// Nobody at this node will be answered any more.
-    pub(in crate::cluster) fn lose_wide(&mut self, at: usize) {
+    /// Marks all transactions of this node as never to be answered.
+    pub(in crate::cluster) fn lose_multi_shard(&mut self, at: usize) {
         let Some(wide) = &self.wide else { return };
-        let lost = wide.asked.iter().filter(|(_, asked)| asked.at == at);
+        let lost = wide.pending.iter().filter(|(_, pending)| pending.at == at);
         let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
         for number in lost {
-            let asked = &self.wide.as_ref().expect("it was just there").asked[&number];
-            let begun = matches!(asked.way, OpPath::Coordinated | OpPath::Proposed);
-            self.counts.wide_unknown += u64::from(begun);
+            let pending = &self.wide.as_ref().expect("it was just there").pending[&number];
+            let begun = matches!(pending.path, OpPath::Coordinated | OpPath::Proposed);
+            self.counts.multi_shard_unknown += u64::from(begun);
             let outcome = if begun { Outcome::Unknown } else { Outcome::NotDone };
             self.not_done_wide(number, outcome);
         }

@@ -1,17 +1,18 @@
-//! A transaction whose coordinator dies at a step that is chosen, and what must come of it: others
-//! get its keys, nothing of it is left, and it is done as its client was told, or he was not told.
+//! A transaction whose coordinator dies at a chosen step. Afterwards other transactions must get
+//! its keys, and no lock or record may be left. If the client got an answer, the outcome must
+//! agree.
 
 use command::ObservedVersion;
 use keyspace::{ShardId, Timestamp};
 
-use super::workloads::{Watched, Workload};
+use super::workloads::{WatchedKey, Workload};
 use super::{KEYS, OpPath, Part, WIDE, World};
 use crate::check::Violation;
 use crate::check::serial::{ObservedTxn, Op, Outcome};
-use crate::machine::coordinator::Fuse;
+use crate::machine::coordinator::CoordinatorCrash;
 
-/// Virtual time within which others get the keys of a transaction whose coordinator is gone, and
-/// nothing is left of it (R12).
+/// Virtual time within which others get the keys of a transaction whose coordinator is dead, and
+/// no lock or record of it is left (R12).
 const FINISHED_MS_MAX: u64 = 6_000;
 /// Shards that it goes over.
 const SHARDS: usize = 3;
@@ -48,7 +49,7 @@ impl World {
     ) -> Result<CoordinatorDeath, Violation> {
         let machine = self.node_slots[at].machine.as_mut().expect("it runs");
         let by = machine.coordinates.by;
-        machine.coordinates.fuse = Some(Fuse { of: by, left: steps });
+        machine.coordinates.fuse = Some(CoordinatorCrash { of: by, left: steps });
         let route = machine.routes[WIDE].clone();
         let wide = self.wide.as_mut().expect("there are transactions");
         let mut shards: Vec<ShardId> = Vec::new();
@@ -71,10 +72,10 @@ impl World {
         let appends = appends.collect();
         parts.push(Part::Get(keys[0]));
         // Nothing was ever written so long ago.
-        let seen: Watched = (keys[1], ObservedVersion::Version(Timestamp(1)), Vec::new());
+        let seen: WatchedKey = (keys[1], ObservedVersion::Version(Timestamp(1)), Vec::new());
         let watched = if is_broken { vec![seen] } else { Vec::new() };
-        let (workload, way) = (Workload::ListAppend, OpPath::Coordinated);
-        let number = self.put_asked(None, at, workload, parts, watched, way);
+        let (workload, path) = (Workload::ListAppend, OpPath::Coordinated);
+        let number = self.put_asked(None, at, workload, parts, watched, path);
         self.coordinate_wide(number);
         Ok(CoordinatorDeath { at, by, appends })
     }
@@ -83,13 +84,13 @@ impl World {
     /// that have just come back.
     pub(crate) fn kill_recoverers(&mut self, doomed: &CoordinatorDeath, steps: u32) {
         for machine in self.node_slots.iter_mut().filter_map(|seat| seat.machine.as_mut()) {
-            let fuse = Fuse { of: doomed.by, left: steps };
+            let fuse = CoordinatorCrash { of: doomed.by, left: steps };
             machine.coordinates.fuse.get_or_insert(fuse);
         }
     }
 
-    /// Nodes whose coordinators have just ended. No other ends by itself any more, and their
-    /// clients are told nothing.
+    /// Takes nodes whose coordinators have just ended. No other ends by itself any more, and their
+    /// clients get no answer.
     pub(crate) fn ended_coordinators(&mut self) -> Vec<usize> {
         let has_ended = |at: &usize| {
             let machine = self.node_slots[*at].machine.as_ref();
@@ -108,10 +109,10 @@ impl World {
             // What it had told before, it has told.
             self.follow_coordinator(at);
             let wide = self.wide.as_ref().expect("there are transactions");
-            let asked = wide.asked.iter();
-            let its = asked.filter(|(_, a)| a.at == at && matches!(a.way, OpPath::Coordinated));
+            let pending = wide.pending.iter();
+            let its = pending.filter(|(_, a)| a.at == at && matches!(a.path, OpPath::Coordinated));
             for number in its.map(|(number, _)| *number).collect::<Vec<_>>() {
-                self.counts.wide_unknown += 1;
+                self.counts.multi_shard_unknown += 1;
                 self.not_done_wide(number, Outcome::Unknown);
             }
         }
@@ -123,18 +124,18 @@ impl World {
         self.crash(at, false);
     }
 
-    /// Somebody else wants the same keys, and is done within a bound; until then nothing of it is
-    /// left anywhere, either.
+    /// Runs a transaction on the same keys, which must be done within a bound; by then no lock or
+    /// record of the first one may be left.
     ///
     /// # Errors
-    /// Something is, or what is broken meanwhile.
-    pub(crate) fn others_finish(&mut self, doomed: &CoordinatorDeath) -> Result<(), Violation> {
+    /// The violation, if something is left or breaks meanwhile.
+    pub(crate) fn run_competing_txn(&mut self, doomed: &CoordinatorDeath) -> Result<(), Violation> {
         let deadline = self.now_ms + FINISHED_MS_MAX;
         let (mut is_done, mut other) = (false, None);
         while self.now_ms < deadline && !(is_done && self.left_of(doomed.by).is_empty()) {
             let wide = self.wide.as_ref().expect("there are transactions");
             match other {
-                Some((number, _)) if wide.asked.contains_key(&number) => {}
+                Some((number, _)) if wide.pending.contains_key(&number) => {}
                 Some((_, element)) if outcome_of(&wide.history, element) != Outcome::NotDone => {
                     is_done = true;
                 }
@@ -159,7 +160,7 @@ impl World {
             *at != doomed.at && self.is_awake(*at) && knows
         };
         let at = (0..self.node_slots.len()).find(may)?;
-        self.tell_time(at);
+        self.set_clocks(at);
         let wide = self.wide.as_mut()?;
         let mut parts: Vec<Part> = doomed.appends.iter().map(|(key, _)| Part::Get(*key)).collect();
         parts.push(wide.append(doomed.appends[0].0));
@@ -169,11 +170,12 @@ impl World {
         Some((number, element))
     }
 
-    /// It is done as its client was told, everywhere or nowhere. When all keys have been read.
+    /// Checks that it was done everywhere or nowhere, in agreement with its client's answer. Call
+    /// it when all keys have been read.
     ///
     /// # Errors
-    /// It is not.
-    pub(crate) fn is_as_told(&self, doomed: &CoordinatorDeath) -> Result<(), Violation> {
+    /// The violation, if it was not.
+    pub(crate) fn matches_answer(&self, doomed: &CoordinatorDeath) -> Result<(), Violation> {
         let wide = self.wide.as_ref().expect("there are transactions");
         let is_there = |(key, element): &(usize, u64)| {
             let name = &wide.names[*key];

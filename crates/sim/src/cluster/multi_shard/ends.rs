@@ -1,4 +1,4 @@
-//! Was a value alive when the transaction was committed that had found it so (SAFETY G22)?
+//! Was every value that a transaction found alive still alive at its commit time (SAFETY G22)?
 //!
 //! ```text
 //!   SET mortal "270" PXAT 270     its value says when it ends
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use keyspace::Timestamp;
 
-/// What is known of transactions, by what they write.
+/// Checks transactions by the values that they write.
 #[derive(Debug, Default)]
 pub struct ExpiryChecker {
     /// When the value ends that it has found, in ms.

@@ -1,4 +1,4 @@
-//! What is asked of a key, in bytes; and what it did, as its reply says.
+//! The commands of a transaction as bytes; and their effect, read from their replies.
 
 use command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
 
@@ -28,7 +28,7 @@ impl Part {
     }
 }
 
-/// What is appended or set by each part, as bytes.
+/// The bytes that each part appends or sets.
 pub(super) fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
     let value = |part: &Part| match part {
         Part::Append(_, element) => format!("{element} ").into_bytes(),
@@ -40,7 +40,7 @@ pub(super) fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
 }
 
 pub(super) fn transaction_of<'a>(
-    asked: &PendingOp,
+    pending: &PendingOp,
     names: &'a [Vec<u8>],
     values: &'a [Vec<u8>],
 ) -> Transaction<'a> {
@@ -57,10 +57,10 @@ pub(super) fn transaction_of<'a>(
         Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
         Part::Get(key) => Step::Read(command::Read::Get(&names[*key])),
     };
-    let watched = asked.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
+    let watched = pending.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
     Transaction {
         watched: watched.collect(),
-        commands: asked.parts.iter().zip(values).map(command).collect(),
+        commands: pending.parts.iter().zip(values).map(command).collect(),
         ranges: Vec::new(),
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op 
     }
 }
 
-/// The elements of a list. What is none is one that nobody has appended.
+/// The elements of a list. Other bytes count as an element that no client has appended.
 pub(super) fn list_of(bytes: &[u8]) -> Vec<u64> {
     let words = bytes.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     words

@@ -12,7 +12,7 @@ use txn::locks::Locks;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::super::{ANSWER_MS_MAX, Plant, World};
-use super::workloads::{Watched, Workload};
+use super::workloads::{WatchedKey, Workload};
 use super::{OpPath, Part, WIDE};
 use crate::check::Violation;
 use crate::check::serial::Outcome;
@@ -72,44 +72,46 @@ impl World {
         parts: Vec<Part>,
         watches: bool,
     ) {
-        self.tell_time(at);
+        self.set_clocks(at);
         let Some(machine) = &self.node_slots[at].machine else { return };
         let (now, gives_up_at) = (machine.moment(), self.now_ms + PATIENCE_MS);
         let (fetched, looked, ready) = (FetchedData::default(), None, true);
         let looking = MultiShardRead { now, fetched, looked, watches, ready, gives_up_at };
-        let way = OpPath::Looking(Box::new(looking));
-        self.put_asked(client, at, workload, parts, Vec::new(), way);
+        let path = OpPath::Looking(Box::new(looking));
+        self.put_asked(client, at, workload, parts, Vec::new(), path);
     }
 
     /// Each of the keys was seen: what follows from that is begun a while later, or the keys are
     /// read together, if nothing does.
-    fn has_watched(&mut self, at: usize, number: u64, watched: Vec<Watched>) {
+    fn has_watched(&mut self, at: usize, number: u64, watched: Vec<WatchedKey>) {
         let begins_at = self.now_ms;
         let Some(wide) = &mut self.wide else { return };
-        let Some(workload) = wide.asked.get(&number).map(|asked| asked.workload) else { return };
+        let Some(workload) = wide.pending.get(&number).map(|pending| pending.workload) else {
+            return;
+        };
         let planned = wide.plan(workload, &watched);
         let begins_at = begins_at + wide.rng.between(0, WATCH_MS_MAX);
-        let Some(asked) = wide.asked.get_mut(&number) else { return };
+        let Some(pending) = wide.pending.get_mut(&number) else { return };
         match planned {
             Some(parts) => {
-                (asked.parts, asked.watched) = (parts, watched);
-                asked.way = OpPath::Watching(begins_at);
+                (pending.parts, pending.watched) = (parts, watched);
+                pending.path = OpPath::Watching(begins_at);
             }
             None => {
-                let asked = wide.asked.remove(&number).expect("it was just there");
-                self.begin_looking(asked.client, at, workload, asked.parts);
+                let pending = wide.pending.remove(&number).expect("it was just there");
+                self.begin_looking(pending.client, at, workload, pending.parts);
             }
         }
     }
 
-    /// A reader that waited may look again, with what was fetched for it, if anything was.
+    /// Lets a waiting reader look again, with the data fetched for it, if there is any.
     pub(super) fn may_look(
         &mut self,
         number: u64,
         came: Option<(ShardId, Timestamp, FetchRequest, FetchResult)>,
     ) {
         let Some(wide) = &mut self.wide else { return };
-        if let Some(OpPath::Looking(looking)) = wide.asked.get_mut(&number).map(|a| &mut a.way) {
+        if let Some(OpPath::Looking(looking)) = wide.pending.get_mut(&number).map(|a| &mut a.path) {
             if let Some((shard, at, want, found)) = came {
                 looking.fetched.add(shard, at, want, found);
             }
@@ -117,11 +119,11 @@ impl World {
         }
     }
 
-    /// Readers who have waited too long go on to something else.
-    pub(in crate::cluster) fn expire_wide(&mut self) {
+    /// Lets readers that have waited too long go on to something else.
+    pub(in crate::cluster) fn expire_multi_shard(&mut self) {
         let now_ms = self.now_ms;
         let Some(wide) = &self.wide else { return };
-        let late = wide.asked.iter().filter(|(_, asked)| match &asked.way {
+        let late = wide.pending.iter().filter(|(_, pending)| match &pending.path {
             OpPath::Looking(looking) => looking.gives_up_at <= now_ms,
             _ => false,
         });
@@ -130,18 +132,18 @@ impl World {
     }
 
     /// Looks.
-    pub(super) fn look_wide(&mut self, at: usize, number: u64) {
+    pub(super) fn look_at_keys(&mut self, at: usize, number: u64) {
         let (unlocked, once) = (self.has(Plant::UnlockedReads), self.has(Plant::SingleLook));
         let Some(wide) = &mut self.wide else { return };
-        let Some(asked) = wide.asked.get_mut(&number) else { return };
+        let Some(pending) = wide.pending.get_mut(&number) else { return };
         let machine = self.node_slots[at].machine.as_mut().expect("it runs");
-        let OpPath::Looking(looking) = &mut asked.way else { return };
+        let OpPath::Looking(looking) = &mut pending.path else { return };
         let Some(route) = machine.routes.get(WIDE).cloned() else { return };
         let names: Vec<&[u8]> =
-            asked.parts.iter().map(|part| wide.names[part.key()].as_slice()).collect();
-        if looking.watches && number.is_multiple_of(8) && asked.reserved_as.is_none() {
+            pending.parts.iter().map(|part| wide.names[part.key()].as_slice()).collect();
+        if looking.watches && number.is_multiple_of(8) && pending.reserved_as.is_none() {
             let name = machine.moment().time;
-            (asked.reserved_as, looking.ready) = (Some(name), false);
+            (pending.reserved_as, looking.ready) = (Some(name), false);
             return reserve(machine, &route, &names, Waiter(number), name);
         }
         let mut sink = Collect::default();
@@ -149,7 +151,7 @@ impl World {
         let (now, fetched, mut watched) = (looking.now, &looking.fetched, Vec::new());
         let found = match names[..] {
             _ if looking.watches => see(&route, &names, now, fetched).map(|seen| {
-                let keys = asked.parts.iter().map(|part| part.key());
+                let keys = pending.parts.iter().map(|part| part.key());
                 watched.extend(keys.zip(seen).map(|(key, (seen, value))| (key, seen, value)));
                 Vec::new()
             }),
@@ -180,11 +182,11 @@ impl World {
         if is_same {
             self.counts.wide_looks += u64::from(names.len() > 1);
             let replies: Vec<Reply> = sink.0;
-            return self.done_wide(number, &replies);
+            return self.finish_multi_shard(number, &replies);
         }
         let count = looking.looked.as_ref().map_or(0, |(count, _)| *count) + 1;
         if count == LOOKS_MAX {
-            asked.way = OpPath::Coordinated;
+            pending.path = OpPath::Coordinated;
             return self.coordinate_wide(number);
         }
         looking.looked = Some((count, seen));
@@ -217,7 +219,7 @@ impl World {
                 let at = *wide.rng.pick(&places);
                 let parts = set.iter().copied().map(Part::Get).collect();
                 self.begin_looking(None, at, workload, parts);
-                while !self.is_wide_idle() {
+                while !self.is_multi_shard_idle() {
                     self.millisecond()?;
                 }
             }
@@ -265,7 +267,7 @@ fn go_on_after(
     }
     let there = |name: &&&[u8]| route.place_of_key(name) == place;
     let want = FetchRequest::keys(names.iter().filter(there).copied());
-    // As gateways have it, if those who watch often do so in vain.
+    // As gateways do where EXEC often fails because a watched key has changed.
     let contends = looking.watches && number.is_multiple_of(2);
     let reserves = match number.is_multiple_of(4) {
         true => ReserveFrom::OtherReaders,
@@ -278,12 +280,12 @@ fn go_on_after(
     (shard, Input::Fetch { shard, want: Box::new(want), bytes_max: usize::MAX, origin, waiter })
 }
 
-/// Fetches keys and has them reserved, as gateways do for those who have read in vain what others
-/// change all the time.
+/// Fetches keys and reserves them, as a gateway does for a transaction that failed because others
+/// change its keys all the time.
 fn reserve(machine: &mut Machine, route: &Route, names: &[&[u8]], waiter: Waiter, name: Timestamp) {
-    let contender = ReservingRead { name, from: ReserveFrom::Everyone };
+    let reserving = ReservingRead { name, from: ReserveFrom::Everyone };
     for (shard, want) in route.missing_fetches(names.iter().copied(), |_| true) {
-        let want = Box::new(want.by(contender));
+        let want = Box::new(want.by(reserving));
         let (bytes_max, origin) = (usize::MAX, CLIENTS);
         machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
     }

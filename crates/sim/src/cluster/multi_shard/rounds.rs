@@ -21,14 +21,14 @@ const ROUND: u64 = 2 * D;
 const EXCHANGE: u64 = 2 * D;
 
 /// Three nodes, keys in shards that one of them leads, and its place.
-struct Exact {
+struct ExactCluster {
     world: World,
     /// Two keys of one shard, and one of each of two others.
     keys: [usize; 4],
     leader: usize,
 }
 
-impl Exact {
+impl ExactCluster {
     fn new() -> Self {
         Self::of(1)
     }
@@ -54,7 +54,7 @@ impl Exact {
         let mut world = World::with_profile(&options, profile, rng);
         world.wide = Some(super::MultiShardClients::hashed(&options));
         world.begin().expect("nothing breaks");
-        world.begin_wide().expect("nothing breaks");
+        world.begin_multi_shard().expect("nothing breaks");
         wait(&mut world, 3_000);
         let route = world.node_slots[0].machine.as_ref().expect("it runs").routes[WIDE].clone();
         let names = world.wide.as_ref().expect("there are transactions").names.clone();
@@ -87,12 +87,12 @@ impl Exact {
     }
 
     /// How long who asks a node waits for this.
-    fn takes(&mut self, at: usize, way: OpPath, parts: Vec<Part>) -> u64 {
+    fn takes(&mut self, at: usize, path: OpPath, parts: Vec<Part>) -> u64 {
         let world = &mut self.world;
-        world.tell_time(at);
-        let is_coordinated = matches!(way, OpPath::Coordinated);
+        world.set_clocks(at);
+        let is_coordinated = matches!(path, OpPath::Coordinated);
         let lists = Workload::ListAppend;
-        let number = world.put_asked(None, at, lists, parts, Vec::new(), way);
+        let number = world.put_asked(None, at, lists, parts, Vec::new(), path);
         match is_coordinated {
             true => world.coordinate_wide(number),
             false => world.propose_wide(number),
@@ -104,7 +104,7 @@ impl Exact {
     fn begins(&mut self, at: usize, keys: &[usize]) -> u64 {
         let (parts, lists) = (appends(self, keys), Workload::ListAppend);
         let world = &mut self.world;
-        world.tell_time(at);
+        world.set_clocks(at);
         let number = world.put_asked(None, at, lists, parts, Vec::new(), OpPath::Coordinated);
         world.coordinate_wide(number);
         number
@@ -128,7 +128,7 @@ impl Exact {
     fn wait_for(&mut self, number: u64) -> u64 {
         // Nodes hear of what is asked in the next millisecond.
         let asked_ms = self.world.now_ms + 1;
-        while self.world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+        while self.world.wide.as_ref().expect("it is there").pending.contains_key(&number) {
             wait(&mut self.world, 1);
             assert!(self.world.now_ms < asked_ms + 2_000, "it takes too long");
         }
@@ -146,7 +146,7 @@ impl Exact {
     /// … and for a transaction that watches keys, which were looked at before.
     fn watched_takes(&mut self, at: usize, keys: &[usize]) -> u64 {
         let parts = appends(self, &keys[..1]);
-        self.world.tell_time(self.leader);
+        self.world.set_clocks(self.leader);
         let machine = self.world.node_slots[self.leader].machine.as_ref().expect("it runs");
         let wide = self.world.wide.as_ref().expect("it is there");
         let names: Vec<&[u8]> = keys.iter().map(|key| wide.names[*key].as_slice()).collect();
@@ -154,8 +154,8 @@ impl Exact {
         let seen = see(route, &names, now, FetchedData::NONE).expect("it leads them");
         let keys = keys.iter().copied().zip(seen);
         let watched = keys.map(|(key, (seen, value))| (key, seen, value)).collect();
-        let (lists, way) = (Workload::ListAppend, OpPath::Coordinated);
-        let number = self.world.put_asked(None, at, lists, parts, watched, way);
+        let (lists, path) = (Workload::ListAppend, OpPath::Coordinated);
+        let number = self.world.put_asked(None, at, lists, parts, watched, path);
         let done = self.world.counts.wide_committed;
         self.world.coordinate_wide(number);
         let took = self.wait_for(number);
@@ -175,14 +175,14 @@ fn wait(world: &mut World, millis: u64) {
     passed.expect("nothing breaks");
 }
 
-fn appends(exact: &mut Exact, keys: &[usize]) -> Vec<Part> {
+fn appends(exact: &mut ExactCluster, keys: &[usize]) -> Vec<Part> {
     let wide = exact.world.wide.as_mut().expect("it is there");
     keys.iter().map(|key| wide.append(*key)).collect()
 }
 
 #[test]
 fn one_shard_takes_one_round() {
-    let mut exact = Exact::new();
+    let mut exact = ExactCluster::new();
     let [a, beside, ..] = exact.keys;
     let (here, other) = (exact.leader, exact.other());
     // The first that a node sends on opens a session, which takes as long again.
@@ -199,7 +199,7 @@ fn one_shard_takes_one_round() {
 
 #[test]
 fn several_shards_take_one_round() {
-    let mut exact = Exact::new();
+    let mut exact = ExactCluster::new();
     let [a, beside, b, c] = exact.keys;
     let (here, other) = (exact.leader, exact.other());
     for keys in [&[a, b][..], &[a, beside, b, c]] {
@@ -214,7 +214,7 @@ fn several_shards_take_one_round() {
 
 #[test]
 fn what_is_watched_takes_no_further_round() {
-    let mut exact = Exact::new();
+    let mut exact = ExactCluster::new();
     let [a, _, b, c] = exact.keys;
     let (here, other) = (exact.leader, exact.other());
     assert_eq!(exact.watched_takes(here, &[a, b, c]), ROUND);
@@ -224,7 +224,7 @@ fn what_is_watched_takes_no_further_round() {
 
 #[test]
 fn keys_are_free_again_after_one_round_or_two() {
-    let mut exact = Exact::new();
+    let mut exact = ExactCluster::new();
     let [a, _, b, ..] = exact.keys;
     let here = exact.leader;
     assert_eq!(exact.look_takes(here, &[a, b]), 0);
@@ -238,7 +238,7 @@ fn keys_are_free_again_after_one_round_or_two() {
 
 #[test]
 fn reads_ask_one_shard_after_the_other() {
-    let mut exact = Exact::new();
+    let mut exact = ExactCluster::new();
     let [a, _, b, c] = exact.keys;
     let (here, other) = (exact.leader, exact.other());
     assert_eq!(exact.look_takes(here, &[a, b, c]), 0);
@@ -262,7 +262,7 @@ fn keys_of_the_dead_are_free_soon() {
     // All is locked, and the answers are on their way; or those that were refused then stand in
     // line behind one of them.
     for (dies_ms, took_ms_max) in [(EXCHANGE / 2 + ROUND + D / 2, 600), (10 * D, 900)] {
-        let mut exact = Exact::new();
+        let mut exact = ExactCluster::new();
         let [a, _, b, ..] = exact.keys;
         let (dies, lives) = (exact.other(), (exact.leader + 2) % 3);
         for _ in 0..4 {
@@ -297,7 +297,7 @@ fn keys_of_a_dead_leader_are_free_as_soon_as_another_leads() {
 
 /// How long after others lead the keys of a leader are free that dies at this moment.
 fn freed_after(seed: u64, dies_ms: u64) -> u64 {
-    let mut exact = Exact::of(seed);
+    let mut exact = ExactCluster::of(seed);
     let [a, _, b, ..] = exact.keys;
     let (dies, lives) = (exact.leader, exact.other());
     let shards = exact.shards(&[a, b]);
@@ -309,7 +309,7 @@ fn freed_after(seed: u64, dies_ms: u64) -> u64 {
     let number = exact.begins(lives, &[a, b]);
     let world = &mut exact.world;
     let (died_ms, mut led_ms) = (world.now_ms, 0);
-    while world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+    while world.wide.as_ref().expect("it is there").pending.contains_key(&number) {
         wait(world, 1);
         if shards.iter().any(|shard| world.leader_of(*shard).is_none()) {
             led_ms = world.now_ms;
@@ -323,7 +323,7 @@ fn freed_after(seed: u64, dies_ms: u64) -> u64 {
 /// whose leader has died, goes on when there is another one.
 #[test]
 fn transaction_awaiting_leader_is_not_recovered_by_others() {
-    let mut exact = Exact::new();
+    let mut exact = ExactCluster::new();
     let (dies, leads, lives) = (exact.leader, exact.other(), (exact.leader + 2) % 3);
     // The record is kept where somebody lives, or nobody could finish the transaction either.
     let [.., dead] = exact.keys;
@@ -336,7 +336,7 @@ fn transaction_awaiting_leader_is_not_recovered_by_others() {
     let done = exact.world.counts.wide_committed;
     let number = exact.begins(lives, &[led, dead]);
     let (began_ms, world) = (exact.world.now_ms, &mut exact.world);
-    while world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+    while world.wide.as_ref().expect("it is there").pending.contains_key(&number) {
         wait(world, 1);
         let other = world.node_slots[leads].machine.as_ref().expect("it runs");
         assert_eq!(other.coordinated(), 0, "after {} ms", world.now_ms - began_ms);
@@ -350,16 +350,16 @@ fn transaction_awaiting_leader_is_not_recovered_by_others() {
 #[test]
 fn transaction_on_several_keys_of_shard_is_not_starved() {
     for begins_ms in 500..540 {
-        let mut exact = Exact::new();
+        let mut exact = ExactCluster::new();
         let [a, beside, b, c] = exact.keys;
         let (began_ms, mut under_way) = (exact.world.now_ms, [0; 6]);
         let mut wide = None;
         loop {
-            let asked = &exact.world.wide.as_ref().expect("it is there").asked;
-            if wide.is_some_and(|wide| !asked.contains_key(&wide)) {
+            let pending = &exact.world.wide.as_ref().expect("it is there").pending;
+            if wide.is_some_and(|wide| !pending.contains_key(&wide)) {
                 break;
             }
-            let is_over = under_way.map(|number| !asked.contains_key(&number));
+            let is_over = under_way.map(|number| !pending.contains_key(&number));
             for client in (0..under_way.len()).filter(|client| is_over[*client]) {
                 let keys = if client % 2 == 0 { [a, b] } else { [beside, c] };
                 under_way[client] = exact.begins(client % 3, &keys);

@@ -1,4 +1,4 @@
-//! What transactions are made for: lists, and cases in which one anomaly would show at once.
+//! The workloads of transactions: lists, and cases in which one anomaly would show at once.
 //!
 //! | workload | clients | judge |
 //! |---|---|---|
@@ -46,15 +46,15 @@ named! {
         Phantom = "phantom",
         /// Keys are written blindly, and readers must see that in one order.
         LongFork = "long-fork",
-        /// Two who write and one who only reads.
+        /// Two writers and one read-only transaction.
         ReadOnly = "read-only",
-        /// What is written depends on a value that ends soon.
+        /// Writes depend on a value that expires soon.
         Expiring = "expiring",
     }
 }
 
-/// Keys of workloads come in so many sets, which have nothing to do with each other: what a dead
-/// coordinator has locked is in the way of one of them only.
+/// Keys of workloads come in so many independent sets: the locks of a dead coordinator block one of
+/// them only.
 const SETS: usize = 4;
 /// Sets of keys of which at most one is ever made; so many are in use at a time.
 const PHANTOMS: usize = 16;
@@ -121,12 +121,12 @@ pub(super) fn of(options: &Options) -> Vec<Workload> {
     all
 }
 
-/// What was seen of a key before a transaction: its version and its value.
-pub(super) type Watched = (usize, ObservedVersion, Vec<u8>);
+/// A watched key with the version and the value that the client saw.
+pub(super) type WatchedKey = (usize, ObservedVersion, Vec<u8>);
 
 impl MultiShardClients {
-    /// What somebody does next.
-    pub(super) fn some_workload(&mut self) -> Workload {
+    /// The workload of a client's next transaction.
+    pub(super) fn pick_workload(&mut self) -> Workload {
         match self.workloads[..] {
             [only] => only,
             [first, ..] if self.rng.one_in(2) => first,
@@ -142,7 +142,7 @@ impl MultiShardClients {
     }
 
     /// What a transaction does that has seen this, if anything.
-    pub(super) fn plan(&mut self, workload: Workload, seen: &[Watched]) -> Option<Vec<Part>> {
+    pub(super) fn plan(&mut self, workload: Workload, seen: &[WatchedKey]) -> Option<Vec<Part>> {
         let some = self.rng.below(seen.len() as u64) as usize;
         match workload {
             Workload::ListAppend => Some(self.some_parts()),
@@ -170,8 +170,8 @@ impl MultiShardClients {
         }
     }
 
-    /// What was done with registers, or seen in the bank. Nothing, if it is for the search for
-    /// cycles, or nobody knows.
+    /// Records an access of registers, or a read of the bank; nothing for lists, or if the outcome
+    /// is unknown.
     pub(super) fn note_case(
         &mut self,
         workload: Workload,
@@ -205,8 +205,8 @@ impl MultiShardClients {
         }
     }
 
-    /// What is wrong with all that was seen, and which workload's judge says so; the search for
-    /// cycles is that of lists.
+    /// All violations, each with the workload whose checker found it; the search for cycles belongs
+    /// to the lists.
     pub(super) fn judge(&self) -> Vec<(Workload, String)> {
         let history = &self.history;
         let text = |anomaly: serial::Anomaly| anomaly.to_string();
@@ -302,8 +302,8 @@ fn number_of(reply: &Reply) -> i64 {
     }
 }
 
-/// What was seen of watched lists.
-pub(super) fn list_seen((key, _, value): &Watched, names: &[Vec<u8>]) -> serial::Op {
+/// A watched list, as a read of its elements.
+pub(super) fn list_seen((key, _, value): &WatchedKey, names: &[Vec<u8>]) -> serial::Op {
     serial::Op::Read { key: names[*key].clone(), list: Some(list_of(value)) }
 }
 

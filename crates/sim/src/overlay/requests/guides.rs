@@ -21,7 +21,7 @@ const CLIENTS: u64 = 4;
 
 /// The tables of all nodes.
 pub trait Guide {
-    /// Whether requests begin at the table of a shard of who asks.
+    /// Whether requests begin at the table of one of the asker's own shards.
     const IS_RING: bool;
 
     /// How many nodes there are.
@@ -43,7 +43,7 @@ pub trait Guide {
         let _ = (node, owner);
     }
 
-    /// Who was asked by a node has said nothing.
+    /// A node has asked this shard and got no answer.
     fn silent(&mut self, node: usize, shard: ShardId, generation: Generation) {
         let _ = (node, shard, generation);
     }

@@ -2,7 +2,7 @@
 //! may be lost, doubled or late, while members fail.
 //!
 //! What [`walks`](super::walks) steps through at once goes here as in a node: by
-//! [`overlay::request`], in all three forms, with its patience and its attempts.
+//! [`overlay::request`], in all three forms, with its timeouts and its attempts.
 //!
 //! ```text
 //!   begin ──► Requests of the asker ──► find ──(network)──► Requests of a member ──► next, found …
@@ -62,7 +62,7 @@ pub const SPAN_US: u64 = 60_000_000;
 pub const OF_A_HUNDRED: (u64, u64, u64) = (1, 1, 5);
 /// Of so many members one fails.
 pub const FAILING: usize = 100;
-/// Stretches of time for which it is said how many requests were answered.
+/// Number of windows of time in which answered requests are counted.
 pub const WINDOWS: usize = 20;
 /// The most moves that a linear walk makes in all.
 const LINEAR_MOVES_MAX: u64 = 10_000_000;
@@ -107,11 +107,11 @@ pub struct Outcome {
     pub requests: u64,
     /// How many have found an owner.
     pub found: u64,
-    /// Who was found does not own the point, or was found twice.
+    /// The member found does not own the point, or was found twice.
     pub wrong: u64,
-    /// Failed because nobody answered, nobody could say, or it went too far.
+    /// Failed because no member answered, no member knew the owner, or it took too many hops.
     pub failed: [u64; 3],
-    /// How often each began, and somebody was asked.
+    /// Attempts of each request.
     pub attempts: Spread,
     /// Hops of those that were found.
     pub hops: Spread,
@@ -119,7 +119,7 @@ pub struct Outcome {
     pub messages: u64,
     /// How long those that were found took, rising, in microseconds.
     pub took_us: Vec<u32>,
-    /// Of each stretch of time: requests that began in it, and those of them that were found.
+    /// Of each window of time: requests that began in it, and those of them that found the owner.
     pub windows: [(u64, u64); WINDOWS],
 }
 
@@ -161,10 +161,16 @@ pub struct Case {
 }
 
 /// Sends so many requests, on a ring of so many members.
-pub fn outcome(case: Case, nodes: usize, requests: u64, seed: u64, told: &dyn Fn(u64)) -> Outcome {
+pub fn outcome(
+    case: Case,
+    nodes: usize,
+    requests: u64,
+    seed: u64,
+    on_progress: &dyn Fn(u64),
+) -> Outcome {
     let Case { kind, form, network } = case;
     let ring = || Ring::new(nodes, Keys::Uniform, &mut Rng::new(seed ^ nodes as u64));
-    let run = Run { kind, form, network, requests, seed, told };
+    let run = Run { kind, form, network, requests, seed, on_progress };
     match kind {
         Kind::Full => run.through(SharedFullTable::new(ring())),
         Kind::Chord => run.through(Tables::<Chord>::new(ring())),
@@ -177,14 +183,14 @@ pub fn outcome(case: Case, nodes: usize, requests: u64, seed: u64, told: &dyn Fn
     }
 }
 
-/// What is to be done.
+/// The parameters of a run.
 struct Run<'a> {
     kind: Kind,
     form: Form,
     network: Network,
     requests: u64,
     seed: u64,
-    told: &'a dyn Fn(u64),
+    on_progress: &'a dyn Fn(u64),
 }
 
 impl Run<'_> {
@@ -223,7 +229,7 @@ impl Run<'_> {
                 break;
             }
             world.tick(tick);
-            (self.told)(begun);
+            (self.on_progress)(begun);
         }
         world.outcome.took_us.sort_unstable();
         world.outcome
@@ -231,7 +237,7 @@ impl Run<'_> {
 }
 
 /// A message on its way.
-struct Flying {
+struct InFlightMessage {
     at_us: u64,
     order: u64,
     to: usize,
@@ -239,25 +245,25 @@ struct Flying {
     message: Message,
 }
 
-impl Ord for Flying {
+impl Ord for InFlightMessage {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at_us, self.order).cmp(&(other.at_us, other.order))
     }
 }
 
-impl PartialOrd for Flying {
+impl PartialOrd for InFlightMessage {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Flying {
+impl PartialEq for InFlightMessage {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Flying {}
+impl Eq for InFlightMessage {}
 
 /// A request that has not ended.
 struct Open {
@@ -266,7 +272,7 @@ struct Open {
     attempts: usize,
 }
 
-/// All nodes, and what is on its way between them.
+/// All nodes, and messages on their way between them.
 struct World<L> {
     led: L,
     nodes: Vec<Requests>,
@@ -275,7 +281,7 @@ struct World<L> {
     is_kept: bool,
     /// Nodes that wait for something.
     ticking: BTreeSet<usize>,
-    flying: BinaryHeap<Reverse<Flying>>,
+    flying: BinaryHeap<Reverse<InFlightMessage>>,
     order: u64,
     now_us: u64,
     /// By node, and the number that it has given.
@@ -338,13 +344,14 @@ impl<L: Guide> World<L> {
         let number = self.nodes[asker].begin(request, &view, &mut out, &mut events);
         let open = Open { owner, begun_us: self.now_us, attempts: 0 };
         self.open.insert((asker, number), open);
-        self.came_of(asker, out, events);
+        self.handle_output(asker, out, events);
     }
 
     /// Everything that arrives until then does.
     fn hear_until(&mut self, until_us: u64) {
         while self.flying.peek().is_some_and(|Reverse(next)| next.at_us <= until_us) {
-            let Some(Reverse(Flying { at_us, to, from, message, .. })) = self.flying.pop() else {
+            let Some(Reverse(InFlightMessage { at_us, to, from, message, .. })) = self.flying.pop()
+            else {
                 break;
             };
             self.now_us = at_us;
@@ -359,7 +366,7 @@ impl<L: Guide> World<L> {
                 }
                 message => self.led.step(to, id(from), message, &mut out),
             }
-            self.came_of(to, out, events);
+            self.handle_output(to, out, events);
         }
         self.now_us = until_us;
     }
@@ -370,7 +377,7 @@ impl<L: Guide> World<L> {
             let (mut out, mut events) = (Outbox::new(), Vec::new());
             let view = View { led: &self.led, node };
             self.nodes[node].tick(&view, &mut out, &mut events);
-            self.came_of(node, out, events);
+            self.handle_output(node, out, events);
         }
         if self.is_kept && tick.is_multiple_of(RING_TICKS) {
             for node in (0..self.nodes.len()).filter(|node| !self.dead[*node]).collect::<Vec<_>>() {
@@ -381,8 +388,8 @@ impl<L: Guide> World<L> {
         }
     }
 
-    /// What a node has said and seen.
-    fn came_of(&mut self, node: usize, out: Outbox, events: Vec<RequestEvent>) {
+    /// Handles the messages that a node sends, and its events.
+    fn handle_output(&mut self, node: usize, out: Outbox, events: Vec<RequestEvent>) {
         for event in events {
             match event {
                 RequestEvent::Asked { id, is_first, .. } => {
@@ -453,7 +460,7 @@ impl<L: Guide> World<L> {
                 let at_us = self.now_us + self.rng.between(WAY_US.0, WAY_US.1) + late_us;
                 self.order += 1;
                 let (to, order, message) = (place(to), self.order, message.clone());
-                self.flying.push(Reverse(Flying { at_us, order, to, from, message }));
+                self.flying.push(Reverse(InFlightMessage { at_us, order, to, from, message }));
             }
         }
     }

@@ -29,7 +29,7 @@ fn every_form_finds_owners_with_the_messages_it_promises() {
 }
 
 #[test]
-fn what_is_lost_doubled_or_late_costs_time_and_no_answer_is_wrong() {
+fn lossy_network_costs_time_but_no_wrong_answer() {
     for kind in [Kind::Full, Kind::Chord, Kind::ChordSharp, Kind::Lh] {
         for outcome in of(kind, Network::Lossy) {
             assert_eq!((outcome.wrong, outcome.requests), (0, 300), "{outcome:?}");

@@ -14,9 +14,9 @@ pub(super) struct Mirror<A, B> {
 }
 
 /// A key and its version, as a walk has shown it.
-type Shown = (Vec<u8>, Vec<u8>, u64, Timestamp);
+type VisitedVersion = (Vec<u8>, Vec<u8>, u64, Timestamp);
 
-fn shown(key: &[u8], version: Version<'_>) -> Shown {
+fn shown(key: &[u8], version: Version<'_>) -> VisitedVersion {
     (key.to_vec(), version.value.to_vec(), version.expiry_ms, version.timestamp)
 }
 

@@ -1,5 +1,5 @@
-//! The plainest engine there can be: it keeps every version for ever and knows the rules of
-//! visibility only. What it answers is what every engine has to answer.
+//! The simplest possible engine: it keeps every version for ever and implements the rules of
+//! visibility only. Every engine must give its answers.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -102,7 +102,7 @@ fn place(layout: Layout, number: usize) -> Cut {
 }
 
 /// The memory engine, held against the model.
-type Both = Mirror<MemoryEngine, Model>;
+type EngineAndModel = Mirror<MemoryEngine, Model>;
 
 /// All timestamps worth reading at: those of versions and expiries, and just before them.
 fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
@@ -120,7 +120,7 @@ fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
 }
 
 /// Reads everything at all times: the mirror compares.
-fn compare(both: &Both, names: &[&[u8]], now: Timestamp) {
+fn compare(both: &EngineAndModel, names: &[&[u8]], now: Timestamp) {
     let times = times(&both.b, now);
     for key in names {
         let hashed = HASHER.key(key);
@@ -147,7 +147,7 @@ fn walked(model: &Model, at: Timestamp) -> Vec<Vec<u8>> {
 }
 
 /// Walks all keys in small pages, to the end.
-fn compare_walks(both: &Both, at: Timestamp) {
+fn compare_walks(both: &EngineAndModel, at: Timestamp) {
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut visit = |key: &[u8], _: Version<'_>| found.push(key.to_vec());
     match both.layout() {
@@ -235,7 +235,7 @@ impl MemoryEngine {
 
 /// A mirror, and a dump that may be under way.
 struct Run {
-    both: Both,
+    both: EngineAndModel,
     /// Those of [`KEYS`] that lie in its shard.
     names: Vec<&'static [u8]>,
     now: Timestamp,
@@ -288,7 +288,7 @@ impl Run {
         let Self { both: Mirror { a: engine, b: model }, names, .. } = self;
         let mut dump = self.dump.take().unwrap_or_else(|| {
             let at = self.now;
-            // Whoever dumps at a time has applied everything of that time.
+            // A replica that dumps at a time has applied all entries of that time.
             self.now = at.next();
             let low = engine.safe_point().min(at);
             engine.pin(engine.safe_point());
@@ -469,7 +469,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_joined_agrees_with_the_model(
+    fn joined_engines_agree_with_the_model(
         before in ops(),
         at in 15_801..SLOTS,
         between in [ops(), ops()],

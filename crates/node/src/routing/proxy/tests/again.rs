@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
-    let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
     let key = FIRST_KEY.as_bytes();
     two.deaf = Some(THERE);
     two.ask(FetchRequest::Size { ends: two.ends() });
@@ -23,8 +23,8 @@ fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
 
 /// SAFETY G10. The first node may have put them into its log, and the second may have that log.
 #[test]
-fn what_a_second_leader_has_no_room_for_may_be_done_all_the_same() {
-    let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
+fn no_room_at_second_leader_leaves_outcome_unknown() {
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     two.deaf = Some(THERE);
     let key = FIRST_KEY.as_bytes();
@@ -50,7 +50,7 @@ fn what_a_second_leader_has_no_room_for_may_be_done_all_the_same() {
 
 #[test]
 fn a_lost_link_has_all_that_is_under_way_sent_again_and_done_once() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     let key = FIRST_KEY.as_bytes();
     for waiter in 10..13 {
@@ -75,8 +75,8 @@ fn look() -> Bytes {
 
 /// What is sent while there is no link is lost; it does not wait for a resend.
 #[test]
-fn what_was_sent_to_nobody_is_sent_again_when_there_is_a_link() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+fn requests_without_link_are_resent_when_link_is_up() {
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     two.here.accept(Input::LinkLost { node: THERE });
     two.deaf = Some(THERE);
@@ -95,11 +95,11 @@ fn what_was_sent_to_nobody_is_sent_again_when_there_is_a_link() {
     assert_eq!(two.get(FIRST_KEY), Some("2".into()));
 }
 
-/// Whoever asks twice for a step which is on its way through the log has it proposed once, and is
-/// told once.
+/// A node asks twice for a step that is being logged. The leader proposes it once, and answers
+/// once.
 #[test]
 fn a_step_on_its_way_is_not_proposed_again() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     let (shard, step) = (two.shard, look());
     let ask = |number| {
@@ -130,8 +130,8 @@ fn a_step_on_its_way_is_not_proposed_again() {
 /// A PREPARE that waited for a lock stands in line no more when its node's link is lost, and again
 /// when it is asked for once more by the same number.
 #[test]
-fn what_was_dropped_with_a_link_is_taken_again() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+fn prepare_dropped_with_link_is_accepted_again() {
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     let (shard, key) = (two.shard, FIRST_KEY.as_bytes());
     let id = |by| TxnId { start: two.clock_there.now(), by, attempt: 0 };

@@ -1,10 +1,10 @@
-//! What is asked of who leads elsewhere, and who that is.
+//! Requests to a remote leader, and how the proxy finds it.
 
 use super::*;
 
 #[test]
-fn what_is_written_through_it_is_read_through_it() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+fn proxy_reads_what_it_wrote() {
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let key = FIRST_KEY;
     assert_eq!(two.get(key), None);
     two.set(key, "one", Expiry::Never);
@@ -28,8 +28,8 @@ fn what_is_written_through_it_is_read_through_it() {
 }
 
 #[test]
-fn what_has_expired_is_judged_by_the_leaders_clock() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+fn proxy_judges_expiry_by_leaders_clock() {
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let key = FIRST_KEY;
     two.set(key, "one", Expiry::At(1_000_500));
     assert_eq!(two.get(key), Some("one".into()));
@@ -46,7 +46,7 @@ fn what_has_expired_is_judged_by_the_leaders_clock() {
 
 #[test]
 fn long_answers_come_in_pieces() {
-    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Ordered, &[THERE]);
     let long = "x".repeat(1 << 20);
     let names: Vec<String> = (0..12).map(|number| format!("key-{number:02}")).collect();
     for name in &names {
@@ -78,7 +78,7 @@ fn long_answers_come_in_pieces() {
 
 #[test]
 fn more_than_the_asker_can_take_is_refused() {
-    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Ordered, &[THERE]);
     let long = "x".repeat(3 << 20);
     for name in ["a", "b", "c"] {
         two.set(name, &long, Expiry::Never);
@@ -90,7 +90,7 @@ fn more_than_the_asker_can_take_is_refused() {
 
 #[test]
 fn node_that_is_not_leader_is_not_asked_again() {
-    let mut two = Two::new(Placement::Hashed, &[NOBODY_THERE, THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[NOBODY_THERE, THERE]);
     let key = FIRST_KEY;
     two.ask(FetchRequest::keys([key.as_bytes()]));
     assert!(two.answers.is_empty());
@@ -104,7 +104,7 @@ fn node_that_is_not_leader_is_not_asked_again() {
 
 #[test]
 fn known_leader_is_asked_first() {
-    let mut two = Two::new(Placement::Hashed, &[NOBODY_THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[NOBODY_THERE]);
     let both = [NOBODY_THERE, THERE];
     for (nodes, leader, version) in [
         (&both[..1], NOBODY_THERE, (1, 9)),
@@ -124,7 +124,7 @@ fn known_leader_is_asked_first() {
 
 #[test]
 fn a_node_without_a_replica_answers_with_what_it_knows() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let known = known(two.shard, &[THERE], THERE, (3, 4));
     two.here.accept(Input::DescriptorLearned { known: known.clone() });
     let rpc = RpcMessage::Fetch { shard: two.shard, number: 7, want: two.size() };
@@ -157,7 +157,7 @@ fn catalogue_change_waits_until_earlier_leader_is_settled() {
 
 #[test]
 fn timed_out_waiter_gets_an_error() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     two.deaf = Some(THERE);
     two.ask(FetchRequest::Size { ends: two.ends() });
@@ -176,7 +176,7 @@ fn timed_out_waiter_gets_an_error() {
 
 #[test]
 fn a_shard_that_is_dropped_lets_everyone_know() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.deaf = Some(THERE);
     two.ask(FetchRequest::Size { ends: two.ends() });
     two.here.accept(Input::Drop { shard: two.shard });

@@ -32,7 +32,7 @@ const NOBODY_THERE: NodeId = NodeId(2);
 const ME: Origin = Origin(3);
 const SECOND: u64 = 1_000_000_000;
 
-struct Two {
+struct TwoNodes {
     here: ShardExecutor,
     there: ShardExecutor,
     clock_there: Arc<Clock>,
@@ -57,7 +57,7 @@ fn keyspace(placement: Placement) -> Keyspace {
     }
 }
 
-impl Two {
+impl TwoNodes {
     fn new(placement: Placement, nodes: &[NodeId]) -> Self {
         let keyspace = keyspace(placement);
         let shard = keyspace.shards[0];
@@ -111,7 +111,7 @@ impl Two {
                 match to {
                     THERE => self.there.accept(Input::Rpc { from: HERE, rpc }),
                     other => {
-                        let what = rpc.asks().expect("a question");
+                        let what = rpc.request_id().expect("a question");
                         let rpc = RpcMessage::NotLeader { shard: self.shard, what, known: None };
                         self.here.accept(Input::Rpc { from: other, rpc });
                     }

@@ -1,11 +1,11 @@
-//! Times that who leads elsewhere tells of, and what readers here may conclude from them.
+//! Times that a remote leader reports, and what local readers may conclude from them.
 
 use super::*;
 
 /// SAFETY G12, G13: the leader of the system shard is an hour ahead, and names a safe point.
 #[test]
-fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
-    let mut two = Two::new(Placement::Ordered, &[THERE]);
+fn safe_point_ahead_of_shards_clock_collects_nothing() {
+    let mut two = TwoNodes::new(Placement::Ordered, &[THERE]);
     two.run();
     let before = two.clock_there.now();
     let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
@@ -20,13 +20,13 @@ fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
 /// A leader without room for what it would write down is not asked again at once, and again.
 #[test]
 fn a_full_disk_elsewhere_is_given_time() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let mut batch = Batch::default();
     batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
     two.here.accept(Input::Propose { shard: two.shard, origin: ME, batch });
     let mut effects = Effects::default();
     two.here.turn(&mut effects);
-    let asked = effects.rpcs.iter().find_map(|(_, rpc)| rpc.asks()).expect("its clock");
+    let asked = effects.rpcs.iter().find_map(|(_, rpc)| rpc.request_id()).expect("its clock");
     let rpc = RpcMessage::NoRoom { shard: two.shard, what: asked };
     two.here.accept(Input::Rpc { from: THERE, rpc });
     effects.clear();
@@ -40,7 +40,7 @@ fn a_full_disk_elsewhere_is_given_time() {
 /// is under way below it is waited for.
 #[test]
 fn nothing_is_under_way_below_the_time_that_readers_are_told() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let shard = two.shard;
     // So that the horizon is there.
     let at = keyspace::Timestamp::from_millis(1_000_000);
@@ -102,7 +102,7 @@ fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
 /// A node whose clock is wrong, or which says so, draws no other along (SAFETY G12).
 #[test]
 fn a_leader_promises_nothing_about_a_time_far_ahead() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let shard = two.shard;
     let mut effects = Effects::default();
     for (number, millis) in [(1, 1_000_400), (2, 1_010_000), (3, u64::MAX >> 20)] {
@@ -139,7 +139,7 @@ fn a_leader_promises_nothing_about_a_time_far_ahead() {
 /// Reads go on while the leader's disk is full: a horizon is needed only for what has expired.
 #[test]
 fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
-    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let shard = two.shard;
     two.set(FIRST_KEY, "one", Expiry::At(1_700_000));
     let view = two.there.view(shard).expect("it is there");
@@ -162,7 +162,7 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
     }
     // What has expired is said to be gone only when that is in the log.
     two.clock_there.observe_millis(1_800_000);
-    let refused = |two: &mut Two, want| {
+    let refused = |two: &mut TwoNodes, want| {
         two.ask(want);
         let answer = two.answers.pop();
         assert!(

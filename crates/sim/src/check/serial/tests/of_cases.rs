@@ -12,7 +12,7 @@ fn told(found: Option<Anomaly>) -> String {
 }
 
 #[test]
-fn each_turn_is_taken_once() {
+fn write_skew_between_two_appends_is_found() {
     let keys = keys(["x", "y"]);
     let good = [ok(1, 9, "x: y: x+1"), ok(1, 9, "x:1 y: y+2"), ok(1, 9, "x:1 y:2 y+3")];
     assert_eq!(told(cases::write_skew(&good, &keys)), "");
