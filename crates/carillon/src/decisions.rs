@@ -95,7 +95,7 @@ fn shown(one: &Value, now: u64, paint: Paint) -> String {
     let plural = if replicas.len() == 1 { "" } else { "s" };
     let split = &one["split"];
     let what = match (one["leader"]["name"].as_str(), add.is_empty(), remove.is_empty()) {
-        (Some(leader), _, _) => format!("{leader} is to lead"),
+        (Some(leader), _, _) => format!("leadership moves to {leader}"),
         (None, false, false) => format!("replica{plural} {remove} to {add}"),
         (None, false, true) => format!("a replica on {add}"),
         (None, true, _) => format!("without replica{plural} {remove}"),
@@ -103,12 +103,12 @@ fn shown(one: &Value, now: u64, paint: Paint) -> String {
     let what = match split["right"].as_u64() {
         Some(right) => {
             let at = crate::split::place(&split["at"]);
-            format!("it is cut at {at}, and shard {right} begins")
+            format!("it splits at {at}: its right half is shard {right}")
         }
         None => what,
     };
     let what = match one["merge"]["right"].as_u64() {
-        Some(right) => format!("it takes in shard {right}"),
+        Some(right) => format!("it merges with shard {right}"),
         None => what,
     };
     let shard = one["shard"].as_u64().unwrap_or(0);
@@ -196,7 +196,7 @@ mod tests {
         });
         assert_eq!(
             shown(&cut, 1_200, Paint::PLAIN),
-            "0ms ago, n1: shard 5 of keyspace k: it is cut at slot 700, and shard 9 begins, \
+            "0ms ago, n1: shard 5 of keyspace k: it splits at slot 700: its right half is shard 9, \
              because it was asked for\n  done after 3ms\n"
         );
         let lead = json!({
@@ -206,7 +206,7 @@ mod tests {
         });
         assert_eq!(
             shown(&lead, 1_200, Paint::PLAIN),
-            "0ms ago, n1: shard 0: n2 is to lead, because n1 is draining\n  under way\n"
+            "0ms ago, n1: shard 0: leadership moves to n2, because n1 is draining\n  under way\n"
         );
     }
 }

@@ -18,7 +18,7 @@ for some milliseconds: what is asked of it waits. If a node is too slow or away,
 it, and it is tried again for five minutes.
 
 Examples:
-  carillon merge 7                  shard 7 takes in the shard behind it
+  carillon merge 7                  merges shard 7 with its right neighbour
   carillon shards --shard 7 --why   what came of it")]
 pub struct MergeArgs {
     /// The shard's number, as `carillon shards` lists it.
@@ -41,7 +41,7 @@ pub fn merge(args: &MergeArgs) -> Exit {
                     true => ", once its replicas are on the same nodes",
                     false => "",
                 };
-                output::line(&format!("shard {left} is to take in shard {right}{first}"))
+                output::line(&format!("shard {left} is to merge with shard {right}{first}"))
             }
         })
     })

@@ -27,7 +27,7 @@ fn shards_of(cluster: &Cluster, asked: usize, keyspace: &str) -> Vec<u64> {
 /// lead goes elsewhere at that moment, and then asked for again, as people would.
 #[track_caller]
 fn merge(cluster: &Cluster, asked: usize, shard: usize, left: usize) {
-    cluster.done(asked, &format!("merge {shard}"), "is to take in shard");
+    cluster.done(asked, &format!("merge {shard}"), "is to merge with shard");
     let mut since = Instant::now();
     until("they are one", || {
         if since.elapsed() > AGAIN {
@@ -67,7 +67,7 @@ fn shards_are_merged_while_clients_write() {
     }
     until("what came of it is known", || {
         let (_, said) = cluster.run(EMPTY, "shards --why --keyspace 0");
-        (said.contains("it takes in shard") && said.contains("done after")).then_some(())
+        (said.contains("it merges with shard") && said.contains("done after")).then_some(())
     });
 
     // What cannot be done is said, and changes nothing.

@@ -265,10 +265,10 @@ fn shard_events_are_logged() {
     let (code, said) = node.carillon(&["split", "1", "--http", &http]);
     assert_eq!(code, 0, "{said}");
     let told = [
-        "shard 1: replica 1, here, leads in term",
-        "shard 1 is cut at slot",
+        "shard 1: replica 1, on this node, is elected leader in term",
+        "shard 1 splits at slot",
         "it was asked for",
-        "shard 1 was cut in two: its right half is shard",
+        "shard 1 was split: its right half is shard",
         "shard 1: decision 1 is done after",
     ];
     harness::until(TEST_TIMEOUT, "all is told", || {
@@ -276,6 +276,6 @@ fn shard_events_are_logged() {
         told.iter().all(|words| log.contains(words)).then_some(())
     });
     let (code, said) = node.carillon(&["shards", "--why", "--shard", "1", "--http", &http]);
-    assert!(code == 0 && said.contains("it is cut at slot") && said.contains("done"), "{said}");
+    assert!(code == 0 && said.contains("it splits at slot") && said.contains("done"), "{said}");
     assert_eq!(node.metric("carillon_events_evicted_total"), 0.0);
 }

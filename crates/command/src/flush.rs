@@ -63,7 +63,7 @@ pub fn part(arc: &RingArc, from: Option<&Cut>, end: &Cut) -> (Option<Write<'stat
     (Some(here), rest)
 }
 
-/// Where a shard with this arc ends, if a flush reaches farther: it was cut in two since.
+/// Where a shard with this arc ends, if a flush reaches farther: it was split since.
 fn behind(arc: &RingArc, end: &Cut) -> Option<Cut> {
     let to = end.position(arc.keyspace());
     let is_whatever_it_has = *end == Cut::Slot(0);

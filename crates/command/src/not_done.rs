@@ -22,7 +22,7 @@ pub enum NotDone {
     Busy,
     /// The data of a remote shard is more than the asker can take.
     TooLong,
-    /// The shard was cut in two, and the keys of the command are not in one half.
+    /// The shard was split, and the keys of the command are not in one half.
     CrossShard,
     /// A transaction has locked a key of it for too long.
     Locked,

@@ -34,7 +34,7 @@ pub struct ClusterVersion(u8);
 pub enum Feature {
     /// Two neighbouring shards become one; so flushes say where they begin.
     Merges,
-    /// Shards of ordered keyspaces are cut in two.
+    /// Shards of ordered keyspaces are split.
     OrderedSplits,
     /// Gossip tells how often a node's shards are asked.
     Rates,

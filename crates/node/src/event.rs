@@ -56,13 +56,13 @@ pub enum EventKind {
         /// Which.
         replica: ReplicaId,
     },
-    /// A replica here takes its right neighbour in.
+    /// A shard has merged with its right neighbour, as its replica here has applied.
     Merged {
         /// The shard that goes on.
         left: ShardId,
         /// The one that ends.
         right: ShardId,
-        /// For how long that one stood still, if its leader was here.
+        /// For how long that one was frozen, if its leader was here.
         frozen_nanos: Option<u64>,
     },
     /// A leftover replica of an absorbed shard ends here.
@@ -72,7 +72,7 @@ pub enum EventKind {
         /// Who has its first place.
         by: ShardId,
     },
-    /// A shard goes to where its neighbour's replicas are, to take it in.
+    /// A shard moves to its neighbour's nodes, to merge with it.
     MergeRelocating {
         /// The shard.
         left: ShardId,
@@ -88,7 +88,7 @@ pub enum EventKind {
         /// Its right neighbour.
         right: ShardId,
     },
-    /// A shard that was to take its neighbour in could not go to where that one's replicas are.
+    /// A shard that was to merge could not move to its neighbour's nodes.
     MergeGivenUp {
         /// The shard.
         left: ShardId,
@@ -113,7 +113,7 @@ pub enum EventKind {
     VersionRaising {
         /// To this.
         to: ClusterVersion,
-        /// For so long all have spoken it.
+        /// For so long all have supported it.
         seconds: u64,
     },
     /// A node keeps the cluster version from rising.
@@ -161,7 +161,7 @@ pub enum EventKind {
         /// Why.
         why: QuarantineReason,
     },
-    /// A shard was cut in two, as its replica here has applied.
+    /// A shard was split, as its replica here has applied.
     Split {
         /// The shard, which keeps the left half.
         shard: ShardId,
@@ -197,8 +197,8 @@ pub enum EventKind {
     SnapshotSent {
         /// Of this shard.
         shard: ShardId,
-        /// On this node.
-        to: NodeId,
+        /// The name of the node that it was sent to.
+        node: String,
         /// So long.
         bytes: u64,
         /// It took so long.
@@ -229,7 +229,7 @@ pub enum EventKind {
         /// Why.
         why: SnapshotRejection,
     },
-    /// Another node's record of a shard's birth cannot be read; its message was ignored.
+    /// Another node's bootstrap record of a shard cannot be read; its message was ignored.
     UnreadableBootstrapRecord {
         /// Which shard.
         shard: ShardId,
@@ -250,7 +250,7 @@ pub enum SnapshotRejection {
     /// cut off.
     UncoveredHalves,
     /// The replica has voted, has come as far, or has ended since the file was begun.
-    Unfit,
+    NotNeeded,
     /// The disk is full.
     DiskFull,
 }
@@ -275,13 +275,22 @@ impl EventKind {
             EventKind::ReplicaStarted { .. }
             | EventKind::LeaderElected { .. }
             | EventKind::DecisionEnded { .. }
+            | EventKind::ReplicasChanged { .. }
+            | EventKind::SnapshotStarted { .. }
+            | EventKind::SnapshotInstalled { .. }
+            | EventKind::MergeRelocating { .. }
+            | EventKind::Merged { frozen_nanos: None, .. }
             | EventKind::Split { .. }
             | EventKind::Checkpointed { .. } => Severity::Debug,
+            // The move is one line, `SnapshotSent`; `shards --why` tells the reasons.
+            EventKind::DecisionMade(decided) if decided.moves_replicas() => Severity::Debug,
             EventKind::ReplicasCompared { finding, .. } if finding.differing.is_empty() => {
                 Severity::Debug
             }
-            EventKind::ReplicaEnded { why: QuarantineReason::Before, .. } => Severity::Debug,
-            EventKind::ReplicaEnded { why: QuarantineReason::Removed, .. } => Severity::Info,
+            EventKind::ReplicaEnded {
+                why: QuarantineReason::Before | QuarantineReason::Removed,
+                ..
+            } => Severity::Debug,
             EventKind::ReplicasCompared { .. } | EventKind::ReplicaEnded { .. } => Severity::Error,
             EventKind::UnreadableBootstrapRecord { .. }
             | EventKind::UnreadableCatalogue { .. }

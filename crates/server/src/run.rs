@@ -321,7 +321,8 @@ fn banner(
         warnings.push(format!("cut {}", crate::check::torn(found.cut_bytes)));
     }
     if config.insecure {
-        warnings.push("insecure: whoever reaches the listeners may read and write all data".into());
+        warnings
+            .push("insecure: anyone who reaches the listeners may read and write all data".into());
     }
     Banner {
         name: config.name.clone(),

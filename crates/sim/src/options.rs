@@ -77,7 +77,7 @@ named! {
         Tail = "tail",
         /// Of clusters: replicas are exchanged for others on other nodes.
         Move = "move",
-        /// Of clusters: shards are cut in two.
+        /// Of clusters: shards are split.
         Split = "split",
         /// Of clusters: nodes come back as other versions.
         Upgrade = "upgrade",

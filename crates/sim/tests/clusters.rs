@@ -36,7 +36,7 @@ fn all_rules_hold() {
     println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
     assert!(sum(|c| c.removals) > 3, "replicas move");
     println!("{} splits, {} sent on", sum(|c| c.halves), sum(|c| c.moved));
-    assert!(sum(|c| c.halves) > 8 && sum(|c| c.moved) > 0, "shards are cut in two");
+    assert!(sum(|c| c.halves) > 8 && sum(|c| c.moved) > 0, "shards are split");
     println!("{} merges, {} replicas given up", sum(|c| c.merges), sum(|c| c.given_up));
     println!("{} of them in order", sum(|c| c.ordered_given_up));
     assert!(sum(|c| c.ordered_given_up) > 0, "also where keys are in order");

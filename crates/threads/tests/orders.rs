@@ -40,7 +40,8 @@ use sync::{AtomicU64, Ordering};
 
 /// SAFETY G1, check 2: a leader whose own log lags knows that an entry is committed and cannot
 /// apply it yet. It publishes that nobody may read here *before* the message leaves that lets
-/// another replica apply, and answer. Whoever was answered there does not read the old value here.
+/// another replica apply, and answer. A client that was answered there does not read the old value
+/// here.
 ///
 /// Fails if the executor sends first and publishes then (the two lines of the executor exchanged).
 fn what_is_published_before_it_is_sent_keeps_late_leaders_silent() {
@@ -74,7 +75,7 @@ fn what_is_published_before_it_is_sent_keeps_late_leaders_silent() {
 /// committed elsewhere by then.
 ///
 /// Fails if the reader takes its clock before the request comes (its first two lines exchanged).
-fn a_lease_ends_for_whoever_comes_after_it() {
+fn expired_lease_serves_no_later_read() {
     loom::model(|| {
         let serving = Arc::new(Serving::default());
         serving.until(10);
@@ -181,7 +182,7 @@ fn main() {
             "what is published before it is sent keeps late leaders silent",
             what_is_published_before_it_is_sent_keeps_late_leaders_silent,
         ),
-        ("a lease ends for whoever comes after it", a_lease_ends_for_whoever_comes_after_it),
+        ("a lease has ended for a read that comes after it", expired_lease_serves_no_later_read),
         (
             "what is in flight is published before the clock moves",
             what_is_in_flight_is_published_before_the_clock_moves,

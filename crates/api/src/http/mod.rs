@@ -14,7 +14,7 @@
 //!   POST   /v1/nodes/{node}/remove               it is gone for good; it has no replicas
 //!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
 //!              &limit=N                          page by page
-//!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by who leads it
+//!   POST   /v1/shards/{shard}/split               {at}: it is split, by who leads it
 //!   POST   /v1/shards/{shard}/merge               it takes in the one behind it, by who leads it
 //!   GET    /v1/level                             the cluster version, and what nodes support
 //!   POST   /v1/level                             {to}: it rises

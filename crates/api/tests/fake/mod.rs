@@ -22,7 +22,7 @@ struct State {
     keyspaces: BTreeMap<String, (KeyspaceInfo, BTreeMap<Bytes, Versions>)>,
     writes: u64,
     unanswered: Vec<Done<Answer>>,
-    standings: BTreeMap<u64, AdminState>,
+    admin_states: BTreeMap<u64, AdminState>,
     /// Replicas that have moved away from `n2`.
     moved: u64,
 }
@@ -314,12 +314,12 @@ impl NodeService for Fake {
 
     fn nodes(&self) -> Nodes {
         let mut state = self.state.lock().unwrap();
-        if state.standings.get(&2) == Some(&AdminState::Draining) {
+        if state.admin_states.get(&2) == Some(&AdminState::Draining) {
             state.moved = (state.moved + 4).min(9);
         }
-        let (standings, moved) = (state.standings.clone(), state.moved);
+        let (admin_states, moved) = (state.admin_states.clone(), state.moved);
         drop(state);
-        let standing = |id| standings.get(&id).copied().unwrap_or_default();
+        let standing = |id| admin_states.get(&id).copied().unwrap_or_default();
         let left = |id| if id == 2 { 9 - moved } else { 9 };
         let node = |id: u64, state| NodeStatus {
             id: format!("{id:016x}"),
@@ -348,7 +348,7 @@ impl NodeService for Fake {
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
         let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
-        let removed = standings.iter().filter(|(_, standing)| **standing == AdminState::Removed);
+        let removed = admin_states.iter().filter(|(_, standing)| **standing == AdminState::Removed);
         let removed = removed.map(|(id, _)| format!("{id:016x}")).collect();
         Nodes { health: self.health(), nodes, removed }
     }
@@ -386,7 +386,7 @@ impl NodeService for Fake {
             let why = format!("{node} still has {left} replicas");
             return done(Err(ApiError::NodeInUse { why }));
         }
-        state.standings.insert(number, standing);
+        state.admin_states.insert(number, standing);
         done(Ok(NodeAdminState {
             id: format!("{number:016x}"),
             name: Some(format!("n{number}")),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde::Serialize;
 
-use super::contender::{CLIENTS, Competitor, Load, Stores};
+use super::competitor::{CLIENTS, Competitor, Load, Stores};
 use crate::load::{Run, VALUE_BYTES};
 use crate::rates::median;
 use crate::{Outcome, machine};

@@ -16,7 +16,7 @@
 //! node, and a network between them, which here costs next to nothing.
 
 pub mod compare;
-pub mod contender;
+pub mod competitor;
 pub mod failover;
 pub mod figures;
 pub mod idle;

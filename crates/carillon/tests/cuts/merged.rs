@@ -89,7 +89,7 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
             let third = id(&shards(cluster, 0)[2]);
             let lefts = if round == 0 { [third, first, first] } else { [first, third, first] };
             for (done, left) in lefts.into_iter().enumerate() {
-                cluster.done(done + round, &format!("merge {left}"), "is to take in shard");
+                cluster.done(done + round, &format!("merge {left}"), "is to merge with shard");
                 are(cluster, 3 - done);
             }
             thread::sleep(Duration::from_millis(300));
@@ -99,7 +99,7 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
         });
         all_there(&cluster, &written);
         let said: String = (0..EMPTY).map(|asked| cluster.run(asked, "shards --why").1).collect();
-        assert!(said.contains("it takes in shard"), "{said}");
+        assert!(said.contains("it merges with shard"), "{said}");
 
         // Killed and started again, from the log; then stopped, and started from checkpoints.
         for number in [1, 2, 0] {
@@ -122,7 +122,7 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
     let follower = replicas.find(|replica| replica["leader"] == false).expect("there are two");
     let killed = (0..EMPTY).find(|n| follower["name"] == format!("n{n}")).expect("it is named");
     let (asked, line) = ((killed + 1) % EMPTY, format!("merge {first}"));
-    cluster.done(asked, &line, "is to take in shard");
+    cluster.done(asked, &line, "is to merge with shard");
     cluster.kill(killed);
     Redis::new(&cluster, asked).ask(&["SET", "day-0700-late", "v"]);
     written.insert("day-0700-late".into());

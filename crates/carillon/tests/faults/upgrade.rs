@@ -25,7 +25,7 @@ const NEW: [&str; 2] = ["--auto-upgrade-after-ms", "2s"];
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "in vain: {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "not within the time limit: {what}");
         sleep(Duration::from_millis(20));
     }
 }

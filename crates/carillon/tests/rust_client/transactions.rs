@@ -96,7 +96,7 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
                 let (store, killed, stop) = (store.clone(), killed.clone(), stop.clone());
                 tokio::spawn(async move {
                     let count = format!("count:{task}");
-                    let (mut tally, mut chance) = (TransferCounts::default(), task);
+                    let (mut counters, mut chance) = (TransferCounts::default(), task);
                     while !stop.load(Ordering::Relaxed) {
                         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let accounts = accounts((chance >> 33) % GROUPS);
@@ -107,19 +107,21 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
                         let after = killed.load(Ordering::Relaxed);
                         match transfer(&store, between, amount, &count).await {
                             Ok(done) => {
-                                tally.acknowledged += 1;
-                                tally.after += i64::from(after);
-                                let most = tally.acknowledged + tally.unknown;
-                                assert!((tally.acknowledged..=most).contains(&done), "{done}");
+                                counters.acknowledged += 1;
+                                counters.after += i64::from(after);
+                                let most = counters.acknowledged + counters.unknown;
+                                assert!((counters.acknowledged..=most).contains(&done), "{done}");
                             }
-                            Err(TransferError::Store(Error::Unknown { .. })) => tally.unknown += 1,
+                            Err(TransferError::Store(Error::Unknown { .. })) => {
+                                counters.unknown += 1
+                            }
                             Err(TransferError::Store(error @ Error::BadRequest { .. })) => {
                                 panic!("{error}")
                             }
                             Err(TransferError::Poor | TransferError::Store(_)) => {}
                         }
                     }
-                    (count, tally)
+                    (count, counters)
                 })
             })
             .collect();
@@ -140,9 +142,9 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
         stop.store(true, Ordering::Relaxed);
         let mut all = TransferCounts::default();
         for task in tasks {
-            let (key, tally) = task.await.unwrap();
+            let (key, counters) = task.await.unwrap();
             let value = number(store.get(&key).await.unwrap());
-            let TransferCounts { acknowledged, unknown, after } = tally;
+            let TransferCounts { acknowledged, unknown, after } = counters;
             assert!(
                 (acknowledged..=acknowledged + unknown).contains(&value),
                 "{key} is {value}: {acknowledged} acknowledged, {unknown} unknown"

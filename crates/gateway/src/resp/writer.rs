@@ -257,7 +257,7 @@ pub fn refusal_text(why: Refusal) -> &'static str {
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
         }
         Refusal::Moved => {
-            "TRYAGAIN the key's shard was cut in two meanwhile; nothing was done. Send it again"
+            "TRYAGAIN the key's shard was split meanwhile; nothing was done. Send it again"
         }
     }
 }

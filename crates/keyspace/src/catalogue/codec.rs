@@ -196,7 +196,7 @@ impl Catalogue {
             catalogue.admin_states = read_standings(reader)?;
         }
         if version == VERSION_ADMIN_STATES && catalogue.admin_states.is_empty() {
-            return Err(DecodeError::Field { what: "standings: none" });
+            return Err(DecodeError::Field { what: "admin states: none" });
         }
         if version == VERSION {
             catalogue.level = read_cluster_version(reader)?;
@@ -341,18 +341,18 @@ fn read_admin_state(reader: &mut Reader<'_>) -> Result<(NodeId, AdminState), Dec
         1 => AdminState::Cordoned,
         2 => AdminState::Draining,
         3 => AdminState::Removed,
-        found => return Err(DecodeError::Tag { what: "standing", found }),
+        found => return Err(DecodeError::Tag { what: "admin state", found }),
     };
     Ok((node, admin_state))
 }
 
 fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
-    let count = reader.varint_max(ADMIN_STATES_MAX as u64, "count of standings")?;
+    let count = reader.varint_max(ADMIN_STATES_MAX as u64, "count of admin states")?;
     let (mut admin_states, mut last) = (AdminStates::default(), None);
     for _ in 0..count {
         let (node, admin_state) = read_admin_state(reader)?;
         if admin_state == AdminState::Member || last.is_some_and(|last| last >= node) {
-            return Err(DecodeError::Field { what: "standings: of a member, or not by node" });
+            return Err(DecodeError::Field { what: "admin states: of a member, or not by node" });
         }
         admin_states.set(node, admin_state);
         last = Some(node);

@@ -141,7 +141,9 @@ pub enum CatalogueError {
         name: Box<str>,
     },
     /// The table of a keyspace is at another epoch than the proposer knew.
-    #[error("the file of keyspace '{name}' has {record}: not so now")]
+    #[error(
+        "the linear-hash table of keyspace '{name}' has {record}, which this change does not expect"
+    )]
     StaleTableEpoch {
         /// The keyspace's name.
         name: Box<str>,

@@ -294,10 +294,10 @@ fn a_catalogue_that_breaks_its_invariants_is_refused() {
         (b"\x04\x01\x01\x00\x00\x00", field("level: 0")),
         (b"\x04\x01\x01\x00\x00\x01", field("level: the first is not named")),
         (b"\x01", Err(DecodeError::Version { what: "catalogue", found: 1 })),
-        (b"\x03\x01\x01\x00\x00", field("standings: none")),
+        (b"\x03\x01\x01\x00\x00", field("admin states: none")),
         (
             b"\x03\x01\x01\x00\x01\x07\0\0\0\0\0\0\0\x00",
-            field("standings: of a member, or not by node"),
+            field("admin states: of a member, or not by node"),
         ),
         (
             b"\x02\x01\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01\x00",

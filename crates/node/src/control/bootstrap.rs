@@ -70,7 +70,7 @@ impl Control {
         is_handed_out && !executors.of(shard, |executor| executor.has_had(shard))
     }
 
-    /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a
+    /// Begins the right half of a shard that was split here, unless there is, or has been, a
     /// replica of it; and lets routes lead to both.
     pub(super) fn begin_half(&mut self, start: ReplicaStart, executors: &mut dyn Executors) {
         let (shard, keyspace) = {

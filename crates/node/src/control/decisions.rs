@@ -45,7 +45,7 @@ pub enum DecisionKind {
         /// The shard's generation when it was decided.
         generation: Generation,
     },
-    /// The shard is cut in two.
+    /// The shard is split.
     Split {
         /// The new shard, its right half.
         right: ShardId,
@@ -110,6 +110,11 @@ pub struct RecordedDecision {
 }
 
 impl RecordedDecision {
+    /// Whether it moves replicas to other nodes.
+    pub fn moves_replicas(&self) -> bool {
+        matches!(self.what, DecisionKind::Replicas { .. })
+    }
+
     fn age(&self, now: BootNanos) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }

@@ -35,7 +35,7 @@ pub enum Input {
         /// What.
         message: overlay::Message,
     },
-    /// A shard was cut in two: its right half is to begin here.
+    /// A shard was split: its right half is to begin here.
     RightHalf(Box<ReplicaStart>),
     /// A shard has turned a command away.
     Rerouted(ReroutedCommand),

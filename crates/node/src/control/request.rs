@@ -7,7 +7,7 @@ use super::{DryRunDecision, Gossip};
 /// What an administrator asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// A shard is to be cut in two.
+    /// A shard is to be split.
     Split {
         /// Which.
         shard: ShardId,

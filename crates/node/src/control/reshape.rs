@@ -162,7 +162,7 @@ impl Control {
             Some(Question::TakeIn { left, right, name }) => {
                 // Until then the one behind it was the last bucket, or had gone for good.
                 if matches!(answer, Answer::Catalogue { result: Ok(_), .. }) {
-                    let why = format!("the file of keyspace {name} shrinks");
+                    let why = format!("the linear-hash table of keyspace {name} shrinks");
                     self.want_merge(left, right, why);
                 }
             }

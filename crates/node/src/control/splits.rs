@@ -247,6 +247,6 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
 fn parse_slot(text: &[u8]) -> Result<keyspace::Slot, String> {
     let slot = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     slot.ok_or_else(|| {
-        format!("it is cut at a slot, and '{}' is none", String::from_utf8_lossy(text))
+        format!("it splits at a slot, and '{}' is none", String::from_utf8_lossy(text))
     })
 }

@@ -176,7 +176,7 @@ impl Control {
     ) {
         match task {
             TableTask::Cut(at) => {
-                let why = format!("the file of keyspace {} grows", keyspace.name);
+                let why = format!("the linear-hash table of keyspace {} grows", keyspace.name);
                 let generation = view.read().descriptor.generation;
                 let cutting = PendingSplit { shard, at, generation, why, request: None };
                 self.split_by(cutting, &begin_of(keyspace, &record));
@@ -332,7 +332,7 @@ fn is_next(
     };
     if let Some((does, is, bucket)) = record.step.map(under_way) {
         let by = bucket.map(whose).map_or_else(String::new, |by| format!(": shard {by} {is}"));
-        return Err(format!("the file of keyspace {name} {does} just now{by}"));
+        return Err(format!("the linear-hash table of keyspace {name} {does} just now{by}"));
     }
     match next(record).map(whose) {
         Some(next) if next == shard => Ok(()),
@@ -340,6 +340,6 @@ fn is_next(
             "buckets of the linear-hash table of keyspace {name} are {what} in its order, and it \
              is the turn of shard {next}"
         )),
-        None => Err(format!("the file of keyspace {name} has {record}")),
+        None => Err(format!("the linear-hash table of keyspace {name} has {record}")),
     }
 }

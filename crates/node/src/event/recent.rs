@@ -17,11 +17,12 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Remembers an event, unless it is routine ([`Severity::Debug`]): elections and comparisons of
-    /// a thousand shards would push out the events that operators ask about.
+    /// Remembers decisions, and what is not routine ([`Severity::Debug`]): elections and
+    /// comparisons of a thousand shards would push out what operators ask about.
     pub fn add(&mut self, event: Event) {
-        let is_answer = matches!(event.what, EventKind::DecisionEnded { .. });
-        if event.what.severity() == Severity::Debug && !is_answer {
+        let is_decision =
+            matches!(event.what, EventKind::DecisionMade(_) | EventKind::DecisionEnded { .. });
+        if event.what.severity() == Severity::Debug && !is_decision {
             return;
         }
         if self.events.len() == EVENTS_MAX {

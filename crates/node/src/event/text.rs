@@ -16,26 +16,29 @@ impl fmt::Display for EventKind {
                 write!(f, "node {:016x} is {now}, and was {before}", node.0)
             }
             EventKind::ReplicaStarted { shard, replica } => {
-                write!(f, "replica {replica} of shard {shard} begins here")
+                write!(f, "replica {replica} of shard {shard} starts on this node")
             }
             EventKind::Merged { left, right, frozen_nanos } => {
-                write!(f, "shard {left} takes in shard {right}, which ends")?;
+                write!(f, "shard {left} has merged with shard {right}")?;
                 let Some(nanos) = frozen_nanos else { return Ok(()) };
-                write!(f, " after it stood still for {:.1} ms", *nanos as f64 / 1e6)
+                write!(f, ", which was frozen for {:.1} ms", *nanos as f64 / 1e6)
             }
             EventKind::LeftoverReplicaEnded { shard, by } => {
-                write!(f, "shard {by} has taken in shard {shard}: its replica here ends")
+                write!(f, "shard {shard} was merged into shard {by}: its replica on this node ends")
             }
             EventKind::MergeRelocating { left, right, why } => write!(
                 f,
-                "shard {left} goes to where shard {right} has its replicas, to take it in: {why}"
+                "shard {left} moves to the nodes of shard {right}, to merge with it: {why}"
             ),
             EventKind::MergeLeaderMoved { left, right } => {
-                write!(f, "shard {left} is led elsewhere: no try to take in {right} here")
+                write!(
+                    f,
+                    "another node leads shard {left} now: this one does not merge it with {right}"
+                )
             }
             EventKind::MergeGivenUp { left, right, nanos } => write!(
                 f,
-                "shard {left} does not take in shard {right}: for {} s replicas of one of them \
+                "shard {left} does not merge with shard {right}: for {} s replicas of one of them \
                  were moving, or missing; merge again when `carillon shards` shows both ok",
                 nanos / 1_000_000_000
             ),
@@ -48,10 +51,10 @@ impl fmt::Display for EventKind {
                 write!(f, "cluster version {to} has to wait: {why}")
             }
             EventKind::TableGrowing { keyspace, why } => {
-                write!(f, "the file of keyspace {keyspace} is to grow: {why}")
+                write!(f, "the linear-hash table of keyspace {keyspace} grows: {why}")
             }
             EventKind::TableShrinking { keyspace } => {
-                write!(f, "the file of keyspace {keyspace} is to shrink")
+                write!(f, "the linear-hash table of keyspace {keyspace} shrinks")
             }
             EventKind::DecisionMade(decided) => write_decision(decided, f),
             EventKind::DecisionEnded { shard, number, outcome } => {
@@ -64,15 +67,19 @@ impl fmt::Display for EventKind {
                         write!(f, ", and the nodes' deviation is {deviation:.3}")
                     }
                     DecisionOutcome::NotDone => f.write_str("was not carried out"),
-                    DecisionOutcome::HandedOn => f.write_str("is its next leader's to carry out"),
+                    DecisionOutcome::HandedOn => f.write_str("is left to the shard's next leader"),
                 }
             }
             EventKind::LeaderElected { shard, replica, term } => {
-                write!(f, "shard {shard}: replica {replica}, here, leads in term {term}")
+                write!(
+                    f,
+                    "shard {shard}: replica {replica}, on this node, is elected leader in term \
+                     {term}"
+                )
             }
             EventKind::ReplicasChanged { shard, added, removed } => write!(
                 f,
-                "shard {shard}: its replicas have changed; come: {}; gone: {}",
+                "shard {shard}: replicas changed; added: {}; removed: {}",
                 placed(added),
                 placed(removed)
             ),
@@ -80,7 +87,7 @@ impl fmt::Display for EventKind {
                 write_replica_end(*shard, *replica, *why, f)
             }
             EventKind::Split { shard, right } => {
-                write!(f, "shard {shard} was cut in two: its right half is shard {right}")
+                write!(f, "shard {shard} was split: its right half is shard {right}")
             }
             EventKind::ReplicasCompared { finding, places } => write_finding(finding, places, f),
             EventKind::Checkpointed { log_bytes } => {
@@ -91,46 +98,41 @@ impl fmt::Display for EventKind {
             }
             EventKind::SnapshotStarted { shard, index, about_bytes, to } => write!(
                 f,
-                "sends shard {shard}, as of entry {index}, about {about_bytes} bytes, to node \
-                 {:016x}",
+                "sends a snapshot of shard {shard} as of entry {index}, about {about_bytes} \
+                 bytes, to node {:016x}",
                 to.0
             ),
-            EventKind::SnapshotSent { shard, to, bytes, nanos } => {
+            EventKind::SnapshotSent { shard, node, bytes, nanos } => {
                 let seconds = *nanos as f64 / 1e9;
-                let rate = *bytes as f64 / seconds.max(1e-3);
-                write!(
-                    f,
-                    "shard {shard} is at node {:016x}: {bytes} bytes in {seconds:.3} s, {rate:.0} \
-                     a second",
-                    to.0
-                )
+                let size = rounded(*bytes);
+                write!(f, "shard {shard}: replica on {node} ready ({size} in {seconds:.1} s)")
             }
             EventKind::SnapshotNotSent { shard, why: None, .. } => {
-                write!(f, "a snapshot of shard {shard} is not taken by its receiver")
+                write!(f, "the receiver of a snapshot of shard {shard} does not need it")
             }
             EventKind::SnapshotNotSent { shard, why: Some(why), .. } => {
                 write!(f, "a snapshot of shard {shard} was not sent: {why}")
             }
             EventKind::SnapshotInstalled { shard, index } => {
-                write!(f, "shard {shard} is here, as of entry {index}")
+                write!(f, "a snapshot of shard {shard} as of entry {index} is installed")
             }
             EventKind::SnapshotGivenUp { shard, index, why } => {
                 let why = match why {
                     SnapshotRejection::UncoveredHalves => {
-                        "right halves that have begun here are in no checkpoint yet; the shard's \
+                        "right halves that started here are in no checkpoint yet; the shard's \
                          leader sends another one"
                     }
                     SnapshotRejection::DiskFull => {
                         "the disk is full; the shard's leader sends another one"
                     }
-                    SnapshotRejection::Unfit => "its replica has no use for it any more",
+                    SnapshotRejection::NotNeeded => "its replica does not need it any more",
                 };
                 write!(f, "a snapshot of shard {shard}, as of entry {index}, is given up: {why}")
             }
             EventKind::UnreadableBootstrapRecord { shard, error } => write!(
                 f,
-                "shard {shard}: its birth, from another node, is unreadable: {error}. The message \
-                 was ignored"
+                "shard {shard}: its bootstrap record, from another node, is unreadable: {error}. \
+                 The message was ignored"
             ),
             EventKind::UnreadableCatalogue { error } => write!(
                 f,
@@ -146,17 +148,20 @@ fn write_decision(decided: &RecordedDecision, f: &mut fmt::Formatter<'_>) -> fmt
         DecisionKind::Replicas { remove, predicted, .. } => {
             let go: Vec<String> = remove.iter().map(ReplicaId::to_string).collect();
             let (on, go) = (nodes.join(", "), go.join(", "));
-            write!(f, "shard {shard}: replicas come [{on}], go [{go}], because {why}; {predicted}")
+            write!(
+                f,
+                "shard {shard}: adds replicas on [{on}], removes [{go}], because {why}; {predicted}"
+            )
         }
         DecisionKind::Leader { to, .. } => {
             let node = nodes.join(", ");
-            write!(f, "shard {shard}: replica {to} on {node} is to lead, because {why}")
+            write!(f, "shard {shard}: leadership moves to replica {to} on {node}, because {why}")
         }
         DecisionKind::Split { right, at, .. } => {
-            write!(f, "shard {shard} is cut at {at}: shard {right} begins; {why}")
+            write!(f, "shard {shard} splits at {at}: its right half is shard {right}; {why}")
         }
         DecisionKind::Merge { right, .. } => {
-            write!(f, "shard {shard} is to take in shard {right}: {why}")
+            write!(f, "shard {shard} is to merge with shard {right}: {why}")
         }
     }
 }
@@ -169,17 +174,14 @@ fn write_replica_end(
 ) -> fmt::Result {
     let found = match why {
         QuarantineReason::Before => {
-            return write!(f, "replica {replica} of shard {shard} had ended: it does not begin");
+            return write!(f, "replica {replica} of shard {shard} had ended: it does not start");
         }
         QuarantineReason::Removed => {
-            return write!(
-                f,
-                "replica {replica} of shard {shard} has gone from here: others have its place"
-            );
+            return write!(f, "replica {replica} of shard {shard} was removed from this node");
         }
-        QuarantineReason::LostLog => "its disk holds less than it has told others that it holds",
+        QuarantineReason::LostLog => "its disk holds less than it has acknowledged",
         QuarantineReason::MissingMergeState => {
-            "its shard has taken a neighbour in of which this node has nothing"
+            "its shard merged with a neighbour whose state this node does not have"
         }
         QuarantineReason::Differs => "it holds something else than a majority of its peers",
     };
@@ -231,7 +233,13 @@ fn write_finding(
 fn placed(replicas: &[(ReplicaId, NodeId)]) -> String {
     let one = |(replica, node): &(ReplicaId, NodeId)| format!("{replica} on node {:016x}", node.0);
     match replicas {
-        [] => "nobody".into(),
+        [] => "none".into(),
         all => all.iter().map(one).collect::<Vec<_>>().join(", "),
     }
+}
+
+/// Bytes as people read them: `12.3 MiB`.
+fn rounded(bytes: u64) -> String {
+    let kib = bytes as f64 / 1024.0;
+    if kib < 1024.0 { format!("{kib:.1} KiB") } else { format!("{:.1} MiB", kib / 1024.0) }
 }

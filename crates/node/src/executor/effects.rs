@@ -67,7 +67,7 @@ pub struct Effects {
     pub events: Vec<EventKind>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
     pub ended: Vec<(ShardId, ReplicaId, QuarantineReason)>,
-    /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
+    /// Right halves of shards that were split: to be begun by [`Input::Create`], unless a
     /// replica of the shard is there already, or has been, and to be shown to readers.
     pub halves: Vec<ReplicaStart>,
     /// Transactions over several shards that seem abandoned to leaders here.

@@ -126,7 +126,7 @@ impl Replay {
     /// # Errors
     /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`], [`RecoverError::CutShort`].
     pub fn finish(mut self) -> Result<ReplayResult, RecoverError> {
-        // Those that had written nothing yet. One may have been cut in two in its turn.
+        // Those that had written nothing yet. One may have been split in its turn.
         loop {
             let known = |id: &ShardId| {
                 self.shards.contains_key(id)

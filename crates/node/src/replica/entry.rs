@@ -50,7 +50,7 @@ pub enum Kind {
     Check = 8,
     /// Nothing: the newest change of replicas has ended for good ([`crate::replica::members`]).
     Settle = 9,
-    /// The shard is cut in two ([`crate::reshape::split`]).
+    /// The shard is split ([`crate::reshape::split`]).
     Split = 10,
     /// A step of two neighbours that become one ([`crate::reshape::merge`]).
     Merge = 11,

@@ -60,7 +60,7 @@ impl ForwardedSteps {
 
     /// Whether all are on their way, so that only answers and time bring them on.
     pub fn rests(&self) -> bool {
-        self.all.iter().all(|errand| errand.sent.is_some())
+        self.all.iter().all(|forwarded| forwarded.sent.is_some())
     }
 
     pub fn ask(&mut self, step: Bytes, asker: Caller, now: BootNanos, effects: &mut Effects) {
@@ -83,16 +83,16 @@ impl ForwardedSteps {
         now: BootNanos,
     ) -> impl Iterator<Item = (u64, Bytes)> {
         let is_paused = now < self.pause_until;
-        self.all.iter_mut().filter(move |_| !is_paused).filter_map(move |errand| {
-            let resend = RESEND_NANOS + errand.step.len() as u64 * RESEND_BYTE_NANOS;
+        self.all.iter_mut().filter(move |_| !is_paused).filter_map(move |forwarded| {
+            let resend = RESEND_NANOS + forwarded.step.len() as u64 * RESEND_BYTE_NANOS;
             let is_with = |(to, at): (Option<NodeId>, BootNanos)| {
                 to == leader && (to.is_none() || now < at.saturating_add(resend))
             };
-            if errand.sent.is_some_and(is_with) {
+            if forwarded.sent.is_some_and(is_with) {
                 return None;
             }
-            (errand.sent, errand.has_left) = (Some((leader, now)), true);
-            Some((errand.number, errand.step.clone()))
+            (forwarded.sent, forwarded.has_left) = (Some((leader, now)), true);
+            Some((forwarded.number, forwarded.step.clone()))
         })
     }
 
@@ -111,7 +111,7 @@ impl ForwardedSteps {
     }
 
     pub fn handle_reply(&mut self, number: u64, said: StepReply, effects: &mut Effects) {
-        let Some(place) = self.all.iter().position(|errand| errand.number == number) else {
+        let Some(place) = self.all.iter().position(|forwarded| forwarded.number == number) else {
             return;
         };
         let ForwardedStep { asker: Caller { origin, waiter }, step, .. } =
@@ -122,33 +122,34 @@ impl ForwardedSteps {
 
     /// The node that was asked does not lead. Nothing is sent again before `pause_until`.
     pub fn handle_not_leader(&mut self, number: u64, pause_until: BootNanos) {
-        if let Some(errand) = self.all.iter_mut().find(|errand| errand.number == number) {
-            errand.sent = None;
+        if let Some(forwarded) = self.all.iter_mut().find(|forwarded| forwarded.number == number) {
+            forwarded.sent = None;
             self.pause_until = pause_until;
         }
     }
 
     /// The leader is not here any more: its steps are sent elsewhere.
     pub fn resend_local_steps(&mut self) {
-        for errand in self.all.iter_mut().filter(|e| matches!(e.sent, Some((None, _)))) {
-            errand.sent = None;
+        for forwarded in self.all.iter_mut().filter(|e| matches!(e.sent, Some((None, _)))) {
+            forwarded.sent = None;
         }
     }
 
     /// The link to a node is lost: its steps may not have arrived.
     pub fn link_lost(&mut self, node: NodeId) {
         let to = Some(node);
-        for errand in self.all.iter_mut().filter(|e| e.sent.is_some_and(|(at, _)| at == to)) {
-            errand.sent = None;
+        for forwarded in self.all.iter_mut().filter(|e| e.sent.is_some_and(|(at, _)| at == to)) {
+            forwarded.sent = None;
         }
     }
 
     pub fn expire(&mut self, now: BootNanos, request_timeout: u64, effects: &mut Effects) {
-        let late = |errand: &mut ForwardedStep| errand.since.saturating_add(request_timeout) <= now;
-        while let Some(errand) = self.all.pop_front_if(late) {
-            self.held_bytes -= errand.step.len();
-            let why = if errand.has_left { NotDone::OutcomeUnknown } else { NotDone::NotLeader };
-            refuse(errand.asker, why, effects);
+        let late =
+            |forwarded: &mut ForwardedStep| forwarded.since.saturating_add(request_timeout) <= now;
+        while let Some(forwarded) = self.all.pop_front_if(late) {
+            self.held_bytes -= forwarded.step.len();
+            let why = if forwarded.has_left { NotDone::OutcomeUnknown } else { NotDone::NotLeader };
+            refuse(forwarded.asker, why, effects);
         }
     }
 

@@ -106,7 +106,7 @@ pub struct ReplicaStart {
     pub log: StartState,
     /// Where the first of the log's entries that are not applied stands on disk.
     pub log_from: Option<Lsn>,
-    /// If it is the right half of a shard that was just cut in two.
+    /// If it is the right half of a shard that was just split.
     pub half: Option<RightHalfStart>,
 }
 

@@ -365,7 +365,7 @@ impl Replica {
                 let rpc = RpcMessage::FetchReply { shard, number, at, found };
                 effects.rpcs.push((node, rpc));
             }
-            // It was cut in two while this waited.
+            // It was split while this waited.
             (&Asker::Fetch { node, number, .. }, None) => round.moved.push((node, number)),
             _ => unreachable!("these two want to be told"),
         }

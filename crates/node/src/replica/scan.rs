@@ -79,7 +79,7 @@ pub fn admit(route: &Route, places: Places<'_>, now: ReadTime) -> Result<ScanSco
 }
 
 /// Whether all shards that were asked have had the same slots throughout: else keys of one that was
-/// cut in two may be missing in the answer, which is void.
+/// split may be missing in the answer, which is void.
 pub fn is_unchanged(route: &Route, asked: &ScanScope) -> bool {
     let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
     let mut stood = places.map(|place| route.is_tile(place, &route.views[place].read()));

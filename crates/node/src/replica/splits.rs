@@ -20,7 +20,7 @@ use crate::replica::record;
 use crate::reshape::split::{Half, Split};
 
 impl Replica {
-    /// Has it cut in two, if it leads, and is still as who asks knows it.
+    /// Has it split, if it leads, and is still as who asks knows it.
     pub(crate) fn split(&mut self, split: Split, now: BootNanos, clock: &Clock) {
         if self.keeps_replicas() || !self.leads() || self.group.is_transferring() {
             return;
@@ -36,7 +36,7 @@ impl Replica {
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
     }
 
-    /// It was cut in two just now. Those who follow are to know it at once: the right half has no
+    /// It was split just now. Those who follow are to know it at once: the right half has no
     /// leader until they do.
     #[inline(never)]
     pub(super) fn was_split(&mut self, Half(right): Half, effects: &mut Effects) {

@@ -37,7 +37,7 @@ pub struct ShardState {
     pub merging: MergeStatus,
     /// How many snapshots have replaced the state.
     pub installed: u64,
-    /// How often it was cut in two here, or has taken a neighbour in.
+    /// How often it was split here, or has taken a neighbour in.
     pub cuts: u64,
     /// Whether its left neighbour has taken over all it held: it owns nothing any more.
     pub merged_away: bool,
@@ -95,7 +95,7 @@ pub enum Outcome {
     Steps(Vec<StepReply>),
     /// The state as of this entry is to be digested.
     Check,
-    /// The shard was cut in two: what the right half begins with.
+    /// The shard was split: what the right half begins with.
     Split(Half),
     /// It has taken a step towards becoming one with a neighbour, or back.
     Merge,
@@ -442,7 +442,7 @@ fn look_ahead(engine: &MemoryEngine, steps: &[TxnStep<'_>], owns: impl Fn(&[u8])
 }
 
 /// Whether all keys of a command are the shard's: it may have been proposed before the shard was
-/// cut in two.
+/// split.
 #[inline]
 fn is_owned(layout: Layout, arc: &RingArc, write: &Write<'_>, first: &HashedKey<'_>) -> bool {
     let each = |is_here: &dyn Fn(&[u8]) -> bool| {

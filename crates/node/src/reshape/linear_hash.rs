@@ -29,7 +29,7 @@ use crate::replica::state::ShardState;
 /// What the leader of a bucket must do for its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableTask {
-    /// The shard is to be cut in two here.
+    /// The shard is to be split here.
     Cut(Cut),
     /// It is to take its right neighbour in.
     MergeRight,

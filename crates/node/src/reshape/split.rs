@@ -36,7 +36,7 @@ use keyspace::{Cut, Descriptor, Generation, ShardId, linear_hash};
 use crate::replica::members::Roster;
 use crate::replica::state::{Content, ShardState};
 
-/// A shard is to be cut in two.
+/// A shard is to be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// The id of the right half, which was given out for it.

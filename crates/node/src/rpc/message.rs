@@ -97,7 +97,7 @@ pub enum RpcMessage {
         /// Applied as this index of the system shard, or earlier: `varint`.
         index: u64,
         /// What it was about, as it is then: `u8` 0 and a keyspace, 1 and the error, or 2 and a
-        /// node u64 with its standing.
+        /// node u64 with its administrative state.
         result: Result<Box<Subject>, CatalogueError>,
     },
     /// 7: nothing was done about one of these: another node leads the shard.
@@ -275,7 +275,7 @@ impl RpcMessage {
         "unable",
         "fetch",
         "fetched",
-        "tiding",
+        "notice",
         "raise",
         "safe_point",
         "count",

@@ -87,7 +87,7 @@ impl ReplicaNotice {
             }
             1 => ReplicaNotice::Differs { replica, index: reader.varint()? },
             2 => ReplicaNotice::Quarantined { replica },
-            found => return Err(DecodeError::Tag { what: "tiding", found }),
+            found => return Err(DecodeError::Tag { what: "replica notice", found }),
         })
     }
 }

@@ -6,7 +6,7 @@
 //! > log 500                   the log ends there
 //! > round | snapshot 4 at 40  a round begins, or an installation
 //! > step 3 | run              so many effects, or until it is over or waits
-//! > split 4 into 9            shard 4 is cut in two; shard 9 has not begun
+//! > split 4 into 9            shard 4 is split; shard 9 has not begun
 //! > begin 9 at 0              it has
 //! > merge 5 into 4 by 30      shard 5 is gone; shard 4 takes it in by its entry 30
 //! > wait 4 | go 4 at 30       shard 4 waits for what shard 5 holds; it goes on

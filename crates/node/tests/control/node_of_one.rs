@@ -42,9 +42,9 @@ pub struct NodeOfOne {
     asked: u64,
 }
 
-struct Lanes<'a>(&'a [ShardExecutor]);
+struct LocalExecutors<'a>(&'a [ShardExecutor]);
 
-impl Executors for Lanes<'_> {
+impl Executors for LocalExecutors<'_> {
     fn look(&mut self, shard: ShardId, at: &mut dyn FnMut(&ShardExecutor)) {
         at(&self.0[shard.0 as usize % self.0.len()]);
     }
@@ -253,7 +253,7 @@ impl NodeOfOne {
             while let Some(input) = self.inputs.pop_front() {
                 writeln!(out, "{}", shown::input(&input)).expect("a string");
                 self.control.observe(self.now);
-                for effect in self.control.step(input, &mut Lanes(&self.executors)) {
+                for effect in self.control.step(input, &mut LocalExecutors(&self.executors)) {
                     writeln!(out, "  {}", shown::effect(&effect)).expect("a string");
                     self.carry_out(effect);
                 }

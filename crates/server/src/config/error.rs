@@ -105,7 +105,7 @@ pub enum ConfigError {
     /// A listener for nodes that others could reach.
     #[error(
         "peer = {address} could be reached from other machines. Nodes prove to each other that \
-         they know the secret, but what they send then is not encrypted: whoever is on the way \
+         they know the secret, but what they send then is not encrypted: anyone on the path \
          could read and change it. Listen on a loopback address such as 127.0.0.1:{}, or add \
          --insecure (CARILLON_INSECURE=true, insecure = true) if the network itself keeps \
          strangers out", address.port()

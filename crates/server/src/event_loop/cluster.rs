@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Some clients learn a node's role from one shard, and ask it without end for shards that it only
-//! follows in. So a read that comes again on the same connection within [`REDIRECT_WINDOW`] of a redirect
-//! for that shard is served here, by the leader's read index.
+//! follows in. So a read that comes again on the same connection within [`REDIRECT_WINDOW`] of
+//! a redirect for that shard is served here, by the leader's read index.
 //!
 //! This does not hold after a redirected write for that shard. Both may be of one pipeline: the
 //! client will send the write to the leader, and must not read the state before it.

@@ -280,7 +280,7 @@ impl EventLoop {
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
             let shown = scan::range(route, &asked, &stretch, PIECE_KEYS, &mut show);
             if shown.is_err() || !scan::is_unchanged(route, &asked) {
-                // The shard was cut in two meanwhile.
+                // The shard was split meanwhile.
                 let somewhere = node::replica::read::Blocked::unserved(place);
                 self.wait_for(connection, route, somewhere, now, go_waiter(at));
                 return StepOutcome::Pending;

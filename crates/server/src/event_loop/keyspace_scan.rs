@@ -100,7 +100,7 @@ impl EventLoop {
         let ends = scan.answer(request, &mut session.writer(&mut connection.output.bytes));
         self.note_scan(request, &route, &asked, ends);
         if !scan::is_unchanged(&route, &asked) {
-            // A shard was cut in two meanwhile.
+            // A shard was split meanwhile.
             connection.output.bytes.truncate(before);
             let somewhere = Blocked::unserved(0);
             self.wait_for(connection, &route, somewhere, now, go_waiter(at));

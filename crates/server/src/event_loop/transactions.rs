@@ -28,9 +28,8 @@ use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watche
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// … whose cluster has nodes that cannot read a transaction yet.
-pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher cluster version of the \
-                                        cluster; nothing was done. See `carillon upgrade \
-                                        --check`";
+pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher cluster version; \
+                                                  nothing was done. See `carillon upgrade --check`";
 
 /// How one command of a transaction is answered.
 pub enum ExecPart {

@@ -80,7 +80,7 @@ pub fn frame_bytes(body_bytes: usize) -> usize {
 /// What stands before a body and what stands after it: the body is `parts`, one after the other.
 pub fn seal(kind: u8, parts: &[&[u8]]) -> ([u8; HEAD_BYTES], [u8; TAIL_BYTES]) {
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    assert!(bytes <= FRAME_BYTES_MAX, "whoever sends has checked the length");
+    assert!(bytes <= FRAME_BYTES_MAX, "the sender has checked the length");
     let mut head = [kind; HEAD_BYTES];
     head[..4].copy_from_slice(&(bytes as u32).to_le_bytes());
     let mut crc = crc32fast::Hasher::new();

@@ -106,7 +106,7 @@ fn golden_conversations_stay_as_they_are() {
         ("a node without a cluster is told the hash seed", joiner, local(1)),
         ("a wrong secret", stranger, local(1)),
         ("no version in common", later, local(1)),
-        ("cluster versions, of which who dials knows the cluster's", leveled, local(1)),
+        ("cluster versions, with the cluster's known to the dialling node", leveled, local(1)),
     ];
     let mut text = String::new();
     for (title, dialler, acceptor) in stories {
@@ -366,7 +366,7 @@ proptest! {
 
 #[test]
 fn rpc_corpus_decodes_without_panic_and_round_trips() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/peer_letter");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/handshake_record");
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         let conversation = run((local(2), None), local(1), usize::MAX, no_forger).wire;
         for (number, (who, bytes)) in conversation.into_iter().enumerate() {

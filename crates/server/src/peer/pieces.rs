@@ -46,7 +46,7 @@ impl Cut {
     /// Of a kind, made of `parts` one after the other.
     pub fn new(kind: u8, parts: &[&[u8]]) -> Self {
         let message = parts.concat();
-        assert!(message.len() <= MESSAGE_BYTES_MAX, "whoever sends has checked the length");
+        assert!(message.len() <= MESSAGE_BYTES_MAX, "the sender has checked the length");
         let mut head = [kind; HEAD_BYTES];
         head[1..].copy_from_slice(&(message.len() as u32).to_le_bytes());
         Self { head, message, at: 0 }

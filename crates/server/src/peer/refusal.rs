@@ -9,8 +9,9 @@
 //!
 //! This layout stays as it is in all versions; a code that a node does not know is shown by its
 //! text. A refusal comes from a node that has proven nothing: it is for people, not for decisions.
-//! Two are exceptions, [`Refusal::Removed`] and [`Refusal::UnsupportedVersion`], which end a node. They bring a
-//! seal that only a node with the secret can make, for this handshake; without it they end nothing.
+//! Two are exceptions, [`Refusal::Removed`] and [`Refusal::UnsupportedVersion`], which end a node.
+//! They bring a seal that only a node with the secret can make, for this handshake; without it they
+//! end nothing.
 
 use keyspace::{ClusterVersion, NodeId, VersionRange};
 

@@ -221,7 +221,7 @@ impl ExecutorCell {
             executor.turn(effects);
             if let Some((left, since)) = takes_in.take() {
                 let ms = since.elapsed().as_secs_f64() * 1e3;
-                tracing::info!("shard {left} has its neighbour's keys, after {ms:.1} ms");
+                tracing::debug!("shard {left} has its neighbour's keys, after {ms:.1} ms");
             }
             if effects.is_empty() {
                 break;

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn heartbeats_have_a_frame_of_their_own() {
         let seed =
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag/good-heartbeats");
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/frame_batch/good-heartbeats");
         let (mut frame, node) = (Bytes::from(std::fs::read(seed).unwrap()), NodeId(2));
         let (mut batch, mut sent) = (FrameBatch::default(), Vec::new());
         let mut send =
@@ -249,7 +249,7 @@ mod tests {
     /// The fuzzer's seeds: the good ones are whole, the bad ones are refused somewhere.
     #[test]
     fn the_corpus_is_read_and_written_the_same() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag");
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/frame_batch");
         let mut count = 0;
         for file in std::fs::read_dir(corpus).unwrap() {
             let path = file.unwrap().path();

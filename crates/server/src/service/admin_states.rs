@@ -51,7 +51,7 @@ impl NodeApi {
     /// Which node is meant: by its id, or by a name that one member alone has.
     fn node_of(&self, asked: &str) -> Result<NodeId, ApiError> {
         let members = self.runtime.members();
-        let standings = self.runtime.admin_states.all();
+        let admin_states = self.runtime.admin_states.all();
         let mut known: Vec<(NodeId, &str)> =
             members.iter().map(|member| (member.node, &*member.name)).collect();
         if known.is_empty() {
@@ -60,7 +60,7 @@ impl NodeApi {
         // Besides members: nodes that no running node has heard of, but that have replicas, or an
         // admin state in the catalogue (draining, removed).
         let held = survey::survey(&self.runtime).holdings_by_node();
-        let nameless = held.into_keys().chain(standings.iter().map(|(node, _)| node));
+        let nameless = held.into_keys().chain(admin_states.iter().map(|(node, _)| node));
         find(asked, &known, nameless)
     }
 

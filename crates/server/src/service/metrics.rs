@@ -437,7 +437,12 @@ fn links(out: &mut Metrics, peers: &Peers, survey: &Survey) {
     let help = "Frames not taken because too much was on its way to the peer.";
     out.numbers("carillon_peer_dropped_frames_total", help, total, samples);
     let samples = one(&|_, c| c.dials_failed.get() as f64);
-    out.numbers("carillon_peer_dials_failed_total", "Attempts to dial in vain.", total, samples);
+    out.numbers(
+        "carillon_peer_dials_failed_total",
+        "Attempts to dial that failed.",
+        total,
+        samples,
+    );
     let samples = one(&|_, c| c.rtt_nanos.get() as f64 / 1e9);
     let help = "Time from the last ping to its answer.";
     out.numbers("carillon_peer_round_trip_seconds", help, Kind::Gauge, samples);

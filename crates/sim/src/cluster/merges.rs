@@ -74,7 +74,7 @@ impl World {
     /// Asks a node that leads a shard to merge it with its right neighbour.
     pub(crate) fn merge_right(&mut self, at: usize, left: ShardId) {
         self.counts.merges += 1;
-        self.trace.event(format_args!("shard {left} is to take in its neighbour"));
+        self.trace.event(format_args!("shard {left} is to merge with its neighbour"));
         let machine = self.node_slots[at].machine.as_mut().expect("it leads");
         machine.request(Request::Merge { left });
     }

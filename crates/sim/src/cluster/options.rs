@@ -43,7 +43,7 @@ named! {
         WrongAge = "wrong-age",
         /// A split forgets the sessions: what was applied once (G10, G11).
         NoDedupe = "no-dedupe",
-        /// The right half of a shard that was cut in two forgets its votes when it is replayed
+        /// The right half of a shard that was split forgets its votes when it is replayed
         /// (G11).
         ReplayedHalf = "replayed-half",
         /// A frozen shard goes on though the log of its left neighbour does not say so (G11).

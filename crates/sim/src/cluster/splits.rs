@@ -1,4 +1,4 @@
-//! Shards are cut in two while everything else breaks.
+//! Shards are split while everything else breaks.
 //!
 //! The simulator asks a node that believes to lead a shard to split it, at a slot or key that
 //! separates keys in use, if there are such. The node's control plane decides whether it does.
@@ -54,7 +54,7 @@ impl World {
         self.cut_at(at, shard, cut);
     }
 
-    /// A node that leads a shard has it cut in two: in the middle of its slots, or at the middle
+    /// A node splits a shard that it leads: in the middle of its slots, or at the middle
     /// one of the keys in use that it has.
     pub(crate) fn split_shard(&mut self, at: usize, shard: ShardId) {
         let view = self.node_slots[at].machine.as_ref().and_then(|machine| machine.view(shard));

@@ -7,9 +7,9 @@
 //!              ─► a node starts with the old version once more: it is refused
 //! ```
 //!
-//! Nodes' supported versions spread late ([`REPORT_DELAY_MS`]). So the cluster version may rise just after
-//! a node was downgraded. That node ends when it learns so, as does one that is refused in the
-//! handshake, and an operator gives it the newer version.
+//! Nodes' supported versions spread late ([`REPORT_DELAY_MS`]). So the cluster version may rise
+//! just after a node was downgraded. That node ends when it learns so, as does one that is refused
+//! in the handshake, and an operator gives it the newer version.
 //!
 //! The checkers look for two rules. The version rises only when all nodes have reported that they
 //! support the next one. And no log holds a feature before the catalogue has its version

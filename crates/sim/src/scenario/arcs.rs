@@ -1,4 +1,4 @@
-//! Shards are cut in two and become one, and just then something goes wrong. With odd seeds their
+//! Shards are split and become one, and just then something goes wrong. With odd seeds their
 //! keyspace is ordered: it has one shard, which is cut before two can become one.
 
 use keyspace::{LinearHashOp, LinearHashRecord};
@@ -22,7 +22,7 @@ const LOOK_MS: u64 = 20;
 const THREE: usize = 3;
 const FIVE: usize = 5;
 
-/// The power of each node goes at each change of its disk while a shard is cut in two.
+/// The power of each node goes at each change of its disk while a shard is split.
 pub(super) fn split_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
     let stage = stage(run, THREE);
     at_every_change(
@@ -37,7 +37,7 @@ pub(super) fn split_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
     )
 }
 
-/// The power of each node goes at each change of its disk while a shard takes in its neighbour.
+/// The power of each node goes at each change of its disk while a shard merges with its neighbour.
 pub(super) fn merge_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
     let stage = stage(run, THREE);
     at_every_change(
@@ -178,7 +178,7 @@ fn cut_first(world: &mut World) -> Option<usize> {
     Some(at)
 }
 
-/// The shard of the first key takes in its neighbour, or that of the next key, …; who leads it.
+/// The shard of the first key merges with its neighbour, or that of the next key, …; who leads it.
 fn take_in_first(world: &mut World) -> Option<usize> {
     let led = (0..4).filter_map(|key| world.led_key(key)).collect::<Vec<_>>();
     let pair = |(left, at): &(_, usize)| world.right_of(*at, *left).map(|_| (*at, *left));

@@ -60,17 +60,17 @@ named! {
         ReplicaChangeCrashes = "replica-change-crashes",
         /// Nodes join, drain and lose their power at the same moment.
         JoinAndLeave = "join-and-leave",
-        /// A node loses its power at every change of its disk while a shard is cut in two.
+        /// A node loses its power at every change of its disk while a shard is split.
         SplitCrashes = "split-crashes",
-        /// A node loses its power at every change of its disk while a shard takes in its neighbour.
+        /// A node loses power at every change of its disk while a shard merges.
         MergeCrashes = "merge-crashes",
         /// A node loses its power at every change of its disk while a file of linear hashing grows.
         GrowCrashes = "grow-crashes",
         /// … and while it shrinks.
         ShrinkCrashes = "shrink-crashes",
-        /// A shard is cut in two while its group is parted.
+        /// A shard is split while its group is parted.
         SplitInPartition = "split-in-partition",
-        /// A shard takes in its neighbour while their groups are parted.
+        /// A shard merges with its neighbour while their groups are parted.
         MergeInPartition = "merge-in-partition",
         /// The coordinator of a transaction dies at every step of it.
         CoordinatorCrashes = "coordinator-crashes",
@@ -93,12 +93,12 @@ impl Scenario {
             Self::RemovedReturns => "a node returns whose replicas were replaced meanwhile",
             Self::ReplicaChangeCrashes => "power goes at every write while a replica is exchanged",
             Self::JoinAndLeave => "nodes join, drain and lose their power at one moment",
-            Self::SplitCrashes => "power goes at every write while a shard is cut in two",
-            Self::MergeCrashes => "power goes at every write while a shard takes in another",
+            Self::SplitCrashes => "power goes at every write while a shard is split",
+            Self::MergeCrashes => "power fails at every write while a shard merges",
             Self::GrowCrashes => "power goes at every write while a linear-hash file grows",
             Self::ShrinkCrashes => "power goes at every write while such a file shrinks",
-            Self::SplitInPartition => "a shard is cut in two while its group is parted",
-            Self::MergeInPartition => "a shard takes in another while their groups are parted",
+            Self::SplitInPartition => "a shard is split while its group is parted",
+            Self::MergeInPartition => "a shard merges while a partition separates the groups",
             Self::CoordinatorCrashes => "a transaction's coordinator dies at every step of it",
             Self::RecoveryCrashes => "so does who finishes what a dead coordinator has left",
         }

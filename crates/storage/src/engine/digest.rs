@@ -204,7 +204,7 @@ mod tests {
         /// Two engines whose readers see the same at the end, and before, digest the same; any
         /// value, expiry or end that differs shows.
         #[test]
-        fn digest_changes_with_any_visible_difference(steps in steps(), place: prop::sample::Index, value: u8) {
+        fn digest_shows_any_difference(steps in steps(), place: prop::sample::Index, value: u8) {
             let mut other = steps.clone();
             let changed = match place.get(&steps) {
                 Step::Put(k, v, e) => Step::Put(*k, v ^ (value | 1), *e),

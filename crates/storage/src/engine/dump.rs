@@ -111,7 +111,7 @@ pub enum RestoreError {
     },
 }
 
-/// Where a piece of a dump may be cut in two, each to be restored as a block: behind as many whole
+/// Where a piece of a dump may be split, each to be restored as a block: behind as many whole
 /// records as `bytes_max` holds, but at least one.
 pub fn cut_dump(piece: &[u8], bytes_max: usize) -> usize {
     let mut end = 0;

@@ -38,7 +38,7 @@ impl Versions {
 }
 
 impl MemoryEngine {
-    /// Where it could be cut in two so that both sides have about as many keys, or bytes if it is
+    /// Where it could be split so that both sides have about as many keys, or bytes if it is
     /// ordered, and how many each side has then: exactly of slots, by a sample of the keys else.
     /// None if it has one slot or key, or none, or is of linear hashing.
     pub fn middle(&self) -> Option<(Cut, [u64; 2])> {

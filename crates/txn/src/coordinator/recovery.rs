@@ -58,7 +58,7 @@ impl Coordinator {
         routes: Routes<'_>,
     ) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        let (Ok(StepReply::Record(standing, keys)), Phase::ReadingRecord(locked)) =
+        let (Ok(StepReply::Record(state, keys)), Phase::ReadingRecord(locked)) =
             (reply, &mut run.phase)
         else {
             // The replica that has reported it will report it again.
@@ -67,7 +67,7 @@ impl Coordinator {
         };
         let locked = std::mem::take(locked);
         run.keys = keys;
-        let outcome = match standing {
+        let outcome = match state {
             RecordState::Staged => {
                 return self.enter(number, Phase::Preventing(Vec::new()), at, routes);
             }

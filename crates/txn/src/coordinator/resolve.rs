@@ -46,13 +46,13 @@ impl Coordinator {
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
-        let Ok(StepReply::Record(standing, rest)) = reply else {
+        let Ok(StepReply::Record(state, rest)) = reply else {
             return self.retry_phase_later(number, at);
         };
         let Some(run) = self.runs.get_mut(&number) else { return };
         let Phase::Deciding(_, then) = &run.phase else { return };
         let then = then.clone();
-        let outcome = match standing {
+        let outcome = match state {
             RecordState::Committed(at) => Outcome::Committed(at),
             RecordState::Aborted | RecordState::TooOld | RecordState::Staged => Outcome::Aborted,
         };
@@ -65,15 +65,15 @@ impl Coordinator {
         }
         if let NextStep::Acknowledged = then {
             // Another has finished it long ago, and the record is forgotten.
-            assert!(standing == RecordState::TooOld, "what is committed stays so (G8)");
+            assert!(state == RecordState::TooOld, "what is committed stays so (G8)");
             self.runs.remove(&number);
             return;
         }
-        if standing == RecordState::TooOld {
+        if state == RecordState::TooOld {
             // What is so old may have been committed by another, and forgotten.
             self.tell(number, TxnOutcome::Unknown);
         }
-        let is_known = standing != RecordState::TooOld;
+        let is_known = state != RecordState::TooOld;
         let next = if is_known { self.continue_after_failure(number, then, at) } else { None };
         if let Some(run) = self.runs.get_mut(&number)
             && let Some(route) = routes(run.keyspace)

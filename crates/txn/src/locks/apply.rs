@@ -66,12 +66,12 @@ pub fn apply(
             Err(why) => StepReply::Refused(why),
         },
         Step::Decide { id, record, outcome, .. } => {
-            let (standing, rest) = locks.decide(engine, *id, record, outcome, at, owns.key);
-            StepReply::Record(standing, rest)
+            let (state, rest) = locks.decide(engine, *id, record, outcome, at, owns.key);
+            StepReply::Record(state, rest)
         }
         Step::ReadRecord { id, record } => {
-            let standing = locks.look(*id, record, at);
-            StepReply::Record(standing, locks.keys_of(*id).to_vec())
+            let state = locks.look(*id, record, at);
+            StepReply::Record(state, locks.keys_of(*id).to_vec())
         }
         Step::Resolve { id, outcome, keys } => {
             locks.resolve_all(engine, *id, keys, outcome, at);
@@ -295,12 +295,12 @@ impl Locks {
         owns: &dyn Fn(&[u8]) -> bool,
     ) -> (RecordState, Vec<Name>) {
         let Some(record) = self.records.get_mut(&id) else {
-            let standing = match outcome {
+            let state = match outcome {
                 Outcome::Aborted => self.look(id, key, at),
                 // Only what was STAGED can be committed.
                 _ => RecordState::TooOld,
             };
-            return (standing, Vec::new());
+            return (state, Vec::new());
         };
         if record.outcome == Outcome::Staged {
             record.outcome = outcome.clone();
@@ -313,11 +313,11 @@ impl Locks {
         self.resolve_all(engine, id, &here, &outcome, at);
         drop(here);
         self.records.get_mut(&id).expect("it was there").keys = keys;
-        let standing = match outcome {
+        let state = match outcome {
             Outcome::Committed(at) => RecordState::Committed(at),
             _ => RecordState::Aborted,
         };
-        (standing, rest)
+        (state, rest)
     }
 
     /// The state of a record. If there is none, it makes sure that there never will be.

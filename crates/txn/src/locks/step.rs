@@ -453,9 +453,9 @@ impl StepReply {
                     PrepareRefusal::Aborted | PrepareRefusal::TooMuch => out.push(1),
                 }
             }
-            StepReply::Record(standing, keys) => {
+            StepReply::Record(state, keys) => {
                 out.push(3);
-                match standing {
+                match state {
                     RecordState::Staged => out.push(0),
                     RecordState::Committed(at) => {
                         out.push(1);
@@ -500,14 +500,14 @@ impl StepReply {
                 found => return Err(DecodeError::Tag { what: "refusal of a step", found }),
             }),
             3 => {
-                let standing = match reader.u8()? {
+                let state = match reader.u8()? {
                     0 => RecordState::Staged,
                     1 => RecordState::Committed(Timestamp(reader.u64()?)),
                     2 => RecordState::Aborted,
                     3 => RecordState::TooOld,
                     found => return Err(DecodeError::Tag { what: "record", found }),
                 };
-                StepReply::Record(standing, read_keys(reader)?)
+                StepReply::Record(state, read_keys(reader)?)
             }
             4 => {
                 let mut all = Vec::new();

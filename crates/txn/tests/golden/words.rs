@@ -124,15 +124,15 @@ pub fn said(said: &StepReply) -> String {
             "refused: a value elsewhere has expired".to_owned()
         }
         StepReply::Refused(PrepareRefusal::TooMuch) => "refused: too much".to_owned(),
-        StepReply::Record(standing, rest) => {
-            let standing = match standing {
+        StepReply::Record(state, rest) => {
+            let state = match state {
                 RecordState::Staged => "STAGED".to_owned(),
                 RecordState::Committed(at) => format!("COMMITTED at {}", at.millis()),
                 RecordState::Aborted => "ABORTED".to_owned(),
                 RecordState::TooOld => "too old to know".to_owned(),
             };
             let rest = if rest.is_empty() { rest_of("") } else { rest_of(&texts(rest)) };
-            format!("record {standing}{rest}")
+            format!("record {state}{rest}")
         }
         StepReply::Found(all) => all.iter().map(finding).collect::<Vec<_>>().join(", "),
         StepReply::Done => "done".to_owned(),

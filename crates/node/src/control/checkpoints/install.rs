@@ -136,7 +136,7 @@ impl SnapshotInstall {
     /// If the effect does not lead to such an event.
     pub fn take(&mut self, event: Event) -> Progress {
         self.given_up = self.given_up.or(match (self.phase, event) {
-            (Phase::Fitting, Event::Fits(false)) => Some(SnapshotRejection::Unfit),
+            (Phase::Fitting, Event::Fits(false)) => Some(SnapshotRejection::NotNeeded),
             (Phase::InspectingAgain, Event::UncoveredHalves(true)) => {
                 Some(SnapshotRejection::UncoveredHalves)
             }

@@ -30,7 +30,7 @@ pub struct InheritedSession(Box<ForwardedWrites>);
 
 impl std::fmt::Debug for InheritedSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Heir({} batches)", self.0.sent.len())
+        write!(f, "MergeHandover({} batches)", self.0.sent.len())
     }
 }
 

@@ -342,7 +342,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
     fn the_corpus_is_read_and_written_the_same() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/letter");
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/rpc_message");
         let mut kinds = [false; RpcMessage::KINDS.len()];
         for file in std::fs::read_dir(corpus).unwrap() {
             let path = file.unwrap().path();

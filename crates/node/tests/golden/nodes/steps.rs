@@ -22,7 +22,7 @@ const FIRST_NUMBER: u64 = 1_000_000;
 
 /// What was asked.
 #[derive(Default)]
-pub struct Asked {
+pub struct Requests {
     /// In which words, by number.
     names: BTreeMap<u64, String>,
     /// Keys of each transaction, and when they were locked.

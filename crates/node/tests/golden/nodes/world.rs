@@ -24,7 +24,7 @@ use parking_lot::RwLock;
 use replication::MessageKind;
 use storage::log::Lsn;
 
-use super::steps::{Asked, not_done};
+use super::steps::{Requests, not_done};
 use crate::shard::{HASHER, ordered, value};
 use crate::words;
 
@@ -65,7 +65,7 @@ pub struct World {
     /// Kinds of peer RPCs that are lost.
     pub lost: BTreeSet<String>,
     /// Steps that were asked for.
-    pub(super) asked: Asked,
+    pub(super) asked: Requests,
     out: String,
     /// What need not be printed twice by one verb.
     once: BTreeSet<String>,
@@ -139,7 +139,7 @@ impl World {
             held: BTreeSet::new(),
             cut: BTreeSet::new(),
             lost: BTreeSet::new(),
-            asked: Asked::default(),
+            asked: Requests::default(),
             out: String::new(),
             once: BTreeSet::new(),
         }
@@ -420,7 +420,7 @@ impl World {
         }
         let kind = RpcMessage::KINDS[rpc.kind()];
         let is_lost = is_cut || self.lost.contains(kind);
-        if !["tiding", "merge"].contains(&kind) {
+        if !["notice", "merge"].contains(&kind) {
             let (from, to, shard) = (from.0, to.0, rpc.shard().0);
             let lost = if is_lost { "  LOST" } else { "" };
             self.say_once(format!("rpc {from} -> {to}: {kind}, shard {shard}{lost}"));

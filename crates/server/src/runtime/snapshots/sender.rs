@@ -22,6 +22,7 @@ use super::{
 };
 use crate::peer::SendError;
 use crate::runtime::peers::{KIND_SNAPSHOT, Peers};
+use crate::runtime::survey::called;
 use crate::runtime::{NodeRuntime, boot_nanos};
 
 /// How long the sender sleeps before it looks whether there is room.
@@ -218,8 +219,9 @@ impl Sender<'_> {
             StreamEnding::Installed => {
                 counters.snapshots_sent.add(1);
                 let Some((node, bytes, begun)) = sent else { return };
-                let (to, bytes, nanos) = (*node, *bytes, boot_nanos() - begun);
-                self.runtime.happened(EventKind::SnapshotSent { shard, to, bytes, nanos });
+                let node = called(*node, &self.runtime.members());
+                let (bytes, nanos) = (*bytes, boot_nanos() - begun);
+                self.runtime.happened(EventKind::SnapshotSent { shard, node, bytes, nanos });
             }
             StreamEnding::Declined => {
                 counters.snapshots_unsent.add(1);

@@ -272,8 +272,8 @@ impl Run {
             return Ok(());
         }
         let why = format!(
-            "all transactions by HTTP on this node may know {OPEN_TXN_BYTES_MAX} bytes together, and \
-             they do"
+            "all open HTTP transactions on this node hold {OPEN_TXN_BYTES_MAX} bytes together, \
+             which is the limit"
         );
         Err(Suspended::Failed(ApiError::TooManyTransactions { why }))
     }
@@ -381,7 +381,7 @@ impl Run {
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
             let shown = scan::range(&self.route, &asked, &stretch, PIECE_KEYS, &mut show);
             if shown.is_err() || !scan::is_unchanged(&self.route, &asked) {
-                // The shard was cut in two meanwhile.
+                // The shard was split meanwhile.
                 return Err(Suspended::Wait(Blocked::unserved(place)));
             }
             if keys.len() == keys_max {
