@@ -25,7 +25,8 @@
 //! 1. A plan follows from what survivors say, whatever their order.
 //! 2. Terms, generations and ids of a shard that goes on are above all that survivors know, by
 //!    [`LEAP`]: what a node that was left out still believes is older. It is told so by the table
-//!    of shards, and ends its replica, once it reaches one of the others.
+//!    of shards, and ends its replica, once it reaches one of the others. So are the ids that a
+//!    catalogue gives out that goes on: no two shards have one id.
 //! 3. Records are made only for a log that ends where it did when it was looked at; or for none, if
 //!    the plan was carried out there already.
 
@@ -304,7 +305,7 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
         nameless: Vec::new(),
         sound: 0,
     };
-    let mut next_ids = names.next_ids;
+    let mut next_ids = names.next_ids_after(survivors);
     for (shard, left) in &shards {
         let Some((node, remains)) = fullest(left) else { continue };
         let name = names.of(remains.keyspace);
@@ -312,9 +313,7 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
             // Below, it was dropped, and ends when its node starts.
             if remains.keyspace >= names.next_ids.0 {
                 plan.nameless.push(*shard);
-                let (keyspace, last) = &mut next_ids;
-                *keyspace = KeyspaceId(remains.keyspace.0 + 1).max(*keyspace);
-                *last = ShardId(shard.0 + 1).max(*last);
+                next_ids.0 = KeyspaceId(remains.keyspace.0 + 1).max(next_ids.0);
             }
             continue;
         }
@@ -372,6 +371,16 @@ fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<
 impl Names {
     fn of(&self, id: KeyspaceId) -> Option<&Named> {
         self.keyspaces.iter().find(|named| named.id == id)
+    }
+
+    /// The ids that the next keyspace and its first shard get. The catalogue may have forgotten
+    /// for which shards it gave ids out, of keyspaces that it knows too. Survivors have some of
+    /// these shards; others have ended, are to be cut off by an entry that waits, or are elsewhere.
+    fn next_ids_after(&self, survivors: &[Survivor]) -> (KeyspaceId, ShardId) {
+        let (keyspace, next) = self.next_ids;
+        let seen = survivors.iter().flat_map(|one| one.replicas.keys().chain(one.ended.keys()));
+        let above = seen.map(|shard| shard.0 + 1).max().unwrap_or(0).max(next.0);
+        (keyspace, ShardId(above + LEAP))
     }
 
     /// The shards of which nothing is left.

@@ -174,7 +174,25 @@ fn ids_of_a_forgotten_keyspace_are_passed_over() {
     assert_eq!(found.nameless, [ShardId(44)]);
     let [rescue] = &found.shards[..] else { panic!("{found:?}") };
     assert_eq!(rescue.shard, Gone { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
-    assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45)));
+    assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45 + LEAP)));
+}
+
+/// The catalogue has forgotten that it gave ids out for halves of shards of a keyspace that it
+/// knows. A right half under such an id would not begin where another shard has it, or had it.
+#[test]
+fn ids_of_forgotten_halves_are_passed_over() {
+    let half = remains(1, &[1], (4, 90));
+    let mut one = survivor(1, vec![(SHARD, half.clone()), (ShardId(44), half)]);
+    let system = one.replicas.get_mut(&SYSTEM).expect("it is there");
+    system.members = Members::of_voters(&ids(&[1, 2, 3]));
+    one.ended.insert(ShardId(50), (ReplicaId(1), true));
+    let found = plan(&[one]).expect("the catalogue has lost its majority");
+    assert!(found.nameless.is_empty(), "{found:?}");
+    let [rescue] = &found.shards[..] else { panic!("{found:?}") };
+    let (keyspace, shard) = rescue.record.next_ids;
+    assert_eq!((rescue.shard.shard, keyspace), (SYSTEM, KeyspaceId(2)));
+    assert!(shard > ShardId(50), "{shard}");
+    assert_eq!(shard, ShardId(51 + LEAP), "those that nobody has who is left, too");
 }
 
 proptest! {
