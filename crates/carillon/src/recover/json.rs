@@ -86,6 +86,8 @@ fn remains(shard: ShardId, one: &Remains) -> Value {
         "shard": shard.0,
         "keyspace_id": one.keyspace.0,
         "slots": slots(one.slots),
+        "begins_at": bytes(&one.ends.0),
+        "ends_at": bytes(&one.ends.1),
         "replica": one.replica.0,
         "replicas": placed(&one.placed),
         "generation": one.generation.0,
@@ -109,6 +111,7 @@ fn remains_of(value: &Value) -> Read<(ShardId, Remains)> {
         replica: ReplicaId(number(value, "replica")?),
         keyspace: keyspace_id(value, "keyspace_id")?,
         slots: slots_of(&value["slots"])?,
+        ends: (bytes_of(value, "begins_at")?, bytes_of(value, "ends_at")?),
         placed: placed_of(value, "replicas")?,
         generation: Generation(number(value, "generation")?),
         newest: ReplicaId(number(value, "newest_replica")?),
@@ -344,6 +347,18 @@ fn hex(word: u64) -> String {
     format!("{word:016x}")
 }
 
+fn bytes(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(value: &Value, name: &'static str) -> Read<Vec<u8>> {
+    let text = value[name].as_str().filter(|text| text.is_ascii() && text.len().is_multiple_of(2));
+    let text = text.ok_or(Bad::Member { name })?;
+    let pairs = (0..text.len()).step_by(2).map(|at| &text[at..at + 2]);
+    let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16));
+    bytes.collect::<Result<_, _>>().map_err(|_| Bad::Member { name })
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -358,6 +373,7 @@ pub mod tests {
             replica: ReplicaId(1),
             keyspace: KeyspaceId(keyspace),
             slots,
+            ends: (Vec::new(), vec![0x20, 0x00]),
             placed: vec![(ReplicaId(1), NodeId(0xa)), (ReplicaId(2), NodeId(u64::MAX))],
             generation: Generation(5),
             newest: ReplicaId(3),

@@ -16,6 +16,9 @@
 //! none of those that are left. That takes a majority of lost ones, so it is said of each shard
 //! whether it can be. How much it is nobody can know: only up to when the chosen log reaches.
 //!
+//! **Which shards?** Not one that another has taken in, of which a node that was away has a replica
+//! still: the other has its first place, at a higher generation. Tables of shards end that replica.
+//!
 //! **Which members count?** A replica's log does not say how much of it is committed, so a change
 //! of members at its end may be in force or not. A shard is left alone only if those that are left
 //! are a majority either way. To go on from one replica although others might have agreed is safe:
@@ -33,7 +36,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
+use keyspace::{
+    Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, SLOTS, ShardId, Slot,
+    Timestamp,
+};
 pub use replication::Members;
 use storage::engine::Layout;
 use storage::log::Lsn;
@@ -80,6 +86,8 @@ pub struct Remains {
     pub keyspace: KeyspaceId,
     /// Its slots, from the first up to, not including, the second, if it is hashed.
     pub slots: Option<(Slot, Slot)>,
+    /// Where its part begins and ends, behind the keyspace's id, at the end of its log.
+    pub ends: (Vec<u8>, Vec<u8>),
     /// Replicas it knows of, and where they are.
     pub placed: Vec<(ReplicaId, NodeId)>,
     /// The generation at the end of its log.
@@ -225,6 +233,7 @@ impl Remains {
             replica,
             keyspace: descriptor.keyspace(),
             slots,
+            ends: (descriptor.arc.start().tail().into(), descriptor.arc.end().tail().into()),
             placed,
             generation: descriptor.generation,
             newest: state.roster.newest.max(replica),
@@ -242,6 +251,12 @@ impl Remains {
     /// Whether it has anything to go on from.
     fn is_whole(&self) -> bool {
         self.applied > 0
+    }
+
+    /// Whether its shard has this place.
+    fn has(&self, place: &Position) -> bool {
+        let at = |tail: &[u8]| Position::at(self.keyspace, tail);
+        Arc::new(at(&self.ends.0), at(&self.ends.1)).is_ok_and(|arc| arc.contains(place))
     }
 
     /// The members that may be in force if this much is committed.
@@ -263,6 +278,14 @@ fn fullest<'a>(left: &Left<'a>) -> Option<(NodeId, &'a Remains)> {
         (remains.last, remains.members.votes(remains.replica), Reverse((remains.replica, *node)))
     };
     whole.max_by_key(key).copied()
+}
+
+/// Whether a replica of another shard shows that it took this one in, whose group has ended then.
+fn is_absorbed(shard: ShardId, remains: &Remains, shards: &BTreeMap<ShardId, Left<'_>>) -> bool {
+    let place = Position::at(remains.keyspace, &remains.ends.0);
+    let others = shards.iter().filter(|(other, _)| **other != shard);
+    let mut others = others.flat_map(|(_, left)| left);
+    others.any(|(_, other)| other.generation > remains.generation && other.has(&place))
 }
 
 /// Whether these are more than half of both halves of the members.
@@ -308,6 +331,10 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
     let mut next_ids = names.next_ids_after(survivors);
     for (shard, left) in &shards {
         let Some((node, remains)) = fullest(left) else { continue };
+        // It would take its keys back, with what they were before.
+        if is_absorbed(*shard, remains, &shards) {
+            continue;
+        }
         let name = names.of(remains.keyspace);
         if remains.keyspace != KeyspaceId(0) && name.is_none() {
             // Below, it was dropped, and ends when its node starts.
@@ -383,17 +410,23 @@ impl Names {
         (keyspace, ShardId(above + LEAP))
     }
 
-    /// The shards of which nothing is left.
+    /// The shards of which nothing is left, and which nobody who is left has taken in.
     fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<Gone> {
-        let is_gone =
-            |shard: &ShardId| shards.get(shard).is_none_or(|left| fullest(left).is_none());
+        let has = |place: &Position| {
+            shards.values().any(|left| fullest(left).is_some_and(|(_, one)| one.has(place)))
+        };
+        let is_left = |shard: &ShardId| shards.get(shard).and_then(fullest).is_some();
         let all = self.keyspaces.iter().flat_map(|named| {
             let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| Gone {
                 shard: *shard,
                 keyspace: Some(named.name.clone()),
                 slots: *slots,
             };
-            named.shards.iter().filter(|(shard, _)| is_gone(shard)).map(with_name)
+            let is_gone = |(shard, slots): &&(ShardId, Option<(Slot, Slot)>)| {
+                let first = slots.map_or(0, |(first, _)| first.min(SLOTS));
+                !is_left(shard) && !has(&Position::slot_start(named.id, first))
+            };
+            named.shards.iter().filter(is_gone).map(with_name)
         });
         all.collect()
     }

@@ -111,6 +111,7 @@ fn survivor(node: usize, found: Replayed) -> Survivor {
         replica: ReplicaId(node as u64),
         keyspace: KeyspaceId(0),
         slots: None,
+        ends: Default::default(),
         placed: Vec::new(),
         generation: Generation(1),
         newest: ReplicaId(node as u64),

@@ -14,12 +14,23 @@ fn ids(list: &[u64]) -> Vec<ReplicaId> {
     list.iter().map(|id| ReplicaId(*id)).collect()
 }
 
+/// The ends of these slots.
+fn ends(first: Slot, end: Slot) -> (Vec<u8>, Vec<u8>) {
+    let arc = Arc::of_slots(KeyspaceId(1), first, end);
+    (arc.start().tail().into(), arc.end().tail().into())
+}
+
+fn of_slots(first: Slot, end: Slot, remains: Remains) -> Remains {
+    Remains { slots: Some((first, end)), ends: ends(first, end), ..remains }
+}
+
 /// A replica, on the node of ten times its number, whose log ends at this term and index.
 fn remains(replica: u64, voters: &[u64], last: (u64, u64)) -> Remains {
     Remains {
         replica: ReplicaId(replica),
         keyspace: KeyspaceId(1),
         slots: Some((0, 2048)),
+        ends: ends(0, 2048),
         placed: voters.iter().map(|id| (ReplicaId(*id), NodeId(id * 10))).collect(),
         generation: Generation(replica),
         newest: ReplicaId(voters.iter().copied().max().unwrap_or(replica)),
@@ -43,7 +54,7 @@ fn survivor(replica: u64, shards: Vec<(ShardId, Remains)>) -> Survivor {
     };
     let next_ids = (KeyspaceId(2), ShardId(5));
     let system = Remains { keyspace: KeyspaceId(0), ..remains(replica, &[replica], (1, 2)) };
-    let whole = remains(replica, &[replica], (1, 2));
+    let whole = of_slots(2048, 16384, remains(replica, &[replica], (1, 2)));
     let rest = [(SYSTEM, system), (ShardId(4), whole)];
     Survivor {
         cluster: CLUSTER,
@@ -159,6 +170,39 @@ fn what_makes_no_sense_is_refused() {
     without.replicas.remove(&SYSTEM);
     without.catalogue = None;
     assert_eq!(plan(&[without]), Err(Refused::NoCatalogue));
+}
+
+/// Shard 3 has taken 4 in: that nothing is left of 4 is no loss.
+#[test]
+fn what_was_taken_in_is_not_lost() {
+    let left = of_slots(0, 16384, remains(1, &[1], (4, 90)));
+    let mut one = survivor(1, vec![(SHARD, left)]);
+    one.replicas.remove(&ShardId(4));
+    assert_eq!(plan(&[one]), Err(Refused::Sound { shards: 2 }));
+}
+
+/// A node that was away has a replica of 4 from before 3 took it in. Nobody else has one any more.
+/// If it went on, it would take its keys back, and what 3 acknowledged since would be lost.
+#[test]
+fn a_replica_from_before_its_shard_was_taken_in_does_not_go_on() {
+    let left = Remains { generation: Generation(8), ..remains(1, &[1, 2, 3], (4, 90)) };
+    let left = of_slots(0, 16384, left);
+    let before = of_slots(2048, 16384, remains(5, &[1, 2, 5], (3, 40)));
+    let mut away = survivor(5, vec![(ShardId(4), before)]);
+    away.replicas.remove(&SHARD);
+    let mut nodes = vec![away];
+    for replica in [1, 2, 3] {
+        let mut node = survivor(replica, vec![(SHARD, left.clone())]);
+        node.replicas.get_mut(&SHARD).expect("it was given").replica = ReplicaId(replica);
+        node.replicas.remove(&ShardId(4));
+        nodes.push(node);
+    }
+    let system = nodes[0].replicas.get_mut(&SYSTEM).expect("it is there");
+    system.members = Members::of_voters(&ids(&[5, 6, 7]));
+    (system.last, system.term) = ((9, 9), 9);
+    let found = plan(&nodes).expect("the catalogue has lost its majority");
+    let on: Vec<_> = found.shards.iter().map(|rescue| rescue.shard.shard).collect();
+    assert_eq!((on, found.gone.len(), found.sound), (vec![SYSTEM], 0, 1), "{found:?}");
 }
 
 /// The catalogue has forgotten the newest keyspace: its ids are not given out again.
