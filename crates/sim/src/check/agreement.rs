@@ -105,6 +105,14 @@ impl Agreement {
         self.nodes.entry(node).or_default().remove(&shard);
     }
 
+    /// The replica of a shard on a node has given its state up, for another shard absorbs that one.
+    /// No other begins there, so how far it had come is still known: one that began anew would be
+    /// further back.
+    pub fn absorbed(&mut self, node: NodeId, shard: ShardId) {
+        let replica = self.nodes.entry(node).or_default().get_mut(&shard);
+        replica.into_iter().for_each(|replica| replica.entries.clear());
+    }
+
     /// The node's disk has lost what was synced, and some shards' whole records with it: all but
     /// these. Such a replica begins again with its shard, until its leader finds out what it lacks.
     pub fn lost(&mut self, node: NodeId, left: &BTreeMap<ShardId, u64>) {
