@@ -5,14 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
+use keyspace::codec::Reader;
+use keyspace::{Cut, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
 use node::recovery::quorum_loss::{Gone, Members, Named, Names, Plan, Remains, Rescue, Survivor};
 use node::replica::record::Recovered;
 use serde_json::{Value, json};
 use storage::log::Lsn;
 
 /// The only format that is read.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 const SURVIVOR: &str = "survivor";
 const PLAN: &str = "plan";
 
@@ -216,7 +217,13 @@ pub fn plan_of(value: &Value) -> Read<Plan> {
 }
 
 fn rescue(rescue: &Rescue) -> Value {
-    let Recovered { replica, node, index, term, generation, newest, next_ids } = rescue.record;
+    let Recovered { replica, node, index, term, generation, newest, next_ids, cut } =
+        &rescue.record;
+    let encoded = |cut: &Cut| {
+        let mut out = Vec::new();
+        cut.encode(&mut out);
+        bytes(&out)
+    };
     let removed: Vec<_> = rescue.removed.iter().map(|(node, one)| (*one, *node)).collect();
     json!({
         "shard": gone(&rescue.shard),
@@ -229,6 +236,7 @@ fn rescue(rescue: &Rescue) -> Value {
             "newest_replica": newest.0,
             "next_keyspace": next_ids.0.0,
             "next_shard": next_ids.1.0,
+            "cut": cut.as_ref().map(encoded),
         },
         "removed": placed(&removed),
         "voters_left": rescue.voters.0,
@@ -253,6 +261,7 @@ fn rescue_of(value: &Value) -> Read<Rescue> {
             generation: Generation(number(on, "generation")?),
             newest: ReplicaId(number(on, "newest_replica")?),
             next_ids: next_ids_of(on)?,
+            cut: some(&on["cut"]).map(|_| cut_of(on)).transpose()?,
         },
         removed: removed.into_iter().map(|(one, node)| (node, one)).collect(),
         voters: (number(value, "voters_left")? as usize, number(value, "voters")? as usize),
@@ -260,6 +269,13 @@ fn rescue_of(value: &Value) -> Read<Rescue> {
         last_at: Timestamp(number(value, "last_at")?),
         may_miss: value[may_miss].as_bool().ok_or(Bad::Member { name: may_miss })?,
     })
+}
+
+fn cut_of(value: &Value) -> Read<Cut> {
+    let bytes = bytes_of(value, "cut")?;
+    let mut reader = Reader::new(&bytes);
+    let cut = Cut::decode(&mut reader).and_then(|cut| reader.end().map(|()| cut));
+    cut.map_err(|_| Bad::Member { name: "cut" })
 }
 
 fn gone(gone: &Gone) -> Value {
@@ -409,8 +425,10 @@ pub mod tests {
         assert_eq!(survivor_of(&survivor(&left)), Ok(left.clone()));
         let without = Survivor { catalogue: None, ..left.clone() };
         assert_eq!(survivor_of(&survivor(&without)), Ok(without));
-        let made = node::recovery::quorum_loss::plan(&[left]).expect("two of three are lost");
+        let mut made = node::recovery::quorum_loss::plan(&[left]).expect("two of three are lost");
         assert!(made.shards.len() == 2 && made.gone.len() == 1, "{made:?}");
+        assert_eq!(plan_of(&plan(&made)), Ok(made.clone()));
+        made.shards[1].record.cut = Some(Cut::Key(b"melon"[..].into()));
         assert_eq!(plan_of(&plan(&made)), Ok(made));
     }
 
@@ -419,7 +437,7 @@ pub mod tests {
         let good = survivor(&left());
         assert_eq!(plan_of(&good), Err(Bad::Kind { wanted: "plan", by: "plan" }));
         let mut newer = good.clone();
-        newer["format"] = 2.into();
+        newer["format"] = (FORMAT + 1).into();
         assert!(matches!(survivor_of(&newer), Err(Bad::Kind { .. })));
         let mut cut = good;
         cut["replicas"][0]["term"] = Value::Null;

@@ -16,8 +16,8 @@
 //! none of those that are left. That takes a majority of lost ones, so it is said of each shard
 //! whether it can be. How much it is nobody can know: only up to when the chosen log reaches.
 //!
-//! **Which shards?** Not one that another has taken in, of which a node that was away has a replica
-//! still: the other has its first place, at a higher generation. Tables of shards end that replica.
+//! **Which shards, and how much of them?** A node that was away may have a replica of a shard from
+//! before it was absorbed, or split. What newer shards have it does not take back ([`newer`]).
 //!
 //! **Which members count?** A replica's log does not say how much of it is committed, so a change
 //! of members at its end may be in force or not. A shard is left alone only if those that are left
@@ -49,10 +49,12 @@ use crate::replica::SYSTEM;
 use crate::replica::record::{self, Recovered};
 use crate::replica::state::Content;
 
+mod newer;
 mod refused;
 #[cfg(test)]
 mod tests;
 
+use newer::Kept;
 pub use refused::Refused;
 
 /// So far above what survivors know are terms, generations and ids of replicas afterwards: those
@@ -253,10 +255,10 @@ impl Remains {
         self.applied > 0
     }
 
-    /// Whether its shard has this place.
-    fn has(&self, place: &Position) -> bool {
+    /// Its shard's part of the keyspace, at the end of its log.
+    fn arc(&self) -> Option<Arc> {
         let at = |tail: &[u8]| Position::at(self.keyspace, tail);
-        Arc::new(at(&self.ends.0), at(&self.ends.1)).is_ok_and(|arc| arc.contains(place))
+        Arc::new(at(&self.ends.0), at(&self.ends.1)).ok()
     }
 
     /// The members that may be in force if this much is committed.
@@ -278,14 +280,6 @@ fn fullest<'a>(left: &Left<'a>) -> Option<(NodeId, &'a Remains)> {
         (remains.last, remains.members.votes(remains.replica), Reverse((remains.replica, *node)))
     };
     whole.max_by_key(key).copied()
-}
-
-/// Whether a replica of another shard shows that it took this one in, whose group has ended then.
-fn is_absorbed(shard: ShardId, remains: &Remains, shards: &BTreeMap<ShardId, Left<'_>>) -> bool {
-    let place = Position::at(remains.keyspace, &remains.ends.0);
-    let others = shards.iter().filter(|(other, _)| **other != shard);
-    let mut others = others.flat_map(|(_, left)| left);
-    others.any(|(_, other)| other.generation > remains.generation && other.has(&place))
 }
 
 /// Whether these are more than half of both halves of the members.
@@ -317,6 +311,7 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
     let holder = survivors.iter().find(|survivor| survivor.node == at);
     let names = holder.and_then(|holder| holder.catalogue.as_ref()).ok_or(Refused::NoCatalogue)?;
 
+    let kept = newer::kept(&shards);
     let placed = shards.values().flatten().flat_map(|(_, remains)| &remains.placed);
     let lost = placed.map(|(_, node)| *node).filter(|node| !nodes.contains_key(node)).collect();
     let mut plan = Plan {
@@ -324,17 +319,14 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
         nodes,
         lost,
         shards: Vec::new(),
-        gone: names.gone(&shards),
+        gone: names.gone(&kept),
         nameless: Vec::new(),
         sound: 0,
     };
     let mut next_ids = names.next_ids_after(survivors);
     for (shard, left) in &shards {
-        let Some((node, remains)) = fullest(left) else { continue };
-        // It would take its keys back, with what they were before.
-        if is_absorbed(*shard, remains, &shards) {
-            continue;
-        }
+        let Some(kept) = kept.get(shard) else { continue };
+        let remains = kept.remains;
         let name = names.of(remains.keyspace);
         if remains.keyspace != KeyspaceId(0) && name.is_none() {
             // Below, it was dropped, and ends when its node starts.
@@ -346,10 +338,14 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
         }
         let keyspace = name.map(|named| named.name.clone());
         let named = Gone { shard: *shard, keyspace, slots: remains.slots };
-        match rescue(named, left, node, remains) {
-            Some(rescue) => plan.shards.push(rescue),
-            None => plan.sound += 1,
+        let Some(rescue) = rescue(named, left, kept) else {
+            plan.sound += 1;
+            continue;
+        };
+        if let Some(newer) = kept.beside.clone() {
+            return Err(Refused::SplitSince { shard: *shard, node: kept.node, newer });
         }
+        plan.shards.push(rescue);
     }
     for rescue in plan.shards.iter_mut().filter(|rescue| rescue.shard.shard == SYSTEM) {
         rescue.record.next_ids = next_ids;
@@ -361,7 +357,8 @@ pub fn plan(survivors: &[Survivor]) -> Result<Plan, Refused> {
 }
 
 /// How a shard goes on from this replica; none if it needs no help.
-fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<Rescue> {
+fn rescue(shard: Gone, left: &Left<'_>, kept: &Kept<'_>) -> Option<Rescue> {
+    let (node, from) = (kept.node, kept.remains);
     let committed = left.iter().map(|(_, remains)| remains.commit.max(remains.applied)).max();
     let committed = committed.unwrap_or(0).min(from.last.1);
     let possible = from.possible(committed);
@@ -382,6 +379,7 @@ fn rescue(shard: Gone, left: &Left<'_>, node: NodeId, from: &Remains) -> Option<
         generation: Generation(above(&|remains| remains.generation.0)),
         newest: ReplicaId(above(&|remains| remains.newest.0)),
         next_ids: Default::default(),
+        cut: kept.cut.clone(),
     };
     let others = left.iter().filter(|(at, _)| *at != node);
     Some(Rescue {
@@ -411,11 +409,8 @@ impl Names {
     }
 
     /// The shards of which nothing is left, and which nobody who is left has taken in.
-    fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<Gone> {
-        let has = |place: &Position| {
-            shards.values().any(|left| fullest(left).is_some_and(|(_, one)| one.has(place)))
-        };
-        let is_left = |shard: &ShardId| shards.get(shard).and_then(fullest).is_some();
+    fn gone(&self, kept: &BTreeMap<ShardId, Kept<'_>>) -> Vec<Gone> {
+        let has = |place: &Position| kept.values().any(|one| one.arc.contains(place));
         let all = self.keyspaces.iter().flat_map(|named| {
             let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| Gone {
                 shard: *shard,
@@ -424,7 +419,7 @@ impl Names {
             };
             let is_gone = |(shard, slots): &&(ShardId, Option<(Slot, Slot)>)| {
                 let first = slots.map_or(0, |(first, _)| first.min(SLOTS));
-                !is_left(shard) && !has(&Position::slot_start(named.id, first))
+                !kept.contains_key(shard) && !has(&Position::slot_start(named.id, first))
             };
             named.shards.iter().filter(is_gone).map(with_name)
         });
@@ -486,7 +481,10 @@ impl Plan {
 /// The record that a replica has ended, for its shard has gone on so.
 fn end_of(one: &Recovering, record: &Recovered) -> Vec<u8> {
     let state = one.state();
+    let arc = &state.descriptor.arc;
+    let cut = record.cut.as_ref().and_then(|cut| arc.split(&cut.position(arc.keyspace())));
     let descriptor = Descriptor {
+        arc: cut.map_or_else(|| arc.clone(), |(kept, _)| kept),
         replicas: vec![(record.replica, record.node)],
         generation: record.generation,
         leader: Some(record.replica),

@@ -2,11 +2,13 @@
 //! ([`crate::recovery::quorum_loss`]).
 //!
 //! Its log up to the record counts, whether it was committed or not, with all changes of members in
-//! it: what a change of the catalogue makes depends on them. Then the record overrules them.
+//! it: what a change of the catalogue makes depends on them. Then the record overrules them. If it
+//! names a cut, the shard was split later than the log knows, and what is behind is dropped.
 //!
 //! The record may be there long after it was taken: behind it come checkpoints and changes of
 //! members, each with a generation above the record's. So whoever is at that generation has it.
 
+use keyspace::codec::DecodeError;
 use replication::{HardState, Members};
 
 use super::{Recovering, unreadable};
@@ -44,6 +46,10 @@ impl Recovering {
         let (shard, found) = (self.shard, self.state.applied_index);
         if (self.replica, found) != (record.replica, record.index) || self.gap.is_some() {
             return Err(RecoverError::Gap { shard, expected: found + 1, found: record.index });
+        }
+        if let Some(cut) = &record.cut {
+            let field = DecodeError::Field { what: "cut" };
+            self.state.cut_off(cut).ok_or_else(|| unreadable(shard, what, field))?;
         }
         let Recovered { replica, node, generation, newest, next_ids, .. } = record;
         let ShardState { descriptor, roster, members, content, .. } = &mut self.state;

@@ -1,6 +1,6 @@
 //! What survivors say, and the plan that follows.
 
-use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Cut, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use proptest::prelude::*;
 use replication::{Change, Members};
 use storage::log::Lsn;
@@ -205,6 +205,72 @@ fn a_replica_from_before_its_shard_was_taken_in_does_not_go_on() {
     assert_eq!((on, found.gone.len(), found.sound), (vec![SYSTEM], 0, 1), "{found:?}");
 }
 
+/// What these say of the parts of shard 3, of which three more are elsewhere: each is its shard,
+/// replica, slots and generation. Shards that are not 3 are sound.
+fn parts(parts: &[(u64, u64, (Slot, Slot), u64)]) -> Vec<Survivor> {
+    let node = |(shard, replica, (first, end), generation): &(u64, u64, (Slot, Slot), u64)| {
+        let voters = if ShardId(*shard) == SHARD { vec![*replica, 91, 92] } else { vec![*replica] };
+        let left = of_slots(*first, *end, remains(*replica, &voters, (4, 90)));
+        let left = Remains { generation: Generation(*generation), ..left };
+        let mut node = survivor(*replica, Vec::new());
+        node.replicas.remove(&ShardId(4));
+        node.replicas.insert(ShardId(*shard), left);
+        node
+    };
+    parts.iter().map(node).collect()
+}
+
+/// A was split after it was last on node 30; its right half is elsewhere, and sound. If A went on
+/// with all that it had, tables of shards would forget the right half.
+#[test]
+fn a_shard_from_before_its_split_does_not_take_back_what_was_cut_off() {
+    let old = (3, 3, (0, 16384), 5);
+    let found = only(&parts(&[old, (9, 4, (8000, 16384), 6)]));
+    assert_eq!((found.record.node, &found.record.cut), (NodeId(30), &Some(Cut::Slot(8000))));
+    // The half was split again, its right half has absorbed others and was moved.
+    let halves = [(10, 5, (12000, 16384), 31), old, (9, 4, (8000, 12000), 7)];
+    assert_eq!(only(&parts(&halves)).record.cut, Some(Cut::Slot(8000)));
+    // The half is older: it was absorbed again.
+    let found = only(&parts(&[(3, 3, (0, 16384), 7), (9, 4, (8000, 16384), 6)]));
+    assert_eq!(found.record.cut, None);
+    // Others that are newer are elsewhere.
+    let found = only(&parts(&[(3, 3, (0, 8000), 5), (9, 4, (8000, 16384), 6)]));
+    assert_eq!(found.record.cut, None);
+}
+
+/// Nothing is left of one of the parts: whichever way it went on, something would be lost.
+#[test]
+fn a_shard_whose_parts_are_not_all_there_is_refused() {
+    let old = (3, 3, (0, 16384), 5);
+    for newer in [(8000, 12000), (8000, 16383)] {
+        let refused = plan(&parts(&[old, (9, 4, newer, 7)]));
+        let (shard, node, newer) = (SHARD, NodeId(30), vec![ShardId(9)]);
+        assert_eq!(refused, Err(Refused::SplitSince { shard, node, newer }));
+    }
+    let refused = plan(&parts(&[old, (9, 4, (8000, 9000), 7), (10, 5, (9001, 16384), 7)]));
+    let Err(why @ Refused::SplitSince { .. }) = refused else { panic!("{refused:?}") };
+    let words = "shard 3 was split after the newest replica that is left of it";
+    assert!(why.to_string().contains(words) && why.to_string().contains("shard 9, shard 10"));
+}
+
+/// One of linear hashing is a bucket, and can be halved and not cut elsewhere.
+#[test]
+fn a_bucket_stays_one() {
+    let quarters = |first: u64| {
+        let mut left = parts(&[(3, 3, (0, 16384), 5), (9, 4, (8000, 16384), 7)]);
+        for (node, shard, ends) in [(0, SHARD, (0, 0)), (1, ShardId(9), (first << 62, 0))] {
+            let [start, end] = <[u64; 2]>::from(ends)
+                .map(|at| keyspace::linear_hash::position_of(KeyspaceId(1), at).tail().into());
+            let one = left[node].replicas.get_mut(&shard).expect("it was given");
+            (one.ends, one.slots) = ((start, end), None);
+        }
+        left
+    };
+    assert_eq!(only(&quarters(1)).record.cut, Some(Cut::Number(1 << 62)));
+    assert_eq!(only(&quarters(2)).record.cut, Some(Cut::Number(1 << 63)));
+    assert!(matches!(plan(&quarters(3)), Err(Refused::SplitSince { .. })));
+}
+
 /// The catalogue has forgotten the newest keyspace: its ids are not given out again.
 #[test]
 fn ids_of_a_forgotten_keyspace_are_passed_over() {
@@ -250,12 +316,13 @@ proptest! {
         let mut left: Vec<Survivor> =
             logs.iter().zip(1..).map(|(last, replica)| with(replica, &voters, *last)).collect();
         let found = plan(&left).expect("fewer than four of seven");
-        let (record, fullest) = (found.shards[0].record, logs.iter().max().expect("one at least"));
+        let record = &found.shards[0].record;
+        let fullest = logs.iter().max().expect("one at least");
         prop_assert_eq!(logs[record.replica.0 as usize - 1], *fullest);
         prop_assert!(found.shards[0].committed <= record.index);
         let by = turned % left.len();
         left.rotate_left(by);
         let again = plan(&left).expect("the same");
-        prop_assert_eq!(again.shards[0].record, record);
+        prop_assert_eq!(&again.shards[0].record, record);
     }
 }
