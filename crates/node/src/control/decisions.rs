@@ -140,20 +140,26 @@ impl Decisions {
 
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
     pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<Happened> {
-        self.done(|what| matches!(what, What::Split { right, .. } if *right == half), now)
+        self.done(|what| matches!(what, What::Split { right, .. } if *right == half), now).pop()
     }
 
     /// A shard has absorbed this one here, whatever becomes of it later.
-    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Option<Happened> {
+    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Vec<Happened> {
         self.done(|what| matches!(what, What::Merge { right, .. } if *right == absorbed), now)
     }
 
-    /// The first open decision of this kind is carried out.
-    fn done(&mut self, is_it: impl Fn(&What) -> bool, now: BootNanos) -> Option<Happened> {
-        let mut open = self.open.iter_mut();
-        let decided = open.find(|one| one.came == Came::UnderWay && is_it(&one.what))?;
-        decided.came = Came::Done { took: decided.age(now), deviation: None };
-        Some(decided.came_of())
+    /// The newest open decision of this kind is carried out: tries before it were given up.
+    fn done(&mut self, is_it: impl Fn(&What) -> bool, now: BootNanos) -> Vec<Happened> {
+        let is_open = |one: &&mut Decided| one.came == Came::UnderWay && is_it(&one.what);
+        let newest_first = self.open.iter_mut().rev().filter(is_open);
+        let came = newest_first.enumerate().map(|(place, decided)| {
+            decided.came = match place {
+                0 => Came::Done { took: decided.age(now), deviation: None },
+                _ => Came::NotDone,
+            };
+            decided.came_of()
+        });
+        came.collect()
     }
 
     /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
@@ -325,6 +331,28 @@ mod tests {
             matches!(came, Happened::DecisionCame { number: 1, came: Came::NotDone, .. })
         };
         assert!(came.len() == 1 && is_not(&came[0]), "{came:?}");
+    }
+
+    /// The first try was given up, which nobody has noticed yet.
+    #[test]
+    fn the_newest_try_of_a_merge_is_the_one_that_came_about() {
+        let (mut decisions, right, end) = (Decisions::default(), ShardId(8), Cut::Slot(2000));
+        for since in [100, 700] {
+            let merge = What::Merge { right, end: end.clone(), generation: Generation(4) };
+            decisions.add(Decided { since, ..decided(merge) });
+        }
+        let came = decisions.has_merged(right, 1000);
+        let came: Vec<_> = came
+            .iter()
+            .map(|event| match event {
+                Happened::DecisionCame { number, came, .. } => (*number, *came),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let took = Duration::from_nanos(300);
+        let done = Came::Done { took, deviation: None };
+        assert_eq!(came, [(2, done), (1, Came::NotDone)]);
+        assert!(decisions.has_merged(right, 2000).is_empty());
     }
 
     #[test]
