@@ -1,7 +1,7 @@
 //! Replicas that begin here and end here: right halves, and those that another node's message is
 //! for.
 
-use keyspace::{ReplicaId, ShardId};
+use keyspace::{Descriptor, ReplicaId, ShardId};
 
 use super::{Control, Effect, Executors, FirstMessage, Setup};
 use crate::event::Happened;
@@ -47,9 +47,11 @@ impl Control {
         }
         // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
         // and will bring it; or has just brought it.
+        let is_outlived = Self::is_outlived(&descriptor, executors);
         let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
         if self.views.all().iter().any(|(_, view)| overlaps(view))
             || Self::is_about_to_begin(shard, executors)
+            || is_outlived
         {
             return;
         }
@@ -66,6 +68,14 @@ impl Control {
         let mut is_handed_out = false;
         executors.look_at_all(&mut |lane| is_handed_out |= lane.unborn().any(|half| half == shard));
         is_handed_out && !executors.of(shard, |lane| lane.has_had(shard))
+    }
+
+    /// Whether the shard is known here to have been absorbed, though no record says so (SAFETY G9):
+    /// a replica of another, which ended here, had its first place at a higher generation.
+    fn is_outlived(descriptor: &Descriptor, executors: &mut dyn Executors) -> bool {
+        let mut is_outlived = false;
+        executors.look_at_all(&mut |lane| is_outlived |= lane.has_outlived(descriptor));
+        is_outlived
     }
 
     /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a

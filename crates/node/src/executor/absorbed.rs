@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use keyspace::codec::Reader;
-use keyspace::{Cut, DecodeError, Generation, Position, ShardId};
+use keyspace::{Cut, DecodeError, Descriptor, Generation, Position, ShardId};
 use overlay::Known;
 use replication::BootNanos;
 use storage::log::Group as Records;
@@ -173,6 +173,14 @@ impl ShardExecutor {
     pub fn ended_with(&self, place: &Position) -> Option<ShardId> {
         let mut ended = self.ended_replicas.iter();
         ended.find(|(_, ended)| ended.arc.contains(place)).map(|(shard, _)| *shard)
+    }
+
+    /// Whether a replica of another shard, which has ended here, had this one's first place later.
+    /// If this shard had been cut off from that one since, its generation would be higher.
+    pub fn has_outlived(&self, descriptor: &Descriptor) -> bool {
+        let Descriptor { shard, generation, arc, .. } = descriptor;
+        let mut ended = self.ended_replicas.iter().filter(|(other, _)| *other != shard);
+        ended.any(|(_, one)| one.generation > *generation && one.arc.contains(arc.start()))
     }
 
     /// A replica of this lane is to give up what it holds.
