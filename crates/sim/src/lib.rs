@@ -59,8 +59,8 @@
 //! pause or that nobody asks for, votes forgotten or not on disk, ticks made up after a pause,
 //! leaders that read too early, replicas that stay when their groups have gone on without them;
 //! transactions over shards that do not look, do not compare, forget, or leave something behind;
-//! rounds of checkpoints that forget a shard, snapshots to replicas that were removed. The cores
-//! have no switches for them, but for these last two.
+//! nodes that forget what has ended there; rounds of checkpoints that forget a shard, snapshots to
+//! replicas that were removed. The cores have no switches for them, but for these last two.
 //!
 //! # Invariants
 //! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here asks a clock,

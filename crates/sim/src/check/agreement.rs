@@ -313,3 +313,40 @@ fn batch_of(data: &[u8]) -> Option<(BatchId, u64)> {
     let (header, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Once)?;
     BatchId::split(body).map(|(batch, _)| (batch, header.timestamp.millis()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hlc::Clock;
+    use keyspace::{Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, ReplicaId};
+    use node::executor::{Input, ShardExecutor};
+    use node::replica::ShardStart;
+    use node::replica::state::{Content, ShardState};
+    use storage::engine::{Layout, MemoryEngine};
+
+    use super::*;
+
+    /// Where a replica has ended another may begin; not where its shard was absorbed.
+    #[test]
+    fn a_replica_of_an_absorbed_shard_that_begins_again_is_noticed() {
+        let (node, shard, replica) = (NodeId(1), ShardId(3), ReplicaId(1));
+        let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(1));
+        let replicas = vec![(replica, node), (ReplicaId(2), NodeId(2))];
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+        let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+        let mut lane = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
+        lane.observe(1);
+        lane.accept(Input::Create(ShardStart::born(state, replica, Durability::Sync)));
+        let begun = lane.shard(shard).expect("it has begun");
+
+        let mut agreement = Agreement::default();
+        agreement.restarted(node, &BTreeMap::from([(shard, 5)]), &Behind::new());
+        agreement.absorbed(node, shard);
+        let noticed = agreement.of(node).look(begun);
+        assert_eq!(noticed.map_err(|broken| broken.rule), Err("R3 what is applied stays"));
+        agreement.ended(node, shard);
+        assert!(agreement.of(node).look(begun).is_ok());
+    }
+}

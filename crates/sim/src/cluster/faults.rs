@@ -376,6 +376,7 @@ impl World {
             limits: Limits { block: BLOCK, ..Limits::usual() },
             level: if self.upgrading.is_some() { Level::FIRST } else { Level::NEWEST },
             forgets,
+            forgets_ends: self.options.plant == Some(Plant::ForgottenEnds),
             system_replicas: self.mood.system_replicas as u8,
             seed: self.rng.bits(),
         };

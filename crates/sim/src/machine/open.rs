@@ -65,6 +65,8 @@ pub struct Start {
     pub seed: u64,
     /// Planted: what replicas of shards from this one on have voted is forgotten.
     pub forgets: Option<ShardId>,
+    /// Planted: nobody remembers which replicas and shards have ended here.
+    pub forgets_ends: bool,
 }
 
 /// How long clients wait for what was turned away, in nanoseconds.
@@ -129,7 +131,12 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
                 None => replay.record(lsn, &record),
             }
         })?;
-    let replayed = replay.finish()?;
+    let mut replayed = replay.finish()?;
+    if start.forgets_ends {
+        replayed.dropped.retain(|shard| !replayed.absorbed.contains_key(shard));
+        replayed.absorbed.clear();
+        replayed.ended.retain(|_, ended| !ended.is_removed());
+    }
     let Replayed { shards, ended, .. } = &replayed;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
