@@ -62,6 +62,7 @@
 //! - ticks made up after a pause, leaders that read too early
 //! - removed replicas that are not deleted
 //! - transactions over shards that skip a look or a comparison, forget, or leave a lock or record
+//! - nodes that forget which replicas have ended there
 //! - rounds of checkpoints that forget a shard, snapshots to replicas that were removed
 //!
 //! The cores have switches only for those of the last line.

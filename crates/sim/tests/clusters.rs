@@ -196,9 +196,13 @@ fn checkpoint_commits_nothing_beyond_its_index() {
 const HAVE_FOUND: [u64; 17] =
     [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289, 43, 38, 26, 546, 47, 61, 2976];
 
-/// Seeds that have found faults planted in the control plane.
-const FOUND_IN_CONTROL: [(Plant, u64); 3] =
-    [(Plant::EarlySplit, 21), (Plant::OldRoute, 0), (Plant::SecondTurn, 0)];
+/// Seeds that have found faults planted in the control plane, and what none of those finds.
+const FOUND_IN_CONTROL: [(Plant, u64); 4] = [
+    (Plant::EarlySplit, 21),
+    (Plant::OldRoute, 0),
+    (Plant::SecondTurn, 0),
+    (Plant::ForgottenEnds, 191),
+];
 
 #[test]
 fn planted_faults_are_found() {

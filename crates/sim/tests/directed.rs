@@ -66,6 +66,7 @@ fn start_at(wall_ms: u64) -> Start {
         level: ClusterVersion::NEWEST,
         seed: 1,
         forgets: None,
+        forgets_ends: false,
         system_replicas: 1,
     }
 }

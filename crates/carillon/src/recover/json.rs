@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
+use keyspace::codec::Reader;
+use keyspace::{Cut, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
 use node::recovery::quorum_loss::{
     KeyspaceNames, LostShard, Members, Named, RecoveryPlan, ShardRecovery, SurvivingReplica,
     Survivor,
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use storage::log::Lsn;
 
 /// The only format that is read.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 const SURVIVOR: &str = "survivor";
 const PLAN: &str = "plan";
 
@@ -89,6 +90,8 @@ fn remains(shard: ShardId, one: &SurvivingReplica) -> Value {
         "shard": shard.0,
         "keyspace_id": one.keyspace.0,
         "slots": slots(one.slots),
+        "begins_at": bytes(&one.ends.0),
+        "ends_at": bytes(&one.ends.1),
         "replica": one.replica.0,
         "replicas": placed(&one.placed),
         "generation": one.generation.0,
@@ -112,6 +115,7 @@ fn remains_of(value: &Value) -> Read<(ShardId, SurvivingReplica)> {
         replica: ReplicaId(number(value, "replica")?),
         keyspace: keyspace_id(value, "keyspace_id")?,
         slots: slots_of(&value["slots"])?,
+        ends: (bytes_of(value, "begins_at")?, bytes_of(value, "ends_at")?),
         placed: placed_of(value, "replicas")?,
         generation: Generation(number(value, "generation")?),
         newest: ReplicaId(number(value, "newest_replica")?),
@@ -216,7 +220,13 @@ pub fn plan_of(value: &Value) -> Read<RecoveryPlan> {
 }
 
 fn rescue(rescue: &ShardRecovery) -> Value {
-    let Recovered { replica, node, index, term, generation, newest, next_ids } = rescue.record;
+    let Recovered { replica, node, index, term, generation, newest, next_ids, cut } =
+        &rescue.record;
+    let encoded = |cut: &Cut| {
+        let mut out = Vec::new();
+        cut.encode(&mut out);
+        bytes(&out)
+    };
     let removed: Vec<_> = rescue.removed.iter().map(|(node, one)| (*one, *node)).collect();
     json!({
         "shard": gone(&rescue.shard),
@@ -229,6 +239,7 @@ fn rescue(rescue: &ShardRecovery) -> Value {
             "newest_replica": newest.0,
             "next_keyspace": next_ids.0.0,
             "next_shard": next_ids.1.0,
+            "cut": cut.as_ref().map(encoded),
         },
         "removed": placed(&removed),
         "voters_left": rescue.voters.0,
@@ -253,6 +264,7 @@ fn rescue_of(value: &Value) -> Read<ShardRecovery> {
             generation: Generation(number(on, "generation")?),
             newest: ReplicaId(number(on, "newest_replica")?),
             next_ids: next_ids_of(on)?,
+            cut: some(&on["cut"]).map(|_| cut_of(on)).transpose()?,
         },
         removed: removed.into_iter().map(|(one, node)| (node, one)).collect(),
         voters: (number(value, "voters_left")? as usize, number(value, "voters")? as usize),
@@ -260,6 +272,13 @@ fn rescue_of(value: &Value) -> Read<ShardRecovery> {
         last_at: Timestamp(number(value, "last_at")?),
         may_miss: value[may_miss].as_bool().ok_or(InvalidFile::Member { name: may_miss })?,
     })
+}
+
+fn cut_of(value: &Value) -> Read<Cut> {
+    let bytes = bytes_of(value, "cut")?;
+    let mut reader = Reader::new(&bytes);
+    let cut = Cut::decode(&mut reader).and_then(|cut| reader.end().map(|()| cut));
+    cut.map_err(|_| InvalidFile::Member { name: "cut" })
 }
 
 fn gone(gone: &LostShard) -> Value {
@@ -347,6 +366,18 @@ fn hex(word: u64) -> String {
     format!("{word:016x}")
 }
 
+fn bytes(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(value: &Value, name: &'static str) -> Read<Vec<u8>> {
+    let text = value[name].as_str().filter(|text| text.is_ascii() && text.len().is_multiple_of(2));
+    let text = text.ok_or(InvalidFile::Member { name })?;
+    let pairs = (0..text.len()).step_by(2).map(|at| &text[at..at + 2]);
+    let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16));
+    bytes.collect::<Result<_, _>>().map_err(|_| InvalidFile::Member { name })
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -361,6 +392,7 @@ pub mod tests {
             replica: ReplicaId(1),
             keyspace: KeyspaceId(keyspace),
             slots,
+            ends: (Vec::new(), vec![0x20, 0x00]),
             placed: vec![(ReplicaId(1), NodeId(0xa)), (ReplicaId(2), NodeId(u64::MAX))],
             generation: Generation(5),
             newest: ReplicaId(3),
@@ -396,8 +428,10 @@ pub mod tests {
         assert_eq!(survivor_of(&survivor(&left)), Ok(left.clone()));
         let without = Survivor { catalogue: None, ..left.clone() };
         assert_eq!(survivor_of(&survivor(&without)), Ok(without));
-        let made = node::recovery::quorum_loss::plan(&[left]).expect("two of three are lost");
+        let mut made = node::recovery::quorum_loss::plan(&[left]).expect("two of three are lost");
         assert!(made.shards.len() == 2 && made.gone.len() == 1, "{made:?}");
+        assert_eq!(plan_of(&plan(&made)), Ok(made.clone()));
+        made.shards[1].record.cut = Some(Cut::Key(b"melon"[..].into()));
         assert_eq!(plan_of(&plan(&made)), Ok(made));
     }
 
@@ -406,7 +440,7 @@ pub mod tests {
         let good = survivor(&left());
         assert_eq!(plan_of(&good), Err(InvalidFile::Kind { wanted: "plan", by: "plan" }));
         let mut newer = good.clone();
-        newer["format"] = 2.into();
+        newer["format"] = (FORMAT + 1).into();
         assert!(matches!(survivor_of(&newer), Err(InvalidFile::Kind { .. })));
         let mut cut = good;
         cut["replicas"][0]["term"] = Value::Null;

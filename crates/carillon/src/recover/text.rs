@@ -89,6 +89,11 @@ fn rescue(rescue: &ShardRecovery) -> String {
                   alone\n"
             .to_owned(),
     };
+    if let Some(cut) = &record.cut {
+        out += &format!(
+            "  keeps what is before {cut}: it was split since, and newer shards have the rest\n"
+        );
+    }
     let first = committed + 1;
     out += &match first.cmp(&index) {
         Ordering::Less => format!(
@@ -204,6 +209,12 @@ shard 1 of keyspace orders, slots 0 to 8191: 1 of 3 voters left
         assert!(text.contains("shard 0 (the catalogue): 1 of 3 voters left\n"), "{text}");
         assert!(text.contains("shard 2 of keyspace orders, slots 8192 to 16383: LOST WHOLLY\n"));
         assert!(text.starts_with("3 of 3 shards have lost their majority for good"), "{text}");
+        assert!(!text.contains("it was split since"), "{text}");
+        let mut made = made;
+        made.shards[1].record.cut = Some(keyspace::Cut::Slot(4096));
+        let expected =
+            "  keeps what is before slot 4096: it was split since, and newer shards have";
+        assert!(super::plan(&made).contains(expected), "{}", super::plan(&made));
         assert!(text.contains("TAKEN TO BE LOST FOR GOOD: ffffffffffffffff\n"), "{text}");
     }
 

@@ -1,7 +1,7 @@
 //! Replicas that begin or end on this node: right halves of splits, and replicas to which another
 //! node sends a first message.
 
-use keyspace::{ReplicaId, ShardId};
+use keyspace::{Descriptor, ReplicaId, ShardId};
 
 use super::{Control, Effect, Executors, FirstMessage, Setup};
 use crate::event::EventKind;
@@ -47,9 +47,11 @@ impl Control {
         }
         // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
         // and will bring it; or has just brought it.
+        let is_outlived = Self::is_outlived(&descriptor, executors);
         let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
         if self.views.all().iter().any(|(_, view)| overlaps(view))
             || Self::is_about_to_begin(shard, executors)
+            || is_outlived
         {
             return;
         }
@@ -68,6 +70,14 @@ impl Control {
             is_handed_out |= executor.pending_halves().any(|half| half == shard)
         });
         is_handed_out && !executors.of(shard, |executor| executor.has_had(shard))
+    }
+
+    /// Whether the shard is known here to have been absorbed, though no record says so (SAFETY G9):
+    /// a replica of another, which ended here, had its first place at a higher generation.
+    fn is_outlived(descriptor: &Descriptor, executors: &mut dyn Executors) -> bool {
+        let mut is_outlived = false;
+        executors.look_at_all(&mut |executor| is_outlived |= executor.has_outlived(descriptor));
+        is_outlived
     }
 
     /// Begins the right half of a shard that was split here, unless there is, or has been, a

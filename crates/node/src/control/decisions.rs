@@ -146,23 +146,31 @@ impl Decisions {
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
     pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<EventKind> {
         self.done(|what| matches!(what, DecisionKind::Split { right, .. } if *right == half), now)
+            .pop()
     }
 
     /// A shard has absorbed this one here, whatever becomes of it later.
-    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Option<EventKind> {
+    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Vec<EventKind> {
         self.done(
             |what| matches!(what, DecisionKind::Merge { right, .. } if *right == absorbed),
             now,
         )
     }
 
-    /// The first open decision of this kind is carried out.
-    fn done(&mut self, is_it: impl Fn(&DecisionKind) -> bool, now: BootNanos) -> Option<EventKind> {
-        let mut open = self.open.iter_mut();
-        let decided =
-            open.find(|one| one.outcome == DecisionOutcome::UnderWay && is_it(&one.what))?;
-        decided.outcome = DecisionOutcome::Done { took: decided.age(now), deviation: None };
-        Some(decided.outcome_of())
+    /// The newest open decision of this kind is carried out: tries before it were given up.
+    fn done(&mut self, is_it: impl Fn(&DecisionKind) -> bool, now: BootNanos) -> Vec<EventKind> {
+        let is_open = |one: &&mut RecordedDecision| {
+            one.outcome == DecisionOutcome::UnderWay && is_it(&one.what)
+        };
+        let newest_first = self.open.iter_mut().rev().filter(is_open);
+        let outcome = newest_first.enumerate().map(|(place, decided)| {
+            decided.outcome = match place {
+                0 => DecisionOutcome::Done { took: decided.age(now), deviation: None },
+                _ => DecisionOutcome::NotDone,
+            };
+            decided.outcome_of()
+        });
+        outcome.collect()
     }
 
     /// Looks for the results of open decisions. `leader_of` names the leader of a shard that
@@ -353,6 +361,28 @@ mod tests {
             )
         };
         assert!(outcome.len() == 1 && is_not(&outcome[0]), "{outcome:?}");
+    }
+
+    /// The first try was given up, which nobody has noticed yet.
+    #[test]
+    fn the_newest_try_of_a_merge_is_the_one_that_came_about() {
+        let (mut decisions, right, end) = (Decisions::default(), ShardId(8), Cut::Slot(2000));
+        for since in [100, 700] {
+            let merge = DecisionKind::Merge { right, end: end.clone(), generation: Generation(4) };
+            decisions.add(RecordedDecision { since, ..decided(merge) });
+        }
+        let came = decisions.has_merged(right, 1000);
+        let came: Vec<_> = came
+            .iter()
+            .map(|event| match event {
+                EventKind::DecisionEnded { number, outcome, .. } => (*number, *outcome),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let took = Duration::from_nanos(300);
+        let done = DecisionOutcome::Done { took, deviation: None };
+        assert_eq!(came, [(2, done), (1, DecisionOutcome::NotDone)]);
+        assert!(decisions.has_merged(right, 2000).is_empty());
     }
 
     #[test]

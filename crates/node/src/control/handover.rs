@@ -46,7 +46,7 @@ impl Control {
             self.views.remove(right);
             self.effects.push(Effect::Event(EventKind::Merged { left, right, frozen_nanos }));
             let came = self.placement.decisions.has_merged(right, self.now);
-            self.effects.extend(came.map(Effect::Event));
+            self.effects.extend(came.into_iter().map(Effect::Event));
         }
         self.submit(left, Input::Absorb { left, state });
     }

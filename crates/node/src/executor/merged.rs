@@ -22,7 +22,7 @@
 use std::collections::BTreeMap;
 
 use keyspace::codec::Reader;
-use keyspace::{Cut, DecodeError, Generation, Position, ShardId};
+use keyspace::{Cut, DecodeError, Descriptor, Generation, Position, ShardId};
 use overlay::KnownShard;
 use replication::BootNanos;
 use storage::log::Group as Records;
@@ -172,6 +172,14 @@ impl ShardExecutor {
     pub fn ended_with(&self, place: &Position) -> Option<ShardId> {
         let mut ended = self.ended_replicas.iter();
         ended.find(|(_, ended)| ended.arc.contains(place)).map(|(shard, _)| *shard)
+    }
+
+    /// Whether a replica of another shard, which has ended here, had this one's first place later.
+    /// A shard that was split off from that one since would have a higher generation.
+    pub fn has_outlived(&self, descriptor: &Descriptor) -> bool {
+        let Descriptor { shard, generation, arc, .. } = descriptor;
+        let mut ended = self.ended_replicas.iter().filter(|(other, _)| *other != shard);
+        ended.any(|(_, one)| one.generation > *generation && one.arc.contains(arc.start()))
     }
 
     /// A replica of this executor is to give up what it holds.

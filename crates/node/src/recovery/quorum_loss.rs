@@ -15,6 +15,9 @@
 //! lost ones, so the plan tells for each shard whether it is possible. How much is lost cannot be
 //! known, only how far the chosen log reaches.
 //!
+//! **Which shards, and how much of them?** A node that was away may have a replica of a shard from
+//! before it was merged or split. It does not take back what newer shards have ([`newer`]).
+//!
 //! **Which members count?** A replica's log does not show how much of it is committed. So a change
 //! of members at its end may be in force or not. The plan leaves a shard alone only if the
 //! survivors are a majority either way. Going on from one replica although others might have agreed
@@ -24,14 +27,18 @@
 //! 1. A plan follows from the survivors' data, in any order.
 //! 2. A recovered shard has terms, generations and ids above all that survivors know, by [`LEAP`].
 //!    So a node that was left out has older ones. The full table tells it so, and it ends its
-//!    replica, once it reaches one of the others.
+//!    replica, once it reaches one of the others. So are the ids that a recovered catalogue gives
+//!    out: no two shards have one id.
 //! 3. Records are made only for a log that still ends where the plan saw it end, or for none, if
 //!    the plan was already carried out there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
+use keyspace::{
+    Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, SLOTS, ShardId, Slot,
+    Timestamp,
+};
 pub use replication::Members;
 use storage::engine::Layout;
 use storage::log::Lsn;
@@ -41,10 +48,12 @@ use crate::replica::SYSTEM;
 use crate::replica::record::{self, Recovered};
 use crate::replica::state::Content;
 
+mod newer;
 mod refused;
 #[cfg(test)]
 mod tests;
 
+use newer::Kept;
 pub use refused::RecoveryRefused;
 
 /// So far above what survivors know are terms, generations and ids of replicas afterwards: those
@@ -78,6 +87,8 @@ pub struct SurvivingReplica {
     pub keyspace: KeyspaceId,
     /// Its slots, from the first up to, not including, the second, if it is hashed.
     pub slots: Option<(Slot, Slot)>,
+    /// Where its part begins and ends, behind the keyspace's id, at the end of its log.
+    pub ends: (Vec<u8>, Vec<u8>),
     /// Replicas it knows of, and where they are.
     pub placed: Vec<(ReplicaId, NodeId)>,
     /// The generation at the end of its log.
@@ -224,6 +235,7 @@ impl SurvivingReplica {
             replica,
             keyspace: descriptor.keyspace(),
             slots,
+            ends: (descriptor.arc.start().tail().into(), descriptor.arc.end().tail().into()),
             placed,
             generation: descriptor.generation,
             newest: state.roster.newest.max(replica),
@@ -241,6 +253,12 @@ impl SurvivingReplica {
     /// Whether it has anything to go on from.
     fn is_whole(&self) -> bool {
         self.applied > 0
+    }
+
+    /// Its shard's part of the keyspace, at the end of its log.
+    fn arc(&self) -> Option<Arc> {
+        let at = |tail: &[u8]| Position::at(self.keyspace, tail);
+        Arc::new(at(&self.ends.0), at(&self.ends.1)).ok()
     }
 
     /// The members that may be in force if this much is committed.
@@ -294,6 +312,7 @@ pub fn plan(survivors: &[Survivor]) -> Result<RecoveryPlan, RecoveryRefused> {
     let names =
         holder.and_then(|holder| holder.catalogue.as_ref()).ok_or(RecoveryRefused::NoCatalogue)?;
 
+    let kept = newer::kept(&shards);
     let placed = shards.values().flatten().flat_map(|(_, remains)| &remains.placed);
     let lost = placed.map(|(_, node)| *node).filter(|node| !nodes.contains_key(node)).collect();
     let mut plan = RecoveryPlan {
@@ -301,30 +320,33 @@ pub fn plan(survivors: &[Survivor]) -> Result<RecoveryPlan, RecoveryRefused> {
         nodes,
         lost,
         shards: Vec::new(),
-        gone: names.gone(&shards),
+        gone: names.gone(&kept),
         nameless: Vec::new(),
         sound: 0,
     };
-    let mut next_ids = names.next_ids;
+    let mut next_ids = names.next_ids_after(survivors);
     for (shard, left) in &shards {
-        let Some((node, remains)) = fullest(left) else { continue };
+        let Some(kept) = kept.get(shard) else { continue };
+        let remains = kept.remains;
         let name = names.of(remains.keyspace);
         if remains.keyspace != KeyspaceId(0) && name.is_none() {
             // Below, it was dropped, and ends when its node starts.
             if remains.keyspace >= names.next_ids.0 {
                 plan.nameless.push(*shard);
-                let (keyspace, last) = &mut next_ids;
-                *keyspace = KeyspaceId(remains.keyspace.0 + 1).max(*keyspace);
-                *last = ShardId(shard.0 + 1).max(*last);
+                next_ids.0 = KeyspaceId(remains.keyspace.0 + 1).max(next_ids.0);
             }
             continue;
         }
         let keyspace = name.map(|named| named.name.clone());
         let named = LostShard { shard: *shard, keyspace, slots: remains.slots };
-        match rescue(named, left, node, remains) {
-            Some(rescue) => plan.shards.push(rescue),
-            None => plan.sound += 1,
+        let Some(rescue) = rescue(named, left, kept) else {
+            plan.sound += 1;
+            continue;
+        };
+        if let Some(newer) = kept.beside.clone() {
+            return Err(RecoveryRefused::SplitSince { shard: *shard, node: kept.node, newer });
         }
+        plan.shards.push(rescue);
     }
     for rescue in plan.shards.iter_mut().filter(|rescue| rescue.shard.shard == SYSTEM) {
         rescue.record.next_ids = next_ids;
@@ -336,12 +358,8 @@ pub fn plan(survivors: &[Survivor]) -> Result<RecoveryPlan, RecoveryRefused> {
 }
 
 /// How a shard goes on from this replica; none if it needs no help.
-fn rescue(
-    shard: LostShard,
-    left: &Left<'_>,
-    node: NodeId,
-    from: &SurvivingReplica,
-) -> Option<ShardRecovery> {
+fn rescue(shard: LostShard, left: &Left<'_>, kept: &Kept<'_>) -> Option<ShardRecovery> {
+    let (node, from) = (kept.node, kept.remains);
     let committed = left.iter().map(|(_, remains)| remains.commit.max(remains.applied)).max();
     let committed = committed.unwrap_or(0).min(from.last.1);
     let possible = from.possible(committed);
@@ -362,6 +380,7 @@ fn rescue(
         generation: Generation(above(&|remains| remains.generation.0)),
         newest: ReplicaId(above(&|remains| remains.newest.0)),
         next_ids: Default::default(),
+        cut: kept.cut.clone(),
     };
     let others = left.iter().filter(|(at, _)| *at != node);
     Some(ShardRecovery {
@@ -380,17 +399,30 @@ impl KeyspaceNames {
         self.keyspaces.iter().find(|named| named.id == id)
     }
 
-    /// The shards of which nothing is left.
-    fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<LostShard> {
-        let is_gone =
-            |shard: &ShardId| shards.get(shard).is_none_or(|left| fullest(left).is_none());
+    /// The ids that the next keyspace and its first shard get. The catalogue may have forgotten
+    /// that it gave ids out, also for halves of shards that it knows. Survivors have some of these
+    /// shards; others have ended, begin with an entry that is not applied yet, or are elsewhere.
+    fn next_ids_after(&self, survivors: &[Survivor]) -> (KeyspaceId, ShardId) {
+        let (keyspace, next) = self.next_ids;
+        let seen = survivors.iter().flat_map(|one| one.replicas.keys().chain(one.ended.keys()));
+        let above = seen.map(|shard| shard.0 + 1).max().unwrap_or(0).max(next.0);
+        (keyspace, ShardId(above + LEAP))
+    }
+
+    /// The shards of which nothing is left, and which no shard that is left has absorbed.
+    fn gone(&self, kept: &BTreeMap<ShardId, Kept<'_>>) -> Vec<LostShard> {
+        let has = |place: &Position| kept.values().any(|one| one.arc.contains(place));
         let all = self.keyspaces.iter().flat_map(|named| {
             let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| LostShard {
                 shard: *shard,
                 keyspace: Some(named.name.clone()),
                 slots: *slots,
             };
-            named.shards.iter().filter(|(shard, _)| is_gone(shard)).map(with_name)
+            let is_gone = |(shard, slots): &&(ShardId, Option<(Slot, Slot)>)| {
+                let first = slots.map_or(0, |(first, _)| first.min(SLOTS));
+                !kept.contains_key(shard) && !has(&Position::slot_start(named.id, first))
+            };
+            named.shards.iter().filter(is_gone).map(with_name)
         });
         all.collect()
     }
@@ -450,7 +482,10 @@ impl RecoveryPlan {
 /// The record that a replica has ended, for its shard has gone on so.
 fn end_of(one: &RecoveringReplica, record: &Recovered) -> Vec<u8> {
     let state = one.state();
+    let arc = &state.descriptor.arc;
+    let cut = record.cut.as_ref().and_then(|cut| arc.split(&cut.position(arc.keyspace())));
     let descriptor = Descriptor {
+        arc: cut.map_or_else(|| arc.clone(), |(kept, _)| kept),
         replicas: vec![(record.replica, record.node)],
         generation: record.generation,
         leader: Some(record.replica),

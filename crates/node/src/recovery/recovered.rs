@@ -2,12 +2,15 @@
 //! ([`crate::recovery::quorum_loss`]).
 //!
 //! A restart applies its log up to the record, committed or not, with all changes of members. It
-//! needs these, because a change of the catalogue depends on them. Then the record overrules them.
+//! needs these, because a change of the catalogue depends on them. Then the record overrules them. If
+//! the record names a cut, the shard was split later than the log knows, and the keys behind the
+//! cut are dropped.
 //!
 //! The record may stay in the log long after it took effect. Later checkpoints and changes of
 //! members have a higher generation than the record. So a replica at that generation has applied
 //! the record.
 
+use keyspace::codec::DecodeError;
 use replication::{HardState, Members};
 
 use super::{RecoveringReplica, unreadable};
@@ -45,6 +48,10 @@ impl RecoveringReplica {
         let (shard, found) = (self.shard, self.state.applied_index);
         if (self.replica, found) != (record.replica, record.index) || self.gap.is_some() {
             return Err(RecoverError::Gap { shard, expected: found + 1, found: record.index });
+        }
+        if let Some(cut) = &record.cut {
+            let field = DecodeError::Field { what: "cut" };
+            self.state.cut_off(cut).ok_or_else(|| unreadable(shard, what, field))?;
         }
         let Recovered { replica, node, generation, newest, next_ids, .. } = record;
         let ShardState { descriptor, roster, members, content, .. } = &mut self.state;

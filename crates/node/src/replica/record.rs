@@ -10,10 +10,10 @@
 //! | 6 | replica quarantined | replica u64, then as 3: it takes no part any more |
 //! | 7 | replica removed | as 6: its group has gone on without it |
 //! | 8 | shard absorbed | the shard that has taken it in, u64: the replica here has ended |
-//! | 9 | replica recovered | [`Recovered`], eight u64: from here on it is its shard's only voter |
+//! | 9 | replica recovered | [`Recovered`]: from here on it is its shard's only voter |
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
+use keyspace::{Cut, Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
 use replication::HardState;
 
 /// Kind of a record that holds one entry of a shard's log.
@@ -79,7 +79,7 @@ pub fn decode_hard_state(payload: &[u8]) -> Option<HardState> {
 }
 
 /// The content of a record of kind [`REPLICA_RECOVERED`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The replica that is its shard's only voter from here on …
     pub replica: ReplicaId,
@@ -95,15 +95,22 @@ pub struct Recovered {
     pub newest: ReplicaId,
     /// In the system shard: keyspaces and shards get no ids below these. Else zeros.
     pub next_ids: (KeyspaceId, ShardId),
+    /// The first place that it does not keep, for newer shards are there.
+    pub cut: Option<Cut>,
 }
 
 impl Recovered {
-    /// Its bytes: eight-byte words in the order of the fields.
+    /// Its bytes: eight-byte words in the order of the fields, and the cut, if there is one.
     pub fn encode(&self) -> Vec<u8> {
         let (keyspace, shard) = self.next_ids;
         let places = [self.replica.0, self.node.0, self.index, self.term];
         let bounds = [self.generation.0, self.newest.0, keyspace.0.into(), shard.0];
-        [places, bounds].concat().into_iter().flat_map(u64::to_le_bytes).collect()
+        let words = [places, bounds].concat().into_iter();
+        let mut out: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        if let Some(cut) = &self.cut {
+            cut.encode(&mut out);
+        }
+        out
     }
 
     /// Reads one from all of `bytes`.
@@ -120,6 +127,10 @@ impl Recovered {
             generation: Generation(reader.u64()?),
             newest: ReplicaId(reader.u64()?),
             next_ids: (keyspace_id(reader.u64()?)?, ShardId(reader.u64()?)),
+            cut: match reader.rest().is_empty() {
+                true => None,
+                false => Some(Cut::decode(reader)?),
+            },
         };
         reader.end()?;
         Ok(found)
@@ -129,4 +140,33 @@ impl Recovered {
 fn keyspace_id(word: u64) -> Result<KeyspaceId, DecodeError> {
     let id = word.try_into().map_err(|_| DecodeError::Field { what: "keyspace id" });
     id.map(KeyspaceId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One without a cut has the bytes that it always had.
+    #[test]
+    fn who_goes_on_survives_its_bytes() {
+        let whole = Recovered {
+            replica: ReplicaId(1),
+            node: NodeId(2),
+            index: 3,
+            term: 4,
+            generation: Generation(5),
+            newest: ReplicaId(6),
+            next_ids: (KeyspaceId(7), ShardId(8)),
+            cut: None,
+        };
+        let words: Vec<u8> = (1..=8u64).flat_map(u64::to_le_bytes).collect();
+        assert_eq!(whole.encode(), words);
+        assert_eq!(Recovered::decode(&words), Ok(whole.clone()));
+        let cut = Recovered { cut: Some(Cut::Slot(4096)), ..whole };
+        let bytes = cut.encode();
+        assert_eq!(bytes, [&words[..], &[0x80, 0x20]].concat());
+        assert_eq!(Recovered::decode(&bytes), Ok(cut));
+        assert!(Recovered::decode(&bytes[..65]).is_err());
+        assert!(Recovered::decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
 }

@@ -31,7 +31,9 @@
 //! generation that the shard has before, `varint` each, and where it is cut: a [`Cut`].
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
-use keyspace::{Cut, Descriptor, Generation, ShardId, linear_hash};
+use keyspace::{Arc, Cut, Descriptor, Generation, ShardId, linear_hash};
+use storage::engine::MemoryEngine;
+use txn::locks::Locks;
 
 use crate::replica::members::Roster;
 use crate::replica::state::{Content, ShardState};
@@ -101,15 +103,9 @@ impl ShardState {
         if !split.fits(self) {
             return None;
         }
-        let Content::Keys(engine) = &mut self.content else { return None };
-        let cut_off = engine.split_off(&split.at).ok()?;
-        // A reader in several pieces starts again.
-        self.cuts += 1;
-        let at = split.at.position(self.descriptor.keyspace());
-        let (of_left, of_right) = self.descriptor.arc.split(&at).expect("it was looked at");
+        let (of_right, cut_off, locks) = self.cut_off(&split.at)?;
         let generation = Generation(split.generation.0 + 1);
         self.descriptor.generation = generation;
-        self.descriptor.arc = of_left;
         let voters = &self.members.voters;
         let replicas = self.descriptor.replicas.iter().copied();
         let descriptor = Descriptor {
@@ -119,20 +115,31 @@ impl ShardState {
             generation,
             leader: None,
         };
-        let locks = self.locks.split_off(&split.at);
         let mut right = Self::new(descriptor, Content::Keys(Box::new(cut_off)));
         right.locks = locks;
         right.roster = Roster { newest: self.roster.newest, ..right.roster };
         (right.horizon, right.last) = (self.horizon, self.last);
         Some(Half(Box::new(right)))
     }
+
+    /// Cuts off all from this place on, and no more than that. None: it has no such place, or only
+    /// such, and nothing has changed.
+    pub(crate) fn cut_off(&mut self, at: &Cut) -> Option<(Arc, MemoryEngine, Locks)> {
+        let position = at.position(self.descriptor.keyspace());
+        let (of_left, of_right) = self.descriptor.arc.split(&position)?;
+        let cut_off = self.keys_mut()?.split_off(at).ok()?;
+        // Whoever reads piece by piece begins again.
+        self.cuts += 1;
+        self.descriptor.arc = of_left;
+        Some((of_right, cut_off, self.locks.split_off(at)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Arc, KeyHasher, KeyspaceId, NodeId, ReplicaId, SLOTS, Timestamp};
+    use keyspace::{KeyHasher, KeyspaceId, NodeId, ReplicaId, SLOTS, Timestamp};
     use replication::Members;
-    use storage::engine::{Layout, MemoryEngine};
+    use storage::engine::Layout;
 
     use super::*;
 

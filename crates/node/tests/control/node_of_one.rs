@@ -12,8 +12,8 @@ use keyspace::{
     KeyHasher, KeyspaceId, KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId,
 };
 use node::control::{
-    CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Loads, Members, PlacementSetup,
-    Request, ReshapeLimits, ReshapePace, Setup,
+    CONTROL, Control, CutAt, Effect, Executors, FirstMessage, Gossip, Input, Loads, Members,
+    PlacementSetup, Request, ReshapeLimits, ReshapePace, Setup,
 };
 use node::executor::{self, Answer, Effects, EndedReplica, FIRST_REPLICA, Origin, ShardExecutor};
 use node::replica::ReplicaStart;
@@ -24,6 +24,7 @@ use node::replica::state::{Content, ShardState};
 use node::reshape::bootstrap;
 use node::reshape::reroute::ReroutedBatch;
 use overlay::KnownShard;
+use replication::{Message, MessageKind};
 use storage::engine::{Layout, MemoryEngine};
 use storage::log::Lsn;
 
@@ -165,6 +166,29 @@ impl NodeOfOne {
                 let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
                 let start = ReplicaStart::created(state, ReplicaId(1), Durability::Sync);
                 self.inputs.push_back(Input::RightHalf(Box::new(start)));
+            }
+            // A peer asks the replica of node 10 for a vote, and knows the shard like this.
+            ["vote", id, keyspace, first, end, generation] => {
+                let (first_slot, end_slot) = (number(first) as u16, number(end) as u16);
+                let keyspace = KeyspaceId(number(keyspace) as u32);
+                let descriptor = Descriptor {
+                    shard: shard(id),
+                    arc: RingArc::of_slots(keyspace, first_slot, end_slot),
+                    replicas: vec![(ReplicaId(1), HERE), (ReplicaId(2), NodeId(20))],
+                    generation: Generation(number(generation)),
+                    leader: None,
+                };
+                let layout = Layout::Hashed { first_slot, end_slot };
+                let engine = MemoryEngine::new(layout, KeyHasher::new([1; 16]));
+                let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+                let mut bytes = vec![MessageKind::Vote as u8, 0];
+                let words = [2, 1, 5, 0, 4, 7, 0, 0, 0];
+                bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+                bytes.extend([0; 5]);
+                let message = Message::decode(bytes.into()).expect("a message");
+                let (from, shard, bootstrap) = (NodeId(20), shard(id), state.bootstrap_record());
+                let first = FirstMessage { from, shard, bootstrap, message };
+                self.inputs.push_back(Input::FirstMessage(Box::new(first)));
             }
             // The log says so, as the node starts.
             ["was-absorbed", id, left] => {

@@ -29,6 +29,14 @@ pub fn input(input: &Input) -> String {
         Input::DescriptorsLearned(all) => {
             format!("learned {}", all.iter().map(known).collect::<Vec<_>>().join("; "))
         }
+        Input::FirstMessage(first) => {
+            format!(
+                "shard {}: a message from {} for replica {}",
+                first.shard,
+                first.from.0,
+                first.message.to()
+            )
+        }
         Input::RightHalf(start) => format!("born: {}", described(&start.view.read().descriptor)),
         Input::MergeMessage(shard, word) => {
             let word = format!("{word:?}");
@@ -86,6 +94,7 @@ fn told(input: &executor::Input) -> String {
         executor::Input::Create(start) => {
             format!("create replica {}", start.replica)
         }
+        executor::Input::Message { from, .. } => format!("a message from {}", from.0),
         executor::Input::DescriptorLearned { known } => format!("known {}", self::known(known)),
         executor::Input::RemoteShard { nodes, .. } => {
             format!("away, on {:?}", nodes.iter().map(|node| node.0).collect::<Vec<_>>())

@@ -12,8 +12,11 @@ use std::sync::Arc;
 
 use command::Write;
 use hlc::Clock;
+use keyspace::codec::Reader;
 use keyspace::random::Random;
-use keyspace::{Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId, ShardId};
+use keyspace::{
+    Cut, Descriptor, Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId, ShardId,
+};
 use keyspace::{Timestamp, random};
 use node::executor::{Answer, Effects, Input, Origin, ShardExecutor};
 use node::recovery::quorum_loss::{
@@ -114,6 +117,7 @@ fn survivor(node: usize, found: ReplayResult) -> Survivor {
         replica: ReplicaId(node as u64),
         keyspace: KeyspaceId(0),
         slots: None,
+        ends: Default::default(),
         placed: Vec::new(),
         generation: Generation(1),
         newest: ReplicaId(node as u64),
@@ -241,4 +245,58 @@ fn recovery_record_is_applied_once() {
     let after = replay(1, log).shards.remove(&SHARD).expect("it goes on here").into_state();
     assert_eq!(after.applied_index, before.applied_index + 1);
     assert_eq!(after.descriptor, before.descriptor);
+}
+
+/// Nodes 1 and 2 have heard nothing of a split; the right half is on node 6, and sound. It keeps
+/// its keys: the shard goes on with the left half alone, and so does the record of the replica that
+/// ends. Otherwise tables of shards would end the right half.
+#[test]
+fn what_was_cut_off_since_is_not_taken_back() {
+    let of_two = |seed| {
+        let mut five = Five::new();
+        run(&mut five, &mut Random::new(seed));
+        let said = [1, 2].map(|at| survivor(at, replay(at, &five.logs[at - 1])));
+        // Neither is the whole group by now.
+        let is_lost = quorum_loss::plan(&said).is_ok_and(|plan| plan.shards[0].removed.len() == 1);
+        is_lost.then(|| (five, said.to_vec()))
+    };
+    let (mut five, mut said) = (1..100).find_map(of_two).expect("most of five are lost");
+    let (half, at) = (ShardId(6), b"key-5");
+    let generation = said.iter().map(|one| one.replicas[&SHARD].generation).max();
+    let generation = Generation(generation.expect("two").0 + 1);
+    let mut other = said[0].clone();
+    (other.node, other.catalogue) = (NodeId(6), None);
+    let right = SurvivingReplica {
+        keyspace: KeyspaceId(1),
+        ends: (at.to_vec(), Vec::new()),
+        generation,
+        ..other.replicas.remove(&ShardId(0)).expect("the catalogue's")
+    };
+    other.replicas = BTreeMap::from([(half, right)]);
+    said.push(other);
+    let plan = quorum_loss::plan(&said).expect("two of five");
+    let [rescue] = &plan.shards[..] else { panic!("{plan:?}") };
+    assert_eq!(rescue.record.cut, Some(Cut::Key(at[..].into())));
+    let chosen = rescue.record.node.0 as usize;
+    for node in [1, 2] {
+        let log = &mut five.logs[node - 1];
+        let before = replay(node, log).shards.remove(&SHARD).expect("it was there");
+        let before = keys(before.state(), 60);
+        assert_eq!((carry_out(&plan, node, log), carry_out(&plan, node, log)), (1, 0));
+        let mut found = replay(node, log);
+        let is_left = |number: &u64| key(*number)[..] < at[..];
+        if node == chosen {
+            let state = found.shards.remove(&SHARD).expect("it goes on here").into_state();
+            let held = keys(&state, 60);
+            assert!(held.is_superset(&before.into_iter().filter(is_left).collect()), "{held:?}");
+            assert!(!held.is_empty() && held.iter().all(is_left), "{held:?}");
+            assert_eq!(state.descriptor.arc.end().tail(), at);
+            assert_eq!(begin(node, log, 400), held, "key-400, which is left, is written behind");
+        } else {
+            let (_, payload) = log.last().expect("the record");
+            // Behind the replica's id and the placement.
+            let end = Descriptor::decode(&mut Reader::new(&payload[9..])).expect("a descriptor");
+            assert_eq!(end.arc.end().tail(), at);
+        }
+    }
 }

@@ -105,6 +105,13 @@ impl Agreement {
         self.nodes.entry(node).or_default().remove(&shard);
     }
 
+    /// The replica of a shard on a node has handed its state over to the shard that absorbs it. No
+    /// other begins there, so its applied index stays known: one that began anew would be behind.
+    pub fn absorbed(&mut self, node: NodeId, shard: ShardId) {
+        let replica = self.nodes.entry(node).or_default().get_mut(&shard);
+        replica.into_iter().for_each(|replica| replica.entries.clear());
+    }
+
     /// Records that a node's disk has lost synced writes, and all records of some shards: all but
     /// these. Such a replica starts empty, until its leader finds out what it lacks.
     pub fn lost(&mut self, node: NodeId, left: &BTreeMap<ShardId, u64>) {
@@ -309,4 +316,41 @@ fn unite(
 fn batch_of(data: &[u8]) -> Option<(BatchId, u64)> {
     let (header, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Once)?;
     BatchId::split(body).map(|(batch, _)| (batch, header.timestamp.millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hlc::Clock;
+    use keyspace::{Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, ReplicaId};
+    use node::executor::{Input, ShardExecutor};
+    use node::replica::ReplicaStart;
+    use node::replica::state::{Content, ShardState};
+    use storage::engine::{Layout, MemoryEngine};
+
+    use super::*;
+
+    /// Where a replica has ended another may begin; not where its shard was absorbed.
+    #[test]
+    fn a_replica_of_an_absorbed_shard_that_begins_again_is_noticed() {
+        let (node, shard, replica) = (NodeId(1), ShardId(3), ReplicaId(1));
+        let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(1));
+        let replicas = vec![(replica, node), (ReplicaId(2), NodeId(2))];
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+        let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+        let mut executor = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
+        executor.observe(1);
+        executor.accept(Input::Create(ReplicaStart::created(state, replica, Durability::Sync)));
+        let begun = executor.shard(shard).expect("it has begun");
+
+        let mut agreement = Agreement::default();
+        agreement.restarted(node, &BTreeMap::from([(shard, 5)]), &TailEntries::new());
+        agreement.absorbed(node, shard);
+        let noticed = agreement.of(node).look(begun);
+        assert_eq!(noticed.map_err(|broken| broken.rule), Err("R3 what is applied stays"));
+        agreement.ended(node, shard);
+        assert!(agreement.of(node).look(begun).is_ok());
+    }
 }

@@ -380,6 +380,7 @@ impl World {
                 ClusterVersion::NEWEST
             },
             forgets,
+            forgets_ends: self.options.plant == Some(Plant::ForgottenEnds),
             system_replicas: self.profile.system_replicas as u8,
             seed: self.rng.bits(),
         };

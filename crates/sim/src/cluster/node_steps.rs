@@ -101,7 +101,7 @@ impl World {
         for shard in given_up {
             self.counts.given_up += 1;
             self.counts.ordered_given_up += u64::from(self.profile.is_ordered);
-            self.agreement.ended(node, shard);
+            self.agreement.absorbed(node, shard);
         }
         self.follow_coordinator(at);
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));

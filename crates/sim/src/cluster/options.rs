@@ -74,6 +74,9 @@ named! {
         SingleLook = "single-look",
         /// A shard that is cut keeps the records of keys that go (G8).
         LeftRecord = "left-record",
+        /// A node that starts again forgets which replicas and absorbed shards have ended there
+        /// (G9).
+        ForgottenEnds = "forgotten-ends",
         /// A snapshot goes on to a replica that its group has removed (R12).
         GoneReplica = "gone-replica",
         /// Both halves of a shard are published before its log has agreed (G11).

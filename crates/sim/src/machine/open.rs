@@ -65,6 +65,8 @@ pub struct Start {
     pub seed: u64,
     /// Planted: what replicas of shards from this one on have voted is forgotten.
     pub forgets: Option<ShardId>,
+    /// Planted: nobody remembers which replicas and shards have ended here.
+    pub forgets_ends: bool,
 }
 
 /// The request timeout, in nanoseconds.
@@ -133,7 +135,12 @@ pub fn open(
                 None => replay.record(lsn, &record),
             }
         })?;
-    let replayed = replay.finish()?;
+    let mut replayed = replay.finish()?;
+    if start.forgets_ends {
+        replayed.dropped.retain(|shard| !replayed.absorbed.contains_key(shard));
+        replayed.absorbed.clear();
+        replayed.ended.retain(|_, ended| !ended.is_removed());
+    }
     let ReplayResult { shards, ended, .. } = &replayed;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();

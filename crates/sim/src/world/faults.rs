@@ -206,6 +206,7 @@ impl World {
             system_replicas: 1,
             seed,
             forgets,
+            forgets_ends: false,
         };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {

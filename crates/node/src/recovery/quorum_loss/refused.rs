@@ -1,6 +1,6 @@
 //! Why shards without a quorum are not recovered.
 
-use keyspace::NodeId;
+use keyspace::{NodeId, ShardId};
 use storage::log::Lsn;
 
 /// Why there is no plan, or it is not carried out. Nothing has changed.
@@ -37,6 +37,23 @@ pub enum RecoveryRefused {
          Bring back the directory of a node that had a replica of it, and look at that, too"
     )]
     NoCatalogue,
+    /// A shard was split behind what is left of it, and parts of it are nowhere else.
+    #[error(
+        "shard {shard} was split after the newest replica that is left of it, on node {:016x}. \
+         Shards that are newer have some of the keys that it had ({}), and nothing is left of \
+         those that have the others: if it went on, either keys would be lost. Bring back the \
+         directory of a node with the missing shards, and look at that, too. If there is none, \
+         make a plan without the file of node {:016x}: what only that node has is lost then",
+        .node.0, list(.newer), .node.0
+    )]
+    SplitSince {
+        /// The shard.
+        shard: ShardId,
+        /// Where its newest replica is.
+        node: NodeId,
+        /// Those that have parts of it.
+        newer: Vec<ShardId>,
+    },
     /// All is well.
     #[error(
         "nothing to do: of each of {shards} shards these nodes have a majority. Start them, and \
@@ -82,4 +99,8 @@ pub enum RecoveryRefused {
         /// Where it ends.
         found: Lsn,
     },
+}
+
+fn list(shards: &[ShardId]) -> String {
+    shards.iter().map(|shard| format!("shard {shard}")).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! What survivors say, and the plan that follows.
 
-use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Cut, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use proptest::prelude::*;
 use replication::{Change, Members};
 use storage::log::Lsn;
@@ -14,12 +14,23 @@ fn ids(list: &[u64]) -> Vec<ReplicaId> {
     list.iter().map(|id| ReplicaId(*id)).collect()
 }
 
+/// The ends of these slots.
+fn ends(first: Slot, end: Slot) -> (Vec<u8>, Vec<u8>) {
+    let arc = Arc::of_slots(KeyspaceId(1), first, end);
+    (arc.start().tail().into(), arc.end().tail().into())
+}
+
+fn of_slots(first: Slot, end: Slot, remains: SurvivingReplica) -> SurvivingReplica {
+    SurvivingReplica { slots: Some((first, end)), ends: ends(first, end), ..remains }
+}
+
 /// A replica, on the node of ten times its number, whose log ends at this term and index.
 fn remains(replica: u64, voters: &[u64], last: (u64, u64)) -> SurvivingReplica {
     SurvivingReplica {
         replica: ReplicaId(replica),
         keyspace: KeyspaceId(1),
         slots: Some((0, 2048)),
+        ends: ends(0, 2048),
         placed: voters.iter().map(|id| (ReplicaId(*id), NodeId(id * 10))).collect(),
         generation: Generation(replica),
         newest: ReplicaId(voters.iter().copied().max().unwrap_or(replica)),
@@ -44,7 +55,7 @@ fn survivor(replica: u64, shards: Vec<(ShardId, SurvivingReplica)>) -> Survivor 
     let next_ids = (KeyspaceId(2), ShardId(5));
     let system =
         SurvivingReplica { keyspace: KeyspaceId(0), ..remains(replica, &[replica], (1, 2)) };
-    let whole = remains(replica, &[replica], (1, 2));
+    let whole = of_slots(2048, 16384, remains(replica, &[replica], (1, 2)));
     let rest = [(SYSTEM, system), (ShardId(4), whole)];
     Survivor {
         cluster: CLUSTER,
@@ -165,6 +176,105 @@ fn recovery_plan_refuses_inconsistent_survivors() {
     assert_eq!(plan(&[without]), Err(RecoveryRefused::NoCatalogue));
 }
 
+/// Shard 3 has taken 4 in: that nothing is left of 4 is no loss.
+#[test]
+fn what_was_taken_in_is_not_lost() {
+    let left = of_slots(0, 16384, remains(1, &[1], (4, 90)));
+    let mut one = survivor(1, vec![(SHARD, left)]);
+    one.replicas.remove(&ShardId(4));
+    assert_eq!(plan(&[one]), Err(RecoveryRefused::Sound { shards: 2 }));
+}
+
+/// A node that was away has a replica of 4 from before 3 took it in. Nobody else has one any more.
+/// If it went on, it would take its keys back, and what 3 acknowledged since would be lost.
+#[test]
+fn a_replica_from_before_its_shard_was_taken_in_does_not_go_on() {
+    let left = SurvivingReplica { generation: Generation(8), ..remains(1, &[1, 2, 3], (4, 90)) };
+    let left = of_slots(0, 16384, left);
+    let before = of_slots(2048, 16384, remains(5, &[1, 2, 5], (3, 40)));
+    let mut away = survivor(5, vec![(ShardId(4), before)]);
+    away.replicas.remove(&SHARD);
+    let mut nodes = vec![away];
+    for replica in [1, 2, 3] {
+        let mut node = survivor(replica, vec![(SHARD, left.clone())]);
+        node.replicas.get_mut(&SHARD).expect("it was given").replica = ReplicaId(replica);
+        node.replicas.remove(&ShardId(4));
+        nodes.push(node);
+    }
+    let system = nodes[0].replicas.get_mut(&SYSTEM).expect("it is there");
+    system.members = Members::of_voters(&ids(&[5, 6, 7]));
+    (system.last, system.term) = ((9, 9), 9);
+    let found = plan(&nodes).expect("the catalogue has lost its majority");
+    let on: Vec<_> = found.shards.iter().map(|rescue| rescue.shard.shard).collect();
+    assert_eq!((on, found.gone.len(), found.sound), (vec![SYSTEM], 0, 1), "{found:?}");
+}
+
+/// What these say of the parts of shard 3, of which three more are elsewhere: each is its shard,
+/// replica, slots and generation. Shards that are not 3 are sound.
+fn parts(parts: &[(u64, u64, (Slot, Slot), u64)]) -> Vec<Survivor> {
+    let node = |(shard, replica, (first, end), generation): &(u64, u64, (Slot, Slot), u64)| {
+        let voters = if ShardId(*shard) == SHARD { vec![*replica, 91, 92] } else { vec![*replica] };
+        let left = of_slots(*first, *end, remains(*replica, &voters, (4, 90)));
+        let left = SurvivingReplica { generation: Generation(*generation), ..left };
+        let mut node = survivor(*replica, Vec::new());
+        node.replicas.remove(&ShardId(4));
+        node.replicas.insert(ShardId(*shard), left);
+        node
+    };
+    parts.iter().map(node).collect()
+}
+
+/// A was split after it was last on node 30; its right half is elsewhere, and sound. If A went on
+/// with all that it had, tables of shards would forget the right half.
+#[test]
+fn a_shard_from_before_its_split_does_not_take_back_what_was_cut_off() {
+    let old = (3, 3, (0, 16384), 5);
+    let found = only(&parts(&[old, (9, 4, (8000, 16384), 6)]));
+    assert_eq!((found.record.node, &found.record.cut), (NodeId(30), &Some(Cut::Slot(8000))));
+    // The half was split again, its right half has absorbed others and was moved.
+    let halves = [(10, 5, (12000, 16384), 31), old, (9, 4, (8000, 12000), 7)];
+    assert_eq!(only(&parts(&halves)).record.cut, Some(Cut::Slot(8000)));
+    // The half is older: it was absorbed again.
+    let found = only(&parts(&[(3, 3, (0, 16384), 7), (9, 4, (8000, 16384), 6)]));
+    assert_eq!(found.record.cut, None);
+    // Others that are newer are elsewhere.
+    let found = only(&parts(&[(3, 3, (0, 8000), 5), (9, 4, (8000, 16384), 6)]));
+    assert_eq!(found.record.cut, None);
+}
+
+/// Nothing is left of one of the parts: whichever way it went on, something would be lost.
+#[test]
+fn a_shard_whose_parts_are_not_all_there_is_refused() {
+    let old = (3, 3, (0, 16384), 5);
+    for newer in [(8000, 12000), (8000, 16383)] {
+        let refused = plan(&parts(&[old, (9, 4, newer, 7)]));
+        let (shard, node, newer) = (SHARD, NodeId(30), vec![ShardId(9)]);
+        assert_eq!(refused, Err(RecoveryRefused::SplitSince { shard, node, newer }));
+    }
+    let refused = plan(&parts(&[old, (9, 4, (8000, 9000), 7), (10, 5, (9001, 16384), 7)]));
+    let Err(why @ RecoveryRefused::SplitSince { .. }) = refused else { panic!("{refused:?}") };
+    let words = "shard 3 was split after the newest replica that is left of it";
+    assert!(why.to_string().contains(words) && why.to_string().contains("shard 9, shard 10"));
+}
+
+/// One of linear hashing is a bucket, and can be halved and not cut elsewhere.
+#[test]
+fn a_bucket_stays_one() {
+    let quarters = |first: u64| {
+        let mut left = parts(&[(3, 3, (0, 16384), 5), (9, 4, (8000, 16384), 7)]);
+        for (node, shard, ends) in [(0, SHARD, (0, 0)), (1, ShardId(9), (first << 62, 0))] {
+            let [start, end] = <[u64; 2]>::from(ends)
+                .map(|at| keyspace::linear_hash::position_of(KeyspaceId(1), at).tail().into());
+            let one = left[node].replicas.get_mut(&shard).expect("it was given");
+            (one.ends, one.slots) = ((start, end), None);
+        }
+        left
+    };
+    assert_eq!(only(&quarters(1)).record.cut, Some(Cut::Number(1 << 62)));
+    assert_eq!(only(&quarters(2)).record.cut, Some(Cut::Number(1 << 63)));
+    assert!(matches!(plan(&quarters(3)), Err(RecoveryRefused::SplitSince { .. })));
+}
+
 /// The catalogue has forgotten the newest keyspace: its ids are not given out again.
 #[test]
 fn ids_of_a_forgotten_keyspace_are_passed_over() {
@@ -178,7 +288,25 @@ fn ids_of_a_forgotten_keyspace_are_passed_over() {
     assert_eq!(found.nameless, [ShardId(44)]);
     let [rescue] = &found.shards[..] else { panic!("{found:?}") };
     assert_eq!(rescue.shard, LostShard { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
-    assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45)));
+    assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45 + LEAP)));
+}
+
+/// The catalogue has forgotten that it gave ids out for halves of shards of a keyspace that it
+/// knows. A right half under such an id would not begin where another shard has it, or had it.
+#[test]
+fn ids_of_forgotten_halves_are_passed_over() {
+    let half = remains(1, &[1], (4, 90));
+    let mut one = survivor(1, vec![(SHARD, half.clone()), (ShardId(44), half)]);
+    let system = one.replicas.get_mut(&SYSTEM).expect("it is there");
+    system.members = Members::of_voters(&ids(&[1, 2, 3]));
+    one.ended.insert(ShardId(50), (ReplicaId(1), true));
+    let found = plan(&[one]).expect("the catalogue has lost its majority");
+    assert!(found.nameless.is_empty(), "{found:?}");
+    let [rescue] = &found.shards[..] else { panic!("{found:?}") };
+    let (keyspace, shard) = rescue.record.next_ids;
+    assert_eq!((rescue.shard.shard, keyspace), (SYSTEM, KeyspaceId(2)));
+    assert!(shard > ShardId(50), "{shard}");
+    assert_eq!(shard, ShardId(51 + LEAP), "those that nobody has who is left, too");
 }
 
 proptest! {
@@ -192,12 +320,13 @@ proptest! {
         let mut left: Vec<Survivor> =
             logs.iter().zip(1..).map(|(last, replica)| with(replica, &voters, *last)).collect();
         let found = plan(&left).expect("fewer than four of seven");
-        let (record, fullest) = (found.shards[0].record, logs.iter().max().expect("one at least"));
+        let record = &found.shards[0].record;
+        let fullest = logs.iter().max().expect("one at least");
         prop_assert_eq!(logs[record.replica.0 as usize - 1], *fullest);
         prop_assert!(found.shards[0].committed <= record.index);
         let by = turned % left.len();
         left.rotate_left(by);
         let again = plan(&left).expect("the same");
-        prop_assert_eq!(again.shards[0].record, record);
+        prop_assert_eq!(&again.shards[0].record, record);
     }
 }
