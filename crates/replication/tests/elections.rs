@@ -134,3 +134,16 @@ fn survivors_elect_a_leader_soon() {
         assert!(gaps[gaps.len() / 2] <= 1_000, "{} ms for half of them", gaps[gaps.len() / 2]);
     }
 }
+
+/// A replica that may not vote yet does not campaign either, however long it hears of no leader.
+#[test]
+fn learner_without_leader_counts_no_campaign() {
+    let members = Members { learners: vec![ReplicaId(4)], ..Members::of_voters(&[ReplicaId(1)]) };
+    let context = StartContext { now: 10_000 * MILLI, started: 1, seed: 7 };
+    let start = StartState::default();
+    let mut learner = Group::new(ReplicaId(4), &members, start, &GroupLimits::default(), context);
+    for tick in 1..=100 {
+        assert!(!learner.tick(context.now + tick * TICK));
+    }
+    assert_eq!(learner.campaigns(), 0);
+}

@@ -51,18 +51,18 @@ impl Group {
     /// Whether it can obey a `TimeoutNow` now: not with entries that are not synced, nor before it
     /// has applied what it knows to be committed, which may change members. The library refuses
     /// both.
-    pub(super) fn is_fit(&self) -> bool {
+    pub(super) fn can_obey_timeout_now(&self) -> bool {
         let log = &self.raw.raft.raft_log;
         self.unsynced == 0 && log.applied >= log.committed
     }
 
     /// Whether it campaigns itself, and the replica that asks for a pre-vote is to give way.
-    pub(super) fn yields_to_nobody(&self, asks: &eraftpb::Message) -> bool {
+    pub(super) fn outranks(&self, asks: &eraftpb::Message) -> bool {
         let core = &self.raw.raft;
         let log = &core.raft_log;
         let is_rival = core.state == StateRole::PreCandidate && asks.term == core.term + 1;
         let is_level = (log.last_term(), log.last_index()) == (asks.log_term, asks.index);
-        is_rival && is_level && self.attempts == 1 && asks.from < self.id.0
+        is_rival && is_level && self.campaigns_since_leader == 1 && asks.from < self.id.0
     }
 
     /// Stops its campaign if it has just granted another a pre-vote. If that one is not elected,
@@ -73,7 +73,8 @@ impl Group {
             let kind = answer.get_msg_type();
             kind == MessageType::MsgRequestPreVoteResponse && answer.to == to.0 && !answer.reject
         });
-        if has_granted && self.attempts == 1 && core.state == StateRole::PreCandidate {
+        if has_granted && self.campaigns_since_leader == 1 && core.state == StateRole::PreCandidate
+        {
             core.become_follower(core.term, INVALID_ID);
             self.choose_timeout();
             let limits = &self.limits;
@@ -83,7 +84,7 @@ impl Group {
 
     /// Obeys a `TimeoutNow` that came too early, as soon as it can.
     pub(super) fn campaign_if_pending(&mut self) {
-        if self.pending_timeout_now.is_some() && self.is_fit() {
+        if self.pending_timeout_now.is_some() && self.can_obey_timeout_now() {
             let timeout_now = self.pending_timeout_now.take().expect("it was just looked at");
             // If its term is over, the step ignores it.
             let _refused = self.step(timeout_now, self.now);

@@ -49,7 +49,7 @@ pub struct Group {
     seed: u64,
     campaigns: u64,
     /// How often it has campaigned since there was a leader.
-    attempts: u64,
+    campaigns_since_leader: u64,
     /// The newest work with entries that is not persisted, or 0: until then it does not campaign.
     unsynced: u64,
     /// The work that brought a snapshot and is not persisted, and the snapshot's index.
@@ -125,7 +125,7 @@ impl Group {
             now: clock.now,
             seed: clock.seed,
             campaigns: 0,
-            attempts: 0,
+            campaigns_since_leader: 0,
             unsynced: 0,
             restored: None,
             retained_bytes_max: usize::MAX,
@@ -144,12 +144,13 @@ impl Group {
         self.observe(now);
         if !self.is_leader() {
             let core = &self.raw.raft;
-            let would_stand = core.election_elapsed + 1 >= core.randomized_election_timeout();
-            if would_stand && !self.may_campaign() {
+            let is_due = core.promotable()
+                && core.election_elapsed + 1 >= core.randomized_election_timeout();
+            if is_due && !self.may_campaign() {
                 return false;
             }
-            self.campaigns += u64::from(would_stand);
-            self.attempts += u64::from(would_stand);
+            self.campaigns += u64::from(is_due);
+            self.campaigns_since_leader += u64::from(is_due);
         }
         let has_work = self.raw.tick();
         if has_work {
@@ -183,12 +184,12 @@ impl Group {
                 return Ok(());
             }
         }
-        if kind == MessageType::MsgTimeoutNow && !self.is_fit() {
+        if kind == MessageType::MsgTimeoutNow && !self.can_obey_timeout_now() {
             // `TimeoutNow` is sent once, and the leader proposes nothing until this campaigns.
             self.pending_timeout_now = Some(Message { inner, clock });
             return Ok(());
         }
-        if kind == MessageType::MsgRequestPreVote && self.yields_to_nobody(&inner) {
+        if kind == MessageType::MsgRequestPreVote && self.outranks(&inner) {
             return Ok(());
         }
         match self.raw.step(inner) {
@@ -314,8 +315,8 @@ impl Group {
         core.set_randomized_election_timeout(election_ticks + (mixed % spread) as usize);
         let stands = matches!(core.state, StateRole::PreCandidate | StateRole::Candidate);
         if core.leader_id != raft::INVALID_ID {
-            self.attempts = 0;
-        } else if stands && self.attempts == 1 {
+            self.campaigns_since_leader = 0;
+        } else if stands && self.campaigns_since_leader == 1 {
             core.election_elapsed =
                 core.election_elapsed.max(election_ticks - retry_election_ticks);
         }
