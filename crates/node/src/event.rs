@@ -18,7 +18,7 @@ use keyspace::{AdminState, ClusterVersion, DecodeError, NodeId, ReplicaId, Shard
 pub use recent::{EVENTS_MAX, Recent};
 
 use crate::control::decisions::{DecisionOutcome, RecordedDecision};
-use crate::replica::{QuarantineReason, ReplicaComparison};
+use crate::replica::{ReplicaComparison, ReplicaEndReason};
 
 /// Something that has happened, where and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,7 +159,7 @@ pub enum EventKind {
         /// The replica.
         replica: ReplicaId,
         /// Why.
-        why: QuarantineReason,
+        why: ReplicaEndReason,
     },
     /// A shard was split, as its replica here has applied.
     Split {
@@ -288,7 +288,7 @@ impl EventKind {
                 Severity::Debug
             }
             EventKind::ReplicaEnded {
-                why: QuarantineReason::Before | QuarantineReason::Removed,
+                why: ReplicaEndReason::Before | ReplicaEndReason::Removed,
                 ..
             } => Severity::Debug,
             EventKind::ReplicasCompared { .. } | EventKind::ReplicaEnded { .. } => Severity::Error,

@@ -23,7 +23,7 @@ use crate::point::Point;
 /// The most nodes that one request asks.
 pub const HOPS_MAX: u8 = 32;
 
-/// The next node of a route.
+/// The next node of a lookup path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The node to ask.
@@ -87,7 +87,7 @@ impl LookupPath {
                 self.detours += 1;
                 peers.get(index).map(|node| Hop { node: *node, shard: None })
             }
-            // Trusted all the same, for want of anybody else: from the beginning.
+            // Nobody else is known: ask its replicas again, from the first.
             Step::Owner(known) | Step::Closer(known) => {
                 let shard = (known.shard(), known.generation());
                 self.asked = None;

@@ -28,7 +28,7 @@
 //! |---|---|---|
 //! | questions about the catalogue in flight | one | the next is asked when it is answered |
 //! | other questions in flight | a few for each shard that is led here | – |
-//! | waiting inputs ([`Queue`]) | [`TABLE_MESSAGES_MAX`] messages of lookups | drops the oldest |
+//! | waiting inputs ([`Queue`]) | [`LOOKUP_MESSAGES_MAX`] messages of lookups | drops the oldest |
 //! | rerouted commands that wait | what their clients may have in flight | clients wait |
 //!
 //! # Where to start
@@ -72,7 +72,7 @@ use merges::MergeState;
 use placement::Placement;
 pub use placement::{DryRunDecision, Gossip, PlacementSetup};
 pub use planted::PlantedBug;
-pub use queue::{Queue, TABLE_MESSAGES_MAX};
+pub use queue::{LOOKUP_MESSAGES_MAX, Queue};
 pub use request::{CutAt, Merged, NoMergeReason, NoSplit, Reply, Request, SplitPlan};
 use reshape::Questions;
 pub use reshape::{HotShard, Loads, ReshapeLimits, ReshapePace};

@@ -6,7 +6,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | [`TABLE_MESSAGES_MAX`] | messages of lookups that wait | the oldest is dropped, and counted |
+//! | [`LOOKUP_MESSAGES_MAX`] | messages of lookups that wait | the oldest is dropped, and counted |
 //!
 //! A dropped message does no lasting harm. Any of them may be lost on its way as well, and the next
 //! comparison of tables finds what is missing. The newest say the most.
@@ -16,13 +16,13 @@ use std::collections::VecDeque;
 use super::Input;
 
 /// Messages of other nodes' lookups that wait.
-pub const TABLE_MESSAGES_MAX: usize = 1024;
+pub const LOOKUP_MESSAGES_MAX: usize = 1024;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Queue {
     inputs: VecDeque<Input>,
-    table_messages: usize,
+    lookup_messages: usize,
     dropped: u64,
 }
 
@@ -30,13 +30,13 @@ impl Queue {
     /// Adds one at the end.
     pub fn push(&mut self, input: Input) {
         if matches!(input, Input::LookupMessage { .. }) {
-            if self.table_messages == TABLE_MESSAGES_MAX {
+            if self.lookup_messages == LOOKUP_MESSAGES_MAX {
                 let oldest =
                     self.inputs.iter().position(|i| matches!(i, Input::LookupMessage { .. }));
                 self.inputs.remove(oldest.expect("they were counted"));
                 self.dropped += 1;
             } else {
-                self.table_messages += 1;
+                self.lookup_messages += 1;
             }
         }
         self.inputs.push_back(input);
@@ -45,7 +45,7 @@ impl Queue {
     /// Takes the first.
     pub fn pop(&mut self) -> Option<Input> {
         let input = self.inputs.pop_front()?;
-        self.table_messages -= usize::from(matches!(input, Input::LookupMessage { .. }));
+        self.lookup_messages -= usize::from(matches!(input, Input::LookupMessage { .. }));
         Some(input)
     }
 
@@ -81,7 +81,7 @@ mod tests {
     fn queue_drops_oldest_lookup_messages_only() {
         let mut queue = Queue::default();
         queue.push(Input::Tick);
-        queue.extend((0..TABLE_MESSAGES_MAX as u64).map(said));
+        queue.extend((0..LOOKUP_MESSAGES_MAX as u64).map(said));
         queue.push(Input::ReplicaEnded(ShardId(7)));
         assert_eq!(queue.dropped(), 0);
         queue.push(said(5_000));
@@ -92,7 +92,7 @@ mod tests {
             Some(Input::LookupMessage { from, .. }) => from.0,
             other => panic!("{other:?}"),
         };
-        for number in 2..TABLE_MESSAGES_MAX as u64 {
+        for number in 2..LOOKUP_MESSAGES_MAX as u64 {
             assert_eq!(from(queue.pop()), number, "the oldest went");
         }
         assert!(matches!(queue.pop(), Some(Input::ReplicaEnded(_))), "in its place");

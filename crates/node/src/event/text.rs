@@ -6,7 +6,7 @@ use keyspace::{NodeId, ReplicaId, ShardId};
 
 use super::{EventKind, SnapshotRejection};
 use crate::control::decisions::{DecisionKind, DecisionOutcome, RecordedDecision};
-use crate::replica::{QuarantineReason, ReplicaComparison};
+use crate::replica::{ReplicaComparison, ReplicaEndReason};
 
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,21 +169,21 @@ fn write_decision(decided: &RecordedDecision, f: &mut fmt::Formatter<'_>) -> fmt
 fn write_replica_end(
     shard: ShardId,
     replica: ReplicaId,
-    why: QuarantineReason,
+    why: ReplicaEndReason,
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     let found = match why {
-        QuarantineReason::Before => {
+        ReplicaEndReason::Before => {
             return write!(f, "replica {replica} of shard {shard} had ended: it does not start");
         }
-        QuarantineReason::Removed => {
+        ReplicaEndReason::Removed => {
             return write!(f, "replica {replica} of shard {shard} was removed from this node");
         }
-        QuarantineReason::LostLog => "its disk holds less than it has acknowledged",
-        QuarantineReason::MissingMergeState => {
+        ReplicaEndReason::LostLog => "its disk holds less than it has acknowledged",
+        ReplicaEndReason::MissingMergeState => {
             "its shard merged with a neighbour whose state this node does not have"
         }
-        QuarantineReason::Differs => "it holds something else than a majority of its peers",
+        ReplicaEndReason::Differs => "it holds something else than a majority of its peers",
     };
     write!(
         f,

@@ -14,7 +14,7 @@ use super::{Answer, Caller, Input, Origin, ShardExecutor, push};
 use crate::replica::entry::{Batch, Kind, Waiter, operation};
 use crate::replica::record;
 use crate::replica::state::ShardState;
-use crate::replica::{QuarantineReason, Replica, ReplicaStart, SYSTEM, SafePointRequest};
+use crate::replica::{Replica, ReplicaEndReason, ReplicaStart, SYSTEM, SafePointRequest};
 use crate::reshape::merge;
 use crate::reshape::split::Split;
 use crate::routing::fetch::FetchRequest;
@@ -343,7 +343,7 @@ impl ShardExecutor {
             if matches!(refused, RejectedMessage::LostLog { .. }) {
                 let mut pending = std::mem::take(&mut self.pending);
                 self.has_merged = true;
-                self.end_replica(id, QuarantineReason::LostLog, &mut pending);
+                self.end_replica(id, ReplicaEndReason::LostLog, &mut pending);
                 self.pending = pending;
             }
         }
@@ -406,7 +406,7 @@ impl ShardExecutor {
             if shard.is_out(known) {
                 let mut pending = std::mem::take(&mut self.pending);
                 self.has_merged = true;
-                self.end_replica(id, QuarantineReason::Removed, &mut pending);
+                self.end_replica(id, ReplicaEndReason::Removed, &mut pending);
                 self.pending = pending;
             } else {
                 return;

@@ -13,7 +13,7 @@ use crate::event::EventKind;
 use crate::replica::catalogue::Change;
 use crate::replica::digest::Digesting;
 use crate::replica::state::Outcome;
-use crate::replica::{QuarantineReason, ReplicaComparison, ReplicaStart};
+use crate::replica::{ReplicaComparison, ReplicaEndReason, ReplicaStart};
 use crate::reshape::merge::MergeMessage;
 use crate::reshape::reroute::ReroutedCommand;
 use crate::rpc::message::RpcMessage;
@@ -66,7 +66,7 @@ pub struct Effects {
     /// Events, for operators.
     pub events: Vec<EventKind>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
-    pub ended: Vec<(ShardId, ReplicaId, QuarantineReason)>,
+    pub ended: Vec<(ShardId, ReplicaId, ReplicaEndReason)>,
     /// Right halves of shards that were split: to be begun by [`Input::Create`], unless a
     /// replica of the shard is there already, or has been, and to be shown to readers.
     pub halves: Vec<ReplicaStart>,

@@ -26,7 +26,7 @@ use storage::log::Group as Records;
 
 use super::{Effects, MergeHandover, ShardExecutor, push};
 use crate::event::EventKind;
-use crate::replica::QuarantineReason;
+use crate::replica::ReplicaEndReason;
 use crate::replica::record;
 use crate::routing::proxy::Proxy;
 use crate::rpc::message::RpcMessage;
@@ -112,7 +112,7 @@ impl ShardExecutor {
     pub(super) fn end_replica(
         &mut self,
         id: ShardId,
-        why: QuarantineReason,
+        why: ReplicaEndReason,
         effects: &mut Effects,
     ) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
@@ -122,7 +122,7 @@ impl ShardExecutor {
         self.ended_counters = self.ended_counters.and(shard.counters(self.now));
         let bootstrap = shard.view().read().bootstrap_record();
         let replica = shard.replica();
-        let is_removed = why == QuarantineReason::Removed;
+        let is_removed = why == ReplicaEndReason::Removed;
         let mut ended =
             EndedReplica::new(replica, is_removed, bootstrap).expect("its own bootstrap record");
         ended.is_remembered = false;
@@ -163,7 +163,7 @@ impl ShardExecutor {
             self.ended_replicas.remove(&id);
             return true;
         }
-        let why = QuarantineReason::Before;
+        let why = ReplicaEndReason::Before;
         self.pending.ended.push((id, replica, why));
         self.pending.events.push(EventKind::ReplicaEnded { shard: id, replica, why });
         false
@@ -316,13 +316,13 @@ mod tests {
             assert!(executor.shard(shard).is_some());
         }
         executor.accept(known(5, &[1, 3]));
-        assert_eq!(turn(&mut executor).ended, [(shard, HERE, QuarantineReason::Removed)]);
+        assert_eq!(turn(&mut executor).ended, [(shard, HERE, ReplicaEndReason::Removed)]);
         assert_eq!(
             (executor.ended_replica(shard), executor.quarantined().count()),
             (Some(HERE), 0)
         );
         executor.accept(Input::Create(start(shard)));
-        assert_eq!(turn(&mut executor).ended, [(shard, HERE, QuarantineReason::Before)]);
+        assert_eq!(turn(&mut executor).ended, [(shard, HERE, ReplicaEndReason::Before)]);
         (0..2 * QUARANTINE_NOTICE_TICKS).for_each(|_| executor.accept(Input::Tick));
         assert!(turn(&mut executor).rpcs.is_empty(), "nobody is told");
     }

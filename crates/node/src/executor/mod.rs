@@ -403,7 +403,7 @@ pub(crate) struct RoundContext<'a> {
 impl RoundContext<'_> {
     /// How long a request waits for a lock, in nanoseconds: less than the request timeout, so that
     /// its sender learns of the lock in time.
-    pub fn waits_for_locks(&self) -> u64 {
+    pub fn lock_wait_max(&self) -> u64 {
         WAIT_NANOS.min(self.request_timeout / 5 * 3)
     }
 }

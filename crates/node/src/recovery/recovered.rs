@@ -2,8 +2,8 @@
 //! ([`crate::recovery::quorum_loss`]).
 //!
 //! A restart applies its log up to the record, committed or not, with all changes of members. It
-//! needs these, because a change of the catalogue depends on them. Then the record overrules them. If
-//! the record names a cut, the shard was split later than the log knows, and the keys behind the
+//! needs these, because a change of the catalogue depends on them. Then the record overrules them.
+//! If the record names a cut, the shard was split later than the log knows, and the keys behind the
 //! cut are dropped.
 //!
 //! The record may stay in the log long after it took effect. Later checkpoints and changes of

@@ -49,7 +49,7 @@ pub struct ReplicaComparison {
 
 /// Why a replica takes no part any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuarantineReason {
+pub enum ReplicaEndReason {
     /// Its disk holds less than it had promised.
     LostLog,
     /// Its state is another than that of a majority.

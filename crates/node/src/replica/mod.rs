@@ -75,7 +75,7 @@ pub mod state;
 mod steps;
 
 use consistency_check::ConsistencyChecks;
-pub use consistency_check::{QuarantineReason, ReplicaComparison};
+pub use consistency_check::{ReplicaComparison, ReplicaEndReason};
 pub use forward::handover::{InheritedSession, RequestHandover};
 use leading::Leading;
 use merges::Merges;
@@ -451,9 +451,9 @@ impl Replica {
     }
 
     /// Why it must take no part any more, if it must not.
-    pub(crate) fn unfit(&self) -> Option<QuarantineReason> {
-        let lacks = self.merges.misses_merge_state.then_some(QuarantineReason::MissingMergeState);
-        self.checks.differs.then_some(QuarantineReason::Differs).or(lacks)
+    pub(crate) fn unfit(&self) -> Option<ReplicaEndReason> {
+        let lacks = self.merges.misses_merge_state.then_some(ReplicaEndReason::MissingMergeState);
+        self.checks.differs.then_some(ReplicaEndReason::Differs).or(lacks)
     }
 
     /// This replica has gone, and others are asked from now on: with what it was to ask of them,

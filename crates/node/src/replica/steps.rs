@@ -36,7 +36,7 @@ use command::NotDone;
 mod commands;
 
 struct LockReader {
-    /// How many locks had gone when it was met.
+    /// The shard's count of released locks when the reader met one.
     released: u64,
     origin: Origin,
     waiter: Waiter,
@@ -53,8 +53,8 @@ pub(super) struct Steps {
     newest: BTreeMap<NodeId, u64>,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
     is_busy: bool,
-    /// Whether any of this may have something in it, or a forwarded step may be under way: what a
-    /// shard that no transaction is about looks at, and nothing else.
+    /// Whether any of this may hold something, or a forwarded step may be under way. A shard
+    /// without transactions checks only this flag.
     is_awake: bool,
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
@@ -128,8 +128,8 @@ impl NewEntry {
 }
 
 impl Replica {
-    /// Whether steps, and who waits for locks, only wait for others. Time passes for who has
-    /// replicas elsewhere; alone, it looks whenever it can whether a lock stays too long.
+    /// Whether steps and lock waiters only wait for others. A shard with several replicas is
+    /// ticked; a sole one must check by itself whether a lock stays too long.
     pub(super) fn steps_rest(&self) -> bool {
         let looks = self.steps.is_busy && self.is_sole();
         self.steps.is_calm()
@@ -208,7 +208,7 @@ impl Replica {
                 effects.answers.push(Answer::Retry { origin, waiter });
                 return false;
             }
-            let is_late = reader.since.saturating_add(turn.waits_for_locks()) <= turn.now;
+            let is_late = reader.since.saturating_add(turn.lock_wait_max()) <= turn.now;
             if is_late {
                 let (waiters, why) = (vec![waiter], NotDone::Locked);
                 effects.answers.push(Answer::NotDone { origin, waiters, why });
@@ -256,7 +256,7 @@ impl Replica {
         let owns = |key: &[u8]| state.keys().is_some_and(|it| state.owns(&it.hasher().key(key)));
         let applied = AppliedState { locks: &state.locks, engine: state.keys(), owns: &owns };
         let moment = moment(turn);
-        let passes_on = self.steps.readers.is_empty() && wait_queue::passes_on(turn.now);
+        let passes_on = self.steps.readers.is_empty() && wait_queue::is_in_pass_on_phase(turn.now);
         let mut round =
             self.steps.queue.round(&due, &self.steps.held, (applied, moment), passes_on);
         let steps = || due.others.iter().chain(&due.prepares);
@@ -322,7 +322,7 @@ impl Replica {
 
     fn propose_entry_of_steps(&mut self, entry: NewEntry, now: BootNanos, clock: &Clock) {
         let NewEntry { mut bytes, askers } = entry;
-        // Those that wait on have left their room, and the entry may be kept for long.
+        // Steps that keep waiting leave capacity unused, and the entry may be retained for long.
         if bytes.capacity() > 2 * bytes.len() {
             bytes.shrink_to_fit();
         }
@@ -371,7 +371,7 @@ impl Replica {
     /// Takes aside what has to wait for locks, and what was sent behind it; and takes back what
     /// has not to wait any more, in its order.
     fn hold_locked(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
-        let (now, waits_for) = (turn.now, turn.waits_for_locks());
+        let (now, waits_for) = (turn.now, turn.lock_wait_max());
         let new = std::mem::take(&mut self.queue);
         let Steps { queue, held, .. } = &mut self.steps;
         let sorted = queue.sort_commands(held, new, &self.state.read().locks, now, waits_for);
@@ -450,7 +450,7 @@ impl Replica {
 /// When steps are looked at, in a turn.
 fn moment(turn: &RoundContext<'_>) -> JudgedAt {
     let (now, time) = (turn.now, turn.clock.now());
-    JudgedAt { now, time, waits_for: turn.waits_for_locks() }
+    JudgedAt { now, time, waits_for: turn.lock_wait_max() }
 }
 
 /// A step that comes from elsewhere, if these bytes are one.

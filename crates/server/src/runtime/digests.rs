@@ -17,7 +17,7 @@ use keyspace::{ReplicaId, ShardId};
 use node::executor::Input;
 use node::recovery::checkpoint::BLOCK;
 use node::replica::digest::{DigestStep, Digesting};
-use node::replica::{QuarantineReason, ReplicaComparison};
+use node::replica::{ReplicaComparison, ReplicaEndReason};
 use parking_lot::{Condvar, Mutex};
 
 use super::NodeRuntime;
@@ -100,13 +100,13 @@ impl Digests {
     }
 
     /// Counts a local replica that has ended or was quarantined.
-    pub(super) fn ended(&self, why: QuarantineReason) {
+    pub(super) fn ended(&self, why: ReplicaEndReason) {
         match why {
-            QuarantineReason::Before => {}
-            QuarantineReason::Removed => self.removed.add(1),
-            QuarantineReason::LostLog
-            | QuarantineReason::MissingMergeState
-            | QuarantineReason::Differs => self.quarantined.add(1),
+            ReplicaEndReason::Before => {}
+            ReplicaEndReason::Removed => self.removed.add(1),
+            ReplicaEndReason::LostLog
+            | ReplicaEndReason::MissingMergeState
+            | ReplicaEndReason::Differs => self.quarantined.add(1),
         }
     }
 }

@@ -12,14 +12,14 @@ use keyspace::NodeId;
 
 use super::World;
 
-/// Once in so many milliseconds nodes tell what they carry.
+/// Nodes report their load once in so many milliseconds.
 pub(super) const GOSSIP_MS: u64 = 500;
-/// A node that was not heard of for this time is suspected …
+/// A node that was not heard of for this time is suspected.
 const SUSPECTED_MS: u64 = 1_200;
-/// … and is taken to be.
+/// A node that was not heard of for this time is taken for down.
 const DOWN_MS: u64 = 2_000;
 
-/// What a node carries.
+/// The load of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     replicas: u32,
@@ -37,11 +37,11 @@ struct PeerStatus {
     load: Load,
 }
 
-/// What all know of all, by their places.
+/// What each node knows of each other one, by their places.
 #[derive(Debug, Default)]
 pub(super) struct Gossip {
     status: Vec<Vec<Option<PeerStatus>>>,
-    /// What each carried a round ago.
+    /// The load of each node a round ago.
     loads: Vec<Load>,
     /// Nodes with equal numbers hear of each other; `None`: asleep or down.
     parts: Vec<Option<usize>>,

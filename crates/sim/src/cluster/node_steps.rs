@@ -1,7 +1,7 @@
 //! What a node does in a millisecond: it reads its clock, ticks, does a few steps in random order,
 //! and sends its messages.
 
-use node::replica::{QuarantineReason, ReplicaComparison};
+use node::replica::{ReplicaComparison, ReplicaEndReason};
 
 use super::{Plant, TICK_MS, World};
 use crate::check::Violation;
@@ -179,7 +179,7 @@ impl World {
         let answers = machine.step_executor(executor, inputs_max, &mut witness, &mut self.trace)?;
         for (shard, why) in std::mem::take(&mut machine.ended) {
             match why {
-                QuarantineReason::Removed => self.counts.removals += 1,
+                ReplicaEndReason::Removed => self.counts.removals += 1,
                 _ => self.counts.quarantines += 1,
             }
             self.agreement.ended(seat.node, shard);

@@ -37,7 +37,7 @@ use node::replica::digest::{DigestStep, Digesting};
 use node::replica::entry::Waiter;
 use node::replica::read::ReadTime;
 use node::replica::state::ShardState;
-use node::replica::{QuarantineReason, ReplicaComparison, ReplicaStart};
+use node::replica::{ReplicaComparison, ReplicaEndReason, ReplicaStart};
 use node::routing::route::Route;
 pub use node::routing::route::View;
 use replication::RejectedMessage;
@@ -134,7 +134,7 @@ pub struct Machine {
     /// What leaders have found, to be looked at by the world.
     pub findings: Vec<ReplicaComparison>,
     /// Shards whose replica has ended because it was unfit, to be looked at by the world.
-    pub ended: Vec<(ShardId, QuarantineReason)>,
+    pub ended: Vec<(ShardId, ReplicaEndReason)>,
     /// Whether its disk has lost synced writes: it may notice.
     pub may_lose: bool,
     /// Commands that were sent on, each with its new shard, to be looked at by the world.

@@ -1,14 +1,18 @@
-//! The bytes of what a shard knows of transactions.
+//! The bytes of a shard's transaction state: locks, records, marks, floors.
 //!
-//! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
-//! locks, each: key `bytes`, id, record key `bytes`, time u64, `u8` 0 nothing to be written, 1 a
-//! value: expiry u64, `bytes`, 2 none: the key is deleted; `u8` 0 for the key alone, 1 up to
-//! `bytes`, 2 to the end, and 4 more if a deadline u64 comes next; answers. Count of records, each:
-//! id, record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
-//! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
-//! time of the lock u64, time u64, answers. Count of floors, each: whose u64, time u64; in
-//! checkpoints from before there were any, nothing. An id: start u64, by u64, attempt `varint`.
-//! Answers: count `varint`, each: place `varint`, and a reply as `bytes`.
+//! They stand behind the sessions in a checkpoint's first block, if there are any. Each list begins
+//! with its count, a `varint`. Older checkpoints have no floors.
+//!
+//! ```text
+//! lock     key bytes, id, record key bytes, time u64, write, reach u8, answers
+//!   write    0: nothing. 1: a value, expiry u64, bytes. 2: the key is deleted
+//!   reach    0: the key alone. 1: up to a key, bytes. 2: to the end. 4 more: a deadline u64
+//! follows record   id, record key bytes, state u8, keys: count varint, bytes each state    0:
+//! staged. 1: committed, time u64. 2: aborted mark     id, key bytes, state u8 state    0: aborted
+//! or prevented. 1: committed, time of the lock u64, time u64, answers floor    coordinator u64,
+//! time u64 id       start u64, coordinator u64, attempt varint answers  count varint, each: place
+//! varint, reply bytes
+//! ```
 
 use std::collections::BTreeMap;
 

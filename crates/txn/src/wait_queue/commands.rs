@@ -2,7 +2,7 @@
 //! all later commands of the same asker wait behind them: so an asker's commands keep their order.
 //!
 //! The queue returns commands that have waited too long as late, to be refused; unless their sender
-//! gives them up by itself ([`Commands::is_refused_late`]).
+//! gives them up by itself ([`Commands::may_time_out`]).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub trait Commands {
     fn any(&self, is_such: impl FnMut(&Write<'_>) -> bool) -> bool;
 
     /// Whether they are refused when they have waited for too long.
-    fn is_refused_late(&self) -> bool;
+    fn may_time_out(&self) -> bool;
 }
 
 /// See the front page.
@@ -111,7 +111,7 @@ impl<C: Commands> HeldCommands<C> {
                 || commands.any(|write| in_the_way.stops(write));
             if !waits {
                 sorted.free.push_back(commands);
-            } else if since.saturating_add(waits_for) <= now && commands.is_refused_late() {
+            } else if since.saturating_add(waits_for) <= now && commands.may_time_out() {
                 sorted.late.push(commands);
             } else {
                 waiting_askers.extend(asker);

@@ -135,14 +135,15 @@ pub struct WaitQueue {
     pending: PendingWrites,
 }
 
-/// Whether locks are passed on within an entry, at this time.
-pub fn passes_on(now: BootNanos) -> bool {
+/// Whether an entry that releases a lock may give it to the next transaction: three quarters of
+/// the time, so that readers at other replicas find the key unlocked now and then (decision 0036).
+pub fn is_in_pass_on_phase(now: BootNanos) -> bool {
     now % PASSES_ON.1 < PASSES_ON.0
 }
 
 /// A step that was looked at as it came.
 pub fn decoded(bytes: &[u8]) -> Step<'_> {
-    Step::decode(&mut Reader::new(bytes)).expect("it was looked at")
+    Step::decode(&mut Reader::new(bytes)).expect("the step was decoded as it arrived")
 }
 
 impl WaitQueue {

@@ -341,7 +341,7 @@ mod tests {
             false
         }
 
-        fn is_refused_late(&self) -> bool {
+        fn may_time_out(&self) -> bool {
             true
         }
     }

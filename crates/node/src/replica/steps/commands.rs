@@ -41,7 +41,7 @@ impl Commands for Queued {
         false
     }
 
-    fn is_refused_late(&self) -> bool {
+    fn may_time_out(&self) -> bool {
         matches!(self, Queued::Batch { .. })
     }
 }
