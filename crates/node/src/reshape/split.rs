@@ -128,7 +128,7 @@ impl ShardState {
         let position = at.position(self.descriptor.keyspace());
         let (of_left, of_right) = self.descriptor.arc.split(&position)?;
         let cut_off = self.keys_mut()?.split_off(at).ok()?;
-        // Whoever reads piece by piece begins again.
+        // A reader in several pieces starts again.
         self.cuts += 1;
         self.descriptor.arc = of_left;
         Some((of_right, cut_off, self.locks.split_off(at)))
