@@ -292,7 +292,7 @@ impl NodeService for Fake {
                 shards_led: 1,
                 ..ClusterStatus::default()
             },
-            level: Some(self.level()),
+            cluster_version: Some(self.cluster_version()),
             uptime_ms: 3_723_004,
             listeners: vec![ListenerStatus { protocol: "resp".into(), address: "::1:1".into() }],
             dir: "/data".into(),
@@ -420,15 +420,15 @@ impl NodeService for Fake {
         });
     }
 
-    fn level(&self) -> ClusterVersionStatus {
-        let node = |id: u64, speaks| NodeVersions {
+    fn cluster_version(&self) -> ClusterVersionStatus {
+        let node = |id: u64, supported| NodeVersions {
             id: format!("{id:016x}"),
             name: format!("n{id}"),
-            speaks,
+            supported,
         };
         ClusterVersionStatus {
-            level: 1,
-            speaks: [1, 2],
+            version: 1,
+            supported: [1, 2],
             automatic: true,
             objections: vec!["n2 supports 1 only".into(), "n3 has not been heard of".into()],
             nodes: vec![node(1, Some([1, 2])), node(2, Some([1, 1])), node(3, None)],
@@ -437,14 +437,16 @@ impl NodeService for Fake {
 
     fn raise_version(&self, _id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>) {
         done(match to {
-            Some(1) => Ok(self.level()),
+            Some(1) => Ok(self.cluster_version()),
             None | Some(2) => {
-                let why =
-                    format!("not all nodes support version 2: {}", self.level().objections[0]);
+                let why = format!(
+                    "not all nodes support version 2: {}",
+                    self.cluster_version().objections[0]
+                );
                 Err(ApiError::VersionRefused { why })
             }
             Some(to) => {
-                Err(ApiError::VersionRefused { why: format!("{to} is not the next level") })
+                Err(ApiError::VersionRefused { why: format!("{to} is not the next version") })
             }
         });
     }

@@ -100,7 +100,7 @@ fn merge_is_requested_by_http() {
 }
 
 #[test]
-fn the_level_is_shown_and_raised() {
+fn cluster_version_is_shown_and_raised() {
     let server = serve(options());
     let reply = ask(&server, "GET", "/v1/level", b"");
     let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();

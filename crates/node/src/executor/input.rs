@@ -143,10 +143,10 @@ pub enum Input {
         /// The shard.
         shard: ShardId,
     },
-    /// The cluster's level is at least this: what it allows may be proposed.
+    /// The cluster version is at least this: what it allows may be proposed.
     ClusterVersion {
-        /// The level.
-        level: ClusterVersion,
+        /// The cluster version.
+        version: ClusterVersion,
     },
     /// The shard's keyspace has another durability from now on.
     Configure {
