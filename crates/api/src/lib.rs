@@ -106,7 +106,7 @@ pub trait NodeService: Send + Sync + 'static {
         &self,
         id: RequestId,
         node: &str,
-        standing: AdminState,
+        admin_state: AdminState,
         unknown_too: bool,
         done: Done<NodeAdminState>,
     );

@@ -179,7 +179,7 @@ impl NodeService for Fake {
             RouteStatus {
                 lookup: way.kind.name().to_owned(),
                 form: way.form.name().to_owned(),
-                images: way.images,
+                images: way.cached,
                 shard: is_found.then_some(7),
                 leader: is_found.then(|| "00000000000000aa".into()),
                 hops: steps.len() as u32,
@@ -319,14 +319,14 @@ impl NodeService for Fake {
         }
         let (admin_states, moved) = (state.admin_states.clone(), state.moved);
         drop(state);
-        let standing = |id| admin_states.get(&id).copied().unwrap_or_default();
+        let admin_state = |id| admin_states.get(&id).copied().unwrap_or_default();
         let left = |id| if id == 2 { 9 - moved } else { 9 };
         let node = |id: u64, state| NodeStatus {
             id: format!("{id:016x}"),
             name: format!("n{id}"),
             this: id == 1,
             state,
-            standing: standing(id),
+            admin_state: admin_state(id),
             since_at_ms: START_MILLIS,
             linked: state == NodeState::Up,
             addresses: NodeAddresses {
@@ -348,7 +348,8 @@ impl NodeService for Fake {
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
         let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
-        let removed = admin_states.iter().filter(|(_, standing)| **standing == AdminState::Removed);
+        let removed =
+            admin_states.iter().filter(|(_, admin_state)| **admin_state == AdminState::Removed);
         let removed = removed.map(|(id, _)| format!("{id:016x}")).collect();
         Nodes { health: self.health(), nodes, removed }
     }
@@ -357,7 +358,7 @@ impl NodeService for Fake {
         &self,
         id: RequestId,
         node: &str,
-        standing: AdminState,
+        admin_state: AdminState,
         unknown_too: bool,
         done: Done<NodeAdminState>,
     ) {
@@ -382,15 +383,15 @@ impl NodeService for Fake {
             }
         };
         let left = if number == 2 { 9 - moved } else { 9 };
-        if standing == AdminState::Removed && left > 0 {
+        if admin_state == AdminState::Removed && left > 0 {
             let why = format!("{node} still has {left} replicas");
             return done(Err(ApiError::NodeInUse { why }));
         }
-        state.admin_states.insert(number, standing);
+        state.admin_states.insert(number, admin_state);
         done(Ok(NodeAdminState {
             id: format!("{number:016x}"),
             name: Some(format!("n{number}")),
-            standing,
+            admin_state,
             replicas: left,
             leads: number.min(left),
             data_bytes: 2048,

@@ -193,7 +193,7 @@ impl Catalogue {
             catalogue.keyspaces.insert(keyspace.name.clone(), keyspace);
         }
         if version >= VERSION_ADMIN_STATES {
-            catalogue.admin_states = read_standings(reader)?;
+            catalogue.admin_states = read_admin_states(reader)?;
         }
         if version == VERSION_ADMIN_STATES && catalogue.admin_states.is_empty() {
             return Err(DecodeError::Field { what: "admin states: none" });
@@ -348,7 +348,7 @@ fn read_admin_state(reader: &mut Reader<'_>) -> Result<(NodeId, AdminState), Dec
     Ok((node, admin_state))
 }
 
-fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
+fn read_admin_states(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
     let count = reader.varint_max(ADMIN_STATES_MAX as u64, "count of admin states")?;
     let (mut admin_states, mut last) = (AdminStates::default(), None);
     for _ in 0..count {

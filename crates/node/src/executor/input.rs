@@ -132,7 +132,7 @@ pub enum Input {
         /// The shard, as it is known now.
         known: Arc<KnownShard>,
     },
-    /// There is no replica of the system shard here, and an image of the catalogue as of this index
+    /// There is no replica of the system shard here, and a cached catalogue as of this index
     /// can be used from now on.
     CatalogueCached {
         /// The index.

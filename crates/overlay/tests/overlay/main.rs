@@ -1,4 +1,4 @@
-//! Tables, gossip, images and walks against histories of shards that split, merge and move;
+//! Tables, gossip, cached routes and lookups against histories of shards that split, merge and move;
 //! files of linear hashing.
 
 mod bytes;

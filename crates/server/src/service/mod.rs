@@ -318,11 +318,11 @@ impl NodeService for NodeApi {
         &self,
         id: RequestId,
         node: &str,
-        standing: AdminState,
+        admin_state: AdminState,
         unknown_too: bool,
         done: Done<NodeAdminState>,
     ) {
-        self.request_admin_state(id, node, standing, unknown_too, done);
+        self.request_admin_state(id, node, admin_state, unknown_too, done);
     }
 
     fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError> {

@@ -116,7 +116,7 @@ impl NodeApi {
             name: member.name.clone(),
             this,
             state,
-            standing: self.runtime.admin_states.of(member.node).into(),
+            admin_state: self.runtime.admin_states.of(member.node).into(),
             since_at_ms: self.runtime.clock.millis() - member.since.elapsed().as_millis() as u64,
             linked: linked || this,
             addresses: NodeAddresses {
@@ -146,7 +146,7 @@ impl NodeApi {
             name: self.config.name.clone(),
             this: true,
             state: NodeState::Up,
-            standing: self.runtime.admin_states.of(self.runtime.identity.node).into(),
+            admin_state: self.runtime.admin_states.of(self.runtime.identity.node).into(),
             since_at_ms: self.runtime.clock.started_millis(),
             linked: true,
             addresses: NodeAddresses {
