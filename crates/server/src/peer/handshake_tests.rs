@@ -183,7 +183,7 @@ fn refusals_name_both_sides_on_both_sides() {
 
     let later = Local { versions: Versions { lowest: 3, highest: 4 }, ..local(2) };
     let [dialler, _] = refusals((later, None), local(1));
-    assert!(dialler.to_string().contains("supports 1 to 2, the other 3 to 4"), "{dialler}");
+    assert!(dialler.to_string().contains("speaks 1 to 2, the other 3 to 4"), "{dialler}");
 
     let [dialler, acceptor] = refusals((local(1), Some(5)), local(2));
     let wrong = Refusal::WrongNode { expected: NodeId(5), found: NodeId(2) };

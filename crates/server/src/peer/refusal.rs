@@ -54,7 +54,7 @@ impl std::fmt::Display for Versions {
 pub enum Refusal {
     /// No version of the protocol in common.
     #[error(
-        "no common protocol version: the node that refuses supports {here}, the other {there}. \
+        "no common protocol version: the node that refuses speaks {here}, the other {there}. \
          Upgrade one version at a time"
     )]
     NoCommonVersion {

@@ -55,7 +55,7 @@ fn wrong_secret_cluster_or_version_is_refused_with_reason() {
     assert!(refusal.to_string().contains("00000000000000c2"), "{refusal}");
     let later = Local { versions: Versions { lowest: 5, highest: 6 }, ..local(2) };
     let refusal = refused_both_ways(later, local(1));
-    assert!(refusal.to_string().contains("supports 1 to 2, the other 5 to 6"), "{refusal}");
+    assert!(refusal.to_string().contains("speaks 1 to 2, the other 5 to 6"), "{refusal}");
 }
 
 #[test]
