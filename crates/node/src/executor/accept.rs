@@ -255,8 +255,8 @@ impl ShardExecutor {
                 proxy.forward_step(step, Caller { origin, waiter }, now, pending)
             }
             None => {
-                let said = Box::new(StepReply::Moved);
-                self.pending.answers.push(Answer::StepDone { origin, waiter, said });
+                let reply = Box::new(StepReply::Moved);
+                self.pending.answers.push(Answer::StepDone { origin, waiter, reply });
             }
         }
     }

@@ -230,7 +230,7 @@ impl Replica {
                 report(outcome, Some(Caller { origin, waiter }), effects);
             }
             Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
-                Outcome::Steps(said) => self.stepped(askers, said, effects),
+                Outcome::Steps(replies) => self.stepped(askers, replies, effects),
                 _ => unreachable!("steps are answered as steps"),
             },
             Some(InFlight { asker, .. }) => self.reply_remote(asker, outcome, effects),

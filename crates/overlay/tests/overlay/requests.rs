@@ -17,7 +17,8 @@ use proptest::prelude::*;
 
 use crate::ring_world::{KEYSPACE, KINDS, Table, World};
 
-/// The table of one shard on one node; of `full` and cached routes the node's, which leads one shard.
+/// The table of one shard on one node; of `full` and cached routes the node's,
+/// which leads one shard.
 enum Here<'a> {
     Shard(ShardId, &'a Table),
     Node(ShardId, &'a dyn Lookup),

@@ -238,8 +238,8 @@ impl Proxy {
             RpcMessage::FetchReply { number, at, found, .. } => {
                 self.outgoing.fetches.fetched(self.shard, number, (at, found), now, effects);
             }
-            RpcMessage::StepReply { number, said, .. } => {
-                self.outgoing.forwarded_steps.handle_reply(number, said, effects)
+            RpcMessage::StepReply { number, reply, .. } => {
+                self.outgoing.forwarded_steps.handle_reply(number, reply, effects)
             }
             RpcMessage::CatalogueReply { number, index, result } => {
                 self.outgoing.forward.catalogue_done(number, index, result);
