@@ -11,8 +11,8 @@ use server::peer::{Cluster, Local, Refusal, Secret, VERSIONS};
 fn local() -> Local {
     Local {
         versions: VERSIONS,
-        levels: VersionRange::OURS,
-        level: None,
+        supported: VersionRange::OURS,
+        cluster_version: None,
         node: NodeId(1),
         process: 101,
         incarnation: 3,

@@ -231,14 +231,14 @@ def read_options(reader):
 
 
 class Catalogue:
-    """Section 5.5: keyspaces by name, each with id, options and shards; admin states; level."""
+    """Section 5.5: keyspaces by name, each with id, options and shards; admin states."""
 
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
         self.files = {}
         self.admin_states = {}
-        self.level = 1
+        self.cluster_version = 1
 
     def set_standing(self, reader):
         node, standing = reader.number("Q"), reader.number("B")
@@ -294,8 +294,8 @@ class Catalogue:
             self.admin_states[node] = standing
         check(version != 3 or self.admin_states, "admin_states")
         if version == 4:
-            self.level = reader.number("B")
-            check(self.level >= 2, "level")
+            self.cluster_version = reader.number("B")
+            check(self.cluster_version >= 2, "cluster version")
 
     def apply(self, reader):
         op = reader.number("B")
@@ -308,11 +308,11 @@ class Catalogue:
             self.next_shard += 1
             return
         if op == 6:
-            level = reader.number("B")
+            version = reader.number("B")
             reader.end()
-            check(level > 0, "level")
-            if level == self.level + 1:
-                self.level = level
+            check(version > 0, "cluster version")
+            if version == self.cluster_version + 1:
+                self.cluster_version = version
             return
         if op == 7:
             self.act(reader)
@@ -320,7 +320,7 @@ class Catalogue:
         name = reader.counted()
         if op == 1:
             options = read_options(reader)
-            check(options[0] < 2 or self.level >= 2, "placement above the level")
+            check(options[0] < 2 or self.cluster_version >= 2, "placement above the cluster version")
             if name not in self.keyspaces:
                 if options[0] == 2:
                     self.files[self.next_keyspace] = [1, 0, 0]

@@ -135,8 +135,8 @@ impl AdminState {
 }
 
 impl From<AdminState> for keyspace::AdminState {
-    fn from(standing: AdminState) -> Self {
-        match standing {
+    fn from(admin_state: AdminState) -> Self {
+        match admin_state {
             AdminState::Member => Self::Member,
             AdminState::Cordoned => Self::Cordoned,
             AdminState::Draining => Self::Draining,
@@ -146,8 +146,8 @@ impl From<AdminState> for keyspace::AdminState {
 }
 
 impl From<keyspace::AdminState> for AdminState {
-    fn from(standing: keyspace::AdminState) -> Self {
-        match standing {
+    fn from(admin_state: keyspace::AdminState) -> Self {
+        match admin_state {
             keyspace::AdminState::Member => Self::Member,
             keyspace::AdminState::Cordoned => Self::Cordoned,
             keyspace::AdminState::Draining => Self::Draining,
@@ -164,7 +164,8 @@ pub struct NodeAdminState {
     /// Its name, if it is known.
     pub name: Option<String>,
     /// Its admin state from now on.
-    pub standing: AdminState,
+    #[serde(rename = "standing")]
+    pub admin_state: AdminState,
     /// Shards that have a replica there.
     pub replicas: u64,
     /// Of these, those that it leads.
@@ -198,8 +199,8 @@ pub struct NodeStatus {
     /// Whether it is there.
     pub state: NodeState,
     /// Its admin state.
-    #[serde(default)]
-    pub standing: AdminState,
+    #[serde(rename = "standing", default)]
+    pub admin_state: AdminState,
     /// Since when this node sees it in this state, in milliseconds since 1970.
     pub since_at_ms: u64,
     /// Whether this node has a link to it.

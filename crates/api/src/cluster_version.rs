@@ -10,16 +10,19 @@ pub struct NodeVersions {
     /// Its name, or its id.
     pub name: String,
     /// The lowest and the highest version that it supports; `null`: not known.
-    pub speaks: Option<[u8; 2]>,
+    #[serde(rename = "speaks")]
+    pub supported: Option<[u8; 2]>,
 }
 
 /// The answer of `GET` and `POST /v1/level`: the cluster version, and what its nodes support.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterVersionStatus {
-    /// The cluster's.
-    pub level: u8,
+    /// The cluster version.
+    #[serde(rename = "level")]
+    pub version: u8,
     /// The lowest and the highest that this node supports.
-    pub speaks: [u8; 2],
+    #[serde(rename = "speaks")]
+    pub supported: [u8; 2],
     /// Whether this node, when it leads the system shard, raises it by itself.
     pub automatic: bool,
     /// Why the next version cannot be used yet, as clauses. Empty if it can, or if this node knows

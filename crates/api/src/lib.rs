@@ -106,7 +106,7 @@ pub trait NodeService: Send + Sync + 'static {
         &self,
         id: RequestId,
         node: &str,
-        standing: AdminState,
+        admin_state: AdminState,
         unknown_too: bool,
         done: Done<NodeAdminState>,
     );
@@ -117,8 +117,8 @@ pub trait NodeService: Send + Sync + 'static {
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
     /// Merges a shard with its right neighbour, if this node leads it.
     fn merge(&self, shard: u64, done: Done<MergeStatus>);
-    /// The cluster version, and what its nodes speak.
-    fn level(&self) -> ClusterVersionStatus;
+    /// The cluster version, and which versions its nodes support.
+    fn cluster_version(&self) -> ClusterVersionStatus;
     /// Raises it: to the next one, unless another is named.
     fn raise_version(&self, id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>);
     /// Decisions of the node about the shards that it leads; or, with `dry`, those that the
@@ -326,9 +326,9 @@ pub struct Status {
     pub health: Health,
     /// The cluster in numbers.
     pub cluster: ClusterStatus,
-    /// The cluster version, and what its nodes speak.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub level: Option<ClusterVersionStatus>,
+    /// The cluster version, and which versions its nodes support.
+    #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
+    pub cluster_version: Option<ClusterVersionStatus>,
     /// How long the process has run.
     pub uptime_ms: u64,
     /// Where it listens.

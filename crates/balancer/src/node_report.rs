@@ -1,7 +1,7 @@
 //! Reports of nodes, as gossip brings them, and what follows for placement.
 //!
 //! It judges which nodes have been down for too long, are draining, or may get replicas. The driver
-//! only passes what it was told, node by node.
+//! only passes what nodes report, node by node.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    fn node(self, standing: AdminState, dead_after: Duration) -> Node {
-        let unavailable = match standing {
+    fn node(self, admin_state: AdminState, dead_after: Duration) -> Node {
+        let unavailable = match admin_state {
             AdminState::Removed => Some(Unavailable::Removed),
             _ if !self.is_up && self.since >= dead_after => Some(Unavailable::Dead),
             AdminState::Draining => Some(Unavailable::Draining),
@@ -46,7 +46,7 @@ impl NodeReport {
         Node {
             id: self.id,
             domain: self.domain,
-            takes: self.is_up && !self.is_suspected && standing.takes_replicas(),
+            takes: self.is_up && !self.is_suspected && admin_state.takes_replicas(),
             unavailable,
             is_alive: self.is_up,
             is_slow: self.is_slow,
@@ -60,27 +60,27 @@ impl NodeReport {
 
 /// All nodes for a decision: those with a report, and those without one that have replicas of
 /// shards led here. The latter were forgotten, and so have been down for long; that is sure only
-/// once reports had time to arrive (`is_told`).
+/// once reports had time to arrive (`is_complete`).
 pub fn nodes_to_place(
-    told: impl IntoIterator<Item = NodeReport>,
-    standings: &AdminStates,
+    reports: impl IntoIterator<Item = NodeReport>,
+    admin_states: &AdminStates,
     dead_after: Duration,
     led: &[LedShard],
-    is_told: bool,
+    is_complete: bool,
 ) -> Nodes {
-    let node = |told: NodeReport| {
-        let standing = standings.of(told.id);
-        told.node(standing, dead_after)
+    let node = |report: NodeReport| {
+        let admin_state = admin_states.of(report.id);
+        report.node(admin_state, dead_after)
     };
-    let mut nodes: Vec<Node> = told.into_iter().map(node).collect();
+    let mut nodes: Vec<Node> = reports.into_iter().map(node).collect();
     let placed = led.iter().flat_map(|led| &led.descriptor.replicas);
     for (_, id) in placed {
         if nodes.iter().any(|node| node.id == *id) {
             continue;
         }
-        let unavailable = match standings.of(*id) {
+        let unavailable = match admin_states.of(*id) {
             AdminState::Removed => Some(Unavailable::Removed),
-            _ => is_told.then_some(Unavailable::Dead),
+            _ => is_complete.then_some(Unavailable::Dead),
         };
         nodes.push(Node { id: *id, unavailable, ..Node::default() });
     }
@@ -92,8 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_what_is_told_of_it() {
-        let told = |is_up, seconds| NodeReport {
+    fn node_follows_its_report() {
+        let report = |is_up, seconds| NodeReport {
             id: NodeId(1),
             domain: "".into(),
             is_up,
@@ -106,24 +106,24 @@ mod tests {
             requests: 0,
         };
         let dead_after = Duration::from_secs(30);
-        let of = |told: NodeReport, standing| {
-            let node = told.node(standing, dead_after);
+        let of = |report: NodeReport, admin_state| {
+            let node = report.node(admin_state, dead_after);
             (node.takes, node.is_alive, node.unavailable)
         };
-        assert_eq!(of(told(true, 0), AdminState::Member), (true, true, None));
-        assert_eq!(of(told(false, 29), AdminState::Member), (false, false, None));
+        assert_eq!(of(report(true, 0), AdminState::Member), (true, true, None));
+        assert_eq!(of(report(false, 29), AdminState::Member), (false, false, None));
         assert_eq!(
-            of(told(false, 30), AdminState::Member),
+            of(report(false, 30), AdminState::Member),
             (false, false, Some(Unavailable::Dead))
         );
-        assert_eq!(of(told(true, 99), AdminState::Cordoned), (false, true, None));
+        assert_eq!(of(report(true, 99), AdminState::Cordoned), (false, true, None));
         assert_eq!(
-            of(told(true, 99), AdminState::Draining),
+            of(report(true, 99), AdminState::Draining),
             (false, true, Some(Unavailable::Draining))
         );
-        assert_eq!(of(told(false, 99), AdminState::Draining).2, Some(Unavailable::Dead));
-        assert_eq!(of(told(false, 99), AdminState::Removed).2, Some(Unavailable::Removed));
-        let suspected = NodeReport { is_suspected: true, ..told(true, 0) };
+        assert_eq!(of(report(false, 99), AdminState::Draining).2, Some(Unavailable::Dead));
+        assert_eq!(of(report(false, 99), AdminState::Removed).2, Some(Unavailable::Removed));
+        let suspected = NodeReport { is_suspected: true, ..report(true, 0) };
         assert_eq!(of(suspected, AdminState::Member), (false, true, None));
     }
 }

@@ -124,9 +124,9 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
                 false => paint.paint(tone, &state),
             },
             match text("standing") {
-                standing if standing == "member" => String::new(),
-                standing if standing.is_empty() => standing,
-                standing => paint.paint(Tone::Uneasy, &standing),
+                admin_state if admin_state == "member" => String::new(),
+                admin_state if admin_state.is_empty() => admin_state,
+                admin_state => paint.paint(Tone::Uneasy, &admin_state),
             },
             // The node's clock may be ahead of this machine's.
             match now.saturating_sub(number("since_at_ms")) / 1000 {

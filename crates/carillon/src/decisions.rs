@@ -18,12 +18,12 @@ pub fn decisions(args: &ShardsArgs) -> Exit {
     with_node(&args.node, |client| {
         // Says so if there is no such keyspace.
         let shards = client.shards(args.keyspace.as_deref())?;
-        let told = AllNodes::ask(client, |client| client.decisions(args.dry_run))?;
-        let all = decided(&told, args);
+        let reports = AllNodes::ask(client, |client| client.decisions(args.dry_run))?;
+        let all = decided(&reports, args);
         Ok(match args.node.json {
-            true => output::json(&json!({ "decisions": all, "silent": told.silent })),
+            true => output::json(&json!({ "decisions": all, "silent": reports.silent })),
             false => {
-                let text = as_text(&all, &told, args.dry_run, now_millis(), Paint::of_stdout());
+                let text = as_text(&all, &reports, args.dry_run, now_millis(), Paint::of_stdout());
                 let note =
                     args.shard.filter(|_| all.is_empty()).and_then(|id| unknown(&shards, id));
                 let exit = if note.is_some() { Exit::Refused } else { Exit::Done };
@@ -43,9 +43,9 @@ fn unknown(shards: &Value, id: u64) -> Option<String> {
 }
 
 /// Decisions of all nodes in the order of time, each with `by`, the node that has decided.
-fn decided(told: &AllNodes, args: &ShardsArgs) -> Vec<Value> {
+fn decided(reports: &AllNodes, args: &ShardsArgs) -> Vec<Value> {
     let mut all = Vec::new();
-    for (node, answer) in &told.answers {
+    for (node, answer) in &reports.answers {
         for one in answer["decisions"].as_array().into_iter().flatten() {
             let keyspace = args.keyspace.as_deref();
             let is_asked = keyspace.is_none_or(|name| one["keyspace"] == name)
@@ -61,7 +61,7 @@ fn decided(told: &AllNodes, args: &ShardsArgs) -> Vec<Value> {
     all
 }
 
-fn as_text(all: &[Value], told: &AllNodes, dry: bool, now: u64, paint: Paint) -> String {
+fn as_text(all: &[Value], reports: &AllNodes, dry: bool, now: u64, paint: Paint) -> String {
     let mut out: String = all.iter().map(|one| shown(one, now, paint)).collect();
     if all.is_empty() {
         out += match dry {
@@ -69,7 +69,7 @@ fn as_text(all: &[Value], told: &AllNodes, dry: bool, now: u64, paint: Paint) ->
             false => "nothing was decided lately\n",
         };
     }
-    let is_off = told.answers.iter().any(|(_, answer)| answer["balances"] == false);
+    let is_off = reports.answers.iter().any(|(_, answer)| answer["balances"] == false);
     if dry && !all.is_empty() {
         out += "each as if it alone were decided: what is done first changes what follows\n";
     }
@@ -77,8 +77,8 @@ fn as_text(all: &[Value], told: &AllNodes, dry: bool, now: u64, paint: Paint) ->
         out += "balance is off: nothing is moved to be even, only away from nodes that are dead, \
                 draining or removed\n";
     }
-    if !told.silent.is_empty() {
-        out += &format!("did not answer by HTTP: {}\n", told.silent.join(", "));
+    if !reports.silent.is_empty() {
+        out += &format!("did not answer by HTTP: {}\n", reports.silent.join(", "));
     }
     out
 }

@@ -184,14 +184,14 @@ fn ended(args: &DrainArgs, end: DrainOutcome, left: &DrainProgress) -> Exit {
     let DrainProgress { name, .. } = left;
     let is_done = matches!(end, DrainOutcome::Empty | DrainOutcome::Gone);
     if args.node.json {
-        let standing = match end {
+        let admin_state = match end {
             DrainOutcome::Empty | DrainOutcome::TimeOut => json!("draining"),
             DrainOutcome::Gone => json!("removed"),
             DrainOutcome::Cancelled => Value::Null,
         };
         let replicas = if is_done { Some(0) } else { left.replicas };
         let written = output::json(&json!({
-            "name": name, "standing": standing, "empty": is_done, "replicas": replicas,
+            "name": name, "standing": admin_state, "empty": is_done, "replicas": replicas,
             "leads": left.leads, "data_bytes": left.bytes,
         }));
         return if is_done { written } else { Exit::Refused };
@@ -218,15 +218,15 @@ fn ended(args: &DrainArgs, end: DrainOutcome, left: &DrainProgress) -> Exit {
 
 /// A node's admin state, for people.
 fn state_text(answer: &Value) -> String {
-    let (name, standing) = (name(answer), answer["standing"].as_str().unwrap_or_default());
-    match standing {
+    let (name, admin_state) = (name(answer), answer["standing"].as_str().unwrap_or_default());
+    match admin_state {
         "removed" => format!("{name} is removed, for good"),
         "draining" => {
             let left = DrainProgress::of_answer(answer);
             format!("{name} is draining. {}", left.words())
         }
         "member" => format!("{name} is a member like others"),
-        standing => format!("{name} is {standing}"),
+        admin_state => format!("{name} is {admin_state}"),
     }
 }
 
@@ -277,9 +277,9 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn node(standing: &str, state: &str, replicas: u64, shards: u64) -> Value {
+    fn node(admin_state: &str, state: &str, replicas: u64, shards: u64) -> Value {
         json!({ "nodes": [{
-            "id": "0a", "name": "d", "standing": standing, "state": state, "replicas": replicas,
+            "id": "0a", "name": "d", "standing": admin_state, "state": state, "replicas": replicas,
             "leads": 1, "shards": shards, "data_bytes": 2048,
         }], "removed": ["0b"] })
     }

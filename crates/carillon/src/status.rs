@@ -51,7 +51,7 @@ fn show(status: &Value, paint: Paint) -> String {
     let rows = [
         ("node", text("name").zip(text("node_id")).map(|(name, id)| format!("{name} ({id})"))),
         ("version", text("version")),
-        ("level", level(&status["level"])),
+        ("cluster version", cluster_version(&status["level"])),
         ("state", Some(state)),
         ("health", status["health"]["verdict"].as_str().map(|verdict| health(verdict, paint))),
         ("cluster", members.map(|(up, down)| format!("{up} nodes up{suspected}, {down} down"))),
@@ -69,28 +69,28 @@ fn show(status: &Value, paint: Paint) -> String {
     let mut out = String::new();
     for (name, value) in rows {
         if let Some(value) = value {
-            out += &format!("{name:<10} {value}\n");
+            out += &format!("{name:<15} {value}\n");
         }
         if name == "health" {
             for reason in status["health"]["reasons"].as_array().into_iter().flatten() {
-                out += &format!("{:<10} - {}\n", "", reason.as_str().unwrap_or_default());
+                out += &format!("{:<15} - {}\n", "", reason.as_str().unwrap_or_default());
             }
         }
     }
     for warning in status["warnings"].as_array().into_iter().flatten() {
-        out += &format!("{:<10} {}\n", "warning", warning.as_str().unwrap_or_default());
+        out += &format!("{:<15} {}\n", "warning", warning.as_str().unwrap_or_default());
     }
     out
 }
 
 /// The cluster version, and what is in the way of the next one.
-fn level(level: &Value) -> Option<String> {
-    let mut text = level["level"].as_u64()?.to_string();
-    if let Some(speaks) = crate::upgrade::range(&level["speaks"]) {
-        text += &format!(" (this node supports {speaks})");
+fn cluster_version(status: &Value) -> Option<String> {
+    let mut text = status["level"].as_u64()?.to_string();
+    if let Some(supported) = crate::upgrade::range(&status["speaks"]) {
+        text += &format!(" (this node supports {supported})");
     }
-    for why in level["objections"].as_array().into_iter().flatten() {
-        text += &format!("\n{:<10} - {}", "", why.as_str().unwrap_or_default());
+    for why in status["objections"].as_array().into_iter().flatten() {
+        text += &format!("\n{:<15} - {}", "", why.as_str().unwrap_or_default());
     }
     Some(text)
 }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_status_with_less_or_more_is_shown() {
         let less = json!({ "ready": false, "not_ready": "reads its data", "new": [1, 2] });
-        assert_eq!(show(&less, Paint::PLAIN), "state      not ready: reads its data\n");
-        assert_eq!(show(&json!([1]), Paint::PLAIN), "state      not ready: \n");
+        assert_eq!(show(&less, Paint::PLAIN), "state           not ready: reads its data\n");
+        assert_eq!(show(&json!([1]), Paint::PLAIN), "state           not ready: \n");
     }
 }

@@ -6,7 +6,7 @@ use four::{Cluster, EMPTY, until};
 /// A cluster in which everything that people can ask of nodes is asked for, and outlives them.
 #[test]
 fn admin_states_are_set_and_removal_is_final() {
-    let mut cluster = Cluster::new("standings", &["--balance=off"]);
+    let mut cluster = Cluster::new("admin_states", &["--balance=off"]);
     // It comes when the others have all replicas.
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);

@@ -170,18 +170,18 @@ fn status_is_for_people_and_programs() {
     let status = node.run("status");
     assert_eq!(status.code, 0, "{}", status.err);
     for line in [
-        "node       fake (00000000000000ff)",
-        "level      1 (this node supports 1 to 2)",
-        "           - n2 supports 1 only",
-        "state      ready",
-        "health     degraded",
-        "           - 2 of 3 replicas of shard 1 of keyspace \"0\" are live",
-        "cluster    2 nodes up, 1 down",
-        "shards     8, leads 1",
-        "up         1h 2m",
-        "keys       12345",
-        "memory     5.0 MiB of 1.0 GiB",
-        "warning    nobody is asked for a password",
+        "node            fake (00000000000000ff)",
+        "cluster version 1 (this node supports 1 to 2)",
+        "                - n2 supports 1 only",
+        "state           ready",
+        "health          degraded",
+        "                - 2 of 3 replicas of shard 1 of keyspace \"0\" are live",
+        "cluster         2 nodes up, 1 down",
+        "shards          8, leads 1",
+        "up              1h 2m",
+        "keys            12345",
+        "memory          5.0 MiB of 1.0 GiB",
+        "warning         nobody is asked for a password",
     ] {
         assert!(status.text().lines().any(|each| each == line), "{line}\n{}", status.text());
     }
@@ -191,11 +191,11 @@ fn status_is_for_people_and_programs() {
 }
 
 #[test]
-fn the_level_is_shown_and_raised() {
+fn upgrade_shows_and_raises_the_cluster_version() {
     let node = Node::new();
     let check = node.run("upgrade --check");
     assert_eq!(check.code, 1, "something is in the way");
-    for line in ["level      1", "n1    1 to 2", "n2    1 only", "n3    not heard of"] {
+    for line in ["cluster version 1", "n1    1 to 2", "n2    1 only", "n3    not heard of"] {
         assert!(check.text().lines().any(|each| each == line), "{line}\n{}", check.text());
     }
     assert!(check.text().contains("2 cannot be used yet: n2 supports 1 only; n3 has not been"));

@@ -141,10 +141,10 @@ mod tests {
             }
         }
         let (mut engine, mut flushes) = (engine(), Flushes::default());
-        let stretch = (Some(Cut::Slot(5)), Cut::Slot(SLOTS));
-        let write = Write::Flush { from: stretch.0.clone(), end: stretch.1.clone() };
+        let range = (Some(Cut::Slot(5)), Cut::Slot(SLOTS));
+        let write = Write::Flush { from: range.0.clone(), end: range.1.clone() };
         let key = engine.hasher().key(b"");
         let reply = apply_observed(&mut engine, &write, &key, Timestamp(1), &mut flushes);
-        assert_eq!((reply, flushes.0), (Reply::Ok, vec![stretch]));
+        assert_eq!((reply, flushes.0), (Reply::Ok, vec![range]));
     }
 }

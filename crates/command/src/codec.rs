@@ -23,9 +23,9 @@
 //! | 13 | copy | flags, from `bytes`, to `bytes` |
 //! | 14 | flush | nothing: whatever the shard has |
 //! | 15 | flush | end: a cut, but slot 0 |
-//! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From level 2 on |
-//! | 17 | transaction | what [`transaction`](super::transaction) says. From level 2 on |
-//! | 18 | append, up to a limit | key `bytes`, value `bytes`, longest result `varint`, below 512 MiB. From level 2 on |
+//! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From cluster version 2 on |
+//! | 17 | transaction | what [`transaction`](super::transaction) says. From cluster version 2 on |
+//! | 18 | append, up to a limit | key `bytes`, value `bytes`, longest result `varint`, below 512 MiB. From cluster version 2 on |
 //!
 //! | flags of | bits (others are 0) |
 //! |---|---|

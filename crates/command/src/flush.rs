@@ -30,13 +30,13 @@ use keyspace::{Arc as RingArc, ClusterVersion, Cut, Feature, KeyspaceId};
 use crate::Write;
 
 impl Write<'_> {
-    /// A piece of a flush, for a tile, as all nodes of a cluster of this level can read it.
-    pub fn flush_of(tile: &RingArc, level: ClusterVersion) -> Write<'static> {
+    /// A piece of a flush, for a tile, as all nodes of a cluster of this version can read it.
+    pub fn flush_of(tile: &RingArc, version: ClusterVersion) -> Write<'static> {
         let (from, end) = tile.ends();
-        Write::Flush { from: level.allows(Feature::Merges).then_some(from), end }
+        Write::Flush { from: version.allows(Feature::Merges).then_some(from), end }
     }
 
-    /// The level that a cluster must have before this may be in a log.
+    /// The version that a cluster must have before this may be in a log.
     pub fn since(&self) -> ClusterVersion {
         match self {
             Write::Flush { from: Some(_), .. } => Feature::Merges.since(),
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn flush_pieces_have_old_encoding_before_merges_are_allowed() {
         let tile = RingArc::of_slots(K, 0, 2000);
-        let of = |level| Write::flush_of(&tile, level);
+        let of = |version| Write::flush_of(&tile, version);
         let old = of(ClusterVersion::FIRST);
         assert_eq!(old, Write::Flush { from: None, end: Cut::Slot(2000) });
         assert_eq!(Some(of(ClusterVersion::NEWEST)), piece(&Cut::Slot(0), &Cut::Slot(2000)));

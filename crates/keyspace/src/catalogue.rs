@@ -233,9 +233,9 @@ pub enum CatalogueOp<'a> {
         /// ones.
         among: BTreeSet<NodeId>,
     },
-    /// Raises the cluster's level to this: the next one, which all nodes speak.
+    /// Raises the cluster version to this: the next one, which all nodes support.
     RaiseVersion {
-        /// The level from then on.
+        /// The version from then on.
         to: ClusterVersion,
     },
     /// Something is asked of a file of linear hashing ([`mod@linear_hash`]).
@@ -258,7 +258,7 @@ pub enum Subject {
     Node(NodeId, AdminState),
     /// A keyspace, and the id of a shard that it may have from now on.
     Shard(KeyspaceId, ShardId),
-    /// The cluster's level from now on.
+    /// The cluster version from now on.
     ClusterVersion(ClusterVersion),
 }
 
@@ -267,7 +267,7 @@ pub enum Subject {
 pub struct Catalogue {
     keyspaces: BTreeMap<Box<str>, Keyspace>,
     admin_states: AdminStates,
-    level: ClusterVersion,
+    cluster_version: ClusterVersion,
     next_keyspace: KeyspaceId,
     next_shard: ShardId,
 }
@@ -278,7 +278,7 @@ impl Default for Catalogue {
         Self {
             keyspaces: BTreeMap::new(),
             admin_states: AdminStates::default(),
-            level: ClusterVersion::FIRST,
+            cluster_version: ClusterVersion::FIRST,
             next_keyspace: KeyspaceId(1),
             next_shard: ShardId(1),
         }
@@ -327,8 +327,8 @@ impl Catalogue {
         }
         check_options(options)?;
         let needs = options.placement.since();
-        if self.level < needs {
-            return Err(CatalogueError::VersionTooLow { level: self.level, needs });
+        if self.cluster_version < needs {
+            return Err(CatalogueError::VersionTooLow { version: self.cluster_version, needs });
         }
         if self.keyspaces.contains_key(name) {
             return Err(CatalogueError::Exists { name: name.into() });

@@ -115,7 +115,7 @@ pub struct VersionRange {
 impl VersionRange {
     /// Those that this program supports: the newest, and the one before.
     pub const OURS: Self = Self { lowest: ClusterVersion::FIRST, highest: ClusterVersion::NEWEST };
-    /// Those of programs from before there were levels, which do not say so.
+    /// Those of programs from before there were cluster versions, which name none.
     pub const BEFORE: Self = Self { lowest: ClusterVersion::FIRST, highest: ClusterVersion::FIRST };
 
     /// From one to another; none if they are not in that order.
@@ -140,8 +140,8 @@ impl VersionRange {
     }
 
     /// Whether it is among them.
-    pub fn supports(self, level: ClusterVersion) -> bool {
-        (self.lowest..=self.highest).contains(&level)
+    pub fn supports(self, version: ClusterVersion) -> bool {
+        (self.lowest..=self.highest).contains(&version)
     }
 }
 
@@ -160,17 +160,17 @@ impl fmt::Display for VersionRange {
     }
 }
 
-/// A program takes no part in a cluster of a level that it does not speak. Nothing was changed.
+/// A program takes no part in a cluster whose version it does not support. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the cluster is at cluster version {level}, and this program supports {supported}{}. Nothing \
+    "the cluster is at cluster version {version}, and this program supports {supported}{}. Nothing \
      was changed: {}",
     if *.held { " because of cluster_version_max" } else { "" },
     self.remedy()
 )]
 pub struct UnsupportedVersion {
     /// The cluster's.
-    pub level: ClusterVersion,
+    pub version: ClusterVersion,
     /// The program's.
     pub supported: VersionRange,
     /// Whether its settings hold it to this version, though it supports higher ones.
@@ -178,26 +178,26 @@ pub struct UnsupportedVersion {
 }
 
 impl UnsupportedVersion {
-    /// If these do not speak it.
-    pub fn of(level: ClusterVersion, supported: VersionRange) -> Option<Self> {
-        let held = level > supported.highest && VersionRange::OURS.supports(level);
-        (!supported.supports(level)).then_some(Self { level, supported, held })
+    /// If these do not include it.
+    pub fn of(version: ClusterVersion, supported: VersionRange) -> Option<Self> {
+        let held = version > supported.highest && VersionRange::OURS.supports(version);
+        (!supported.supports(version)).then_some(Self { version, supported, held })
     }
 
     fn remedy(&self) -> String {
-        let Self { level, supported, held } = self;
+        let Self { version, supported, held } = self;
         if *held {
-            return "take cluster_version_max away; a level is never lowered".into();
+            return "take cluster_version_max away; a cluster version is never lowered".into();
         }
-        if level > &supported.highest {
+        if version > &supported.highest {
             return format!(
                 "start the version of carillon that ran here, or a newer one that supports version \
-                 {level}; a level is never lowered"
+                 {version}; a cluster version is never lowered"
             );
         }
         format!(
-            "upgrade one version at a time. First a version that supports version {level}; when it \
-             runs on all nodes, and the level has risen, this one"
+            "upgrade one version at a time. First a version that supports version {version}; when \
+             it runs on all nodes, and the cluster version has risen, this one"
         )
     }
 }
@@ -206,7 +206,7 @@ impl UnsupportedVersion {
 mod tests {
     use super::*;
 
-    fn level(number: u8) -> ClusterVersion {
+    fn version(number: u8) -> ClusterVersion {
         ClusterVersion::new(number).unwrap()
     }
 
@@ -218,27 +218,31 @@ mod tests {
         assert_eq!(VersionRange::up_to(highest), Some(VersionRange::OURS));
         assert_eq!(VersionRange::up_to(lowest), VersionRange::new(lowest, lowest));
         assert_eq!(VersionRange::up_to(highest.next().unwrap()), None, "it knows nothing of that");
-        assert_eq!(VersionRange::new(level(3), level(2)), None);
+        assert_eq!(VersionRange::new(version(3), version(2)), None);
     }
 
     #[test]
-    fn a_feature_may_be_used_from_its_level_on() {
+    fn a_feature_may_be_used_from_its_cluster_version_on() {
         assert!(!ClusterVersion::FIRST.allows(Feature::Merges));
-        assert!(level(2).allows(Feature::Merges) && level(3).allows(Feature::Merges));
+        assert!(version(2).allows(Feature::Merges) && version(3).allows(Feature::Merges));
     }
 
     #[test]
     fn unsupported_version_error_has_a_remedy() {
-        let supported = VersionRange::new(level(2), level(3)).unwrap();
-        assert_eq!(UnsupportedVersion::of(level(2), supported), None);
+        let supported = VersionRange::new(version(2), version(3)).unwrap();
+        assert_eq!(UnsupportedVersion::of(version(2), supported), None);
         let words = |at| UnsupportedVersion::of(at, supported).unwrap().to_string();
-        assert!(words(level(1)).contains("upgrade one version at a time"), "{}", words(level(1)));
         assert!(
-            words(level(4)).contains("supports version 4; a level is never"),
+            words(version(1)).contains("upgrade one version at a time"),
             "{}",
-            words(level(4))
+            words(version(1))
         );
-        let held = UnsupportedVersion::of(level(2), VersionRange::up_to(level(1)).unwrap())
+        assert!(
+            words(version(4)).contains("supports version 4; a cluster version is never"),
+            "{}",
+            words(version(4))
+        );
+        let held = UnsupportedVersion::of(version(2), VersionRange::up_to(version(1)).unwrap())
             .unwrap()
             .to_string();
         assert!(held.contains("supports 1 only because of cluster_version_max"), "{held}");

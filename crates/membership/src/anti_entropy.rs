@@ -200,7 +200,7 @@ impl Membership {
             if !full && !matches!(record.body, RecordBody::Forgotten) {
                 let gone = matches!(record.body, RecordBody::Left(_));
                 let incarnation = record.stamp.incarnation;
-                let row = Row { record, told: None, incarnation, since: self.now };
+                let row = Row { record, reported: None, incarnation, since: self.now };
                 self.table.insert(node, row);
                 if gone {
                     let sight = NodeView { incarnation, round: 0, liveness: Liveness::Down };
@@ -219,15 +219,15 @@ impl Membership {
             }
             _ => true,
         };
-        let told = row.told;
+        let reported = row.reported;
         let differ = row.record.facts() != record.facts();
         let forgotten = matches!(record.body, RecordBody::Forgotten);
         row.record = record;
         if forgotten {
-            row.told = None;
+            row.reported = None;
             row.since = self.now;
         }
-        match told {
+        match reported {
             Some(_) if forgotten => out.push(Effect::News(News::Forgotten(node))),
             Some(_) if differ => out.push(Effect::News(News::Facts(node))),
             _ => {}
@@ -268,7 +268,7 @@ impl Membership {
 
     /// Tells suspects of their suspicion; a live one objects in its answer.
     pub(crate) fn send_suspicions(&mut self, out: &mut Vec<Effect>) {
-        let suspects = self.table.values().filter(|row| row.told == Some(State::Suspect));
+        let suspects = self.table.values().filter(|row| row.reported == Some(State::Suspect));
         let mut suspects: Vec<NodeId> = suspects.map(|row| row.record.node).collect();
         for to in self.rng.choose(&mut suspects, SUSPECTS_NOTIFIED_MAX) {
             self.send_suspicion(to, out);

@@ -56,7 +56,7 @@ pub struct Load {
     pub leaders: u32,
     /// Keys and values, in bytes.
     pub data_bytes: u64,
-    /// Requests a second for the shards it leads; not told below the level of
+    /// Requests a second for the shards it leads; not told below the cluster version of
     /// [`Feature::Rates`](keyspace::Feature).
     pub requests: Option<u32>,
     /// Whether its disk is slow, so that it should lead nothing.
@@ -82,13 +82,14 @@ pub struct Facts {
     pub native: Option<u16>,
     /// The port of HTTP, if it listens.
     pub http: Option<u16>,
-    /// The lowest version of the peer protocol it speaks.
+    /// The lowest version of the peer protocol that it supports.
     pub protocol_lowest: u8,
-    /// The highest version of the peer protocol it speaks.
+    /// The highest version of the peer protocol that it supports.
     pub protocol_highest: u8,
-    /// The cluster versions it speaks. They stand above the protocol versions, where who does not
-    /// know of them reads odd versions that nobody goes by; who does not tell speaks the first.
-    pub levels: VersionRange,
+    /// The cluster versions that it supports. They stand above the protocol versions: a node that
+    /// does not know of them reads odd versions there, and ignores them. A node that names none
+    /// supports the first.
+    pub supported: VersionRange,
     /// When it first joined, wall clock, ms since 1970; kept in its directory. Gives the order of
     /// joining.
     pub joined_at: u64,
@@ -142,8 +143,8 @@ impl Facts {
         for port in [self.resp, self.native, self.http] {
             put_varint(u64::from(port.unwrap_or(0)), out);
         }
-        put_varint(versions(self.protocol_lowest, self.levels.lowest()), out);
-        put_varint(versions(self.protocol_highest, self.levels.highest()), out);
+        put_varint(versions(self.protocol_lowest, self.supported.lowest()), out);
+        put_varint(versions(self.protocol_highest, self.supported.highest()), out);
         put_varint(self.joined_at, out);
         put_varint(u64::from(self.load.shards), out);
         let slow = if self.load.is_slow { SLOW } else { 0 };
@@ -166,8 +167,8 @@ impl Facts {
         let [resp, native, http] = [port(reader)?, port(reader)?, port(reader)?];
         let (protocol_lowest, lowest) = read_versions(reader)?;
         let (protocol_highest, highest) = read_versions(reader)?;
-        let levels = VersionRange::new(lowest, highest);
-        let levels = levels.ok_or(DecodeError::Field { what: "cluster versions" })?;
+        let supported = VersionRange::new(lowest, highest);
+        let supported = supported.ok_or(DecodeError::Field { what: "cluster versions" })?;
         let facts = Self {
             name,
             peer,
@@ -179,7 +180,7 @@ impl Facts {
             http,
             protocol_lowest,
             protocol_highest,
-            levels,
+            supported,
             joined_at: reader.varint()?,
             load: load(reader)?,
             clock_offset_ms: {
@@ -219,14 +220,14 @@ fn small(reader: &mut Reader<'_>, what: &'static str) -> Result<u16, DecodeError
 }
 
 /// A version of the protocol, and above it a cluster version.
-fn versions(protocol: u8, level: ClusterVersion) -> u64 {
-    u64::from(protocol) | u64::from(level.number() - 1) << 8
+fn versions(protocol: u8, version: ClusterVersion) -> u64 {
+    u64::from(protocol) | u64::from(version.number() - 1) << 8
 }
 
 fn read_versions(reader: &mut Reader<'_>) -> Result<(u8, ClusterVersion), DecodeError> {
-    let [protocol, level] = small(reader, "protocol version")?.to_le_bytes();
-    let level = level.checked_add(1).and_then(ClusterVersion::new);
-    Ok((protocol, level.ok_or(DecodeError::Field { what: "cluster version" })?))
+    let [protocol, version] = small(reader, "protocol version")?.to_le_bytes();
+    let version = version.checked_add(1).and_then(ClusterVersion::new);
+    Ok((protocol, version.ok_or(DecodeError::Field { what: "cluster version" })?))
 }
 
 fn port(reader: &mut Reader<'_>) -> Result<Option<u16>, DecodeError> {
@@ -324,8 +325,11 @@ mod tests {
             http: Some(1),
             protocol_lowest: 1,
             protocol_highest: u8::MAX,
-            levels: VersionRange::new(ClusterVersion::FIRST, ClusterVersion::new(u8::MAX).unwrap())
-                .unwrap(),
+            supported: VersionRange::new(
+                ClusterVersion::FIRST,
+                ClusterVersion::new(u8::MAX).unwrap(),
+            )
+            .unwrap(),
             joined_at: u64::MAX,
             load: Load {
                 shards: u32::MAX,
@@ -352,24 +356,29 @@ mod tests {
         assert_eq!(turned.check(), Err(DecodeError::Field { what: "protocol versions" }));
     }
 
-    /// Who knows of no levels reads versions in their place, and tells them on as they came.
+    /// A node that knows of no cluster versions reads protocol versions there, and passes them on
+    /// unchanged.
     #[test]
-    fn levels_stand_where_others_read_versions() {
-        let level = |number| ClusterVersion::new(number).unwrap();
-        let told = |levels| {
+    fn cluster_versions_stand_above_protocol_versions() {
+        let version = |number| ClusterVersion::new(number).unwrap();
+        let told = |supported| {
             let facts =
-                Facts { protocol_lowest: 1, protocol_highest: 3, levels, ..Facts::default() };
+                Facts { protocol_lowest: 1, protocol_highest: 3, supported, ..Facts::default() };
             let mut bytes = Vec::new();
             facts.encode(&mut bytes);
             let mut reader = Reader::new(&bytes);
-            assert_eq!(Facts::decode(&mut reader).unwrap().levels, levels);
+            assert_eq!(Facts::decode(&mut reader).unwrap().supported, supported);
             // Five texts and three ports come before, all empty.
             let mut reader = Reader::new(&bytes[8..]);
             (reader.varint().unwrap(), reader.varint().unwrap())
         };
-        assert_eq!(told(VersionRange::BEFORE), (1, 3), "as it was before there were levels");
-        assert_eq!(told(VersionRange::new(level(1), level(2)).unwrap()), (1, 256 + 3));
-        assert_eq!(told(VersionRange::new(level(2), level(3)).unwrap()), (256 + 1, 512 + 3));
+        assert_eq!(
+            told(VersionRange::BEFORE),
+            (1, 3),
+            "as it was before there were cluster versions"
+        );
+        assert_eq!(told(VersionRange::new(version(1), version(2)).unwrap()), (1, 256 + 3));
+        assert_eq!(told(VersionRange::new(version(2), version(3)).unwrap()), (256 + 1, 512 + 3));
         let mut turned = vec![0; 8];
         put_varint(256 + 1, &mut turned);
         put_varint(1, &mut turned);

@@ -39,8 +39,8 @@ const FAREWELL_NODES_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) record: Record,
-    /// What the driver was told; `None`: nothing, or that the node is forgotten.
-    pub(crate) told: Option<State>,
+    /// The state that was reported to the driver; `None`: nothing, or that the node is forgotten.
+    pub(crate) reported: Option<State>,
     pub(crate) incarnation: u64,
     pub(crate) since: u64,
 }
@@ -101,7 +101,7 @@ impl Membership {
         let detector = Detector::new(Id { node, incarnation }, now, Rng::new(rng.draw()));
         let stamp = Stamp { incarnation, version: 1 };
         let record = Record { node, stamp, body: RecordBody::Active(facts) };
-        let row = Row { record, told: Some(State::Alive), incarnation, since: now };
+        let row = Row { record, reported: Some(State::Alive), incarnation, since: now };
         // Nodes that start together need not speak together.
         let digest_at = now + rng.draw() % DIGEST_NANOS;
         let recall_at = now + rng.draw() % DOWN_DIGEST_NANOS;
@@ -333,7 +333,7 @@ impl Membership {
         own.record.stamp.version += 1;
         own.record.body =
             RecordBody::Left(own.record.facts().cloned().expect("we tell of ourselves"));
-        (own.told, own.since) = (Some(State::Left), since);
+        (own.reported, own.since) = (Some(State::Left), since);
         self.phase = Phase::Leaving(FAREWELLS);
         self.gossip_at = self.now;
         self.tick(now, out);
@@ -351,7 +351,7 @@ impl Membership {
     ) -> Result<(), ForgetError> {
         self.advance(now);
         let row = self.table.get_mut(&node).ok_or(ForgetError::Unknown(node))?;
-        match row.told {
+        match row.reported {
             Some(State::Down | State::Left) => {}
             Some(State::Alive | State::Suspect) => return Err(ForgetError::Alive(node)),
             None => return Err(ForgetError::Unknown(node)),
@@ -386,7 +386,7 @@ impl Membership {
         }
         if self.now >= self.recall_at {
             self.recall_at = self.now + DOWN_DIGEST_NANOS;
-            let down = self.table.values().filter(|row| row.told == Some(State::Down));
+            let down = self.table.values().filter(|row| row.reported == Some(State::Down));
             let mut down: Vec<NodeId> = down.map(|row| row.record.node).collect();
             if let Some(peer) = self.rng.choose(&mut down, 1).pop() {
                 self.send_digest(peer, out);
@@ -409,13 +409,13 @@ impl Membership {
     }
 
     fn has_suspects(&self) -> bool {
-        self.table.values().any(|row| row.told == Some(State::Suspect))
+        self.table.values().any(|row| row.reported == Some(State::Suspect))
     }
 
     /// A packet of one that is down: it does not know, and its packets are not heard.
     fn contact_down_node(&mut self, from: NodeId, out: &mut Vec<Effect>) {
-        let told = self.table.get(&from).and_then(|row| row.told);
-        if told == Some(State::Down) && self.now >= self.contact_down_at {
+        let reported = self.table.get(&from).and_then(|row| row.reported);
+        if reported == Some(State::Down) && self.now >= self.contact_down_at {
             self.contact_down_at = self.now + GOSSIP_NANOS;
             self.send_suspicion(from, out);
         }
@@ -480,7 +480,7 @@ impl Row {
             node: self.record.node,
             incarnation: self.incarnation,
             facts: self.record.facts()?,
-            state: self.told?,
+            state: self.reported?,
             since: self.since,
         })
     }

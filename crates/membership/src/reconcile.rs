@@ -61,8 +61,8 @@ impl Membership {
             (RecordBody::Left(_), Liveness::Down) if spoken => State::Left,
             (_, Liveness::Down) => State::Down,
         };
-        if (row.told, row.incarnation) != (Some(state), sight.incarnation) {
-            row.told = Some(state);
+        if (row.reported, row.incarnation) != (Some(state), sight.incarnation) {
+            row.reported = Some(state);
             row.incarnation = sight.incarnation;
             row.since = self.now;
             out.push(Effect::News(match state {

@@ -15,7 +15,7 @@ pub struct LookupChoice {
     /// How it goes from hop to hop.
     pub form: Form,
     /// Whether nodes may also use the routes they have cached, not only the lookup's own table.
-    pub images: bool,
+    pub cached: bool,
 }
 
 impl LookupChoice {
@@ -25,21 +25,21 @@ impl LookupChoice {
     /// # Errors
     /// What is wrong, as an error reply.
     pub fn parse<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Self, String> {
-        let (mut kind, mut form, mut images) = (None, None, None);
+        let (mut kind, mut form, mut cached) = (None, None, None);
         for word in words {
             let before = if let Some(named) = Kind::named(word) {
                 kind.replace(named).map(|kind| kind.name())
             } else if let Some(named) = Form::named(word) {
                 form.replace(named).map(Form::name)
             } else if word.eq_ignore_ascii_case(b"images") {
-                images.replace(true).map(images_word)
+                cached.replace(true).map(images_word)
             } else if word.eq_ignore_ascii_case(b"noimages") {
-                images.replace(false).map(images_word)
+                cached.replace(false).map(images_word)
             } else {
                 let word = String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned();
                 return Err(format!(
                     "ERR {word:?} is no lookup (full, chord, chord-sharp, linear, lh), form \
-                     (iterative, recursive, semi-recursive), images or noimages"
+                     (iterative, recursive, semi-recursive), cached or noimages"
                 ));
             };
             if let Some(before) = before {
@@ -51,7 +51,7 @@ impl LookupChoice {
         Ok(Self {
             kind: kind.unwrap_or(first.kind),
             form: form.unwrap_or(first.form),
-            images: images.unwrap_or(first.images),
+            cached: cached.unwrap_or(first.cached),
         })
     }
 
@@ -73,20 +73,20 @@ impl LookupChoice {
     }
 }
 
-fn images_word(images: bool) -> &'static str {
-    if images { "images" } else { "noimages" }
+fn images_word(cached: bool) -> &'static str {
+    if cached { "images" } else { "noimages" }
 }
 
 impl fmt::Display for LookupChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let images = if self.images { "" } else { " noimages" };
+        let images = if self.cached { "" } else { " noimages" };
         write!(f, "{} {}{images}", self.kind.name(), self.form.name())
     }
 }
 
 impl Default for LookupChoice {
     fn default() -> Self {
-        Self { kind: Kind::Full, form: Form::Iterative, images: true }
+        Self { kind: Kind::Full, form: Form::Iterative, cached: true }
     }
 }
 

@@ -10,55 +10,55 @@ use keyspace::KeyspaceId;
 use keyspace::catalogue::KEYSPACES_MAX;
 use keyspace::random::mix;
 
-/// The most stretches of ids: one after each keyspace that may be alive, and one before.
-pub const STRETCHES_MAX: usize = KEYSPACES_MAX + 1;
+/// The most ranges of ids: one after each keyspace that may be alive, and one before.
+pub const RANGES_MAX: usize = KEYSPACES_MAX + 1;
 
 /// A growing set of keyspace ids, stored as ranges `first..=last` with a gap between any two. Id 0,
 /// the system keyspace, is never in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedKeyspaces {
-    stretches: BTreeMap<u32, u32>,
+    ranges: BTreeMap<u32, u32>,
 }
 
 impl DroppedKeyspaces {
     /// Whether a keyspace was dropped.
     pub fn contains(&self, keyspace: KeyspaceId) -> bool {
-        let below = self.stretches.range(..=keyspace.0).next_back();
+        let below = self.ranges.range(..=keyspace.0).next_back();
         below.is_some_and(|(_, last)| keyspace.0 <= *last)
     }
 
     /// Adds the ids `first..=last`; answers whether any was new. Nothing is added if `first` is 0
-    /// or exceeds `last`, or if there would be more than [`STRETCHES_MAX`] stretches, which no
+    /// or exceeds `last`, or if there would be more than [`RANGES_MAX`] ranges, which no
     /// catalogue leads to.
     pub fn insert(&mut self, first: KeyspaceId, last: KeyspaceId) -> bool {
         let (first, last) = (first.0, last.0);
-        let below = self.stretches.range(..=first).next_back();
+        let below = self.ranges.range(..=first).next_back();
         let known = below.is_some_and(|(_, end)| last <= *end);
         if first == 0 || first > last || known {
             return false;
         }
-        // Those that overlap the new stretch or touch it: they become one with it.
+        // Those that overlap the new range or touch it: they become one with it.
         let touched = self
-            .stretches
+            .ranges
             .range(..=last.saturating_add(1))
             .rev()
             .take_while(|(_, end)| end.saturating_add(1) >= first);
         let touched: Vec<(u32, u32)> = touched.map(|(start, end)| (*start, *end)).collect();
-        if touched.is_empty() && self.stretches.len() >= STRETCHES_MAX {
+        if touched.is_empty() && self.ranges.len() >= RANGES_MAX {
             return false;
         }
-        let start = touched.iter().fold(first, |start, stretch| start.min(stretch.0));
-        let end = touched.iter().fold(last, |end, stretch| end.max(stretch.1));
+        let start = touched.iter().fold(first, |start, range| start.min(range.0));
+        let end = touched.iter().fold(last, |end, range| end.max(range.1));
         for (start, _) in &touched {
-            self.stretches.remove(start);
+            self.ranges.remove(start);
         }
-        self.stretches.insert(start, end);
+        self.ranges.insert(start, end);
         true
     }
 
-    /// Its stretches, rising.
-    pub fn stretches(&self) -> impl ExactSizeIterator<Item = (KeyspaceId, KeyspaceId)> {
-        self.stretches.iter().map(|(first, last)| (KeyspaceId(*first), KeyspaceId(*last)))
+    /// Its ranges, rising.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = (KeyspaceId, KeyspaceId)> {
+        self.ranges.iter().map(|(first, last)| (KeyspaceId(*first), KeyspaceId(*last)))
     }
 
     /// A number that differs, but for rare chance, if the sets do.
@@ -66,7 +66,7 @@ impl DroppedKeyspaces {
         let each = |(first, last): (KeyspaceId, KeyspaceId)| {
             mix(u64::from(first.0) << 32 | u64::from(last.0))
         };
-        self.stretches().fold(0, |sum, stretch| sum ^ each(stretch))
+        self.ranges().fold(0, |sum, range| sum ^ each(range))
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_against_a_plain_set(
+        fn ranges_against_a_plain_set(
             inserted in prop::collection::vec((0..40u32, 0..6u32), 0..30)
         ) {
             let (mut dropped, mut model) = (DroppedKeyspaces::default(), BTreeSet::new());
@@ -95,7 +95,7 @@ mod tests {
             for id in 0..60 {
                 prop_assert_eq!(dropped.contains(KeyspaceId(id)), model.contains(&id));
             }
-            let ends: Vec<_> = dropped.stretches().collect();
+            let ends: Vec<_> = dropped.ranges().collect();
             prop_assert!(ends.windows(2).all(|pair| pair[0].1.0 + 1 < pair[1].0.0), "{:?}", ends);
         }
     }
@@ -105,11 +105,11 @@ mod tests {
         let mut dropped = DroppedKeyspaces::default();
         assert!(dropped.insert(KeyspaceId(u32::MAX), KeyspaceId(u32::MAX)));
         assert!(dropped.insert(KeyspaceId(u32::MAX - 1), KeyspaceId(u32::MAX - 1)));
-        assert_eq!(dropped.stretches().count(), 1);
+        assert_eq!(dropped.ranges().count(), 1);
         let id = |index: usize| KeyspaceId(1 + 2 * index as u32);
-        assert!((1..STRETCHES_MAX).all(|index| dropped.insert(id(index), id(index))));
-        assert!(!dropped.insert(id(STRETCHES_MAX), id(STRETCHES_MAX)), "one stretch too many");
+        assert!((1..RANGES_MAX).all(|index| dropped.insert(id(index), id(index))));
+        assert!(!dropped.insert(id(RANGES_MAX), id(RANGES_MAX)), "one range too many");
         assert!(dropped.insert(KeyspaceId(1), KeyspaceId(9000)), "but what joins them is taken");
-        assert_eq!(dropped.stretches().count(), 2);
+        assert_eq!(dropped.ranges().count(), 2);
     }
 }

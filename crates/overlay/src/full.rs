@@ -213,7 +213,7 @@ impl FullTable {
 
     /// Unites the dropped keyspaces; answers if the sender knew fewer.
     fn unite(&mut self, from: NodeId, theirs: &DroppedKeyspaces, out: &mut Outbox) {
-        for (first, last) in theirs.stretches() {
+        for (first, last) in theirs.ranges() {
             self.table.drop_keyspaces(first, last);
         }
         if self.table.dropped() != theirs {

@@ -27,7 +27,7 @@ use std::sync::Arc as Shared;
 use keyspace::codec::{DecodeError, Reader, VARINT_BYTES_MAX, put_varint};
 use keyspace::{Generation, KeyspaceId, ShardId};
 
-use crate::dropped_keyspaces::{DroppedKeyspaces, STRETCHES_MAX};
+use crate::dropped_keyspaces::{DroppedKeyspaces, RANGES_MAX};
 use crate::known_shard::{KNOWN_SHARD_BYTES_MAX, KnownShard};
 use crate::request;
 use crate::ring::message::{self, RingMessage, Strategy};
@@ -52,7 +52,7 @@ const _: () = {
     let buckets = BUCKETS * (1 + VARINT_BYTES_MAX);
     assert!(head + buckets + SUMMARY_VERSIONS_MAX * 3 * VARINT_BYTES_MAX <= MESSAGE_BYTES_MAX);
     assert!(head + WANT_SHARDS_MAX * VARINT_BYTES_MAX <= MESSAGE_BYTES_MAX);
-    assert!(head + STRETCHES_MAX * 2 * VARINT_BYTES_MAX <= MESSAGE_BYTES_MAX);
+    assert!(head + RANGES_MAX * 2 * VARINT_BYTES_MAX <= MESSAGE_BYTES_MAX);
 };
 
 const VERSION: u8 = 1;
@@ -173,8 +173,8 @@ impl Message {
             Message::Rumour(known) => put_known(RUMOUR, known, out),
             Message::Dropped(dropped) => {
                 out.push(DROPPED);
-                put_varint(dropped.stretches().len() as u64, out);
-                for (first, last) in dropped.stretches() {
+                put_varint(dropped.ranges().len() as u64, out);
+                for (first, last) in dropped.ranges() {
                     put_varint(first.0.into(), out);
                     put_varint(last.0.into(), out);
                 }
@@ -297,7 +297,7 @@ fn read_summary(reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
 }
 
 fn read_dropped(reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
-    let count = reader.varint_max(STRETCHES_MAX as u64, "stretch count")?;
+    let count = reader.varint_max(RANGES_MAX as u64, "range count")?;
     let mut dropped = DroppedKeyspaces::default();
     let mut above = 0;
     for _ in 0..count {
@@ -305,7 +305,7 @@ fn read_dropped(reader: &mut Reader<'_>) -> Result<Message, DecodeError> {
         let (first, last) = (id()?, id()?);
         // Rising, not touching the one before, and never the system keyspace.
         if first <= above || !dropped.insert(KeyspaceId(first), KeyspaceId(last)) {
-            return Err(DecodeError::Field { what: "stretches: order, or empty" });
+            return Err(DecodeError::Field { what: "ranges: order, or empty" });
         }
         above = last.saturating_add(1);
     }

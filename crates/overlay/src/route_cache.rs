@@ -24,7 +24,7 @@ use crate::lookup::{LearnOutcome, Lookup, Step, Update};
 use crate::point::Point;
 use crate::table::{Table, bucket_of};
 
-/// The most shards an image need ever hold: some 20 MiB of them.
+/// The most shards that a cache need ever hold: some 20 MiB of them.
 pub const ROUTE_CACHE_ENTRIES_MAX: NonZeroUsize = NonZeroUsize::new(64 * 1024).expect("not zero");
 
 /// What one asker remembers of shards.
@@ -38,7 +38,7 @@ pub struct RouteCache {
 }
 
 impl RouteCache {
-    /// An image that knows nothing and holds at most `entries_max` shards
+    /// A cache that knows nothing and holds at most `entries_max` shards
     /// ([`ROUTE_CACHE_ENTRIES_MAX`] unless there is a reason).
     pub fn new(entries_max: NonZeroUsize) -> Self {
         let hand = (0, ShardId(0));
@@ -56,7 +56,7 @@ impl RouteCache {
         if learnt != LearnOutcome::TooLarge || !known.fits() {
             return learnt;
         }
-        let victim = self.table.after(self.hand).expect("a full image is not empty");
+        let victim = self.table.after(self.hand).expect("a full cache is not empty");
         self.hand = (bucket_of(victim), victim);
         self.table.remove(victim);
         self.table.learn(known, self.entries_max)

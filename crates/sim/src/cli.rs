@@ -65,19 +65,19 @@ pub fn main_with<L: SimulatedRun>(
     writeln!(out, "seeds {first} to {last}{twice}: {heading}\n{more}\n{LEGEND}")?;
     let mut failed = Vec::new();
     let run = |seed| {
-        let told = life.with_seed(seed).run();
-        let again = doublecheck.then(|| told.life.run());
-        let differs = again.is_some_and(|again| again.trace_hash != told.trace_hash);
-        (told, differs)
+        let report = life.with_seed(seed).run();
+        let again = doublecheck.then(|| report.life.run());
+        let differs = again.is_some_and(|again| again.trace_hash != report.trace_hash);
+        (report, differs)
     };
-    in_order(first..=last, &run, |seed, (told, differs)| {
+    in_order(first..=last, &run, |seed, (report, differs)| {
         if life.verbose() {
-            write!(out, "{}", told.trace.as_deref().unwrap_or_default())?;
+            write!(out, "{}", report.trace.as_deref().unwrap_or_default())?;
         }
         if seeds == 1 {
-            writeln!(out, "{}\ntrace {:016x}", told.summary, told.trace_hash)?;
+            writeln!(out, "{}\ntrace {:016x}", report.summary, report.trace_hash)?;
         } else {
-            let sign = match (&told.verdict, differs) {
+            let sign = match (&report.verdict, differs) {
                 (_, true) => "≠",
                 (Err(_), _) => "!",
                 (Ok(()), _) => ".",
@@ -86,8 +86,8 @@ pub fn main_with<L: SimulatedRun>(
             write!(out, "{sign}{}", if done.is_multiple_of(ROW) { "\n" } else { "" })?;
             out.flush()?;
         }
-        if differs || told.verdict.is_err() {
-            failed.push((told, differs));
+        if differs || report.verdict.is_err() {
+            failed.push((report, differs));
         }
         Ok(())
     })?;
@@ -97,8 +97,8 @@ pub fn main_with<L: SimulatedRun>(
         true => writeln!(out, "all rules held")?,
         false => writeln!(out, "{} of {seeds} seeds failed", failed.len())?,
     }
-    for (told, differs) in failed.into_iter().take(1) {
-        explain(told, differs, out)?;
+    for (report, differs) in failed.into_iter().take(1) {
+        explain(report, differs, out)?;
     }
     Ok(well)
 }
@@ -130,12 +130,12 @@ fn in_order<T: Send>(
         }
         drop(done);
         let mut early = BTreeMap::new();
-        let mut told = 0;
+        let mut next = 0;
         while let Ok((turn, what)) = came.recv() {
             early.insert(turn, what);
-            while let Some(what) = early.remove(&told) {
-                tell(first + told, what)?;
-                told += 1;
+            while let Some(what) = early.remove(&next) {
+                tell(first + next, what)?;
+                next += 1;
             }
         }
         Ok(())
@@ -143,15 +143,15 @@ fn in_order<T: Send>(
 }
 
 fn explain<L: SimulatedRun>(
-    told: RunReport<L>,
+    report: RunReport<L>,
     differs: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if differs {
         writeln!(out, "R13: the same seed gave two different runs")?;
-        return writeln!(out, "replay: {} --doublecheck", told.life.command());
+        return writeln!(out, "replay: {} --doublecheck", report.life.command());
     }
-    let (life, verdict) = told.life.shrunk();
+    let (life, verdict) = report.life.shrunk();
     if let Err(violation) = &verdict {
         writeln!(out, "{violation}")?;
     }

@@ -63,7 +63,7 @@ fn start_at(wall_ms: u64) -> Start {
         boot: 0,
         join: None,
         limits: Limits::usual(),
-        level: ClusterVersion::NEWEST,
+        cluster_version: ClusterVersion::NEWEST,
         seed: 1,
         forgets: None,
         forgets_ends: false,

@@ -13,20 +13,20 @@ use super::problem::Problem;
 use super::uri::parameters;
 use crate::ClusterVersionStatus;
 
-/// What it is, and what all nodes speak.
+/// What it is, and which versions all nodes support.
 pub async fn show(
     State(context): State<Shared>,
     uri: Uri,
 ) -> Result<Json<ClusterVersionStatus>, Problem> {
     let [] = parameters(uri.query(), [])?;
-    Ok(Json(context.api.level()))
+    Ok(Json(context.api.cluster_version()))
 }
 
 /// How it is to rise.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RaiseBody {
-    /// The level from then on; the next one, if it is left out.
+    /// The cluster version from then on; the next one, if it is left out.
     to: Option<u8>,
 }
 
@@ -40,6 +40,6 @@ pub async fn raise(
     let [] = parameters(uri.query(), [])?;
     let RaiseBody { to } = json(&context, &headers, body).await?;
     let id = context.next_id();
-    let level = context.write(id, |done| context.api.raise_version(id, to, done)).await?;
-    Ok(Json(level).into_response())
+    let status = context.write(id, |done| context.api.raise_version(id, to, done)).await?;
+    Ok(Json(status).into_response())
 }

@@ -116,9 +116,9 @@ async fn as_problem(response: Response) -> Response {
     if is_problem || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
-    let said = axum::body::to_bytes(response.into_body(), LIBRARY_TEXT_BYTES_MAX).await;
-    let said = said.unwrap_or_default();
-    Problem::of_library(status, &String::from_utf8_lossy(&said)).into_response()
+    let text = axum::body::to_bytes(response.into_body(), LIBRARY_TEXT_BYTES_MAX).await;
+    let text = text.unwrap_or_default();
+    Problem::of_library(status, &String::from_utf8_lossy(&text)).into_response()
 }
 
 fn foreign_host(context: &Shared, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {

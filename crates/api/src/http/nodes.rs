@@ -35,14 +35,14 @@ pub async fn act(
 ) -> Result<Response, Problem> {
     let path = uri.path().strip_prefix("/v1/nodes/").unwrap_or_default();
     let (node, action) = path.split_once('/').unwrap_or((path, ""));
-    let Some(standing) = admin_state_after(action) else {
+    let Some(admin_state) = admin_state_after(action) else {
         return Err(unknown_path(uri).await);
     };
     let node = decode_text(node)?;
     let [] = parameters(uri.query(), [])?;
     let NodeActionBody { unknown } = json(&context, &headers, body).await?;
     let id = context.next_id();
-    let act = |done| context.api.set_admin_state(id, &node, standing, unknown, done);
+    let act = |done| context.api.set_admin_state(id, &node, admin_state, unknown, done);
     let done = context.write(id, act).await?;
     Ok(Json(done).into_response())
 }

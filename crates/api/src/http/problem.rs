@@ -66,7 +66,7 @@ impl Problem {
     }
 
     /// A refusal of the HTTP library, with its text if there is one.
-    pub fn of_library(status: StatusCode, said: &str) -> Self {
+    pub fn of_library(status: StatusCode, text: &str) -> Self {
         let (slug, title, detail) = match status {
             StatusCode::URI_TOO_LONG => {
                 ("uri-too-long", "URI too long", "the request line is longer than 65534 bytes")
@@ -78,7 +78,7 @@ impl Problem {
             ),
             _ => ("bad-request", "Bad request", "these bytes are no request of HTTP/1.1"),
         };
-        let detail = if said.is_empty() { detail } else { said };
+        let detail = if text.is_empty() { detail } else { text };
         let remedy = "Correct the request; sending it again as it is will not help.";
         Self::new(status, slug, title, detail, remedy)
     }

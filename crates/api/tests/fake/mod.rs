@@ -179,7 +179,7 @@ impl NodeService for Fake {
             RouteStatus {
                 lookup: way.kind.name().to_owned(),
                 form: way.form.name().to_owned(),
-                images: way.images,
+                images: way.cached,
                 shard: is_found.then_some(7),
                 leader: is_found.then(|| "00000000000000aa".into()),
                 hops: steps.len() as u32,
@@ -292,7 +292,7 @@ impl NodeService for Fake {
                 shards_led: 1,
                 ..ClusterStatus::default()
             },
-            level: Some(self.level()),
+            cluster_version: Some(self.cluster_version()),
             uptime_ms: 3_723_004,
             listeners: vec![ListenerStatus { protocol: "resp".into(), address: "::1:1".into() }],
             dir: "/data".into(),
@@ -319,14 +319,14 @@ impl NodeService for Fake {
         }
         let (admin_states, moved) = (state.admin_states.clone(), state.moved);
         drop(state);
-        let standing = |id| admin_states.get(&id).copied().unwrap_or_default();
+        let admin_state = |id| admin_states.get(&id).copied().unwrap_or_default();
         let left = |id| if id == 2 { 9 - moved } else { 9 };
         let node = |id: u64, state| NodeStatus {
             id: format!("{id:016x}"),
             name: format!("n{id}"),
             this: id == 1,
             state,
-            standing: standing(id),
+            admin_state: admin_state(id),
             since_at_ms: START_MILLIS,
             linked: state == NodeState::Up,
             addresses: NodeAddresses {
@@ -348,7 +348,8 @@ impl NodeService for Fake {
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
         let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
-        let removed = admin_states.iter().filter(|(_, standing)| **standing == AdminState::Removed);
+        let removed =
+            admin_states.iter().filter(|(_, admin_state)| **admin_state == AdminState::Removed);
         let removed = removed.map(|(id, _)| format!("{id:016x}")).collect();
         Nodes { health: self.health(), nodes, removed }
     }
@@ -357,7 +358,7 @@ impl NodeService for Fake {
         &self,
         id: RequestId,
         node: &str,
-        standing: AdminState,
+        admin_state: AdminState,
         unknown_too: bool,
         done: Done<NodeAdminState>,
     ) {
@@ -382,15 +383,15 @@ impl NodeService for Fake {
             }
         };
         let left = if number == 2 { 9 - moved } else { 9 };
-        if standing == AdminState::Removed && left > 0 {
+        if admin_state == AdminState::Removed && left > 0 {
             let why = format!("{node} still has {left} replicas");
             return done(Err(ApiError::NodeInUse { why }));
         }
-        state.admin_states.insert(number, standing);
+        state.admin_states.insert(number, admin_state);
         done(Ok(NodeAdminState {
             id: format!("{number:016x}"),
             name: Some(format!("n{number}")),
-            standing,
+            admin_state,
             replicas: left,
             leads: number.min(left),
             data_bytes: 2048,
@@ -420,15 +421,15 @@ impl NodeService for Fake {
         });
     }
 
-    fn level(&self) -> ClusterVersionStatus {
-        let node = |id: u64, speaks| NodeVersions {
+    fn cluster_version(&self) -> ClusterVersionStatus {
+        let node = |id: u64, supported| NodeVersions {
             id: format!("{id:016x}"),
             name: format!("n{id}"),
-            speaks,
+            supported,
         };
         ClusterVersionStatus {
-            level: 1,
-            speaks: [1, 2],
+            version: 1,
+            supported: [1, 2],
             automatic: true,
             objections: vec!["n2 supports 1 only".into(), "n3 has not been heard of".into()],
             nodes: vec![node(1, Some([1, 2])), node(2, Some([1, 1])), node(3, None)],
@@ -437,14 +438,16 @@ impl NodeService for Fake {
 
     fn raise_version(&self, _id: RequestId, to: Option<u8>, done: Done<ClusterVersionStatus>) {
         done(match to {
-            Some(1) => Ok(self.level()),
+            Some(1) => Ok(self.cluster_version()),
             None | Some(2) => {
-                let why =
-                    format!("not all nodes support version 2: {}", self.level().objections[0]);
+                let why = format!(
+                    "not all nodes support version 2: {}",
+                    self.cluster_version().objections[0]
+                );
                 Err(ApiError::VersionRefused { why })
             }
             Some(to) => {
-                Err(ApiError::VersionRefused { why: format!("{to} is not the next level") })
+                Err(ApiError::VersionRefused { why: format!("{to} is not the next version") })
             }
         });
     }

@@ -100,7 +100,7 @@ fn merge_is_requested_by_http() {
 }
 
 #[test]
-fn the_level_is_shown_and_raised() {
+fn cluster_version_is_shown_and_raised() {
     let server = serve(options());
     let reply = ask(&server, "GET", "/v1/level", b"");
     let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
@@ -130,7 +130,7 @@ fn admin_state_of_nodes_is_changed_by_http() {
     let act = |node: &str, action: &str| {
         ask_json(&server, "POST", &format!("/v1/nodes/{node}/{action}"), "{}")
     };
-    let standing = |at: usize| {
+    let admin_state = |at: usize| {
         let nodes: serde_json::Value =
             serde_json::from_slice(&ask(&server, "GET", "/v1/nodes", b"").body).unwrap();
         nodes["nodes"][at]["standing"].as_str().unwrap().to_owned()
@@ -145,7 +145,7 @@ fn admin_state_of_nodes_is_changed_by_http() {
         let json: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!((&json["standing"], &json["name"]), (&then.into(), &"n1".into()));
         assert_eq!((&json["replicas"], &json["leads"]), (&9.into(), &1.into()));
-        assert_eq!(standing(0), then);
+        assert_eq!(admin_state(0), then);
     }
     for (node, action, status, kind) in [
         ("n9", "drain", 404, "no-node"),
@@ -173,5 +173,5 @@ fn admin_state_of_nodes_is_changed_by_http() {
     let more = ask_json(&server, "POST", "/v1/nodes/n1/uncordon", "{\"force\": true}");
     assert_eq!((more.status, more.problem().as_str()), (400, "bad-request"));
     assert_eq!(ask(&server, "GET", "/v1/nodes/n1/drain", b"").problem(), "unknown-method");
-    assert_eq!(standing(0), "draining");
+    assert_eq!(admin_state(0), "draining");
 }

@@ -42,7 +42,7 @@ pub struct SplitPointFinder {
     random: Random,
     seen: u64,
     /// Of these, such as were for more than one place.
-    stretches: u64,
+    range_requests: u64,
     candidates: Vec<Candidate>,
 }
 
@@ -57,8 +57,8 @@ struct Candidate {
 impl SplitPointFinder {
     /// That has seen nothing; which places it keeps is decided by the seed.
     pub fn new(seed: u64) -> Self {
-        let (seen, stretches) = (0, 0);
-        Self { random: Random::new(mix(seed)), seen, stretches, candidates: Vec::new() }
+        let (seen, range_requests) = (0, 0);
+        Self { random: Random::new(mix(seed)), seen, range_requests, candidates: Vec::new() }
     }
 
     /// A request for places from `first` up to and with `last`, or up to the shard's end.
@@ -67,7 +67,7 @@ impl SplitPointFinder {
             candidate.count(first, last);
         }
         self.seen += 1;
-        self.stretches += u64::from(last != Some(first));
+        self.range_requests += u64::from(last != Some(first));
         let place = match self.candidates.len() {
             len if len < CANDIDATES => len,
             _ => self.random.below(self.seen) as usize,
@@ -89,7 +89,7 @@ impl SplitPointFinder {
         match best {
             Some(best) => SplitPoint::Cut(best.at.clone()),
             None if counts().count() == 0 => SplitPoint::TooFew,
-            None if 2 * self.stretches >= self.seen => SplitPoint::Scans,
+            None if 2 * self.range_requests >= self.seen => SplitPoint::Scans,
             None => SplitPoint::OneKey,
         }
     }
@@ -170,7 +170,7 @@ mod tests {
             prop_assert_eq!(found, SplitPoint::OneKey);
         }
 
-        /// Requests for stretches that nearly all cuts would lie within.
+        /// Requests for ranges that nearly all cuts would lie within.
         #[test]
         fn scans_are_not_parted(seed: u64) {
             let mut random = Random::new(seed);

@@ -10,7 +10,7 @@ use harness::process::{Directory, Signal};
 
 /// Nodes of the cluster, which are its replicas too.
 pub const NODES: usize = 3;
-/// Shards of a keyspace, each an equal stretch of the slots.
+/// Shards of a keyspace, each an equal range of the slots.
 pub const SHARDS: usize = 8;
 /// Slots of a hashed keyspace.
 const SLOTS: usize = 16_384;

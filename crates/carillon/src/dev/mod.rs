@@ -134,8 +134,8 @@ enum DevError {
     #[error("cannot start {what}: {source}")]
     System { what: String, source: io::Error },
     /// A node ended before it was ready. The others were stopped.
-    #[error("{node} ended {how} before it was ready. {said}\nNo node is left. It was: {line}")]
-    NotReady { node: String, how: String, said: String, line: String },
+    #[error("{node} ended {how} before it was ready. {text}\nNo node is left. It was: {line}")]
+    NotReady { node: String, how: String, text: String, line: String },
 }
 
 /// Runs a cluster until it is asked to stop.
@@ -196,7 +196,7 @@ struct EndedNode {
     node: NodePlan,
     status: ExitStatus,
     /// The end of its log, unless that was printed, and where the log is.
-    said: String,
+    text: String,
 }
 
 impl Cluster {
@@ -237,11 +237,11 @@ impl Cluster {
         output::raw(self.welcome().as_bytes());
         loop {
             let asked = self.signals.wait().any(|signal| signal != SIGCHLD);
-            for EndedNode { node, status, said } in self.ended() {
+            for EndedNode { node, status, text } in self.ended() {
                 let (name, how) = (node.name(), children::how(status));
                 let line = node.command_line(&self.program);
                 output::complain(&format!(
-                    "{name} ended {how}. {said}\nThe others go on; to start it again: {line}"
+                    "{name} ended {how}. {text}\nThe others go on; to start it again: {line}"
                 ));
             }
             if asked {
@@ -263,9 +263,9 @@ impl Cluster {
             if self.signals.pending().any(|signal| signal != SIGCHLD) {
                 return Ok(false);
             }
-            if let Some(EndedNode { node, status, said }) = self.ended().into_iter().next() {
+            if let Some(EndedNode { node, status, text }) = self.ended().into_iter().next() {
                 let (how, line) = (children::how(status), node.command_line(&self.program));
-                return Err(DevError::NotReady { node: node.name(), how, said, line });
+                return Err(DevError::NotReady { node: node.name(), how, text, line });
             }
             for (node, ready) in self.nodes.iter().zip(&mut ready).filter(|(_, ready)| !**ready) {
                 *ready = is_ready(node);
@@ -288,11 +288,11 @@ impl Cluster {
         let ended = both.filter_map(|(node, child)| {
             let status = child.ended_now()?;
             let (lines, path) = (child.last_lines(), node.log().display().to_string());
-            let said = match self.verbose || lines.is_empty() {
+            let text = match self.verbose || lines.is_empty() {
                 true => format!("Its log: {path}"),
                 false => format!("The last lines of {path}:\n  {}", lines.join("\n  ")),
             };
-            Some(EndedNode { node: node.clone(), status, said })
+            Some(EndedNode { node: node.clone(), status, text })
         });
         ended.collect()
     }
@@ -309,10 +309,10 @@ impl Cluster {
         self.children.iter().for_each(Child::ask_to_stop);
         let mut patient = true;
         loop {
-            for EndedNode { node, status, said } in self.ended() {
+            for EndedNode { node, status, text } in self.ended() {
                 if patient && !status.success() {
                     let (name, how) = (node.name(), children::how(status));
-                    output::complain(&format!("{name} ended {how} when asked to stop. {said}"));
+                    output::complain(&format!("{name} ended {how} when asked to stop. {text}"));
                 }
             }
             if self.children.iter().all(|child| !child.runs()) {

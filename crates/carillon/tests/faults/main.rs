@@ -9,7 +9,7 @@
 //!   transactions  are they whole, and one after another, whatever breaks?
 //!   snapshots a shard's state on its way over links that are cut
 //!   members   who is there, who is not
-//!   upgrade   versions N and N−1 together, one node after the other, and the level that rises
+//!   upgrade   versions N and N−1 together, one node after the other; the cluster version rises
 //!   unfit     a replica whose disk has lost what it had promised is replaced
 //! ```
 //!

@@ -19,7 +19,7 @@ use crate::service::{NODES, SILENCE_MAX, judge};
 
 /// Flags of a node of the version before.
 const OLD: [&str; 2] = ["--cluster-version-max", "1"];
-/// Flags of one of this version, with a short time before the level rises.
+/// Flags of one of this version, with a short time before the cluster version rises.
 const NEW: [&str; 2] = ["--auto-upgrade-after-ms", "2s"];
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -63,22 +63,23 @@ fn ask<T: Send>(
     cluster.net.clients().inside(|| ask(&Client::new(&address)?))
 }
 
-/// The cluster's level, as each node knows it.
-fn levels(cluster: &Cluster) -> Vec<Option<u64>> {
-    let level = |number| cluster.status(number).ok()?["level"]["level"].as_u64();
-    (1..=NODES).map(level).collect()
+/// The cluster version, as each node knows it.
+fn cluster_versions(cluster: &Cluster) -> Vec<Option<u64>> {
+    let version = |number| cluster.status(number).ok()?["level"]["level"].as_u64();
+    (1..=NODES).map(version).collect()
 }
 
 /// It cannot rise for the sake of these, and says so.
 fn is_held_by(cluster: &mut Cluster, nodes: &[&str]) {
-    let refused = ask(cluster, 1, |client| client.raise_level(None)).unwrap_err().to_string();
+    let refused =
+        ask(cluster, 1, |client| client.raise_cluster_version(None)).unwrap_err().to_string();
     for node in nodes {
         assert!(refused.contains(&format!("{node} supports 1 only")), "{refused}");
     }
-    assert_eq!(levels(cluster), [Some(1); NODES]);
+    assert_eq!(cluster_versions(cluster), [Some(1); NODES]);
 }
 
-/// It starts, and ends by itself: it does not support the cluster's level.
+/// It starts, and ends by itself: it does not support the cluster version.
 fn is_refused(cluster: &mut Cluster, number: usize, codes: &[i32]) {
     let words = "the cluster is at cluster version 2, and this program supports 1 only";
     let node = cluster.node(number);
@@ -89,12 +90,14 @@ fn is_refused(cluster: &mut Cluster, number: usize, codes: &[i32]) {
     assert!(node.said().matches(words).count() > before, "{}", node.last_words());
 }
 
-/// A cluster begins at the newest level of its founder, who may not go back.
+/// A cluster begins at the newest version that its founder supports; the founder may not go back.
 #[test]
-fn a_directory_whose_level_is_too_high_is_left_alone() {
+fn a_directory_whose_cluster_version_is_too_high_is_left_alone() {
     let mut cluster = Cluster::strangers(1);
     cluster.start();
-    until("its level", || cluster.status(1).is_ok_and(|status| status["level"]["level"] == 2));
+    until("its cluster version", || {
+        cluster.status(1).is_ok_and(|status| status["level"]["level"] == 2)
+    });
     assert!(cluster.node(1).stop().success());
     run_as(&mut cluster, 1, OLD);
     is_refused(&mut cluster, 1, &[1]);
@@ -103,7 +106,7 @@ fn a_directory_whose_level_is_too_high_is_left_alone() {
 }
 
 #[test]
-fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
+fn nodes_are_upgraded_one_by_one_and_the_cluster_version_rises_when_all_are() {
     let mut cluster = Cluster::new(NODES);
     (1..=NODES).for_each(|number| run_as(&mut cluster, number, OLD));
     cluster.start();
@@ -112,19 +115,19 @@ fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
     let mut events = vec![replace(&mut cluster, &load, 1, NEW)];
     events.push(replace(&mut cluster, &load, 2, NEW));
     is_held_by(&mut cluster, &["node-3"]);
-    // The way back is open until the level rises.
+    // The way back is open until the cluster version rises.
     events.push(replace(&mut cluster, &load, 2, OLD));
     is_held_by(&mut cluster, &["node-2", "node-3"]);
     events.push(replace(&mut cluster, &load, 2, NEW));
     events.push(replace(&mut cluster, &load, 3, NEW));
-    until("the level rises", || levels(&cluster) == [Some(2); NODES]);
+    until("the cluster version rises", || cluster_versions(&cluster) == [Some(2); NODES]);
     for number in 1..=NODES {
         let words = "the cluster version is 2 from now on, and was 1";
         cluster.node(number).wait_for_log(words, 1);
     }
-    let raised = ask(&mut cluster, 1, |client| client.raise_level(Some(2)));
+    let raised = ask(&mut cluster, 1, |client| client.raise_cluster_version(Some(2)));
     assert_eq!(raised.unwrap()["level"], 2, "it may be asked for again");
-    let lower = ask(&mut cluster, 1, |client| client.raise_level(Some(1))).unwrap_err();
+    let lower = ask(&mut cluster, 1, |client| client.raise_cluster_version(Some(1))).unwrap_err();
     assert!(lower.to_string().contains("never lowered"), "{lower}");
 
     // By its own catalogue or by another node, whichever is sooner; and nothing is lost.

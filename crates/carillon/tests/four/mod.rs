@@ -124,9 +124,9 @@ impl Cluster {
     }
 
     /// Waits until a node sees another so.
-    pub fn stands(&self, asked: usize, number: usize, standing: &str) {
-        until(&format!("n{asked} sees n{number} {standing}"), || {
-            (self.node(asked, number)?["standing"] == standing).then_some(())
+    pub fn stands(&self, asked: usize, number: usize, admin_state: &str) {
+        until(&format!("n{asked} sees n{number} {admin_state}"), || {
+            (self.node(asked, number)?["standing"] == admin_state).then_some(())
         });
     }
 

@@ -304,7 +304,7 @@ impl Client {
     ///
     /// # Errors
     /// Nothing was changed in any case.
-    pub fn level(&self) -> Result<serde_json::Value, ClientError> {
+    pub fn cluster_version(&self) -> Result<serde_json::Value, ClientError> {
         self.json(&self.ask(Request::get("/v1/level"))?)
     }
 
@@ -313,7 +313,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError::outcome`]; it may be asked for again.
-    pub fn raise_level(&self, to: Option<u8>) -> Result<serde_json::Value, ClientError> {
+    pub fn raise_cluster_version(&self, to: Option<u8>) -> Result<serde_json::Value, ClientError> {
         let body = serde_json::json!({ "to": to }).to_string();
         let write = Request::write("POST", "/v1/level");
         self.json(&self.ask(Request { body: body.as_bytes(), json: true, ..write })?)

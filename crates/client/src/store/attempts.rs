@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   way ─► put ─► answer ─────────────────────────────────────► done
-//!    ▲      │       ├─ MOVED ─► image put right ─► there, at once ─┐
+//!    ▲      │       ├─ MOVED ─► cache corrected ─► there, at once ─┐
 //!    │      │       ├─ TRYAGAIN, BUSY … (nothing was done) ────────┤
 //!    │      │       ├─ lost, not sent; or lost, and it only reads ─┤
 //!    │      │       └─ lost or UNKNOWN, and it writes ─► Unknown   │

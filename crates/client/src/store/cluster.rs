@@ -69,7 +69,7 @@ impl Node {
 #[derive(Debug)]
 struct View {
     nodes: Vec<Arc<Node>>,
-    image: RouteCache,
+    route_cache: RouteCache,
     shards: Vec<ShardFacts>,
 }
 
@@ -106,7 +106,8 @@ impl Cluster {
         if seeds.is_empty() {
             return Err(Error::bad("no address of a node"));
         }
-        let view = View { nodes: Vec::new(), image: RouteCache::unknown(), shards: Vec::new() };
+        let view =
+            View { nodes: Vec::new(), route_cache: RouteCache::unknown(), shards: Vec::new() };
         let cluster = Arc::new(Self {
             options,
             seeds,
@@ -127,7 +128,7 @@ impl Cluster {
     /// The route for a request, unless no node is up. `spread` differs from attempt to attempt.
     pub fn choose_route(&self, slot: Option<Slot>, spread: usize) -> Option<RequestRoute> {
         let view = self.view.load();
-        let leader = slot.and_then(|slot| view.image.leader(slot)).map(|at| &view.nodes[at]);
+        let leader = slot.and_then(|slot| view.route_cache.leader(slot)).map(|at| &view.nodes[at]);
         if let (Some(slot), Some(leader)) = (slot, leader)
             && spread == 0
             && let Some(link) = leader.of_slot(slot)
@@ -137,7 +138,7 @@ impl Cluster {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let nodes = view.nodes.iter().cycle().skip(turn % view.nodes.len().max(1));
         let nodes = nodes.take(view.nodes.len());
-        if view.image.is_unknown() {
+        if view.route_cache.is_unknown() {
             let mut up = nodes.filter_map(|node| Some((node, node.direct(turn)?)));
             return up
                 .next()
@@ -161,7 +162,7 @@ impl Cluster {
         }
         let view = self.view.load();
         let at = view.find(address)?;
-        view.image.adjust(slot, at);
+        view.route_cache.adjust(slot, at);
         let node = &view.nodes[at];
         let link = node.of_slot(slot)?;
         Some(RequestRoute { link: link.clone(), node: node.clone() })
@@ -179,8 +180,8 @@ impl Cluster {
 
     fn put(&self, nodes: Vec<Arc<Node>>, shards: Vec<ShardFacts>) {
         let find = |address: &str| nodes.iter().position(|node| node.address == address);
-        let image = RouteCache::new(&shards, find);
-        self.view.store(Arc::new(View { nodes, image, shards }));
+        let route_cache = RouteCache::new(&shards, find);
+        self.view.store(Arc::new(View { nodes, route_cache, shards }));
     }
 
     fn node(&self, address: &str) -> Arc<Node> {
@@ -273,7 +274,7 @@ async fn keep_learning(cluster: Weak<Cluster>, news: Arc<Notify>) {
         let Some(alive) = cluster.upgrade() else { return };
         // No node answers: the next request that needs routes wakes this task again.
         let _failed = alive.learn().await;
-        let unknown = alive.view.load().image.is_unknown();
+        let unknown = alive.view.load().route_cache.is_unknown();
         drop(alive);
         sleep(if unknown { UNKNOWN_PAUSE } else { ROUTE_REFRESH_PAUSE }).await;
     }

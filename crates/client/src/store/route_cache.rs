@@ -105,12 +105,12 @@ pub(crate) fn parse_shards(reply: &Reply, host: &str) -> (Vec<ShardFacts>, Vec<S
                 nodes.push(address);
             }
         }
-        for stretch in slots.items().chunks_exact(2) {
+        for range in slots.items().chunks_exact(2) {
             let slot = |number: &Reply| {
                 let number = number.integer().and_then(|number| Slot::try_from(number).ok());
                 number.filter(|slot| *slot < SLOTS)
             };
-            let (Some(first), Some(last)) = (slot(&stretch[0]), slot(&stretch[1])) else {
+            let (Some(first), Some(last)) = (slot(&range[0]), slot(&range[1])) else {
                 continue;
             };
             if first <= last {
@@ -170,25 +170,25 @@ mod tests {
         ]);
         let (shards, nodes) = parse_shards(&reply, "asked:9");
         assert_eq!(nodes, ["h:1", "h:2", "asked:2", "h:3"]);
-        let image =
+        let cache =
             RouteCache::new(&shards, |address| nodes.iter().position(|node| node == address));
         assert_eq!(
-            (image.leader(0), image.leader(99), image.leader(100)),
+            (cache.leader(0), cache.leader(99), cache.leader(100)),
             (Some(0), Some(0), None)
         );
-        assert_eq!(image.shard(16_383), Some(1));
-        image.adjust(50, 2);
-        image.adjust(16_383, 1);
-        assert_eq!((image.leader(0), image.leader(100)), (Some(2), Some(1)));
+        assert_eq!(cache.shard(16_383), Some(1));
+        cache.adjust(50, 2);
+        cache.adjust(16_383, 1);
+        assert_eq!((cache.leader(0), cache.leader(100)), (Some(2), Some(1)));
     }
 
     #[test]
     fn unknown_route_cache_is_reported_as_unknown() {
-        let image = RouteCache::new(&parse_shards(&Reply::Error("ERR".into()), "h:1").0, |_| None);
-        assert!(image.is_unknown());
-        assert_eq!((image.shard(1), image.leader(1)), (None, None));
-        image.adjust(1, 1);
-        assert_eq!(image.leader(1), None);
+        let cache = RouteCache::new(&parse_shards(&Reply::Error("ERR".into()), "h:1").0, |_| None);
+        assert!(cache.is_unknown());
+        assert_eq!((cache.shard(1), cache.leader(1)), (None, None));
+        cache.adjust(1, 1);
+        assert_eq!(cache.leader(1), None);
     }
 
     #[test]

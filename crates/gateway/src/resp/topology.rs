@@ -104,14 +104,14 @@ impl Topology {
 
     /// The slots of the shards that a node leads, neighbours together.
     pub fn slots_of(&self, node: usize) -> Vec<(u16, u16)> {
-        let mut stretches: Vec<(u16, u16)> = Vec::new();
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
         for shard in self.led_by(node) {
-            match stretches.last_mut() {
+            match ranges.last_mut() {
                 Some((_, end)) if *end + 1 == shard.slots.0 => *end = shard.slots.1,
-                _ => stretches.push(shard.slots),
+                _ => ranges.push(shard.slots),
             }
         }
-        stretches
+        ranges
     }
 
     /// The master whose replica a node is shown as: none if it leads any shard, or holds none.

@@ -140,9 +140,9 @@ impl<'a> CatalogueOp<'a> {
 impl Catalogue {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let has_level = self.level > ClusterVersion::FIRST;
-        let has_standings = has_level || !self.admin_states.is_empty();
-        out.push(match (has_level, has_standings) {
+        let has_version = self.cluster_version > ClusterVersion::FIRST;
+        let has_admin_states = has_version || !self.admin_states.is_empty();
+        out.push(match (has_version, has_admin_states) {
             (true, _) => VERSION,
             (false, true) => VERSION_ADMIN_STATES,
             (false, false) => VERSION_PLAIN,
@@ -153,14 +153,14 @@ impl Catalogue {
         for keyspace in self.keyspaces.values() {
             keyspace.encode(out);
         }
-        if has_standings {
+        if has_admin_states {
             put_varint(self.admin_states.len() as u64, out);
             self.admin_states
                 .iter()
                 .for_each(|(node, admin_state)| put_admin_state(node, admin_state, out));
         }
-        if has_level {
-            out.push(self.level.number());
+        if has_version {
+            out.push(self.cluster_version.number());
         }
     }
 
@@ -193,20 +193,20 @@ impl Catalogue {
             catalogue.keyspaces.insert(keyspace.name.clone(), keyspace);
         }
         if version >= VERSION_ADMIN_STATES {
-            catalogue.admin_states = read_standings(reader)?;
+            catalogue.admin_states = read_admin_states(reader)?;
         }
         if version == VERSION_ADMIN_STATES && catalogue.admin_states.is_empty() {
             return Err(DecodeError::Field { what: "admin states: none" });
         }
         if version == VERSION {
-            catalogue.level = read_cluster_version(reader)?;
-            if catalogue.level == ClusterVersion::FIRST {
-                return Err(DecodeError::Field { what: "level: the first is not named" });
+            catalogue.cluster_version = read_cluster_version(reader)?;
+            if catalogue.cluster_version == ClusterVersion::FIRST {
+                return Err(DecodeError::Field { what: "cluster version: the first is not named" });
             }
         }
         let placements = catalogue.iter().map(|keyspace| keyspace.options.placement);
-        if placements.into_iter().any(|placement| placement.since() > catalogue.level) {
-            return Err(DecodeError::Field { what: "placement: above the level" });
+        if placements.into_iter().any(|placement| placement.since() > catalogue.cluster_version) {
+            return Err(DecodeError::Field { what: "placement: above the cluster version" });
         }
         Ok(catalogue)
     }
@@ -230,7 +230,9 @@ impl Subject {
                 put_varint(u64::from(keyspace.0), out);
                 put_varint(shard.0, out);
             }
-            Subject::ClusterVersion(level) => out.extend([SUBJECT_CLUSTER_VERSION, level.number()]),
+            Subject::ClusterVersion(version) => {
+                out.extend([SUBJECT_CLUSTER_VERSION, version.number()])
+            }
         }
     }
 
@@ -346,7 +348,7 @@ fn read_admin_state(reader: &mut Reader<'_>) -> Result<(NodeId, AdminState), Dec
     Ok((node, admin_state))
 }
 
-fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
+fn read_admin_states(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
     let count = reader.varint_max(ADMIN_STATES_MAX as u64, "count of admin states")?;
     let (mut admin_states, mut last) = (AdminStates::default(), None);
     for _ in 0..count {
@@ -361,7 +363,7 @@ fn read_standings(reader: &mut Reader<'_>) -> Result<AdminStates, DecodeError> {
 }
 
 fn read_cluster_version(reader: &mut Reader<'_>) -> Result<ClusterVersion, DecodeError> {
-    ClusterVersion::new(reader.u8()?).ok_or(DecodeError::Field { what: "level: 0" })
+    ClusterVersion::new(reader.u8()?).ok_or(DecodeError::Field { what: "cluster version: 0" })
 }
 
 fn read_keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {

@@ -118,19 +118,19 @@ pub enum CatalogueError {
     /// The catalogue has the most admin states that it may have.
     #[error("{ADMIN_STATES_MAX} nodes are cordoned, draining or removed, the most there may be")]
     TooManyAdminStates,
-    /// The level was to rise by more than one.
-    #[error("the cluster's level is {from}, and {to} is not the next one")]
+    /// The cluster version was to rise by more than one.
+    #[error("the cluster version is {from}, and {to} is not the next one")]
     VersionSkipped {
         /// The one there is.
         from: ClusterVersion,
         /// What was asked for.
         to: ClusterVersion,
     },
-    /// The cluster's level does not allow it yet.
-    #[error("the cluster's level is {level}, and this needs level {needs}: see `carillon upgrade`")]
+    /// The cluster version does not allow it yet.
+    #[error("the cluster version is {version}, and this needs {needs}: see `carillon upgrade`")]
     VersionTooLow {
         /// The one there is.
-        level: ClusterVersion,
+        version: ClusterVersion,
         /// The one that is needed.
         needs: ClusterVersion,
     },

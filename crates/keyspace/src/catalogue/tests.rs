@@ -265,15 +265,15 @@ fn bytes_of_admin_states() {
 
 /// Cluster version 1 is not written, so that a node without cluster versions can still read it.
 #[test]
-fn a_level_rises_by_one_and_never_falls() {
-    let level = |number| ClusterVersion::new(number).unwrap();
+fn cluster_version_rises_by_one_and_never_falls() {
+    let version = |number| ClusterVersion::new(number).unwrap();
     let mut catalogue = Catalogue::default();
-    assert_eq!(catalogue.level(), ClusterVersion::FIRST);
-    let skipped = CatalogueError::VersionSkipped { from: level(1), to: level(3) };
-    assert_eq!(catalogue.raise_version(level(3)), Err(skipped));
+    assert_eq!(catalogue.cluster_version(), ClusterVersion::FIRST);
+    let skipped = CatalogueError::VersionSkipped { from: version(1), to: version(3) };
+    assert_eq!(catalogue.raise_version(version(3)), Err(skipped));
     assert_eq!(encoded(&catalogue), b"\x02\x01\x01\x00");
     for (to, now) in [(1, 1), (2, 2), (2, 2), (3, 3), (1, 3)] {
-        assert_eq!(catalogue.raise_version(level(to)), Ok(level(now)));
+        assert_eq!(catalogue.raise_version(version(to)), Ok(version(now)));
     }
     let bytes = b"\x04\x01\x01\x00\x00\x03";
     assert_eq!(encoded(&catalogue), bytes);
@@ -282,7 +282,7 @@ fn a_level_rises_by_one_and_never_falls() {
     let bytes = b"\x04\x01\x01\x00\x01\x07\0\0\0\0\0\0\0\x01\x03";
     assert_eq!(encoded(&catalogue), bytes);
     let mut op = Vec::new();
-    CatalogueOp::RaiseVersion { to: level(2) }.encode(&mut op);
+    CatalogueOp::RaiseVersion { to: version(2) }.encode(&mut op);
     assert_eq!(op, b"\x06\x02");
 }
 
@@ -291,8 +291,8 @@ fn a_catalogue_that_breaks_its_invariants_is_refused() {
     let field = |what| Err(DecodeError::Field { what });
     for (bytes, refusal) in [
         (&b"\x05"[..], Err(DecodeError::Version { what: "catalogue", found: 5 })),
-        (b"\x04\x01\x01\x00\x00\x00", field("level: 0")),
-        (b"\x04\x01\x01\x00\x00\x01", field("level: the first is not named")),
+        (b"\x04\x01\x01\x00\x00\x00", field("cluster version: 0")),
+        (b"\x04\x01\x01\x00\x00\x01", field("cluster version: the first is not named")),
         (b"\x01", Err(DecodeError::Version { what: "catalogue", found: 1 })),
         (b"\x03\x01\x01\x00\x00", field("admin states: none")),
         (

@@ -9,21 +9,21 @@ use crate::cluster_version::{ClusterVersion, Feature};
 
 impl Catalogue {
     /// The cluster version.
-    pub fn level(&self) -> ClusterVersion {
-        self.level
+    pub fn cluster_version(&self) -> ClusterVersion {
+        self.cluster_version
     }
 
-    /// Raises the level by one. Where it is already may be asked for again, and below.
+    /// Raises it by one. A version that it has, or had, may be asked for again.
     ///
     /// # Errors
     /// `VersionSkipped`.
     pub fn raise_version(&mut self, to: ClusterVersion) -> Result<ClusterVersion, CatalogueError> {
-        let from = self.level;
+        let from = self.cluster_version;
         if Some(to) > from.next() {
             return Err(CatalogueError::VersionSkipped { from, to });
         }
-        self.level = from.max(to);
-        Ok(self.level)
+        self.cluster_version = from.max(to);
+        Ok(self.cluster_version)
     }
 }
 

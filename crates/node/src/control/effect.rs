@@ -27,7 +27,7 @@ pub enum Effect {
     /// The cluster has this version from now on: tell every executor.
     ClusterVersion {
         /// The version.
-        level: ClusterVersion,
+        version: ClusterVersion,
         /// The one before, if it was known.
         before: Option<ClusterVersion>,
     },

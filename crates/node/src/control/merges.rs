@@ -224,7 +224,7 @@ impl Control {
         };
         let unfit = |why: &str| Err(NoMergeReason::CannotMerge(why.to_owned()));
         if !self.may_use(Feature::Merges) {
-            return unfit("the cluster's level is too low yet: see `carillon upgrade`");
+            return unfit("the cluster version is too low yet: see `carillon upgrade`");
         }
         let ours = view.read().descriptor.clone();
         let Some(route) = self.routes.of_shard(left) else {

@@ -126,8 +126,8 @@ pub struct Setup {
     pub pace: ReshapePace,
     /// How replicas and leaders are placed.
     pub placement: PlacementSetup,
-    /// The cluster's version rises when all have spoken the next one for so many nanoseconds; none:
-    /// when people say so.
+    /// The cluster version rises when all nodes have supported the next one for so many
+    /// nanoseconds. None: only an operator raises it.
     pub raise_version_after: Option<u64>,
     /// Drawn at random.
     pub seed: u64,
@@ -250,7 +250,7 @@ impl Control {
             Input::AddReplicas(gossip) => self.add_replicas(&gossip),
             Input::PlanPlacement(gossip) => self.place(&gossip, executors),
             Input::SpreadLeaders(gossip) => self.spread_leaders(&gossip, executors),
-            Input::RaiseVersion(speakers) => self.raise_version(&speakers, executors),
+            Input::RaiseVersion(members) => self.raise_version(&members, executors),
             Input::Tick => self.tick(),
             Input::MaintainTables => self.maintain_tables(executors),
             Input::MaintainShards(loads) => self.look_around(loads, executors),
@@ -316,10 +316,10 @@ impl Control {
     }
 
     /// The cluster has this version, or a higher one by now.
-    fn follow_version(&mut self, level: ClusterVersion) {
-        if self.cluster_version.is_none_or(|before| before < level) {
-            let before = self.cluster_version.replace(level);
-            self.effects.push(Effect::ClusterVersion { level, before });
+    fn follow_version(&mut self, version: ClusterVersion) {
+        if self.cluster_version.is_none_or(|before| before < version) {
+            let before = self.cluster_version.replace(version);
+            self.effects.push(Effect::ClusterVersion { version, before });
         }
     }
 

@@ -98,7 +98,7 @@ impl Control {
             // Its entry in a shard's log makes the shard.
             Change::ShardIdAllocated { .. } => {}
             Change::AdminState { node, admin_state } => self.follow_admin_state(node, admin_state),
-            Change::ClusterVersion(level) => self.follow_version(level),
+            Change::ClusterVersion(version) => self.follow_version(version),
             Change::Replaced(catalogue) => self.jump(&catalogue, executors),
         }
     }
@@ -113,7 +113,7 @@ impl Control {
         }
         self.publish(routes);
         self.follow_admin_states(catalogue.admin_states().clone());
-        self.follow_version(catalogue.level());
+        self.follow_version(catalogue.cluster_version());
         let known: BTreeSet<KeyspaceId> =
             self.table.look().iter().map(|known| known.arc().keyspace()).collect();
         for keyspace in known.into_iter().filter(|id| catalogue.has_dropped(*id)) {

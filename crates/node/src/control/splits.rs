@@ -157,7 +157,7 @@ impl Control {
     /// Has a shard cut, unless it changes before the catalogue has given out an id by this op.
     pub(super) fn split_by(&mut self, cutting: PendingSplit, op: &CatalogueOp<'_>) {
         if matches!(cutting.at, Place::Key(_)) && !self.may_use(Feature::OrderedSplits) {
-            let why = "the cluster's level is too low yet: see `carillon upgrade`";
+            let why = "the cluster version is too low yet: see `carillon upgrade`";
             return self.refuse_split(cutting.request, NoSplit::CannotSplit(why.into()));
         }
         self.ask_catalogue(op, Some(Question::Id(cutting)));

@@ -5,7 +5,7 @@
 //! it.
 //!
 //! ```text
-//!   members: what each speaks ──► all speak the next, for long ──► CatalogueOp::Level
+//!   members: what each supports ──► all support the next, for long ──► CatalogueOp::RaiseVersion
 //!   table: who holds replicas ──► somebody has not been heard of ──► it has to wait
 //! ```
 
@@ -26,32 +26,32 @@ pub struct MemberVersions {
     pub node: NodeId,
     /// What people call it.
     pub name: String,
-    /// The versions that it speaks.
-    pub levels: VersionRange,
+    /// The versions that it supports.
+    pub supported: VersionRange,
     /// Whether it is up.
     pub is_up: bool,
     /// Whether it has left.
     pub has_left: bool,
 }
 
-/// Which version is to rise to, and since when all speak it.
+/// Which version is to rise to, and since when all support it.
 pub(super) type RaisableVersion = Option<(ClusterVersion, BootNanos)>;
 
 impl Control {
     /// Asks for the next version, if it is time to.
     pub(super) fn raise_version(
         &mut self,
-        speakers: &[MemberVersions],
+        members: &[MemberVersions],
         executors: &mut dyn Executors,
     ) {
         let Some(after) = self.setup.raise_version_after else { return };
         let Some(to) = self.cluster_version.unwrap_or_default().next() else { return };
-        let speaks = |speaker: &MemberVersions| {
-            speaker.has_left || speaker.is_up && speaker.levels.supports(to)
+        let supports = |member: &MemberVersions| {
+            member.has_left || member.is_up && member.supported.supports(to)
         };
-        let is_ready = speakers.iter().all(speaks) && Self::leads(SYSTEM, executors);
+        let is_ready = members.iter().all(supports) && Self::leads(SYSTEM, executors);
         let since = match self.raisable_version {
-            Some((level, since)) if is_ready && level == to => since,
+            Some((version, since)) if is_ready && version == to => since,
             _ => {
                 self.raisable_version = is_ready.then_some((to, self.now));
                 return;
@@ -62,7 +62,7 @@ impl Control {
         }
         // Whatever comes of it, the next attempt is as late.
         self.raisable_version = None;
-        let why = self.objections(to, speakers);
+        let why = self.objections(to, members);
         if !why.is_empty() {
             let why = why.join("; ");
             return self.effects.push(Effect::Event(EventKind::VersionBlocked { to, why }));
@@ -73,10 +73,10 @@ impl Control {
     }
 
     /// Why the version cannot rise to this one now: nothing if it can.
-    fn objections(&self, to: ClusterVersion, speakers: &[MemberVersions]) -> Vec<String> {
+    fn objections(&self, to: ClusterVersion, members: &[MemberVersions]) -> Vec<String> {
         let table = self.table.look();
         let replicas = table.iter().flat_map(|known| &known.descriptor().replicas);
-        let voices = required_nodes(replicas.map(|(_, node)| *node), speakers, &self.admin_states);
+        let voices = required_nodes(replicas.map(|(_, node)| *node), members, &self.admin_states);
         drop(table);
         let shards = self.routes.iter().flat_map(|route| route.shards());
         let is_unknown =
@@ -92,17 +92,17 @@ pub struct RequiredNode {
     pub node: NodeId,
     /// What people call it, or its id.
     pub name: String,
-    /// The versions that it speaks; none if it was not heard of since this node started.
-    pub levels: Option<VersionRange>,
+    /// The versions that it supports; none if it was not heard of since this node started.
+    pub supported: Option<VersionRange>,
 }
 
 impl RequiredNode {
     /// Why the version cannot become this one because of the node, if it cannot.
     pub fn objection(&self, to: ClusterVersion) -> Option<String> {
-        match self.levels {
+        match self.supported {
             None => Some(format!("{} has not been heard of", self.name)),
-            Some(levels) if levels.supports(to) => None,
-            Some(levels) => Some(format!("{} supports {levels}", self.name)),
+            Some(supported) if supported.supports(to) => None,
+            Some(supported) => Some(format!("{} supports {supported}", self.name)),
         }
     }
 }
@@ -111,19 +111,19 @@ impl RequiredNode {
 /// have not left, but for those that were removed.
 pub fn required_nodes(
     holders: impl IntoIterator<Item = NodeId>,
-    speakers: &[MemberVersions],
+    members: &[MemberVersions],
     states: &AdminStates,
 ) -> Vec<RequiredNode> {
     let unheard = |node: NodeId| {
-        let known = speakers.iter().find(|speaker| speaker.node == node);
+        let known = members.iter().find(|member| member.node == node);
         let name = known.map_or_else(|| format!("{:016x}", node.0), |known| known.name.clone());
-        RequiredNode { node, name, levels: None }
+        RequiredNode { node, name, supported: None }
     };
     let mut found: BTreeMap<NodeId, RequiredNode> =
         holders.into_iter().map(|node| (node, unheard(node))).collect();
-    for speaker in speakers.iter().filter(|speaker| !speaker.has_left) {
-        let MemberVersions { node, ref name, levels, .. } = *speaker;
-        found.insert(node, RequiredNode { node, name: name.clone(), levels: Some(levels) });
+    for member in members.iter().filter(|member| !member.has_left) {
+        let MemberVersions { node, ref name, supported, .. } = *member;
+        found.insert(node, RequiredNode { node, name: name.clone(), supported: Some(supported) });
     }
     found.retain(|node, _| states.of(*node) != AdminState::Removed);
     found.into_values().collect()

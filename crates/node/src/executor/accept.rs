@@ -88,7 +88,7 @@ impl ShardExecutor {
             Input::RemoteShard { shard, nodes } => self.learn_remote(shard, nodes),
             Input::DescriptorLearned { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
-            Input::ClusterVersion { level } => self.allow(level),
+            Input::ClusterVersion { version } => self.allow(version),
             Input::Configure { shard, durability } => self.configure(shard, durability),
             Input::Written { ticket, lsn } => self.written(ticket, lsn),
             Input::Durable { ticket } => self.durable(ticket),
@@ -162,14 +162,14 @@ impl ShardExecutor {
 
     fn split(&mut self, id: ShardId, split: Split) {
         let is_allowed =
-            matches!(split.at, Cut::Slot(_)) || self.level.allows(Feature::OrderedSplits);
+            matches!(split.at, Cut::Slot(_)) || self.cluster_version.allows(Feature::OrderedSplits);
         if is_allowed {
             self.tell(id, |shard, now, clock| shard.split(split, now, clock));
         }
     }
 
     fn intend(&mut self, id: ShardId, step: merge::MergeStep) {
-        if self.level.allows(Feature::Merges) {
+        if self.cluster_version.allows(Feature::Merges) {
             self.tell(id, |shard, now, clock| shard.intend(step, now, clock));
         }
     }
@@ -255,8 +255,8 @@ impl ShardExecutor {
                 proxy.forward_step(step, Caller { origin, waiter }, now, pending)
             }
             None => {
-                let said = Box::new(StepReply::Moved);
-                self.pending.answers.push(Answer::StepDone { origin, waiter, said });
+                let reply = Box::new(StepReply::Moved);
+                self.pending.answers.push(Answer::StepDone { origin, waiter, reply });
             }
         }
     }

@@ -71,7 +71,7 @@ pub enum Answer {
         /// Who waits.
         waiter: Waiter,
         /// This.
-        said: Box<StepReply>,
+        reply: Box<StepReply>,
     },
     /// Which replicas have a shard's log on disk.
     ReplicaCount {

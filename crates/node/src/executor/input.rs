@@ -132,7 +132,7 @@ pub enum Input {
         /// The shard, as it is known now.
         known: Arc<KnownShard>,
     },
-    /// There is no replica of the system shard here, and an image of the catalogue as of this index
+    /// There is no replica of the system shard here, and a cached catalogue as of this index
     /// can be used from now on.
     CatalogueCached {
         /// The index.
@@ -143,10 +143,10 @@ pub enum Input {
         /// The shard.
         shard: ShardId,
     },
-    /// The cluster's level is at least this: what it allows may be proposed.
+    /// The cluster version is at least this: what it allows may be proposed.
     ClusterVersion {
-        /// The level.
-        level: ClusterVersion,
+        /// The cluster version.
+        version: ClusterVersion,
     },
     /// The shard's keyspace has another durability from now on.
     Configure {

@@ -85,8 +85,8 @@ pub struct ShardExecutor {
     check_every: u64,
     /// Whether the log has no room but for what it was reserved for.
     is_full: bool,
-    /// The cluster's level, as far as it is known here.
-    level: ClusterVersion,
+    /// The cluster version, as far as it is known here.
+    cluster_version: ClusterVersion,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -127,7 +127,7 @@ impl ShardExecutor {
             request_timeout: REQUEST_TIMEOUT_NANOS,
             check_every: 0,
             is_full: false,
-            level: ClusterVersion::FIRST,
+            cluster_version: ClusterVersion::FIRST,
             pending: Effects::default(),
             ended_counters: ReplicaCounters::default(),
             early: EarlyMessages::default(),
@@ -150,9 +150,9 @@ impl ShardExecutor {
         self.check_every = nanos;
     }
 
-    /// The cluster version is at least `level`: proposals may use its features.
-    pub fn allow(&mut self, level: ClusterVersion) {
-        self.level = self.level.max(level);
+    /// The cluster version is at least `version`: proposals may use its features.
+    pub fn allow(&mut self, version: ClusterVersion) {
+        self.cluster_version = self.cluster_version.max(version);
     }
 
     /// Whether the log has only reserved room left, as the driver found it last. Then nothing is
@@ -286,7 +286,7 @@ impl ShardExecutor {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, request_timeout, check_every, is_full, level, .. } = *self;
+        let Self { now, seed, request_timeout, check_every, is_full, cluster_version, .. } = *self;
         let (shards, clock, losses) = (&mut self.shards, &*self.clock, &self.losses);
         let bytes_max = self.round_bytes_max;
         let turn = RoundContext {
@@ -297,7 +297,7 @@ impl ShardExecutor {
             request_timeout,
             check_every,
             is_full,
-            level,
+            cluster_version,
             seed,
         };
         let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
@@ -394,8 +394,8 @@ pub(crate) struct RoundContext<'a> {
     pub check_every: u64,
     /// Whether the log has no room for what readers need.
     pub is_full: bool,
-    /// The cluster's level: what may be proposed.
-    pub level: ClusterVersion,
+    /// The cluster version: what may be proposed.
+    pub cluster_version: ClusterVersion,
     /// Drawn for the executor.
     pub seed: u64,
 }

@@ -41,7 +41,7 @@ pub enum Change {
         /// How.
         admin_state: AdminState,
     },
-    /// The cluster has this level from now on, or was to and had it before.
+    /// The cluster has this version from now on, or was to and had it before.
     ClusterVersion(ClusterVersion),
     /// It has become this one at once: a snapshot has jumped over the changes between.
     Replaced(Arc<Catalogue>),
@@ -59,7 +59,7 @@ impl Change {
             }
             Change::ShardIdAllocated { keyspace, shard } => Subject::Shard(*keyspace, *shard),
             Change::AdminState { node, admin_state } => Subject::Node(*node, *admin_state),
-            Change::ClusterVersion(level) => Subject::ClusterVersion(*level),
+            Change::ClusterVersion(version) => Subject::ClusterVersion(*version),
             Change::Replaced(_) => unreachable!("no operation does that"),
         }
     }
@@ -86,7 +86,7 @@ impl System {
             Subject::Shard(keyspace, shard) => {
                 return Ok(Change::ShardIdAllocated { keyspace, shard });
             }
-            Subject::ClusterVersion(level) => return Ok(Change::ClusterVersion(level)),
+            Subject::ClusterVersion(version) => return Ok(Change::ClusterVersion(version)),
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {

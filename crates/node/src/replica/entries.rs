@@ -41,7 +41,10 @@ impl Replica {
                 }
             };
             turn_bytes += bytes.len() as u64;
-            assert!(kind.since() <= turn.level, "all nodes can read what is proposed (G3)");
+            assert!(
+                kind.since() <= turn.cluster_version,
+                "all nodes can read what is proposed (G3)"
+            );
             let term = self.stamp(turn.clock, index, kind, count, &mut bytes);
             let place = match self.group.propose(bytes) {
                 Ok(place) => place,
@@ -227,7 +230,7 @@ impl Replica {
                 report(outcome, Some(Caller { origin, waiter }), effects);
             }
             Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
-                Outcome::Steps(said) => self.stepped(askers, said, effects),
+                Outcome::Steps(replies) => self.stepped(askers, replies, effects),
                 _ => unreachable!("steps are answered as steps"),
             },
             Some(InFlight { asker, .. }) => self.reply_remote(asker, outcome, effects),

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_from_which_level_on_it_may_be_in_a_log() {
+    fn an_entry_says_from_which_cluster_version_on_it_may_be_in_a_log() {
         assert_eq!(since(b""), Some(ClusterVersion::FIRST), "it opens a term");
         assert_eq!(since(&entry(Kind::Check as u8, b"")), Some(ClusterVersion::FIRST));
         let mut op = Vec::new();

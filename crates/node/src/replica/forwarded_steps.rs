@@ -110,14 +110,14 @@ impl ForwardedSteps {
         effects.rpcs.extend(rpcs);
     }
 
-    pub fn handle_reply(&mut self, number: u64, said: StepReply, effects: &mut Effects) {
+    pub fn handle_reply(&mut self, number: u64, reply: StepReply, effects: &mut Effects) {
         let Some(place) = self.all.iter().position(|forwarded| forwarded.number == number) else {
             return;
         };
         let ForwardedStep { asker: Caller { origin, waiter }, step, .. } =
             self.all.remove(place).expect("it was just found");
         self.held_bytes -= step.len();
-        effects.answers.push(Answer::StepDone { origin, waiter, said: Box::new(said) });
+        effects.answers.push(Answer::StepDone { origin, waiter, reply: Box::new(reply) });
     }
 
     /// The node that was asked does not lead. Nothing is sent again before `pause_until`.
@@ -159,7 +159,7 @@ impl ForwardedSteps {
             effects.answers.push(Answer::StepDone {
                 origin,
                 waiter,
-                said: Box::new(StepReply::Moved),
+                reply: Box::new(StepReply::Moved),
             });
         }
         self.held_bytes = 0;

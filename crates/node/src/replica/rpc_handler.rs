@@ -82,8 +82,8 @@ impl Replica {
             RpcMessage::Step { number, step, .. } => {
                 self.handle_step(from, number, step, now, effects);
             }
-            RpcMessage::StepReply { number, said, .. } => {
-                self.outgoing.forwarded_steps.handle_reply(number, said, effects)
+            RpcMessage::StepReply { number, reply, .. } => {
+                self.outgoing.forwarded_steps.handle_reply(number, reply, effects)
             }
             RpcMessage::NotLeader { what: RpcRequestId::Step { number }, .. }
             | RpcMessage::NoRoom { what: RpcRequestId::Step { number }, .. } => {
@@ -361,8 +361,8 @@ impl Replica {
             (Asker::RemoteOperation { node, number }, Outcome::Catalogue(result)) => {
                 let subject =
                     |change: &crate::replica::catalogue::Change| Box::new(change.subject());
-                let said = result.as_ref().map(subject).map_err(Clone::clone);
-                let rpc = RpcMessage::CatalogueReply { number, index: self.applied, result: said };
+                let reply = result.as_ref().map(subject).map_err(Clone::clone);
+                let rpc = RpcMessage::CatalogueReply { number, index: self.applied, result: reply };
                 effects.rpcs.push((node, rpc));
                 report(Outcome::Catalogue(result), None, effects);
             }

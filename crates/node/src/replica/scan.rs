@@ -302,17 +302,17 @@ pub fn each_key_of_slot(
 pub fn range(
     route: &Route,
     asked: &ScanScope,
-    stretch: &RangeQuery<'_>,
+    query: &RangeQuery<'_>,
     piece_keys: usize,
     show: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), WrongLayout> {
-    let mut left = stretch.keys_max;
-    let mut places: Vec<usize> = places_of(route, stretch.low, stretch.high).collect();
-    if stretch.reverse {
+    let mut left = query.keys_max;
+    let mut places: Vec<usize> = places_of(route, query.low, query.high).collect();
+    if query.reverse {
         places.reverse();
     }
     for place in places {
-        left = range_of_one(route, (place, asked), stretch, left, piece_keys, show)?;
+        left = range_of_one(route, (place, asked), query, left, piece_keys, show)?;
         if left == 0 {
             break;
         }
@@ -358,7 +358,7 @@ pub fn within(arc: &keyspace::Arc, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Bou
 fn range_of_one(
     route: &Route,
     (place, asked): (usize, &ScanScope),
-    stretch: &RangeQuery<'_>,
+    query: &RangeQuery<'_>,
     mut left: usize,
     piece_keys: usize,
     show: &mut dyn FnMut(&[u8], &[u8]),
@@ -369,14 +369,14 @@ fn range_of_one(
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { return Ok(left) };
         let reached = last.as_deref().map(Bound::Excluded);
-        let (start, end) = match stretch.reverse {
-            false => (reached.unwrap_or(stretch.low), stretch.high),
-            true => (stretch.low, reached.unwrap_or(stretch.high)),
+        let (start, end) = match query.reverse {
+            false => (reached.unwrap_or(query.low), query.high),
+            true => (query.low, reached.unwrap_or(query.high)),
         };
         let piece = Range {
             start,
             end,
-            reverse: stretch.reverse,
+            reverse: query.reverse,
             visited_max: left,
             examined_max: piece_keys,
         };

@@ -418,9 +418,9 @@ fn apply_steps(
     let steps: Vec<TxnStep<'_>> = (0..header.count).map(decode).collect();
     look_ahead(engine, &steps, owns.key);
     let apply = |step| locks::apply::apply(locks, engine, step, at, &owns);
-    let said = steps.iter().map(apply).collect();
+    let replies = steps.iter().map(apply).collect();
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
-    said
+    replies
 }
 
 /// Looks up the first keys that steps read or write ahead of their use, those of the shard.

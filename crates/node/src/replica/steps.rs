@@ -386,11 +386,11 @@ impl Replica {
     pub(super) fn stepped(
         &mut self,
         askers: Vec<StepAsker>,
-        said: Vec<StepReply>,
+        replies: Vec<StepReply>,
         effects: &mut Effects,
     ) {
-        for (asker, said) in askers.into_iter().zip(said) {
-            self.reply_step(asker, said, effects);
+        for (asker, reply) in askers.into_iter().zip(replies) {
+            self.reply_step(asker, reply, effects);
         }
     }
 
@@ -401,15 +401,15 @@ impl Replica {
         self.steps.queue.applied(index);
     }
 
-    fn reply_step(&mut self, asker: StepAsker, said: StepReply, effects: &mut Effects) {
+    fn reply_step(&mut self, asker: StepAsker, reply: StepReply, effects: &mut Effects) {
         self.steps.queue.ended(asker);
         let StepAsker { from, number } = asker;
         match from {
             Some(node) => {
                 let shard = self.id;
-                effects.rpcs.push((node, RpcMessage::StepReply { shard, number, said }));
+                effects.rpcs.push((node, RpcMessage::StepReply { shard, number, reply }));
             }
-            None => self.outgoing.forwarded_steps.handle_reply(number, said, effects),
+            None => self.outgoing.forwarded_steps.handle_reply(number, reply, effects),
         }
     }
 

@@ -192,7 +192,7 @@ pub enum RpcMessage {
         /// The asker's number: `varint`.
         number: u64,
         /// This: all that is left.
-        said: StepReply,
+        reply: StepReply,
     },
     /// 20: a replica's notice of itself or another.
     Notice {
@@ -347,7 +347,7 @@ impl RpcMessage {
             }
             RpcMessage::Fetch { want, .. } => want.bytes_about(),
             RpcMessage::Step { step, .. } => 16 + step.len(),
-            RpcMessage::StepReply { said, .. } => said.bytes_about(),
+            RpcMessage::StepReply { reply, .. } => reply.bytes_about(),
             RpcMessage::FetchReply { found, .. } => 32 + found.bytes_about(),
             _ => 32,
         }

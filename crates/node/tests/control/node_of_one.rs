@@ -297,8 +297,8 @@ impl NodeOfOne {
             Effect::Confirm(half) => {
                 self.executors.iter_mut().for_each(|executor| executor.confirm(half))
             }
-            Effect::ClusterVersion { level, .. } => {
-                self.executors.iter_mut().for_each(|executor| executor.allow(level));
+            Effect::ClusterVersion { version, .. } => {
+                self.executors.iter_mut().for_each(|executor| executor.allow(version));
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ pub fn input(input: &Input) -> String {
             (Change::ShardIdAllocated { shard, .. }, _) => {
                 format!("shard id {shard} was given out")
             }
-            (Change::ClusterVersion(level), _) => format!("the cluster's version is {level}"),
+            (Change::ClusterVersion(version), _) => format!("the cluster's version is {version}"),
             (other, _) => format!("the catalogue has changed: {other:?}"),
         },
         Input::CatalogueReplaced(catalogue) => {
@@ -69,7 +69,7 @@ pub fn effect(effect: &Effect) -> String {
         Effect::Submit(shard, input) => format!("shard {shard}: {}", told(input)),
         Effect::Routes(routes) => format!("routes: {}", tiles(routes)),
         Effect::AdminStates(_) => "administrative states".into(),
-        Effect::ClusterVersion { level, .. } => format!("cluster version {level}"),
+        Effect::ClusterVersion { version, .. } => format!("cluster version {version}"),
         Effect::Reply { id, reply: Reply::Split(reply) } => format!("reply {id}: {reply:?}"),
         Effect::Reply { id, reply: Reply::Merge(reply) } => format!("reply {id}: {reply:?}"),
         Effect::DescriptorsLearned(all) => {

@@ -310,13 +310,13 @@ impl World {
                 Effect::Abandon(half) => {
                     writeln!(out, "    node {at}: abandons {half}").expect("a string");
                 }
-                Effect::Answer(name, said) => self.answer(at, name, said, out),
+                Effect::Answer(name, reply) => self.answer(at, name, reply, out),
             }
         }
     }
 
-    fn answer(&mut self, from: u64, (_, stream): Name, said: ReceiverFrame, out: &mut String) {
-        let text = match said {
+    fn answer(&mut self, from: u64, (_, stream): Name, reply: ReceiverFrame, out: &mut String) {
+        let text = match reply {
             ReceiverFrame::Has { ask: 0, blocks } => format!("has {blocks}"),
             ReceiverFrame::Has { ask, blocks } => format!("answers question {ask}: has {blocks}"),
             ReceiverFrame::Done => "done".to_owned(),
@@ -324,7 +324,7 @@ impl World {
         };
         write!(out, "    node {from}, of stream {stream}: {text}").expect("a string");
         if self.arrives(from, out).is_some() {
-            let goes_on = self.sender.hear(NodeId(from), stream, said, self.now);
+            let goes_on = self.sender.hear(NodeId(from), stream, reply, self.now);
             *out += if goes_on { "  it goes on after a loss\n" } else { "" };
         }
     }

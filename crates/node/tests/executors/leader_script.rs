@@ -166,7 +166,7 @@ impl Story {
     /// When a PREPARE has locked the key.
     pub fn voted(&self, asked: u64) -> Option<Timestamp> {
         self.five.rpcs.iter().find_map(|(_, _, rpc)| match rpc {
-            RpcMessage::StepReply { number, said: StepReply::Voted(vote), .. }
+            RpcMessage::StepReply { number, reply: StepReply::Voted(vote), .. }
                 if *number == asked =>
             {
                 Some(vote.at)
@@ -178,7 +178,7 @@ impl Story {
     /// Why a PREPARE was refused.
     pub fn refused(&self, asked: u64) -> Option<PrepareRefusal> {
         self.five.rpcs.iter().find_map(|(_, _, rpc)| match rpc {
-            RpcMessage::StepReply { number, said: StepReply::Refused(why), .. }
+            RpcMessage::StepReply { number, reply: StepReply::Refused(why), .. }
                 if *number == asked =>
             {
                 Some(why.clone())

@@ -134,7 +134,7 @@ pub struct Find {
     /// How it goes on.
     pub form: Form,
     /// Whether those asked may go by whatever they happen to know.
-    pub images: bool,
+    pub cached: bool,
     /// The node that gets the answer.
     pub origin: NodeId,
     /// How many hops it has made, this one included.
@@ -192,7 +192,7 @@ const FOUND: u8 = 3;
 const BUSY: u8 = 4;
 const LOST: u8 = 5;
 
-const IMAGES: u8 = 1;
+const CACHED: u8 = 1;
 const TRACED: u8 = 2;
 
 impl RequestMessage {
@@ -282,7 +282,7 @@ impl Find {
         out.push(self.kind as u8 + 1);
         out.push(self.form as u8 + 1);
         let traced = if self.trail.is_some() { TRACED } else { 0 };
-        out.push(if self.images { IMAGES | traced } else { traced });
+        out.push(if self.cached { CACHED | traced } else { traced });
         put_varint(self.to.iter().len() as u64, out);
         self.to.iter().for_each(|shard| put_varint(shard.0, out));
         out.extend_from_slice(&self.origin.0.to_le_bytes());
@@ -303,7 +303,7 @@ impl Find {
             found => return Err(DecodeError::Tag { what: "form", found }),
         };
         let flags = reader.u8()?;
-        if flags > IMAGES | TRACED {
+        if flags > CACHED | TRACED {
             return Err(DecodeError::Field { what: "flags of a request" });
         }
         let to = match reader.varint_max(1, "shard count")? {
@@ -317,13 +317,13 @@ impl Find {
         if tail.len() > TAIL_BYTES_MAX {
             return Err(DecodeError::Field { what: "point: too long" });
         }
-        let (images, is_traced) = (flags & IMAGES > 0, flags & TRACED > 0);
+        let (cached, is_traced) = (flags & CACHED > 0, flags & TRACED > 0);
         let trail = read_trail(reader)?;
         if !is_traced && !trail.is_empty() {
             return Err(DecodeError::Field { what: "trail: of what is not traced" });
         }
         let trail = is_traced.then_some(trail);
-        Ok(Self { number, kind, to, form, images, origin, hops, hops_max, keyspace, tail, trail })
+        Ok(Self { number, kind, to, form, cached, origin, hops, hops_max, keyspace, tail, trail })
     }
 }
 

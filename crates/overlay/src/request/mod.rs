@@ -256,8 +256,8 @@ impl Requests {
         events: &mut Vec<RequestEvent>,
     ) {
         (open.hops, open.is_fresh) = (0, true);
-        let LookupRequest { kind, at, images, keyspace, ref tail, .. } = open.request;
-        let ask = TableQuery { kind, at, images, point: Point { keyspace, tail } };
+        let LookupRequest { kind, at, cached, keyspace, ref tail, .. } = open.request;
+        let ask = TableQuery { kind, at, cached, point: Point { keyspace, tail } };
         match tables.next(&ask) {
             Some(NextHop::Here(owner)) => {
                 events.push(RequestEvent::Found { id: open.id, owner, hops: 0, trail: Vec::new() });
@@ -307,7 +307,7 @@ impl Requests {
         open.hops += u32::from(is_hop);
         let ticks = answer_ticks(open.request.form, open.request.hops_max);
         (open.is_waiting, open.ticks_left) = (false, ticks);
-        let LookupRequest { kind, images, keyspace, ref tail, form, hops_max, is_traced, .. } =
+        let LookupRequest { kind, cached, keyspace, ref tail, form, hops_max, is_traced, .. } =
             open.request;
         if is_traced {
             let leg = RouteHop { shard: to.unwrap_or(ShardId(0)), node, by };
@@ -317,7 +317,7 @@ impl Requests {
         let (number, hops, tail) = (self.next_number(), open.hops, tail.clone());
         let (origin, trail) = (self.node, is_traced.then(Vec::new));
         let find =
-            Find { number, kind, to, form, images, origin, hops, hops_max, keyspace, tail, trail };
+            Find { number, kind, to, form, cached, origin, hops, hops_max, keyspace, tail, trail };
         push_message(node, RequestMessage::Find(find), out);
         self.open.insert(number, open);
     }
@@ -352,9 +352,9 @@ impl Requests {
 
     /// A question of any origin: answered, or passed on.
     fn asked(&mut self, mut find: Find, tables: &impl Tables, out: &mut Outbox) {
-        let Find { number, kind, to: at, images, origin, hops, keyspace, .. } = find;
+        let Find { number, kind, to: at, cached, origin, hops, keyspace, .. } = find;
         let point = Point { keyspace, tail: &find.tail };
-        let answer = match tables.next(&TableQuery { kind, at, images, point }) {
+        let answer = match tables.next(&TableQuery { kind, at, cached, point }) {
             Some(NextHop::Here(owner)) => {
                 RequestMessage::Found { number, hops, owner, trail: find.trail.unwrap_or_default() }
             }

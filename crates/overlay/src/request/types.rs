@@ -23,7 +23,7 @@ pub struct LookupRequest {
     /// How it goes from hop to hop.
     pub form: Form,
     /// Whether nodes may go by whatever they happen to know, and not by that table alone.
-    pub images: bool,
+    pub cached: bool,
     /// Whether its hops are traced.
     pub is_traced: bool,
     /// How many hops it may make.
@@ -111,7 +111,7 @@ pub struct TableQuery<'a> {
     /// Of which shard; none: the node's, or any of its shards'.
     pub at: Option<ShardId>,
     /// Whether whatever the node happens to know may be used.
-    pub images: bool,
+    pub cached: bool,
     /// The point to find.
     pub point: Point<'a>,
 }

@@ -116,7 +116,7 @@ pub(super) struct NodeTables {
     node: NodeId,
     led: BTreeMap<(KeyspaceId, ShardId), ShardTables>,
     keyspaces: BTreeMap<ShardId, KeyspaceId>,
-    image: RouteCache,
+    route_cache: RouteCache,
     lh: LinearHashCache,
     peers: Vec<NodeId>,
     /// Where questions of the next new table are counted from: so that no answer to those of one
@@ -133,7 +133,7 @@ impl NodeTables {
             number,
             led: BTreeMap::new(),
             keyspaces: BTreeMap::new(),
-            image: RouteCache::new(ROUTE_CACHE_ENTRIES_MAX),
+            route_cache: RouteCache::new(ROUTE_CACHE_ENTRIES_MAX),
             lh: LinearHashCache::new(ADDRESSES_MAX),
             peers: Vec::new(),
             turn: Cell::new(0),
@@ -187,8 +187,8 @@ impl NodeTables {
             tables.refresh(known);
         }
         // It, or what it has taken in.
-        if self.image.table().has_any_of(known.arc()) {
-            self.image.learn(Update::Shard(known.clone()));
+        if self.route_cache.table().has_any_of(known.arc()) {
+            self.route_cache.learn(Update::Shard(known.clone()));
         }
         if let Some(hint) = known.hint() {
             self.lh.learn(Update::Leader { shard: known.shard(), hint });
@@ -196,7 +196,7 @@ impl NodeTables {
     }
 
     pub fn drop_keyspace(&mut self, keyspace: KeyspaceId) {
-        self.image.learn(Update::Dropped(keyspace));
+        self.route_cache.learn(Update::Dropped(keyspace));
         self.lh.learn(Update::Dropped(keyspace));
         let gone: Vec<_> = self.led.range(of(keyspace)).map(|(place, _)| *place).collect();
         for place in gone {
@@ -207,7 +207,7 @@ impl NodeTables {
 
     pub fn peers(&mut self, nodes: &[NodeId]) {
         self.peers = nodes.to_vec();
-        self.image.peers(nodes);
+        self.route_cache.peers(nodes);
         self.lh.peers(nodes);
     }
 
@@ -229,7 +229,7 @@ impl NodeTables {
 
     /// What a request has found.
     pub fn found(&mut self, owner: &Shared<KnownShard>) {
-        self.image.adjust(owner.clone());
+        self.route_cache.adjust(owner.clone());
         if Bucket::of(owner.arc()).is_some() {
             self.lh.learn(Update::Shard(owner.clone()));
         }
@@ -237,7 +237,7 @@ impl NodeTables {
 
     /// A shard that was asked did not answer.
     pub fn mark_unreachable(&mut self, shard: ShardId, generation: Generation) {
-        self.forget_image(shard, generation);
+        self.forget_cached(shard, generation);
         for tables in self.led.values_mut() {
             for strategy in Strategy::ALL {
                 tables.of_mut(strategy).mark_unreachable(shard, generation);
@@ -246,8 +246,8 @@ impl NodeTables {
     }
 
     /// Forgets an old route: a ring corrects itself, a route cache has to be refilled.
-    pub fn forget_image(&mut self, shard: ShardId, generation: Generation) {
-        self.image.mark_unreachable(shard, generation);
+    pub fn forget_cached(&mut self, shard: ShardId, generation: Generation) {
+        self.route_cache.mark_unreachable(shard, generation);
         self.lh.mark_unreachable(shard, generation);
     }
 
@@ -261,8 +261,8 @@ impl NodeTables {
         }
     }
 
-    pub fn images(&self) -> usize {
-        self.image.table().len()
+    pub fn cached_routes(&self) -> usize {
+        self.route_cache.table().len()
     }
 
     pub fn shards(&self) -> usize {
@@ -331,8 +331,8 @@ impl View<'_> {
             None => None,
         };
         let table = match at {
-            Some(table) if !ask.images => Some(table),
-            None if !ask.images => board.in_turn(ask.point.keyspace),
+            Some(table) if !ask.cached => Some(table),
+            None if !ask.cached => board.in_turn(ask.point.keyspace),
             // The one that was asked is among them.
             _ => board.nearest(ask.point),
         };
@@ -341,8 +341,8 @@ impl View<'_> {
             return Some(NextHop::Here(own.me().clone()));
         }
         if ask.at.is_none()
-            && ask.images
-            && let Step::Owner(owner) = board.image.next(ask.point)
+            && ask.cached
+            && let Step::Owner(owner) = board.route_cache.next(ask.point)
         {
             let (member, by) = (owner.clone(), HopSource::RouteCache);
             return Some(NextHop::Member { member, by, is_hop: false });

@@ -130,7 +130,7 @@ impl Switchboard {
         self.deliver_locally(full, effects);
     }
 
-    /// Forgets every table, image and address. Requests that are open go on.
+    /// Forgets every table, cached route and address. Requests that are open go on.
     pub fn forget(&mut self) {
         self.board = NodeTables::new(self.node, self.board.numbers());
     }
@@ -142,8 +142,8 @@ impl Switchboard {
     }
 
     /// How many owners are remembered.
-    pub fn images(&self) -> usize {
-        self.board.images()
+    pub fn cached_routes(&self) -> usize {
+        self.board.cached_routes()
     }
 
     /// How many requests of this node are open, and how many answers it is to pass back.
@@ -201,7 +201,7 @@ impl Switchboard {
                     self.board.mark_unreachable(*shard, *generation);
                 }
                 RequestEvent::Unsure { shard, generation } => {
-                    self.board.forget_image(*shard, *generation);
+                    self.board.forget_cached(*shard, *generation);
                 }
                 RequestEvent::Failed { .. } | RequestEvent::Asked { .. } => {}
             }

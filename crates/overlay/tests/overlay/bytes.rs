@@ -56,9 +56,9 @@ fn summary() -> impl Strategy<Value = Message> {
 }
 
 fn dropped() -> impl Strategy<Value = Message> {
-    prop::collection::vec((any::<u32>(), 0..9u32), 0..9).prop_map(|stretches| {
+    prop::collection::vec((any::<u32>(), 0..9u32), 0..9).prop_map(|ranges| {
         let mut dropped = DroppedKeyspaces::default();
-        for (first, more) in stretches {
+        for (first, more) in ranges {
             dropped.insert(KeyspaceId(first), KeyspaceId(first.saturating_add(more)));
         }
         Message::Dropped(dropped)
@@ -120,7 +120,7 @@ fn requests() -> impl Strategy<Value = Message> {
     let hops = || 0..=HOPS_LINEAR_MAX;
     let find = (any::<(u64, Option<u64>, u64, u32)>(), kinds, forms, any::<bool>());
     let find = (find, hops(), hops(), any::<Vec<u8>>(), prop::option::of(trail()));
-    let find = find.prop_map(|((ids, kind, form, images), hops, hops_max, tail, trail)| {
+    let find = find.prop_map(|((ids, kind, form, cached), hops, hops_max, tail, trail)| {
         let (number, to, origin, keyspace) = ids;
         let (to, origin, keyspace) = (to.map(ShardId), NodeId(origin), KeyspaceId(keyspace));
         RequestMessage::Find(Find {
@@ -128,7 +128,7 @@ fn requests() -> impl Strategy<Value = Message> {
             kind,
             to,
             form,
-            images,
+            cached,
             origin,
             hops,
             hops_max,
@@ -253,8 +253,8 @@ fn what_breaks_a_limit_or_an_order_is_refused() {
         &[1, 2, 1, bucket, 2, 9, 1, 1, 9, 1, 1],     // a shard twice
         &[1, 2, 1, bucket ^ 1, 1, 9, 1, 1],          // a shard of another bucket
         &[1, 6, 1, 0, 2],                            // the system keyspace
-        &[1, 6, 2, 3, 4, 5, 6],                      // stretches that touch
-        &[1, 6, 1, 4, 3],                            // an empty stretch
+        &[1, 6, 2, 3, 4, 5, 6],                      // ranges that touch
+        &[1, 6, 1, 4, 3],                            // an empty range
         &[1, 4, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f], // shards that are not there
     ] {
         assert!(Message::decode(bad).is_err(), "{bad:?}");

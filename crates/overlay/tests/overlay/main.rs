@@ -1,5 +1,5 @@
-//! Tables, gossip, images and walks against histories of shards that split, merge and move;
-//! files of linear hashing.
+//! Tables, gossip, cached routes and lookups against histories of shards that split, merge and
+//! move; files of linear hashing.
 
 mod bytes;
 mod gossip;

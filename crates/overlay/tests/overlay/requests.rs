@@ -17,7 +17,8 @@ use proptest::prelude::*;
 
 use crate::ring_world::{KEYSPACE, KINDS, Table, World};
 
-/// The table of one shard on one node; of `full` and images the node's, which leads one shard.
+/// The table of one shard on one node; of `full` and cached routes the node's,
+/// which leads one shard.
 enum Here<'a> {
     Shard(ShardId, &'a Table),
     Node(ShardId, &'a dyn Lookup),
@@ -123,9 +124,9 @@ impl Net {
 
     fn begin(&mut self, from: ShardId, tail: &[u8], form: Form, hops_max: u32) {
         let at = matches!(self.led, Led::Ring(_)).then_some(from);
-        let (kind, images, is_traced) = (Kind::Chord, false, self.is_traced);
+        let (kind, cached, is_traced) = (Kind::Chord, false, self.is_traced);
         let (keyspace, tail) = (KEYSPACE, tail.to_vec());
-        let request = LookupRequest { kind, at, keyspace, tail, form, images, is_traced, hops_max };
+        let request = LookupRequest { kind, at, keyspace, tail, form, cached, is_traced, hops_max };
         self.at(NodeId(from.0), |requests, here, out, events| {
             requests.begin(request, here, out, events);
         });

@@ -137,7 +137,7 @@ impl Net {
     }
 
     /// Every lookup of these in every form, from every node; how many hops all took.
-    fn ask_all(&mut self, kinds: &[Kind], images: bool, seed: u64) -> u32 {
+    fn ask_all(&mut self, kinds: &[Kind], cached: bool, seed: u64) -> u32 {
         let mut random = Random::new(seed);
         let mut hops_in_all = 0;
         for (kind, form) in
@@ -146,7 +146,7 @@ impl Net {
             for node in (1..=NODES).map(NodeId) {
                 for _ in 0..20 {
                     let tail = random.bits().to_be_bytes().to_vec();
-                    let request = request(kind, form, &tail, images);
+                    let request = request(kind, form, &tail, cached);
                     self.at(node, |board, full, effects| {
                         board.begin(request, full, effects);
                     });
@@ -163,7 +163,7 @@ impl Net {
                     let legs: Vec<_> = asked.chain(trail).collect();
                     let is_hop = |by: HopSource| matches!(by, HopSource::Ring(_));
                     let ring_hops = legs.iter().filter(|leg| is_hop(leg.by)).count();
-                    if kind.strategy().is_some() && !images {
+                    if kind.strategy().is_some() && !cached {
                         assert_eq!(ring_hops, *hops as usize, "{legs:?}");
                     }
                     hops_in_all += hops;
@@ -174,10 +174,10 @@ impl Net {
     }
 }
 
-fn request(kind: Kind, form: Form, tail: &[u8], images: bool) -> LookupRequest {
+fn request(kind: Kind, form: Form, tail: &[u8], cached: bool) -> LookupRequest {
     let (keyspace, tail) = (KEYSPACE, tail.to_vec());
     let (at, is_traced, hops_max) = (None, true, 64);
-    LookupRequest { kind, at, keyspace, tail, form, images, is_traced, hops_max }
+    LookupRequest { kind, at, keyspace, tail, form, cached, is_traced, hops_max }
 }
 
 const RINGS: [Kind; 3] = [Kind::Linear, Kind::Chord, Kind::ChordSharp];
@@ -266,9 +266,9 @@ fn a_dropped_keyspace_leaves_nothing() {
     net.rounds(40);
     net.ask_all(&RINGS, true, 1);
     for board in net.boards.values_mut() {
-        assert!(board.shards() > 0 && board.images() > 0 && board.entries(Kind::Chord) > 0);
+        assert!(board.shards() > 0 && board.cached_routes() > 0 && board.entries(Kind::Chord) > 0);
         board.drop_keyspace(KEYSPACE);
-        let left = [board.shards(), board.images(), board.entries(Kind::Chord)];
+        let left = [board.shards(), board.cached_routes(), board.entries(Kind::Chord)];
         assert_eq!(left, [0; 3]);
     }
 }
@@ -372,7 +372,7 @@ fn hostile_messages_only_delay_requests() {
                 kind: Kind::ALL[random.bits() as usize % 5],
                 to: (kind > 3).then_some(ShardId(random.bits() % 30)),
                 form: Form::ALL[random.bits() as usize % 3],
-                images: kind % 2 == 0,
+                cached: kind % 2 == 0,
                 origin: NodeId(random.bits() % (NODES + 3)),
                 hops: random.bits() as u32 % 100,
                 hops_max: random.bits() as u32 % 100,

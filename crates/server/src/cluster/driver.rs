@@ -46,7 +46,7 @@ pub struct ClusterCounters {
 /// This node's edge towards the others. See the module's front page.
 pub struct MembershipDriver {
     node: NodeId,
-    levels: VersionRange,
+    supported: VersionRange,
     net: PeerNet,
     desk: Mutex<MembershipState>,
     /// The thread of members has to look sooner than it meant.
@@ -92,15 +92,15 @@ impl MembershipDriver {
             software: Options::software(),
             cluster: identity.map(|identity| identity.cluster),
             facts: desk.membership.introduction().into(),
-            levels: options.levels,
-            level: None,
+            supported: options.supported,
+            cluster_version: None,
             secret: options.secret,
         };
         let net = PeerNet::new(local, Some(listener), options.net)?;
         let began = Instant::now();
         let this = Arc::new(Self {
             node,
-            levels: options.levels,
+            supported: options.supported,
             net,
             members: ArcSwap::from_pointee(desk.members(began)),
             addresses: ArcSwap::from_pointee(options.addresses),
@@ -306,10 +306,10 @@ impl MembershipDriver {
 
     /// Sets the cluster version. A node that does not support it is refused; if that is this node,
     /// it must end.
-    pub fn set_level(&self, level: ClusterVersion) {
-        self.net.set_level(level);
-        if let Some(unspoken) = UnsupportedVersion::of(level, self.levels) {
-            self.end(unspoken.into());
+    pub fn set_cluster_version(&self, version: ClusterVersion) {
+        self.net.set_cluster_version(version);
+        if let Some(unsupported) = UnsupportedVersion::of(version, self.supported) {
+            self.end(unsupported.into());
         }
     }
 

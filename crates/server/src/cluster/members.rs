@@ -37,8 +37,8 @@ pub struct MemberInfo {
     pub domain: String,
     /// The program it runs.
     pub software: String,
-    /// The cluster versions that it speaks.
-    pub levels: VersionRange,
+    /// The cluster versions that it supports.
+    pub supported: VersionRange,
     /// Whether it is up.
     pub state: MemberState,
     /// It did not answer lately: treat it as up, but do not wait for it.
@@ -75,7 +75,7 @@ impl MemberInfo {
             http: facts.http,
             domain: facts.domain.clone(),
             software: facts.software.clone(),
-            levels: facts.levels,
+            supported: facts.supported,
             state,
             suspected: member.state == State::Suspect,
             since: began + Duration::from_nanos(member.since),

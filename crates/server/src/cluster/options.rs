@@ -30,8 +30,8 @@ pub struct Options {
     pub seeds: Vec<String>,
     /// Last addresses of the other members, from the node's directory: they are dialled as well.
     pub addresses: Vec<NodeAddress>,
-    /// The cluster versions that it speaks.
-    pub levels: VersionRange,
+    /// The cluster versions that it supports.
+    pub supported: VersionRange,
     /// What all nodes of the cluster know.
     pub secret: Secret,
     /// Limits and periods of the links.
@@ -54,7 +54,7 @@ impl Options {
             http: port(config.http),
             seeds: config.join.clone(),
             addresses: Vec::new(),
-            levels: config.levels(),
+            supported: config.supported_versions(),
             secret,
             net: peer::Options::default(),
         }
@@ -77,7 +77,7 @@ impl Options {
             http: self.http,
             protocol_lowest: VERSIONS.lowest as u8,
             protocol_highest: VERSIONS.highest as u8,
-            levels: self.levels,
+            supported: self.supported,
             joined_at,
             ..Facts::default()
         }

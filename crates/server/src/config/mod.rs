@@ -258,8 +258,8 @@ impl Config {
         self.peer != Listen::Off
     }
 
-    /// The cluster versions that the node speaks: up to `cluster_version_max`.
-    pub fn levels(&self) -> VersionRange {
+    /// The cluster versions that the node supports: up to `cluster_version_max`.
+    pub fn supported_versions(&self) -> VersionRange {
         let highest =
             u8::try_from(self.cluster_version_max).ok().and_then(keyspace::ClusterVersion::new);
         highest.and_then(VersionRange::up_to).expect("cluster_version_max is within its bounds")

@@ -199,7 +199,7 @@ settings! {
     http_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
     /// Highest cluster version that this node supports: below the newest it behaves as the version
     /// before. To hold a node back, or to try a downgrade.
-    cluster_version_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;
+    cluster_version_max: u64 = "2", Number(VERSION_LOWEST..=VERSION_HIGHEST), Number;
     /// Whether the cluster version rises by itself once all nodes support the next one, if
     /// this node leads the catalogue then. Off, on all nodes: carillon upgrade raises it, and until
     /// then one can go back to the version before.
@@ -240,8 +240,8 @@ settings! {
     log_format: Format = "text", OneOf(FORMATS), OneOf<Format>;
 }
 
-const LEVEL_LOWEST: u64 = keyspace::VersionRange::OURS.lowest().number() as u64;
-const LEVEL_HIGHEST: u64 = keyspace::VersionRange::OURS.highest().number() as u64;
+const VERSION_LOWEST: u64 = keyspace::VersionRange::OURS.lowest().number() as u64;
+const VERSION_HIGHEST: u64 = keyspace::VersionRange::OURS.highest().number() as u64;
 
 const DURABILITIES: &[(&str, Durability)] = &[
     ("sync", Durability::Sync),

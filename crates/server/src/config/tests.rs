@@ -77,7 +77,7 @@ fn defaults_are_as_promised() {
     assert_eq!(config.memory_max, MemoryMax::Percent(60));
     assert_eq!((config.log_level, config.log_format), (Level::Info, Format::Text));
     assert!(!config.insecure && config.threads_count() >= 1);
-    assert_eq!(config.levels(), keyspace::VersionRange::OURS);
+    assert_eq!(config.supported_versions(), keyspace::VersionRange::OURS);
     assert_eq!(config.memory_max.bytes(1000), 600);
 }
 

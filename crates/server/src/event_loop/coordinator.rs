@@ -121,10 +121,14 @@ impl EventLoop {
     }
 
     /// Takes an answer, if it is to a question of the coordinator.
-    pub(super) fn coordinated(&mut self, waiter: Waiter, said: Result<StepReply, NotDone>) -> bool {
+    pub(super) fn coordinated(
+        &mut self,
+        waiter: Waiter,
+        reply: Result<StepReply, NotDone>,
+    ) -> bool {
         let Some(ask) = ask_of(waiter) else { return false };
         self.with_coordinator(|coordinator, at, routes| {
-            coordinator.answered(ask, said, at, routes);
+            coordinator.answered(ask, reply, at, routes);
         });
         true
     }

@@ -276,9 +276,9 @@ impl EventLoop {
                     return StepOutcome::Pending;
                 }
             };
-            let stretch = RangeQuery { low, high, reverse: gap.reverse, keys_max };
+            let query = RangeQuery { low, high, reverse: gap.reverse, keys_max };
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
-            let shown = scan::range(route, &asked, &stretch, PIECE_KEYS, &mut show);
+            let shown = scan::range(route, &asked, &query, PIECE_KEYS, &mut show);
             if shown.is_err() || !scan::is_unchanged(route, &asked) {
                 // The shard was split meanwhile.
                 let somewhere = node::replica::read::Blocked::unserved(place);

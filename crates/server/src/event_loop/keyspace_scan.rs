@@ -192,7 +192,7 @@ impl EventLoop {
     ) -> CommandOutcome {
         let routes = self.runtime.routing.routes();
         let mut shards = Vec::new();
-        let level = self.runtime.version.level();
+        let version = self.runtime.version.current();
         let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
             // As the commands before it went by.
@@ -201,7 +201,8 @@ impl EventLoop {
             let route = selected.unwrap_or(route);
             if is_selected || (all && !is_cluster) {
                 let all = self.local_scope(route).into_iter().enumerate();
-                let piece = |place| (route.shard(place), Write::flush_of(route.arc(place), level));
+                let piece =
+                    |place| (route.shard(place), Write::flush_of(route.arc(place), version));
                 shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| piece(place)));
             }
         }

@@ -156,7 +156,7 @@ impl EventLoop {
         writer.bulk(b"form");
         writer.bulk(trace.way.form.name().as_bytes());
         writer.bulk(b"images");
-        writer.bulk(if trace.way.images { b"on" } else { b"off" });
+        writer.bulk(if trace.way.cached { b"on" } else { b"off" });
         writer.bulk(b"shard");
         number_or_nil(writer, owner.map(|shard| shard.0));
         writer.bulk(b"leader");

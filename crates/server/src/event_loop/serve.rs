@@ -285,8 +285,8 @@ impl EventLoop {
                 }
                 self.go_on(waiter, None);
             }
-            Answer::StepDone { waiter, said, .. } => {
-                let is_its = self.coordinated(waiter, Ok(*said));
+            Answer::StepDone { waiter, reply, .. } => {
+                let is_its = self.coordinated(waiter, Ok(*reply));
                 debug_assert!(is_its, "only the coordinator asks for steps");
             }
             Answer::ReplicaCount { waiter, count, .. } => self.waits.counted(waiter, count),

@@ -76,7 +76,7 @@ impl ReplicaWaits {
         let mut targets = waiting.shards.iter_mut();
         if let Some(target) = targets.find(|target| target.number == waiter.0) {
             let now = Instant::now();
-            let before = target.told.replace((count, now));
+            let before = target.reported.replace((count, now));
             if before.is_none_or(|(before, _)| before != count) {
                 waiting.look_at = now;
                 self.look_at = Some(now);
@@ -115,7 +115,7 @@ struct Target {
     /// When it is asked again; never, while this node leads.
     ask_at: Option<Instant>,
     /// The leader's last report, and when it came. Its index is what others must have.
-    told: Option<(Count, Instant)>,
+    reported: Option<(Count, Instant)>,
 }
 
 /// What is known of a connection's writes.
@@ -151,7 +151,7 @@ impl EventLoop {
         let now = Instant::now();
         let target = |shard| {
             let number = self.waits.draw_number();
-            Target { shard, number, ask_at: Some(now), told: None }
+            Target { shard, number, ask_at: Some(now), reported: None }
         };
         let shards = shards.into_iter().map(target).collect();
         let mut waiting = ReplicaWait {
@@ -248,22 +248,23 @@ impl EventLoop {
         let mut known = AckState { replicas: u64::MAX, local: true, may_rise: true };
         let timeout = Duration::from_millis(self.config.request_timeout_ms);
         for target in shards {
-            let index = target.told.map_or(0, |(count, _)| count.index);
+            let index = target.reported.map_or(0, |(count, _)| count.index);
             let found = self.runtime.with_executor(target.shard, |executor| {
                 executor.shard(target.shard)?.count(index, None, boot_nanos())
             });
             // A shard that is gone has no writes.
             let Some(least) = self.least(target.shard) else { continue };
             if let Some(count) = found {
-                (target.told, target.ask_at) = (Some((count, Instant::now())), None);
+                (target.reported, target.ask_at) = (Some((count, Instant::now())), None);
             } else {
                 target.ask_at.get_or_insert_with(Instant::now);
             }
-            let told = target.told.map_or(0, |(count, _)| count.others);
-            known.replicas = known.replicas.min(told.max(least));
+            let reported = target.reported.map_or(0, |(count, _)| count.others);
+            known.replicas = known.replicas.min(reported.max(least));
             let is_sync = self.is_sync(target.shard);
-            known.local &= is_sync && target.told.is_some_and(|(count, _)| count.is_here);
-            known.may_rise &= is_sync && target.told.is_some_and(|(_, at)| at.elapsed() < timeout);
+            known.local &= is_sync && target.reported.is_some_and(|(count, _)| count.is_here);
+            known.may_rise &=
+                is_sync && target.reported.is_some_and(|(_, at)| at.elapsed() < timeout);
         }
         if known.replicas == u64::MAX {
             known = AckState { replicas: 0, local: false, may_rise: false };
@@ -279,7 +280,7 @@ impl EventLoop {
         let is_due = |target: &&mut Target| target.ask_at.is_some_and(|at| at <= now);
         for target in waiting.shards.iter_mut().filter(is_due) {
             target.ask_at = Some(now + waiting.pause);
-            let index = target.told.map_or(0, |(count, _)| count.index);
+            let index = target.reported.map_or(0, |(count, _)| count.index);
             let (shard, origin) = (target.shard, Origin(self.number as u32));
             let waiter = Waiter(target.number);
             self.runtime.submit(shard, Input::Count { shard, index, origin, waiter });
@@ -337,7 +338,7 @@ mod tests {
                 shard: ShardId(shard),
                 number: waits.draw_number(),
                 ask_at: None,
-                told: None,
+                reported: None,
             });
             let shards: Vec<_> = shards.collect();
             waits.all.push(ReplicaWait {

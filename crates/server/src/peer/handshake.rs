@@ -45,10 +45,10 @@ use keyspace::{ClusterVersion, NodeId, VersionRange};
 use sha2::Sha256;
 
 use super::handshake_record::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
-use super::refusal::{Refusal, Versions, pack_levels};
+use super::refusal::{Refusal, Versions, pack_versions};
 use super::secret::Secret;
 
-/// The versions of the protocol that this software speaks: its own and the one before.
+/// The versions of the protocol that this software supports: its own and the one before.
 ///
 /// | version | adds |
 /// |---|---|
@@ -60,7 +60,7 @@ pub const INPUT_BYTES_MAX: usize =
 
 /// What seals are of.
 const REMOVED: &[u8] = b"carillon peer removed";
-const LEVEL: &[u8] = b"carillon peer level";
+const CLUSTER_VERSION: &[u8] = b"carillon peer level";
 
 /// What makes a cluster one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Cluster {
 /// What a node tells others of itself in a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// The versions it speaks.
+    /// The versions that it supports.
     pub versions: Versions,
     /// Its id.
     pub node: NodeId,
@@ -88,10 +88,10 @@ pub struct Local {
     pub cluster: Option<Cluster>,
     /// For those above; at most [`handshake_record::FACTS_BYTES_MAX`] bytes.
     pub facts: Bytes,
-    /// The cluster versions it speaks.
-    pub levels: VersionRange,
-    /// The cluster's, if it knows it.
-    pub level: Option<ClusterVersion>,
+    /// The cluster versions that it supports.
+    pub supported: VersionRange,
+    /// The cluster version, if it knows it.
+    pub cluster_version: Option<ClusterVersion>,
     /// The cluster's secret.
     pub secret: Secret,
 }
@@ -115,10 +115,10 @@ pub struct PeerHello {
     pub join: Option<Cluster>,
     /// What else it says.
     pub facts: Bytes,
-    /// The cluster versions it speaks.
-    pub levels: VersionRange,
-    /// The cluster's, as far as it knows.
-    pub level: Option<ClusterVersion>,
+    /// The cluster versions that it supports.
+    pub supported: VersionRange,
+    /// The cluster version, as far as it knows.
+    pub cluster_version: Option<ClusterVersion>,
 }
 
 /// How far a handshake has come.
@@ -341,12 +341,12 @@ impl Handshake {
     /// As [`refuse`](Self::refuse), for a proven node that does not support the cluster version.
     pub fn refuse_version(
         &self,
-        level: ClusterVersion,
-        speaks: VersionRange,
+        version: ClusterVersion,
+        supported: VersionRange,
         out: &mut Vec<u8>,
     ) -> HandshakeError {
-        let seal = self.seal(LEVEL, pack_levels(level, speaks));
-        self.refuse(Refusal::UnsupportedVersion { level, speaks, seal }, out)
+        let seal = self.seal(CLUSTER_VERSION, pack_versions(version, supported));
+        self.refuse(Refusal::UnsupportedVersion { version, supported, seal }, out)
     }
 
     /// A claim that this node was removed, or does not support the cluster version, needs a valid
@@ -358,12 +358,12 @@ impl Handshake {
             {
                 "who answers says, and cannot show, that this node was removed"
             }
-            Refusal::UnsupportedVersion { level, speaks, seal }
-                if speaks != self.local.levels
-                    || seal != self.seal(LEVEL, pack_levels(level, speaks)) =>
+            Refusal::UnsupportedVersion { version, supported, seal }
+                if supported != self.local.supported
+                    || seal != self.seal(CLUSTER_VERSION, pack_versions(version, supported)) =>
             {
-                "who answers says, and cannot show, that this node does not support the cluster's \
-                 level"
+                "who answers says, and cannot show, that this node does not support the cluster \
+                 version"
             }
             refusal => return refusal,
         };
@@ -433,8 +433,8 @@ impl Handshake {
             incarnation: self.local.incarnation,
             software: self.local.software.clone(),
             facts: self.local.facts.clone(),
-            levels: self.local.levels,
-            level: self.local.level,
+            supported: self.local.supported,
+            cluster_version: self.local.cluster_version,
         };
         let start = out.len();
         handshake_record::write(out, Tag::Proof, |out| {
@@ -500,8 +500,8 @@ impl Handshake {
             cluster_id: introduction.cluster_id,
             join,
             facts: introduction.facts,
-            levels: introduction.levels,
-            level: introduction.level,
+            supported: introduction.supported,
+            cluster_version: introduction.cluster_version,
         })
     }
 }

@@ -10,12 +10,13 @@
 //!
 //!   introduction:  cluster? u64 · hash seed? 16 · incarnation u64
 //!                  · software (u8 length) · facts (u16 length)
-//!                  · levels: lowest u8, highest u8, the cluster's u8 (0: not known)
+//!                  · supported: lowest u8, highest u8 · cluster version u8 (0: not known)
 //! ```
 //!
 //! A `?` is a byte before: 1 and the field, or 0 and nothing. Later versions append to a hello or
-//! an introduction; what one does not know behind it is passed over. The MAC covers all of it. Who
-//! speaks the first cluster version only leaves the levels out, as versions before them did.
+//! an introduction; what one does not know behind it is passed over. The MAC covers all of it. A
+//! node that supports the first cluster version only leaves out the last line, as programs do that
+//! know of no cluster versions.
 
 use bytes::Bytes;
 use keyspace::{ClusterVersion, NodeId, VersionRange};
@@ -104,7 +105,7 @@ pub fn write(out: &mut Vec<u8>, tag: Tag, write: impl FnOnce(&mut Vec<u8>)) {
 /// The body of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The versions spoken.
+    /// The protocol versions that it supports.
     pub versions: Versions,
     /// The node that sends it.
     pub node: NodeId,
@@ -152,10 +153,10 @@ pub struct Introduction {
     pub software: String,
     /// Facts for the layer above.
     pub facts: Bytes,
-    /// The cluster versions it speaks.
-    pub levels: VersionRange,
-    /// The cluster's, if it knows.
-    pub level: Option<ClusterVersion>,
+    /// The cluster versions that it supports.
+    pub supported: VersionRange,
+    /// The cluster version, if it knows.
+    pub cluster_version: Option<ClusterVersion>,
 }
 
 impl Introduction {
@@ -174,10 +175,11 @@ impl Introduction {
         assert!(self.facts.len() <= FACTS_BYTES_MAX, "facts within their limit");
         out.extend_from_slice(&(self.facts.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.facts);
-        if self.levels != VersionRange::BEFORE {
-            let spoken = [self.levels.lowest(), self.levels.highest()].map(ClusterVersion::number);
-            out.extend(spoken);
-            out.push(self.level.map_or(0, ClusterVersion::number));
+        if self.supported != VersionRange::BEFORE {
+            let supported =
+                [self.supported.lowest(), self.supported.highest()].map(ClusterVersion::number);
+            out.extend(supported);
+            out.push(self.cluster_version.map_or(0, ClusterVersion::number));
         }
     }
 
@@ -195,14 +197,22 @@ impl Introduction {
             return None;
         }
         let facts = Bytes::copy_from_slice(reader.bytes(length)?);
-        let (levels, level) = match reader.array() {
+        let (supported, cluster_version) = match reader.array() {
             None => (VersionRange::BEFORE, None),
-            Some([lowest, highest, level]) => (
+            Some([lowest, highest, cluster_version]) => (
                 VersionRange::new(ClusterVersion::new(lowest)?, ClusterVersion::new(highest)?)?,
-                ClusterVersion::new(level),
+                ClusterVersion::new(cluster_version),
             ),
         };
-        Some(Self { cluster_id, hash_seed, incarnation, software, facts, levels, level })
+        Some(Self {
+            cluster_id,
+            hash_seed,
+            incarnation,
+            software,
+            facts,
+            supported,
+            cluster_version,
+        })
     }
 }
 

@@ -21,8 +21,8 @@ fn local(node: u64) -> Local {
         software: "0.1.0".into(),
         cluster: Some(CLUSTER),
         facts: Bytes::from(format!("facts of {node}")),
-        levels: VersionRange::BEFORE,
-        level: None,
+        supported: VersionRange::BEFORE,
+        cluster_version: None,
         secret: Secret::new(b" a secret\n"),
     }
 }
@@ -98,15 +98,18 @@ fn golden_conversations_stay_as_they_are() {
     let joiner = Local { cluster: None, ..local(2) };
     let stranger = Local { secret: Secret::new(b"guess"), ..local(2) };
     let later = Local { versions: Versions { lowest: 7, highest: 8 }, ..local(2) };
-    let leveled =
-        Local { levels: VersionRange::OURS, level: Some(ClusterVersion::FIRST), ..local(2) };
+    let versioned = Local {
+        supported: VersionRange::OURS,
+        cluster_version: Some(ClusterVersion::FIRST),
+        ..local(2)
+    };
     let stories = [
         ("the smaller id dials and commits", local(1), local(2)),
         ("the smaller id is dialled and commits", local(2), local(1)),
         ("a node without a cluster is told the hash seed", joiner, local(1)),
         ("a wrong secret", stranger, local(1)),
         ("no version in common", later, local(1)),
-        ("cluster versions, with the cluster's known to the dialling node", leveled, local(1)),
+        ("cluster versions, with the cluster's known to the dialling node", versioned, local(1)),
     ];
     let mut text = String::new();
     for (title, dialler, acceptor) in stories {
@@ -237,20 +240,20 @@ fn ended(
 }
 
 #[test]
-fn only_a_member_can_tell_a_node_that_it_does_not_speak_the_level() {
+fn only_a_member_can_tell_a_node_that_it_does_not_support_the_cluster_version() {
     let outgrown = |dials, nonce, forge: &mut dyn FnMut(&mut Vec<u8>)| {
         ended(dials, nonce, forge, |one, peer, out| {
-            one.refuse_version(ClusterVersion::NEWEST, peer.levels, out)
+            one.refuse_version(ClusterVersion::NEWEST, peer.supported, out)
         })
     };
     for dials in [true, false] {
         let mut sealed = Vec::new();
         let told = outgrown(dials, 1, &mut |record| sealed.clone_from(record));
-        let Refusal::UnsupportedVersion { level, speaks, .. } = told.refusal() else {
+        let Refusal::UnsupportedVersion { version, supported, .. } = told.refusal() else {
             panic!("{told}")
         };
-        assert_eq!((*level, *speaks), (ClusterVersion::NEWEST, VersionRange::BEFORE));
-        // Neither of another level, nor what was said another time.
+        assert_eq!((*version, *supported), (ClusterVersion::NEWEST, VersionRange::BEFORE));
+        // Neither for another version, nor with the seal of another handshake.
         let other = outgrown(dials, 1, &mut |record| record[handshake_record::HEAD_BYTES + 1] += 1);
         let replayed = outgrown(dials, 2, &mut |record| record.clone_from(&sealed));
         for error in [other, replayed] {
@@ -275,16 +278,22 @@ fn only_a_member_can_tell_a_node_that_it_was_removed() {
     }
 }
 
-/// Who says nothing of levels speaks the first, as versions did that knew of none.
+/// A node that names no cluster versions supports the first: so did programs that knew of none.
 #[test]
-fn both_learn_which_levels_the_other_speaks() {
-    let leveled =
-        Local { levels: VersionRange::OURS, level: Some(ClusterVersion::FIRST), ..local(2) };
-    let run = run((leveled, None), local(1), 7, no_forger);
+fn both_learn_which_cluster_versions_the_other_supports() {
+    let versioned = Local {
+        supported: VersionRange::OURS,
+        cluster_version: Some(ClusterVersion::FIRST),
+        ..local(2)
+    };
+    let run = run((versioned, None), local(1), 7, no_forger);
     let peer = run.acceptor.unwrap().unwrap().0;
-    assert_eq!((peer.levels, peer.level), (VersionRange::OURS, Some(ClusterVersion::FIRST)));
+    assert_eq!(
+        (peer.supported, peer.cluster_version),
+        (VersionRange::OURS, Some(ClusterVersion::FIRST))
+    );
     let peer = run.dialler.unwrap().unwrap().0;
-    assert_eq!((peer.levels, peer.level), (VersionRange::BEFORE, None));
+    assert_eq!((peer.supported, peer.cluster_version), (VersionRange::BEFORE, None));
 }
 
 #[test]

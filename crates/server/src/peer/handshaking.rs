@@ -210,8 +210,8 @@ impl Handshaking {
     }
 
     /// As [`refuse`](Self::refuse), for a proven node that does not support the cluster version.
-    pub fn refuse_version(&mut self, level: ClusterVersion, speaks: VersionRange) -> Ending {
-        let error = self.handshake.refuse_version(level, speaks, &mut self.out);
+    pub fn refuse_version(&mut self, version: ClusterVersion, supported: VersionRange) -> Ending {
+        let error = self.handshake.refuse_version(version, supported, &mut self.out);
         self.close(error)
     }
 

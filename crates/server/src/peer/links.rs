@@ -64,7 +64,7 @@ pub trait PeerHandler: Send + Sync {
     /// tried again, unless the address is this node's own.
     fn refused(&self, _address: &str, _refusal: &Refusal) {}
     /// A node that has proven itself reports a cluster version that this node does not support.
-    fn version_unsupported(&self, _unspoken: UnsupportedVersion) {}
+    fn version_unsupported(&self, _unsupported: UnsupportedVersion) {}
     /// No connection to an address could be made. It is tried again.
     fn unreachable(&self, _address: &str, _why: &str) {}
 }
@@ -432,9 +432,12 @@ impl PeerNet {
     }
 
     /// Sets the cluster version: nodes that do not support it are refused from now on.
-    pub fn set_level(&self, level: ClusterVersion) {
-        let level = Some(level);
-        self.shared.local.rcu(|local| Local { level: local.level.max(level), ..(**local).clone() });
+    pub fn set_cluster_version(&self, version: ClusterVersion) {
+        let version = Some(version);
+        self.shared.local.rcu(|local| Local {
+            cluster_version: local.cluster_version.max(version),
+            ..(**local).clone()
+        });
     }
 
     /// Sets this node's cluster, for later handshakes; existing links stay.

@@ -123,14 +123,14 @@ pub enum Refusal {
     },
     /// The node does not support the cluster version.
     #[error(
-        "the cluster is at cluster version {level}, and the node that is refused supports \
-         {speaks}: run a version of carillon on it that supports version {level}"
+        "the cluster is at cluster version {version}, and the node that is refused supports \
+         {supported}: run a version of carillon on it that supports version {version}"
     )]
     UnsupportedVersion {
         /// The cluster version, as the refusing node knows it.
-        level: ClusterVersion,
+        version: ClusterVersion,
         /// The versions that the refused node supports.
-        speaks: VersionRange,
+        supported: VersionRange,
         /// As of [`Self::Removed`].
         seal: u64,
     },
@@ -169,8 +169,8 @@ impl Refusal {
             Self::TooSlow => (9, 0, 0),
             Self::Linked => (10, 0, 0),
             Self::Removed { node, seal } => (11, node.0, *seal),
-            Self::UnsupportedVersion { level, speaks, seal } => {
-                (12, pack_levels(*level, *speaks), *seal)
+            Self::UnsupportedVersion { version, supported, seal } => {
+                (12, pack_versions(*version, *supported), *seal)
             }
             Self::Other { code, .. } => (*code, 0, 0),
         }
@@ -191,8 +191,8 @@ impl Refusal {
         let (here, rest) = rest.split_first_chunk()?;
         let (there, text) = rest.split_first_chunk()?;
         let (here, there) = (u64::from_le_bytes(*here), u64::from_le_bytes(*there));
-        if let (12, Some((level, speaks))) = (code, unpack_levels(here)) {
-            return Some(Self::UnsupportedVersion { level, speaks, seal: there });
+        if let (12, Some((version, supported))) = (code, unpack_versions(here)) {
+            return Some(Self::UnsupportedVersion { version, supported, seal: there });
         }
         Some(match code {
             1 => Self::NoCommonVersion {
@@ -218,17 +218,17 @@ impl Refusal {
     }
 }
 
-/// As `here` of a refusal: the cluster's level in its lowest byte, then the lowest and the highest
-/// that are spoken.
-pub(super) fn pack_levels(level: ClusterVersion, speaks: VersionRange) -> u64 {
-    let [level, lowest, highest] =
-        [level, speaks.lowest(), speaks.highest()].map(ClusterVersion::number);
-    u64::from_le_bytes([level, lowest, highest, 0, 0, 0, 0, 0])
+/// As `here` of a refusal: the cluster version in its lowest byte, then the lowest and the highest
+/// that are supported.
+pub(super) fn pack_versions(version: ClusterVersion, supported: VersionRange) -> u64 {
+    let [version, lowest, highest] =
+        [version, supported.lowest(), supported.highest()].map(ClusterVersion::number);
+    u64::from_le_bytes([version, lowest, highest, 0, 0, 0, 0, 0])
 }
 
-fn unpack_levels(packed: u64) -> Option<(ClusterVersion, VersionRange)> {
-    let [level, lowest, highest, ..] = packed.to_le_bytes().map(ClusterVersion::new);
-    Some((level?, VersionRange::new(lowest?, highest?)?))
+fn unpack_versions(packed: u64) -> Option<(ClusterVersion, VersionRange)> {
+    let [version, lowest, highest, ..] = packed.to_le_bytes().map(ClusterVersion::new);
+    Some((version?, VersionRange::new(lowest?, highest?)?))
 }
 
 #[cfg(test)]
@@ -253,8 +253,8 @@ mod tests {
             Refusal::Linked,
             Refusal::Removed { node, seal: u64::MAX - 1 },
             Refusal::UnsupportedVersion {
-                level: ClusterVersion::NEWEST,
-                speaks: VersionRange::BEFORE,
+                version: ClusterVersion::NEWEST,
+                supported: VersionRange::BEFORE,
                 seal: 5,
             },
         ] {
@@ -270,8 +270,8 @@ mod tests {
         let bytes = [&[77; 17][..], b"too\nwarm"].concat();
         let refusal = Refusal::decode(&bytes).unwrap();
         assert_eq!(refusal.to_string(), "too warm (reason 77)");
-        let levels_of_nothing = [&[12; 1][..], &[0; 16], b"?"].concat();
-        let refusal = Refusal::decode(&levels_of_nothing).unwrap();
+        let versions_of_zero = [&[12; 1][..], &[0; 16], b"?"].concat();
+        let refusal = Refusal::decode(&versions_of_zero).unwrap();
         assert_eq!(refusal.to_string(), "? (reason 12)");
     }
 

@@ -6,11 +6,13 @@
 //! before.
 //!
 //! ```text
-//!   catalogue: Change::Level ──┐                ┌──► ClusterVersionState::allows, executors
-//!   cache, snapshot: Jumped ───┼──► known ──────┤
-//!   start: what was recovered ─┘                └──► MembershipDriver::set_level: refuses nodes
-//!                                                    that do not support it; this node may end
-//!   members: supported versions ──► unready ──► CatalogueOp::Level, by an operator or by itself
+//!   catalogue: Change::ClusterVersion ─┐          ┌──► ClusterVersionState::allows, executors
+//!   cache, snapshot: Jumped ────────────┼► known ──┤
+//!   start: what was recovered ──────────┘          └──► MembershipDriver::set_cluster_version:
+//!                                                       refuses nodes that do not support it;
+//!                                                       this node may end
+//!   members: supported versions ──► unready ──► CatalogueOp::RaiseVersion, by an operator or by
+//!                                               itself
 //! ```
 //!
 //! The cluster version rises to the next one when all nodes support it: all members that were not
@@ -37,7 +39,7 @@ use crate::config::Config;
 
 /// The cluster version that this node knows, and the versions that it supports.
 pub struct ClusterVersionState {
-    /// Those that it speaks.
+    /// Those that it supports.
     ours: VersionRange,
     /// The cluster's; 0 before it is known.
     known: AtomicU8,
@@ -48,7 +50,11 @@ pub struct ClusterVersionState {
 impl ClusterVersionState {
     /// As configured.
     pub fn new(config: &Config) -> Self {
-        Self { ours: config.levels(), known: AtomicU8::new(0), is_automatic: config.auto_upgrade }
+        Self {
+            ours: config.supported_versions(),
+            known: AtomicU8::new(0),
+            is_automatic: config.auto_upgrade,
+        }
     }
 
     /// The cluster versions that this node supports.
@@ -62,13 +68,13 @@ impl ClusterVersionState {
     }
 
     /// The cluster's; the first while it is not known.
-    pub fn level(&self) -> ClusterVersion {
+    pub fn current(&self) -> ClusterVersion {
         ClusterVersion::new(self.known.load(Ordering::Acquire)).unwrap_or_default()
     }
 
     /// Whether a feature may be used in the cluster: all nodes can read what comes of it.
     pub fn allows(&self, feature: Feature) -> bool {
-        self.level().allows(feature)
+        self.current().allows(feature)
     }
 }
 
@@ -78,39 +84,43 @@ pub(super) fn longest_command(in_pieces: bool) -> usize {
 }
 
 /// Control reports the cluster's new version.
-pub(super) fn follow(runtime: &NodeRuntime, level: ClusterVersion, before: Option<ClusterVersion>) {
-    runtime.version.known.store(level.number(), Ordering::Release);
+pub(super) fn follow(
+    runtime: &NodeRuntime,
+    version: ClusterVersion,
+    before: Option<ClusterVersion>,
+) {
+    runtime.version.known.store(version.number(), Ordering::Release);
     // What a start finds, or a founder begins with, is no news.
     if let Some(before) = before.filter(|_| runtime.lifecycle.is_ready()) {
         tracing::warn!(
-            "the cluster version is {level} from now on, and was {before}. Nodes that do \
-             not support {level} are refused; there is no way back"
+            "the cluster version is {version} from now on, and was {before}. Nodes that do \
+             not support {version} are refused; there is no way back"
         );
     }
-    runtime.submit_to_all(|| Input::ClusterVersion { level });
+    runtime.submit_to_all(|| Input::ClusterVersion { version });
     if let Some(peers) = &runtime.peers {
-        peers.cluster.set_level(level);
+        peers.cluster.set_cluster_version(version);
     }
 }
 
-/// A cluster that this node has just founded begins at the highest version that it speaks.
+/// A cluster that this node has just founded begins at the highest version that it supports.
 pub(super) fn found(runtime: &NodeRuntime) {
-    let mut level = ClusterVersion::FIRST;
-    while let Some(to) = level.next().filter(|to| runtime.version.ours.supports(*to)) {
+    let mut version = ClusterVersion::FIRST;
+    while let Some(to) = version.next().filter(|to| runtime.version.ours.supports(*to)) {
         requests::change_catalogue(runtime, &CatalogueOp::RaiseVersion { to }, None);
-        level = to;
+        version = to;
     }
 }
 
-/// All members and this node, and what they speak, as control wants to know it.
-pub fn speakers(runtime: &NodeRuntime) -> Vec<MemberVersions> {
+/// All members and this node, and the versions that they support, as control wants to know it.
+pub fn member_versions(runtime: &NodeRuntime) -> Vec<MemberVersions> {
     let (members, own) = (runtime.members(), runtime.identity.node);
     let others = members.iter().filter(|member| member.node != own);
     let mut all: Vec<MemberVersions> = others
         .map(|member| MemberVersions {
             node: member.node,
             name: name_of(member.node, &members),
-            levels: member.levels,
+            supported: member.supported,
             is_up: member.is_up(),
             has_left: member.state == MemberState::Left,
         })
@@ -118,7 +128,7 @@ pub fn speakers(runtime: &NodeRuntime) -> Vec<MemberVersions> {
     all.push(MemberVersions {
         node: own,
         name: name_of(own, &members),
-        levels: runtime.version.ours,
+        supported: runtime.version.ours,
         is_up: true,
         has_left: false,
     });
@@ -128,7 +138,7 @@ pub fn speakers(runtime: &NodeRuntime) -> Vec<MemberVersions> {
 /// All nodes whose consent is needed before the version rises, by their ids.
 pub fn required_nodes(runtime: &NodeRuntime, survey: &Survey) -> Vec<RequiredNode> {
     let holders = survey.holdings_by_node().into_keys();
-    version::required_nodes(holders, &speakers(runtime), &runtime.admin_states.all())
+    version::required_nodes(holders, &member_versions(runtime), &runtime.admin_states.all())
 }
 
 /// Why the version cannot rise to this one now: nothing if it can.

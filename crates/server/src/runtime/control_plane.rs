@@ -145,8 +145,8 @@ fn carry_out(runtime: &NodeRuntime, effects: Vec<Effect>) {
                     peers.cluster.set_removed(removed);
                 }
             }
-            Effect::ClusterVersion { level, before } => {
-                cluster_version::follow(runtime, level, before);
+            Effect::ClusterVersion { version, before } => {
+                cluster_version::follow(runtime, version, before);
             }
             Effect::Answer(answer) => {
                 let (control, answers) = (&runtime.control, &mut Vec::new());

@@ -172,8 +172,8 @@ impl Maintenance {
             log_retention::limit(runtime);
             let loads = ControlInput::MaintainShards(request_rates::loads(runtime));
             runtime.control.step_here(runtime, loads);
-            let speakers = ControlInput::RaiseVersion(cluster_version::speakers(runtime));
-            runtime.control.step_here(runtime, speakers);
+            let input = ControlInput::RaiseVersion(cluster_version::member_versions(runtime));
+            runtime.control.step_here(runtime, input);
         }
         runtime.control.step_here(runtime, ControlInput::MaintainTables);
         self.gossip_in = self.gossip_in.checked_sub(1).unwrap_or(GOSSIP_PERIODS - 1);

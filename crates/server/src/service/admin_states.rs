@@ -67,14 +67,14 @@ impl NodeApi {
     /// Removes an empty node. If it was not draining, it is set to draining first. If it has got a
     /// replica meanwhile, it drains, and must be removed again when it is empty.
     fn remove(&self, id: RequestId, node: NodeId, done: Done<NodeAdminState>) {
-        let standing = AdminState::from(self.runtime.admin_states.of(node));
-        if standing == AdminState::Removed {
+        let admin_state = AdminState::from(self.runtime.admin_states.of(node));
+        if admin_state == AdminState::Removed {
             return self.set_state(id, node, AdminState::Removed, done);
         }
         if let Err(error) = self.check_empty(node) {
             return done(Err(error));
         }
-        if standing == AdminState::Draining {
+        if admin_state == AdminState::Draining {
             return self.set_state(id, node, AdminState::Removed, done);
         }
         let this = self.again();
@@ -101,7 +101,7 @@ impl NodeApi {
                 done(Ok(this.state_of(node, name, to)));
             }
             executor::Answer::Catalogue { result: Err(error), .. } => {
-                done(Err(this.refused_standing(error)));
+                done(Err(this.refused_admin_state(error)));
             }
             executor::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
@@ -111,7 +111,12 @@ impl NodeApi {
     }
 
     /// A node's admin state now, with the name that it had before.
-    fn state_of(&self, node: NodeId, name: Option<String>, standing: AdminState) -> NodeAdminState {
+    fn state_of(
+        &self,
+        node: NodeId,
+        name: Option<String>,
+        admin_state: AdminState,
+    ) -> NodeAdminState {
         let survey = survey::survey(&self.runtime);
         let held = survey.holdings_by_node().get(&node).copied().unwrap_or_default();
         let member = survey.members.iter().find(|member| member.node == node);
@@ -120,7 +125,7 @@ impl NodeApi {
         NodeAdminState {
             id: format!("{:016x}", node.0),
             name: name.or_else(|| this.then(|| self.config.name.clone())),
-            standing,
+            admin_state,
             replicas: held.replicas,
             leads: held.leads,
             data_bytes: if this { survey.overview.data_bytes } else { told },
@@ -150,7 +155,7 @@ impl NodeApi {
         }
     }
 
-    fn refused_standing(&self, error: CatalogueError) -> ApiError {
+    fn refused_admin_state(&self, error: CatalogueError) -> ApiError {
         let members = self.runtime.members();
         match error {
             CatalogueError::NodeRemoved { node } => {

@@ -13,20 +13,20 @@ impl NodeApi {
     pub(super) fn show_version(&self, survey: &Survey) -> ClusterVersionStatus {
         let runtime = &self.runtime;
         let next =
-            runtime.version.level().next().filter(|next| runtime.version.ours().supports(*next));
-        let speakers = cluster_version::required_nodes(runtime, survey).into_iter();
+            runtime.version.current().next().filter(|next| runtime.version.ours().supports(*next));
+        let required = cluster_version::required_nodes(runtime, survey).into_iter();
         ClusterVersionStatus {
-            level: runtime.version.level().number(),
-            speaks: numbers(runtime.version.ours()),
+            version: runtime.version.current().number(),
+            supported: numbers(runtime.version.ours()),
             automatic: runtime.version.is_automatic(),
             objections: next
                 .map(|next| cluster_version::objections(runtime, next, survey))
                 .unwrap_or_default(),
-            nodes: speakers
-                .map(|speaker| NodeVersions {
-                    id: format!("{:016x}", speaker.node.0),
-                    name: speaker.name,
-                    speaks: speaker.levels.map(numbers),
+            nodes: required
+                .map(|node| NodeVersions {
+                    id: format!("{:016x}", node.node.0),
+                    name: node.name,
+                    supported: node.supported.map(numbers),
                 })
                 .collect(),
         }
@@ -73,20 +73,20 @@ impl NodeApi {
         asked: Option<u8>,
         survey: &Survey,
     ) -> Result<Option<ClusterVersion>, String> {
-        let (from, ours) = (self.runtime.version.level(), self.runtime.version.ours());
+        let (from, ours) = (self.runtime.version.current(), self.runtime.version.ours());
         let next = from.next().filter(|next| asked.is_some() || ours.supports(*next));
         let Some(next) = next else { return Ok(None) };
         match asked {
             Some(to) if to == from.number() => return Ok(None),
             Some(to) if to < from.number() => {
                 return Err(format!(
-                    "the cluster's level is {from}, and a level is never lowered: nodes may have \
+                    "the cluster version is {from}, and is never lowered: nodes may have \
                      used what it allows"
                 ));
             }
             Some(to) if to > next.number() => {
                 return Err(format!(
-                    "the cluster's level is {from}, and rises by one at a time: {next} comes first"
+                    "the cluster version is {from}, and rises by one at a time: {next} comes first"
                 ));
             }
             _ => {}
@@ -103,15 +103,15 @@ impl NodeApi {
 
     pub(super) fn version_metrics(&self, out: &mut Metrics) {
         let help = "Version that the whole cluster uses.";
-        out.gauge("carillon_cluster_version", help, self.runtime.version.level().number().into());
+        out.gauge("carillon_cluster_version", help, self.runtime.version.current().number().into());
         let labels = |bound: &str| vec![("bound", bound.to_owned())];
         let [lowest, highest] = numbers(self.runtime.version.ours()).map(f64::from);
-        let spoken = [(labels("lowest"), lowest), (labels("highest"), highest)];
+        let supported = [(labels("lowest"), lowest), (labels("highest"), highest)];
         let help = "Cluster versions that this node supports.";
-        out.numbers("carillon_cluster_version_supported", help, Kind::Gauge, spoken);
+        out.numbers("carillon_cluster_version_supported", help, Kind::Gauge, supported);
     }
 }
 
-fn numbers(levels: VersionRange) -> [u8; 2] {
-    [levels.lowest(), levels.highest()].map(ClusterVersion::number)
+fn numbers(supported: VersionRange) -> [u8; 2] {
+    [supported.lowest(), supported.highest()].map(ClusterVersion::number)
 }

@@ -143,9 +143,9 @@ impl NodeApi {
             return done(Err(refused(error)));
         }
         // Before it is in a log: a node of an older version could not read it.
-        let (level, needs) = (self.runtime.version.level(), op.since());
-        if level < needs {
-            return done(Err(refused(CatalogueError::VersionTooLow { level, needs })));
+        let (version, needs) = (self.runtime.version.current(), op.since());
+        if version < needs {
+            return done(Err(refused(CatalogueError::VersionTooLow { version, needs })));
         }
         let this = self.again();
         let callback = move |answer| match answer {
@@ -318,11 +318,11 @@ impl NodeService for NodeApi {
         &self,
         id: RequestId,
         node: &str,
-        standing: AdminState,
+        admin_state: AdminState,
         unknown_too: bool,
         done: Done<NodeAdminState>,
     ) {
-        self.request_admin_state(id, node, standing, unknown_too, done);
+        self.request_admin_state(id, node, admin_state, unknown_too, done);
     }
 
     fn shards(&self, asked: &ShardsQuery<'_>) -> Result<Shards, ApiError> {
@@ -337,7 +337,7 @@ impl NodeService for NodeApi {
         self.ask_merge(ShardId(shard), done);
     }
 
-    fn level(&self) -> ClusterVersionStatus {
+    fn cluster_version(&self) -> ClusterVersionStatus {
         self.show_version(&survey::survey(&self.runtime))
     }
 

@@ -86,7 +86,7 @@ fn shown(trace: &Trace, members: &[MemberInfo]) -> RouteStatus {
     RouteStatus {
         lookup: trace.way.kind.name().to_owned(),
         form: trace.way.form.name().to_owned(),
-        images: trace.way.images,
+        images: trace.way.cached,
         shard: owner.map(|owner| owner.shard().0),
         leader: owner.and_then(|owner| owner.leader()).map(super::shards::shown),
         hops: trace.hops,

@@ -16,7 +16,7 @@ impl NodeApi {
             return done(Err(ApiError::Stopping));
         }
         let runtime = self.runtime.clone();
-        let told = move |result: Result<SplitPlan, NoSplit>| {
+        let callback = move |result: Result<SplitPlan, NoSplit>| {
             done(match result {
                 Ok(SplitPlan { left, right, at }) => {
                     Ok(SplitStatus { shard: left.0, right: right.0, at: shown(&at) })
@@ -30,7 +30,7 @@ impl NodeApi {
                 }),
             });
         };
-        requests::split(&self.runtime, shard, at, Box::new(told));
+        requests::split(&self.runtime, shard, at, Box::new(callback));
     }
 
     /// Merges it with its right neighbour: soon, or once their replicas are on the same nodes.
@@ -39,7 +39,7 @@ impl NodeApi {
             return done(Err(ApiError::Stopping));
         }
         let runtime = self.runtime.clone();
-        let told = move |result: Result<Merged, NoMergeReason>| {
+        let callback = move |result: Result<Merged, NoMergeReason>| {
             done(match result {
                 Ok(Merged { left, right, moves }) => {
                     Ok(MergeStatus { shard: left.0, right: right.0, moves })
@@ -51,7 +51,7 @@ impl NodeApi {
                 }
             });
         };
-        requests::merge(&self.runtime, shard, Box::new(told));
+        requests::merge(&self.runtime, shard, Box::new(callback));
     }
 }
 

@@ -18,7 +18,7 @@ impl NodeApi {
         let not_ready = readiness::not_ready(&self.runtime);
         let counters = &self.runtime.counters;
         let survey = survey::survey(&self.runtime);
-        let level = Some(self.show_version(&survey));
+        let cluster_version = Some(self.show_version(&survey));
         let Survey { overview, health, shards, .. } = survey;
         Status {
             name: self.config.name.clone(),
@@ -28,7 +28,7 @@ impl NodeApi {
             not_ready,
             health,
             cluster: self.cluster_status(&overview),
-            level,
+            cluster_version,
             uptime_ms: self.runtime.clock.millis() - self.runtime.clock.started_millis(),
             listeners: self.facts.listeners.clone(),
             dir: self.config.dir.display().to_string(),
@@ -116,7 +116,7 @@ impl NodeApi {
             name: member.name.clone(),
             this,
             state,
-            standing: self.runtime.admin_states.of(member.node).into(),
+            admin_state: self.runtime.admin_states.of(member.node).into(),
             since_at_ms: self.runtime.clock.millis() - member.since.elapsed().as_millis() as u64,
             linked: linked || this,
             addresses: NodeAddresses {
@@ -146,7 +146,7 @@ impl NodeApi {
             name: self.config.name.clone(),
             this: true,
             state: NodeState::Up,
-            standing: self.runtime.admin_states.of(self.runtime.identity.node).into(),
+            admin_state: self.runtime.admin_states.of(self.runtime.identity.node).into(),
             since_at_ms: self.runtime.clock.started_millis(),
             linked: true,
             addresses: NodeAddresses {

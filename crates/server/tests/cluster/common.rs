@@ -71,7 +71,7 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
         seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
         addresses: Vec::new(),
         secret: Secret::new(b"the secret of the tests"),
-        levels: VersionRange::OURS,
+        supported: VersionRange::OURS,
         net: peer::Options {
             ping: Duration::from_millis(100),
             dead: Duration::from_secs(2),

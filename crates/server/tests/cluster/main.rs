@@ -1,7 +1,7 @@
 //! Do nodes find each other through one seed, and know who is there, over real sockets?
 
 mod attached;
+mod cluster_versions;
 mod common;
 mod doors;
 mod finding;
-mod levels;

@@ -160,8 +160,8 @@ pub fn local(node: u64) -> Local {
         software: "test".into(),
         cluster: Some(Cluster { id: 0xc1, hash_seed: [9; 16] }),
         facts: Bytes::from(format!("node {node}")),
-        levels: VersionRange::OURS,
-        level: None,
+        supported: VersionRange::OURS,
+        cluster_version: None,
         secret: Secret::new(b"the secret of the tests"),
     }
 }

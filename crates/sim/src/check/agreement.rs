@@ -39,8 +39,8 @@ pub struct Agreement {
     weak: BTreeSet<KeyspaceId>,
     /// The latest time of an entry that was applied, of each shard, in ms.
     last_ms: BTreeMap<ShardId, u64>,
-    /// The cluster's level, as the first replica has applied it.
-    level: ClusterVersion,
+    /// The cluster version, as the first replica has applied it.
+    cluster_version: ClusterVersion,
     /// How often it has risen.
     pub risen: u64,
     /// Entries compared with what another replica applied.
@@ -63,9 +63,9 @@ struct AgreedReplica {
 }
 
 impl From<ClusterVersion> for Agreement {
-    /// Of a cluster that has this level already.
-    fn from(level: ClusterVersion) -> Self {
-        Self { level, ..Self::default() }
+    /// Of a cluster that has this version already.
+    fn from(cluster_version: ClusterVersion) -> Self {
+        Self { cluster_version, ..Self::default() }
     }
 }
 
@@ -152,7 +152,7 @@ impl ReplicaObserver for NodeObserver<'_> {
                 return Err(Violation::new("R3", "a record that cannot be read"));
             };
             // That it rises is what allows it to.
-            let (has, wants) = (self.agreement.level, since(data));
+            let (has, wants) = (self.agreement.cluster_version, since(data));
             let is_rise = rise_of(data).is_some_and(|to| Some(to) == has.next());
             if wants.is_none_or(|wants| wants > has) && !is_rise {
                 let shard = record.shard;
@@ -244,8 +244,8 @@ impl Agreement {
         if let Some(right) = merged_into(entry) {
             unite(&mut self.sessions, &mut self.batches, id, right);
         }
-        if let Some(to) = rise_of(&entry.data).filter(|to| *to > self.level) {
-            (self.level, self.risen) = (to, self.risen + 1);
+        if let Some(to) = rise_of(&entry.data).filter(|to| *to > self.cluster_version) {
+            (self.cluster_version, self.risen) = (to, self.risen + 1);
         }
         if let Some((batch, now_ms)) = batch_of(&entry.data) {
             let table = self.sessions.entry(id).or_default();
@@ -270,22 +270,22 @@ fn merged_into(entry: &Entry) -> Option<ShardId> {
     }
 }
 
-/// The level that a cluster must have before an entry may be in a log, with all its commands; none
+/// The cluster version that an entry with all its commands needs before it may be in a log; none
 /// if it cannot be read.
 fn since(data: &[u8]) -> Option<ClusterVersion> {
-    let mut level = entry::since(data)?;
+    let mut version = entry::since(data)?;
     let mut commands = match Header::decode(data) {
         Some((Header { kind: Kind::Commands, .. }, body)) => body,
         Some((Header { kind: Kind::Once, .. }, body)) => BatchId::split(body)?.1,
         _ => &[],
     };
     while !commands.is_empty() {
-        level = level.max(codec::decode(&mut commands).ok()?.since());
+        version = version.max(codec::decode(&mut commands).ok()?.since());
     }
-    Some(level)
+    Some(version)
 }
 
-/// To which level an entry raises the cluster's.
+/// To which version an entry raises the cluster version.
 fn rise_of(data: &[u8]) -> Option<ClusterVersion> {
     let (_, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Catalogue)?;
     match CatalogueOp::decode(&mut Reader::new(body)) {

@@ -336,8 +336,8 @@ impl World {
         ));
         let tile = route.arc(route.place_of(shard).expect("it was just found"));
         let plant = self.options.plant;
-        let level = self.node_slots[at].machine.as_ref().expect("it was asked").level;
-        let flush = (*command == Command::Flush).then(|| Write::flush_of(tile, level));
+        let version = self.node_slots[at].machine.as_ref().expect("it was asked").cluster_version;
+        let flush = (*command == Command::Flush).then(|| Write::flush_of(tile, version));
         if let Some(mut write) = flush.or_else(|| command.write(&names)) {
             if let (Some(Plant::Unwatched), Write::Transaction(transaction)) = (plant, &mut write) {
                 transaction.watched.clear();

@@ -113,7 +113,7 @@ impl World {
     fn transaction(&self, at: usize, beside: &[u64]) -> Option<Command> {
         let mut rng = Rng::new(mix(self.options.seed) ^ self.clients.made);
         let machine = self.node_slots[at].machine.as_ref().expect("it runs");
-        if !machine.level.allows(Feature::Transactions) || rng.one_in(3) {
+        if !machine.cluster_version.allows(Feature::Transactions) || rng.one_in(3) {
             return None;
         }
         let steps = (0..rng.between(1, 4)).map(|number| {

@@ -95,10 +95,10 @@ pub struct Counts {
     pub urgent: u64,
     /// Nodes that came back as another version.
     pub versions: u64,
-    /// Nodes that ended because they did not speak the cluster's level.
+    /// Nodes that ended because they did not support the cluster version.
     pub outgrown: u64,
-    /// Levels that clusters have risen to.
-    pub levels: u64,
+    /// Cluster versions that clusters have risen to.
+    pub version_rises: u64,
     /// Entries compared between replicas.
     pub compared: u64,
     /// Digests of replicas that were found to agree with others.

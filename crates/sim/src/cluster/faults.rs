@@ -374,7 +374,7 @@ impl World {
             join,
             // So that what is small still comes in several blocks.
             limits: Limits { block: BLOCK, ..Limits::usual() },
-            level: if self.upgrading.is_some() {
+            cluster_version: if self.upgrading.is_some() {
                 ClusterVersion::FIRST
             } else {
                 ClusterVersion::NEWEST

@@ -267,11 +267,11 @@ impl World {
             return Ok(());
         }
         let (ask, moment) = (of.ask.clone(), of.moment);
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         for (_, shard) in far {
             let (_, at, found) = of.fetched[&shard].clone();
             let high_ms = at.millis().max(self.agreement.last_ms(shard));
-            told.push(ShardAnswer { shard, low_ms: at.millis(), high_ms, found });
+            answers.push(ShardAnswer { shard, low_ms: at.millis(), high_ms, found });
         }
         let near: Vec<usize> = places.filter(|place| near(*place)).collect();
         let question = Question {
@@ -294,14 +294,14 @@ impl World {
         for (place, found) in near.into_iter().zip(found) {
             let low_ms = asked.time(place).expect("it was asked about").millis();
             let high_ms = low_ms.max(route.views[place].read().last.millis());
-            told.push(ShardAnswer { shard: route.shard(place), low_ms, high_ms, found });
+            answers.push(ShardAnswer { shard: route.shard(place), low_ms, high_ms, found });
         }
         let mut sights = Vec::new();
-        for told in &told {
-            self.see_shard(&route, &ask, told, &mut sights)?;
+        for answer in &answers {
+            self.see_shard(&route, &ask, answer, &mut sights)?;
         }
         let next = match &ask {
-            ScanQuery::Scan(scan) => self.see_page(&route, scan, &told, only, &mut sights),
+            ScanQuery::Scan(scan) => self.see_page(&route, scan, &answers, only, &mut sights),
             _ => None,
         };
         self.answer_scan(number, &route, sights, next);

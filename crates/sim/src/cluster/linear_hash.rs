@@ -65,7 +65,7 @@ impl World {
 
     fn act_on_file(&mut self, at: usize, keyspace: KeyspaceId, epoch: u64, act: LinearHashOp) {
         let Some(machine) = self.node_slots[at].machine.as_mut() else { return };
-        if !machine.level.allows(Feature::LinearHash) {
+        if !machine.cluster_version.allows(Feature::LinearHash) {
             return;
         }
         self.trace.event(format_args!("node {}: file, turn {epoch}: {act:?}", machine.node()));

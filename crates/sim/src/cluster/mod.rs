@@ -231,7 +231,7 @@ impl World {
         self.settle()?;
         self.check_files()?;
         self.counts.halves = self.halves();
-        self.counts.levels = self.agreement.risen;
+        self.counts.version_rises = self.agreement.risen;
         self.counts.compared = self.agreement.compared;
         self.counts.forwarded = self.agreement.forwarded;
         (0..self.node_slots.len()).for_each(|at| self.count_streams(at));

@@ -260,7 +260,8 @@ impl World {
         let Some(wide) = &self.wide else { return false };
         let machine = self.node_slots[at].machine.as_ref();
         let may = machine.is_some_and(|machine| {
-            machine.routes.contains_key(WIDE) && machine.level.allows(Feature::Transactions)
+            machine.routes.contains_key(WIDE)
+                && machine.cluster_version.allows(Feature::Transactions)
         });
         may && wide.spared != Some(at)
             && self.clients.asking

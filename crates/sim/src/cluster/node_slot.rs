@@ -39,8 +39,8 @@ pub(crate) struct NodeSlot {
     pub has_just_lost: bool,
     /// It is out of the cluster, for good.
     pub has_left: bool,
-    /// What its program speaks, where versions are mixed.
-    pub levels: VersionRange,
+    /// What its program supports, where versions are mixed.
+    pub supported: VersionRange,
     /// How often its shards' members had changed, and the end of its log some time after that.
     pub members_end: (u64, Lsn),
 }
@@ -67,7 +67,7 @@ impl NodeSlot {
             has_lost: false,
             has_just_lost: false,
             has_left: false,
-            levels: VersionRange::BEFORE,
+            supported: VersionRange::BEFORE,
             members_end: (0, Lsn::NEW),
         }
     }

@@ -25,7 +25,7 @@ impl World {
         if self.node_slots[at].machine.is_none() {
             return self.start(at);
         }
-        if self.ends_for_its_level(at)? {
+        if self.ends_for_its_version(at)? {
             return Ok(());
         }
         self.set_clocks(at);

@@ -50,8 +50,8 @@ named! {
         Thaw = "thaw",
         /// Executors do not learn the tables of descriptors: a removed replica stays (R12).
         ForgottenReplica = "forgotten-replica",
-        /// The cluster's level rises although not all nodes speak the next one (G3).
-        EarlyLevel = "early-level",
+        /// The cluster version rises although not all nodes support the next one (G3).
+        EarlyVersionRise = "early-level",
         /// A transaction does not look whether what it watches has changed (G15).
         Unwatched = "unwatched",
         /// Reads do not look whether a transaction has locked a key (G8).

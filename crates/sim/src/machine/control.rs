@@ -136,9 +136,9 @@ impl Machine {
                 self.executors.iter_mut().for_each(|seat| seat.executor.confirm(half));
             }
             Effect::Routes(routes) => self.routes = routes.by_name().clone(),
-            Effect::ClusterVersion { level, .. } => {
-                self.level = level;
-                self.executors.iter_mut().for_each(|seat| seat.executor.allow(level));
+            Effect::ClusterVersion { version, .. } => {
+                self.cluster_version = version;
+                self.executors.iter_mut().for_each(|seat| seat.executor.allow(version));
             }
             Effect::Answer(answer) => self.outcomes.answers.push(answer),
             Effect::Rpc(to, rpc) => self.send_rpc(to, rpc),
@@ -180,8 +180,8 @@ impl Machine {
     }
 
     /// The cluster's version is at least this.
-    pub(super) fn allow(&mut self, level: ClusterVersion) {
-        self.tell(Input::Catalogue(Change::ClusterVersion(level)));
+    pub(super) fn allow(&mut self, version: ClusterVersion) {
+        self.tell(Input::Catalogue(Change::ClusterVersion(version)));
     }
 
     /// A message of another node's lookup table arrives.

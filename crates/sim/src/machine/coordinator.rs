@@ -178,16 +178,16 @@ impl Machine {
         let its: Vec<Answer> = answers.extract_if(.., is_its).collect();
         for answer in its {
             match answer {
-                Answer::StepDone { waiter, said, .. } => self.said(waiter, Ok(*said)),
+                Answer::StepDone { waiter, reply, .. } => self.step_replied(waiter, Ok(*reply)),
                 Answer::NotDone { waiters, why, .. } => {
-                    waiters.into_iter().for_each(|waiter| self.said(waiter, Err(why)));
+                    waiters.into_iter().for_each(|waiter| self.step_replied(waiter, Err(why)));
                 }
                 other => unreachable!("it asks for steps: {other:?}"),
             }
         }
     }
 
-    fn said(&mut self, Waiter(asked): Waiter, said: Result<StepReply, NotDone>) {
+    fn step_replied(&mut self, Waiter(asked): Waiter, reply: Result<StepReply, NotDone>) {
         let (before, ask) = (asked >> ASK_BITS, asked & ((1 << ASK_BITS) - 1));
         if before != self.coordinates.before {
             return;
@@ -196,7 +196,7 @@ impl Machine {
             return;
         }
         self.with_coordinator(|coordinator, at, routes| {
-            coordinator.answered(ask, said, at, routes);
+            coordinator.answered(ask, reply, at, routes);
         });
     }
 
@@ -222,7 +222,7 @@ impl Machine {
                     let waiter = Waiter(self.coordinates.before << ASK_BITS | ask);
                     let origin = COORDINATOR;
                     match self.planted(shard, &step) {
-                        Some(Ok(said)) => self.said(waiter, Ok(said)),
+                        Some(Ok(reply)) => self.step_replied(waiter, Ok(reply)),
                         Some(Err(other)) => {
                             let step = other.into();
                             self.submit(shard, Input::Step { shard, step, origin, waiter });

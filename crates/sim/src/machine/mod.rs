@@ -117,8 +117,8 @@ pub struct Machine {
     pub outcomes: Outcomes,
     round: Option<Round>,
     installation: Option<Installation>,
-    /// The cluster's level, as far as this node knows.
-    pub level: ClusterVersion,
+    /// The cluster version, as far as this node knows.
+    pub cluster_version: ClusterVersion,
     /// Planted: unfinished syncs are reported as done.
     pub unsynced_ack: bool,
     /// Planted: executors do not learn the table of descriptors.

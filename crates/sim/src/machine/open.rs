@@ -57,8 +57,8 @@ pub struct Start {
     pub join: Option<Cluster>,
     /// Limits of its cores.
     pub limits: Limits,
-    /// The cluster's level, whatever its catalogue says: it has risen long ago.
-    pub level: ClusterVersion,
+    /// The cluster version, whatever its catalogue says: it has risen long ago.
+    pub cluster_version: ClusterVersion,
     /// How many replicas the system shard should have.
     pub system_replicas: u8,
     /// Chooses elections and sessions of this start.
@@ -231,7 +231,7 @@ fn build(opened: OpenedNode, replayed: ReplayResult, start: &Start) -> Machine {
             None
         }
     };
-    machine.allow(start.level);
+    machine.allow(start.cluster_version);
     for recovered in shards.into_values() {
         let keyspace = recovered.state().descriptor.keyspace();
         let keyspace = catalogue.as_ref().and_then(|catalogue| catalogue.by_id(keyspace));
@@ -280,7 +280,7 @@ fn without_shards(opened: OpenedNode, highest: Timestamp, start: &Start) -> Mach
         outcomes: Outcomes::default(),
         round: None,
         installation: None,
-        level: start.level,
+        cluster_version: start.cluster_version,
         unsynced_ack: false,
         ignores_lookup: false,
         short_checkpoint: false,

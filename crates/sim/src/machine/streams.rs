@@ -259,9 +259,9 @@ impl Machine {
         let Frame { from, bytes, .. } = frame;
         let bytes = bytes.into();
         if frame::is_receiver_frame(&bytes) {
-            let (stream, said) =
+            let (stream, reply) =
                 frame::decode_receiver_frame(bytes).expect("nodes send what can be read");
-            self.hear(from, stream, said);
+            self.hear(from, stream, reply);
             return Ok(());
         }
         let (stream, sent) =
@@ -270,8 +270,8 @@ impl Machine {
         self.run_receiver_effects()
     }
 
-    fn hear(&mut self, node: NodeId, number: u64, said: ReceiverFrame) {
-        let has_lost = self.streams.sender.hear(node, number, said, self.boot);
+    fn hear(&mut self, node: NodeId, number: u64, reply: ReceiverFrame) {
+        let has_lost = self.streams.sender.hear(node, number, reply, self.boot);
         self.streams.resumed += u64::from(has_lost);
         self.go_on_streaming();
     }
@@ -305,8 +305,8 @@ impl Machine {
                     // Left behind, it takes space until the next start removes it.
                     half.writer.abandon().ok();
                 }
-                Effect::Answer((node, stream), said) => {
-                    self.send_frame(node, frame::receiver_frame(stream, said));
+                Effect::Answer((node, stream), reply) => {
+                    self.send_frame(node, frame::receiver_frame(stream, reply));
                 }
             }
         }

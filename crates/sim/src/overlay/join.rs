@@ -55,7 +55,7 @@ pub fn cost(nodes: usize, seed: u64) -> Cost {
             let mut tail = [0; TAIL_BYTES];
             tail[..8].copy_from_slice(&number.to_be_bytes());
             let mut walks = LookupStats::default();
-            walks::walk_from(&ring, &tables, left, &tail, &mut walks);
+            walks::route_from(&ring, &tables, left, &tail, &mut walks);
             messages += walks.hops.max() as u64 + 1;
             ring.owner(&tail)
         };

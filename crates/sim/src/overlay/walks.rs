@@ -120,11 +120,11 @@ pub fn walks(
 fn walk(ring: &Ring, tables: &dyn Tables, rng: &mut Rng, walks: &mut LookupStats) {
     let tail = ring.draw(rng);
     let from = rng.below(ring.len() as u64) as usize;
-    walk_from(ring, tables, from, &tail, walks);
+    route_from(ring, tables, from, &tail, walks);
 }
 
 /// Sends one request from a member to the owner of a point.
-pub fn walk_from(
+pub fn route_from(
     ring: &Ring,
     tables: &dyn Tables,
     from: usize,

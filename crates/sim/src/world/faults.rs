@@ -194,7 +194,7 @@ impl World {
         let (profile, wall_ms) = (&self.profile, self.wall_ms);
         let RunProfile { executors, segment_bytes, limits, .. } = *profile;
         let (boot, join, seed, forgets) = (0, None, 0, None);
-        let level = ClusterVersion::NEWEST;
+        let cluster_version = ClusterVersion::NEWEST;
         let start = Start {
             executors,
             segment_bytes,
@@ -202,7 +202,7 @@ impl World {
             boot,
             join,
             limits,
-            level,
+            cluster_version,
             system_replicas: 1,
             seed,
             forgets,

@@ -291,7 +291,7 @@ impl InteractiveTxn {
     pub fn transaction(&self) -> Transaction<'_> {
         let mut all = Transaction::default();
         for (key, seen) in &self.keys {
-            // In a stretch there was nothing where only writing has made a key known.
+            // In a range there was nothing where only writing has made a key known.
             let nothing =
                 || self.key_ranges.holds(key).then_some(ObservedVersion::Absent(Timestamp::MAX));
             all.watched.extend((*seen).or_else(nothing).map(|seen| (&**key, seen)));

@@ -196,7 +196,7 @@ fn refused_command_leaves_no_trace() {
         Err(TxnTooLarge)
     );
     assert_eq!((all.unread().count(), all.transaction().ranges), (0, vec![]));
-    // Nor are there stretches without end, or without weight.
+    // Nor are there ranges without end, or without weight.
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let few = (0..).find(|number: &u32| {
         let low = [&number.to_be_bytes()[..], &[b'x'; 60_000]].concat();
@@ -256,7 +256,7 @@ fn a_range_is_read_once_and_shows_what_was_written() {
 }
 
 /// Ranges at random, from both sides, over a table that does not change, show what it has with what
-/// was written; and what is known lies in stretches that are apart.
+/// was written; and what is known lies in ranges that are apart.
 #[test]
 fn ranges_at_random_show_what_is_there() {
     for seed in 0..200 {

@@ -87,7 +87,7 @@ const NO_MERGE: Row = row(S::CONFLICT, "no-merge", "Not merged", "Nothing was do
 const VERSION_REFUSED: Row = row(
     S::CONFLICT,
     "no-level",
-    "Level refused",
+    "Cluster version refused",
     "See what each node supports with `carillon upgrade --check` (GET /v1/level).",
 );
 const ADMIN_STATE_REFUSED: Row = row(

@@ -23,7 +23,7 @@ pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             writer.bulk(b"form");
             writer.bulk(way.form.name().as_bytes());
             writer.bulk(b"images");
-            writer.bulk(if way.images { b"on" } else { b"off" });
+            writer.bulk(if way.cached { b"on" } else { b"off" });
             writer.bulk(b"route");
             writer.bulk(if shows { b"on" } else { b"off" });
         });

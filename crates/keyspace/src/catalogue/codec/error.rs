@@ -64,8 +64,8 @@ impl CatalogueError {
             Self::VersionSkipped { from, to } => {
                 out.extend([VERSION_SKIPPED, from.number(), to.number()]);
             }
-            Self::VersionTooLow { level, needs } => {
-                out.extend([VERSION_TOO_LOW, level.number(), needs.number()]);
+            Self::VersionTooLow { version, needs } => {
+                out.extend([VERSION_TOO_LOW, version.number(), needs.number()]);
             }
             Self::NotLinearHash { name } => named(NOT_LINEAR_HASH, name),
             Self::StaleTableEpoch { name, record } => {
@@ -109,7 +109,7 @@ impl CatalogueError {
                 to: read_cluster_version(reader)?,
             },
             VERSION_TOO_LOW => Self::VersionTooLow {
-                level: read_cluster_version(reader)?,
+                version: read_cluster_version(reader)?,
                 needs: read_cluster_version(reader)?,
             },
             NOT_LINEAR_HASH => Self::NotLinearHash { name: read_name(reader)?.into() },

@@ -49,9 +49,10 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         }),
         1 => Just(CatalogueError::LastNode),
         1 => Just(CatalogueError::TooManyAdminStates),
-        1 => (level(), level()).prop_map(|(from, to)| CatalogueError::VersionSkipped { from, to }),
-        1 => (level(), level())
-            .prop_map(|(level, needs)| CatalogueError::VersionTooLow { level, needs }),
+        1 => (version(), version())
+            .prop_map(|(from, to)| CatalogueError::VersionSkipped { from, to }),
+        1 => (version(), version())
+            .prop_map(|(version, needs)| CatalogueError::VersionTooLow { version, needs }),
         1 => any::<String>().prop_map(|name| CatalogueError::NotLinearHash { name: name.into() }),
         1 => (any::<String>(), record()).prop_map(|(name, record)| {
             CatalogueError::StaleTableEpoch { name: name.into(), record }
@@ -78,7 +79,7 @@ fn act() -> impl Strategy<Value = LinearHashOp> {
     ]
 }
 
-fn level() -> impl Strategy<Value = ClusterVersion> {
+fn version() -> impl Strategy<Value = ClusterVersion> {
     (1..=u8::MAX).prop_map(|number| ClusterVersion::new(number).expect("not 0"))
 }
 
@@ -98,7 +99,7 @@ enum Op {
     Drop(String),
     Node(u64, AdminState, BTreeSet<u64>),
     Shard(u32),
-    Level(ClusterVersion),
+    RaiseVersion(ClusterVersion),
     File(u32, u64, LinearHashOp),
 }
 
@@ -109,7 +110,7 @@ impl Op {
             Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
             Op::Drop(name) => CatalogueOp::Drop { name },
             Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
-            Op::Level(to) => CatalogueOp::RaiseVersion { to: *to },
+            Op::RaiseVersion(to) => CatalogueOp::RaiseVersion { to: *to },
             Op::File(keyspace, epoch, act) => CatalogueOp::LinearHash {
                 keyspace: KeyspaceId(*keyspace),
                 epoch: *epoch,
@@ -139,7 +140,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
         1 => name().prop_map(Op::Drop),
         1 => (0..9u32).prop_map(Op::Shard),
-        1 => (1..4u8).prop_map(|to| Op::Level(ClusterVersion::new(to).expect("not 0"))),
+        1 => (1..4u8).prop_map(|to| Op::RaiseVersion(ClusterVersion::new(to).expect("not 0"))),
         2 => (0..4u32, 0..4u64, act())
             .prop_map(|(keyspace, epoch, act)| Op::File(keyspace, epoch, act)),
         2 => (0..6u64, admin_state(), prop::collection::btree_set(0..6u64, 0..6))
@@ -153,7 +154,7 @@ proptest! {
         error in errors(),
         node: u64,
         admin_state in admin_state(),
-        level in level(),
+        version in version(),
         options in options(),
     ) {
         let mut catalogue = Catalogue::default();
@@ -161,7 +162,7 @@ proptest! {
         let made = made.map(Subject::Keyspace).map(Box::new);
         let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
         let stands = Subject::Node(NodeId(node), admin_state);
-        let subjects = [stands, drawn, Subject::ClusterVersion(level)];
+        let subjects = [stands, drawn, Subject::ClusterVersion(version)];
         let subjects = subjects.map(|subject| Ok(Box::new(subject)));
         for said in [made, Err(error)].into_iter().chain(subjects) {
             let mut bytes = Vec::new();
@@ -196,14 +197,16 @@ proptest! {
                     prop_assert_eq!(catalogue.admin_state(node), admin_state);
                 }
                 Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
-                Ok(Subject::ClusterVersion(level)) => prop_assert_eq!(catalogue.level(), level),
+                Ok(Subject::ClusterVersion(version)) => {
+                    prop_assert_eq!(catalogue.cluster_version(), version);
+                }
                 Ok(Subject::Keyspace(keyspace)) => {
                     let is_one = keyspace.options.placement == Placement::LinearHash;
                     prop_assert_eq!(keyspace.linear_hash_table.is_some(), is_one);
                 }
             }
-            let rise = catalogue.level().number() - before.level().number();
-            prop_assert!(rise == 0 || rise == 1 && matches!(op, Op::Level(_)));
+            let rise = catalogue.cluster_version().number() - before.cluster_version().number();
+            prop_assert!(rise == 0 || rise == 1 && matches!(op, Op::RaiseVersion(_)));
             let stays = before.admin_states().removed();
             for node in stays {
                 prop_assert_eq!(catalogue.admin_state(node), AdminState::Removed);

@@ -146,8 +146,8 @@ impl<T, B> SnapshotReceiver<T, B> {
     /// A block is written.
     pub fn written(&mut self, name: Name, now: BootNanos) {
         // The number 0 answers no question.
-        let said = self.coming.answer(name, 0, now);
-        self.effects.push_back(Effect::Answer(name, said));
+        let reply = self.coming.answer(name, 0, now);
+        self.effects.push_back(Effect::Answer(name, reply));
     }
 
     /// The sender asks what there is.
@@ -155,8 +155,8 @@ impl<T, B> SnapshotReceiver<T, B> {
         // While it waits to be installed, it is neither coming nor done.
         let waits = self.complete.iter().any(|(other, _)| *other == name);
         if !waits && self.installing.is_none_or(|(other, _)| other != name) {
-            let said = self.coming.answer(name, ask, now);
-            self.effects.push_back(Effect::Answer(name, said));
+            let reply = self.coming.answer(name, ask, now);
+            self.effects.push_back(Effect::Answer(name, reply));
         }
     }
 
@@ -187,8 +187,8 @@ impl<T, B> SnapshotReceiver<T, B> {
         if is_installed {
             self.coming.done(name);
         }
-        let said = if is_installed { ReceiverFrame::Done } else { ReceiverFrame::NotFound };
-        self.effects.push_back(Effect::Answer(name, said));
+        let reply = if is_installed { ReceiverFrame::Done } else { ReceiverFrame::NotFound };
+        self.effects.push_back(Effect::Answer(name, reply));
     }
 
     /// Whether a state is complete and not installed yet.

@@ -401,11 +401,17 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     }
 
     /// Handles a receiver's frame. Returns whether the stream goes on after a loss.
-    pub fn hear(&mut self, node: NodeId, number: u64, said: ReceiverFrame, now: BootNanos) -> bool {
+    pub fn hear(
+        &mut self,
+        node: NodeId,
+        number: u64,
+        reply: ReceiverFrame,
+        now: BootNanos,
+    ) -> bool {
         let is_it = |stream: &Stream<B>| (stream.node, stream.number) == (node, number);
         // Of streams that are over, answers may still come.
         let Some(place) = self.streams.iter().position(is_it) else { return false };
-        let ending = match said {
+        let ending = match reply {
             ReceiverFrame::Done => StreamEnding::Installed,
             ReceiverFrame::NotFound => StreamEnding::Declined,
             ReceiverFrame::Has { ask, blocks } => {

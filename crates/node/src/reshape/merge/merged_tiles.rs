@@ -20,7 +20,7 @@ struct Tile {
     /// Where it began.
     start: Position,
     /// Up to which generation its place's owners were told to supersede it.
-    told: Generation,
+    reported: Generation,
 }
 
 impl MergedTiles {
@@ -40,15 +40,15 @@ impl MergedTiles {
     ) -> Vec<(ShardId, ShardId, Generation)> {
         let is_gone = |place: &usize| new.place_of(old.shard(*place)).is_none();
         for place in (0..old.shards().len()).filter(is_gone) {
-            let (start, told) = (old.arc(place).start().clone(), Generation(0));
-            self.tiles.entry(old.shard(place)).or_insert(Tile { start, told });
+            let (start, reported) = (old.arc(place).start().clone(), Generation(0));
+            self.tiles.entry(old.shard(place)).or_insert(Tile { start, reported });
         }
         new.shards().iter().for_each(|shard| drop(self.tiles.remove(shard)));
         let of_keyspace = self.tiles.iter_mut();
         let of_keyspace = of_keyspace.filter(|(_, tile)| tile.start.keyspace() == new.keyspace.id);
         let superseded = of_keyspace.filter_map(|(shard, tile)| {
             let (by, generation) = owner(*shard, &tile.start).filter(|(by, _)| by != shard)?;
-            let is_news = std::mem::replace(&mut tile.told, generation) < generation;
+            let is_news = std::mem::replace(&mut tile.reported, generation) < generation;
             is_news.then_some((*shard, by, generation))
         });
         superseded.collect()
@@ -116,9 +116,9 @@ mod tests {
             let by = (whole.shard(0), Generation(generation));
             move |shard, _: &Position| (shard == SECOND).then_some(by)
         };
-        let told = |generation| vec![(SECOND, whole.shard(0), Generation(generation))];
-        assert_eq!(gone.take_new_tiles(&hole, &hole, by(3)), told(3));
+        let reported = |generation| vec![(SECOND, whole.shard(0), Generation(generation))];
+        assert_eq!(gone.take_new_tiles(&hole, &hole, by(3)), reported(3));
         assert_eq!(gone.take_new_tiles(&hole, &hole, by(3)), [], "once");
-        assert_eq!(gone.take_new_tiles(&hole, &hole, by(4)), told(4));
+        assert_eq!(gone.take_new_tiles(&hole, &hole, by(4)), reported(4));
     }
 }

@@ -2,20 +2,20 @@
 //!
 //! It asks the shard's leader, as a follower would. It forwards writes by the same code
 //! (`replica::forward`: sessions, numbers, lost links, timeouts), and fetches what reads look at
-//! ([`crate::routing::fetch`]). Without a Raft group it does not learn the leader. So it keeps an
-//! **image**: the nodes that last had replicas, and the one that it takes for the leader.
+//! ([`crate::routing::fetch`]). Without a Raft group it does not learn the leader. So it keeps a
+//! **cached route**: the nodes that last had replicas, and the one that it takes for the leader.
 //!
 //! ```text
-//!   RemoteShard { nodes } ──► image: ask the first ──► answered: it leads
+//!   RemoteShard { nodes } ──► cache: ask the first ──► answered: it leads
 //!                               ▲ ▲               └──► NotLeader { known } ─┐
-//!                               │ └── the named one; else the next node ◄───┤  image adjustment
+//!                               │ └── the named one; else the next node ◄───┤  cache correction
 //!   DescriptorLearned: lookup ──┘                                           └── silence, lost link
 //! ```
 //!
 //! Of two descriptors the higher generation counts, of two leaders the newer term, whichever node
 //! named them.
 //!
-//! A wrong image only costs time: a node that does not lead does nothing (SAFETY G3), and a request
+//! A wrong route only costs time: a node that does not lead does nothing (SAFETY G3), and a request
 //! that was sent twice is done once (G10).
 //!
 //! # Invariants
@@ -238,8 +238,8 @@ impl Proxy {
             RpcMessage::FetchReply { number, at, found, .. } => {
                 self.outgoing.fetches.fetched(self.shard, number, (at, found), now, effects);
             }
-            RpcMessage::StepReply { number, said, .. } => {
-                self.outgoing.forwarded_steps.handle_reply(number, said, effects)
+            RpcMessage::StepReply { number, reply, .. } => {
+                self.outgoing.forwarded_steps.handle_reply(number, reply, effects)
             }
             RpcMessage::CatalogueReply { number, index, result } => {
                 self.outgoing.forward.catalogue_done(number, index, result);

@@ -94,10 +94,10 @@ impl RpcMessage {
                 put_varint(*number, out);
                 out.extend_from_slice(step);
             }
-            RpcMessage::StepReply { shard, number, said } => {
+            RpcMessage::StepReply { shard, number, reply } => {
                 begin(17, *shard, out);
                 put_varint(*number, out);
-                said.encode(out);
+                reply.encode(out);
             }
             RpcMessage::CountReply { shard, number, origin, count } => {
                 begin(14, *shard, out);
@@ -217,7 +217,7 @@ impl RpcMessage {
             17 => RpcMessage::StepReply {
                 shard,
                 number: reader.varint()?,
-                said: StepReply::decode(reader)?,
+                reply: StepReply::decode(reader)?,
             },
             20 => RpcMessage::Notice { shard, notice: ReplicaNotice::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "RPC", found }),

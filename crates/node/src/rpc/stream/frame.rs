@@ -111,7 +111,7 @@ pub fn decode_sender_frame(mut body: Bytes) -> Result<(u64, SenderFrame), (Optio
 /// What is wrong with it.
 pub fn decode_receiver_frame(mut body: Bytes) -> Result<(u64, ReceiverFrame), String> {
     let (tag, stream) = head(&mut body)?;
-    let said = match tag {
+    let reply = match tag {
         tag::HAS => {
             let ask = number(&mut body)?;
             ReceiverFrame::Has { ask, blocks: number(&mut body)? }
@@ -120,7 +120,7 @@ pub fn decode_receiver_frame(mut body: Bytes) -> Result<(u64, ReceiverFrame), St
         tag::NOT_FOUND => ReceiverFrame::NotFound,
         other => return Err(format!("a frame of kind {other}")),
     };
-    Ok((stream, said))
+    Ok((stream, reply))
 }
 
 /// The beginning of every frame.
@@ -139,8 +139,8 @@ pub fn begin_of(shard: ShardId, head: &Message) -> Vec<u8> {
 }
 
 /// A complete frame of a receiver.
-pub fn receiver_frame(stream: u64, said: ReceiverFrame) -> Vec<u8> {
-    match said {
+pub fn receiver_frame(stream: u64, reply: ReceiverFrame) -> Vec<u8> {
+    match reply {
         ReceiverFrame::Has { ask, blocks } => {
             let head = head_of(tag::HAS, stream);
             [&head[..], &ask.to_le_bytes(), &blocks.to_le_bytes()].concat()
@@ -179,18 +179,18 @@ mod tests {
 
     #[test]
     fn what_a_receiver_says_comes_as_it_was_said_or_not_at_all() {
-        for said in [
+        for reply in [
             ReceiverFrame::Has { ask: 7, blocks: u32::MAX },
             ReceiverFrame::Done,
             ReceiverFrame::NotFound,
         ] {
-            let bytes = Bytes::from(receiver_frame(u64::MAX - 1, said));
+            let bytes = Bytes::from(receiver_frame(u64::MAX - 1, reply));
             assert!(is_receiver_frame(&bytes));
-            assert_eq!(decode_receiver_frame(bytes.clone()), Ok((u64::MAX - 1, said)));
+            assert_eq!(decode_receiver_frame(bytes.clone()), Ok((u64::MAX - 1, reply)));
             for length in 0..bytes.len() {
                 assert!(
                     decode_receiver_frame(bytes.slice(..length)).is_err(),
-                    "{length} bytes of {said:?}"
+                    "{length} bytes of {reply:?}"
                 );
             }
         }

@@ -104,16 +104,17 @@ impl World {
     /// Prints what was answered, if this is one of these answers.
     pub(super) fn takes_answer(&mut self, rpc: &RpcMessage) -> bool {
         let (number, text) = match rpc {
-            RpcMessage::StepReply { number, said, .. } => {
-                if let (StepReply::Voted(vote), Some(id)) = (said, self.asked.by_number.get(number))
+            RpcMessage::StepReply { number, reply, .. } => {
+                if let (StepReply::Voted(vote), Some(id)) =
+                    (reply, self.asked.by_number.get(number))
                     && let Some((_, locked)) = self.asked.locked.get_mut(id)
                 {
                     *locked = Some(vote.at);
                 }
-                let text = match said {
+                let text = match reply {
                     // Times of the virtual clock say nothing here.
                     StepReply::Voted(..) => "prepared".to_owned(),
-                    said => words::said(said),
+                    reply => words::said(reply),
                 };
                 (number, text)
             }

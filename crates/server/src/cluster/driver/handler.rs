@@ -68,10 +68,12 @@ impl PeerHandler for MembershipDriver {
                 Some(ClusterError::Removed { node })
             }
             // So has it here, if it is of this node.
-            Refusal::UnsupportedVersion { level, speaks, .. } if speaks == self.levels => {
-                UnsupportedVersion::of(level, speaks)
+            Refusal::UnsupportedVersion { version, supported, .. }
+                if supported == self.supported =>
+            {
+                UnsupportedVersion::of(version, supported)
                     .into_iter()
-                    .for_each(|unspoken| self.version_unsupported(unspoken));
+                    .for_each(|unsupported| self.version_unsupported(unsupported));
                 self.desk.lock().refused(address, refusal)
             }
             _ => self.desk.lock().refused(address, refusal),
@@ -81,11 +83,11 @@ impl PeerHandler for MembershipDriver {
         }
     }
 
-    fn version_unsupported(&self, unspoken: UnsupportedVersion) {
-        // Who is too new may have been told by somebody who has slept while the level rose.
-        let is_sure = unspoken.level > self.levels.highest();
+    fn version_unsupported(&self, unsupported: UnsupportedVersion) {
+        // A node that is too new may have met one that slept while the version rose.
+        let is_sure = unsupported.version > self.supported.highest();
         if is_sure || self.desk.lock().identity.is_none() {
-            self.end(unspoken.into());
+            self.end(unsupported.into());
         }
     }
 

@@ -65,7 +65,8 @@ impl PeerThread {
             Connection::Shaking(_) => unreachable!("only links are listed"),
         });
         let local = self.shared.local.load();
-        let (speaks, level) = (local.levels, local.level.max(peer.level));
+        let (supported, version) =
+            (local.supported, local.cluster_version.max(peer.cluster_version));
         let is_removed = self.shared.removed.load().contains(&peer.node);
         self.commit += 1;
         let commit = self.commit;
@@ -74,19 +75,21 @@ impl PeerThread {
             return Step::Ended(shaking.refuse_removed(peer.node));
         }
         // The higher cluster version of the two is right: it is never lowered.
-        if let Some(unspoken) = level.and_then(|level| UnsupportedVersion::of(level, speaks)) {
-            handler.version_unsupported(unspoken);
-            return Step::Ended(shaking.refuse_version(unspoken.level, speaks));
+        if let Some(unsupported) =
+            version.and_then(|version| UnsupportedVersion::of(version, supported))
+        {
+            handler.version_unsupported(unsupported);
+            return Step::Ended(shaking.refuse_version(unsupported.version, supported));
         }
-        if let Some(level) = level.filter(|level| !peer.levels.supports(*level)) {
+        if let Some(version) = version.filter(|version| !peer.supported.supports(*version)) {
             let (node, software) = (format!("{:016x}", peer.node.0), &peer.software);
             tracing::warn!(
                 node,
                 software,
-                "a node that supports {} is refused: the cluster is at cluster version {level}",
-                peer.levels
+                "a node that supports {} is refused: the cluster is at cluster version {version}",
+                peer.supported
             );
-            return Step::Ended(shaking.refuse_version(level, peer.levels));
+            return Step::Ended(shaking.refuse_version(version, peer.supported));
         }
         if is_another {
             return Step::Ended(shaking.refuse(Refusal::SameNodeTwice { node: peer.node }));

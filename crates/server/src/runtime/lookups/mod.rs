@@ -208,14 +208,14 @@ pub fn look_up(
         peers.lookups.count(&trace);
         return Some(trace);
     }
-    let LookupChoice { kind, form, images } = way;
+    let LookupChoice { kind, form, cached } = way;
     let (out, mut ended, id) = {
         let mut inner = peers.lookups.inner.lock();
         let full = peers.lookup.look();
         let Point { keyspace, tail } = point;
         let (tail, hops_max) = (tail.to_vec(), hops_max(kind, full.len()));
         let request =
-            LookupRequest { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
+            LookupRequest { kind, at: None, keyspace, tail, form, cached, is_traced, hops_max };
         let mut effects = Effects::default();
         let id = inner.board.begin(request, &full, &mut effects);
         inner.asked.insert(id, LookupInProgress::new(way, is_traced, began, done));

@@ -56,7 +56,7 @@ pub enum OpenError {
     },
     /// The cluster version is none that this program supports.
     #[error("{dir}: {source}")]
-    Level {
+    UnsupportedVersion {
         /// The directory.
         dir: PathBuf,
         /// Which.
@@ -177,8 +177,8 @@ pub fn open(
     }
     checkpoint::remove_temporaries(&*disk).map_err(|e| recover(e.into()))?;
     let replay = replay(&disk, &manifest, config.segment_bytes).map_err(recover)?;
-    if let Some(source) = unsupported_version(&replay, config.levels()) {
-        return Err(OpenError::Level { dir, source });
+    if let Some(source) = unsupported_version(&replay, config.supported_versions()) {
+        return Err(OpenError::UnsupportedVersion { dir, source });
     }
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = replay.log.written_end();
@@ -209,10 +209,12 @@ pub fn open(
     Ok(OpenedNode { runtime, disk, found, manifest })
 }
 
-/// Whether the catalogue that was read has a cluster version that is not among `levels`.
-fn unsupported_version(replay: &Replay, levels: VersionRange) -> Option<UnsupportedVersion> {
+/// Whether the catalogue that was read has a cluster version that is not among `supported`.
+fn unsupported_version(replay: &Replay, supported: VersionRange) -> Option<UnsupportedVersion> {
     match &replay.replayed.shards.get(&ShardId(0))?.state().content {
-        Content::System(system) => UnsupportedVersion::of(system.catalogue.level(), levels),
+        Content::System(system) => {
+            UnsupportedVersion::of(system.catalogue.cluster_version(), supported)
+        }
         Content::Keys(_) => None,
     }
 }

@@ -129,7 +129,7 @@ struct SenderInbox {
 /// What the sender hears, of some node.
 enum SenderEvent {
     Link { is_up: bool },
-    Said { stream: u64, said: ReceiverFrame },
+    Reply { stream: u64, reply: ReceiverFrame },
 }
 
 #[derive(Default)]
@@ -180,8 +180,8 @@ impl Snapshots {
     fn take_answer(&self, from: NodeId, body: Bytes) {
         let mut outbound = self.outbound.lock();
         match frame::decode_receiver_frame(body) {
-            Ok((stream, said)) if outbound.news.len() < NEWS_MAX => {
-                outbound.news.push_back((from, SenderEvent::Said { stream, said }));
+            Ok((stream, reply)) if outbound.news.len() < NEWS_MAX => {
+                outbound.news.push_back((from, SenderEvent::Reply { stream, reply }));
                 self.is_outbound.notify_one();
             }
             Ok(_) => {}

@@ -110,14 +110,14 @@ impl Receiver<'_> {
                 }
                 Effect::Write(name, block) => self.write(name, &block),
                 Effect::Abandon(half) => abandon(half.writer, half.shard),
-                Effect::Answer(name, said) => self.answer(name, said),
+                Effect::Answer(name, reply) => self.answer(name, reply),
             }
         }
     }
 
-    fn answer(&self, (node, stream): Name, said: ReceiverFrame) {
+    fn answer(&self, (node, stream): Name, reply: ReceiverFrame) {
         // If there is no link or no room, the sender asks.
-        let bytes = frame::receiver_frame(stream, said);
+        let bytes = frame::receiver_frame(stream, reply);
         let _asks_again = self.peers.cluster.send(node, KIND_SNAPSHOT, &[&bytes]);
         self.peers.cluster.flush();
     }

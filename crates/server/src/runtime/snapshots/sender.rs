@@ -46,14 +46,15 @@ struct Sender<'a> {
     peers: &'a Peers,
     core: SnapshotSender,
     /// When progress was last reported.
-    told: BootNanos,
+    reported_at: BootNanos,
 }
 
 impl Snapshots {
     /// The sender's thread, until [`Self::stop`].
     pub fn run_sender(&self, runtime: &NodeRuntime, peers: &Peers, pace: Pace) {
         let core = SnapshotSender::new(LIMITS, pace, self.first_stream);
-        let mut sender = Sender { snapshots: self, runtime, peers, core, told: boot_nanos() };
+        let mut sender =
+            Sender { snapshots: self, runtime, peers, core, reported_at: boot_nanos() };
         let mut last = RoundOutcome::Moved;
         while let Some(outbound) = self.outbound(last, sender.core.next_lost()) {
             last = sender.round(outbound);
@@ -83,10 +84,10 @@ impl Sender<'_> {
         let is_news = !requests.is_empty();
         news.into_iter().for_each(|(node, news)| match news {
             SenderEvent::Link { is_up } => self.core.linked(node, is_up),
-            SenderEvent::Said { stream, said } => {
-                if self.core.hear(node, stream, said, boot_nanos()) {
+            SenderEvent::Reply { stream, reply } => {
+                if self.core.hear(node, stream, reply, boot_nanos()) {
                     self.peers.rpc_counters.snapshot_resumes.add(1);
-                    tracing::debug!("goes on with stream {stream}: {said:?}");
+                    tracing::debug!("goes on with stream {stream}: {reply:?}");
                 }
             }
         });
@@ -101,7 +102,7 @@ impl Sender<'_> {
         }
         let best = self.turn();
         let has_ended = self.settle();
-        if is_news || has_begun || has_ended || boot_nanos() >= self.told + CHECK_NANOS {
+        if is_news || has_begun || has_ended || boot_nanos() >= self.reported_at + CHECK_NANOS {
             self.tell();
         }
         // There may be a place for the next one.
@@ -243,7 +244,7 @@ impl Sender<'_> {
 
     /// Reports the progress of the streams.
     fn tell(&mut self) {
-        self.told = boot_nanos();
+        self.reported_at = boot_nanos();
         let (progress, waiting) = (self.core.progress().collect(), self.core.waiting());
         *self.snapshots.state.lock() = SenderState { progress, waiting };
     }

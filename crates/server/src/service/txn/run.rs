@@ -377,9 +377,9 @@ impl Run {
         } else {
             let asked = scan::admit(&self.route, &|other| other == place, self.now);
             let asked = asked.map_err(Suspended::Wait)?;
-            let stretch = RangeQuery { low, high, reverse: gap.reverse, keys_max };
+            let query = RangeQuery { low, high, reverse: gap.reverse, keys_max };
             let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
-            let shown = scan::range(&self.route, &asked, &stretch, PIECE_KEYS, &mut show);
+            let shown = scan::range(&self.route, &asked, &query, PIECE_KEYS, &mut show);
             if shown.is_err() || !scan::is_unchanged(&self.route, &asked) {
                 // The shard was split meanwhile.
                 return Err(Suspended::Wait(Blocked::unserved(place)));

@@ -74,10 +74,10 @@ impl Question<'_> {
 
     fn pairs(&self, reverse: bool) -> Result<Vec<FetchResult>, Violation> {
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-        let stretch = RangeQuery { low, high, reverse, keys_max: usize::MAX };
+        let query = RangeQuery { low, high, reverse, keys_max: usize::MAX };
         let mut all: Vec<Pair> = Vec::new();
         let show = &mut |key: &[u8], value: &[u8]| all.push((key.into(), value.into()));
-        scan::range(self.route, self.asked, &stretch, self.count, show).expect("it is ordered");
+        scan::range(self.route, self.asked, &query, self.count, show).expect("it is ordered");
         if !all.windows(2).all(|pair| (pair[0].0 < pair[1].0) != reverse) {
             let text = format!("a node shows keys in no order: {all:?}");
             return Err(Violation::new("RANGE is in order", text));

@@ -29,10 +29,10 @@ impl World {
         &self,
         route: &Route,
         ask: &ScanQuery,
-        told: &ShardAnswer,
+        answer: &ShardAnswer,
         sights: &mut Vec<KeyObservation>,
     ) -> Result<(), Violation> {
-        let ShardAnswer { shard, low_ms, high_ms, .. } = *told;
+        let ShardAnswer { shard, low_ms, high_ms, .. } = *answer;
         let its = self.keys_of_shards(route).remove(&shard).unwrap_or_default();
         let mut see = |keys: Vec<u64>, command: Command, reply: Reply| {
             sights.push(KeyObservation { keys, command, reply, low_ms, high_ms });
@@ -42,7 +42,7 @@ impl World {
             key.ok_or_else(|| invented(format!("shard {shard} shows {}", name.escape_ascii())))
         };
         let mut shown: BTreeMap<u64, &[u8]> = BTreeMap::new();
-        match &told.found {
+        match &answer.found {
             FetchResult::Size(size) => {
                 if *size > its.len() as u64 {
                     return Err(invented(format!("shard {shard} has {size} keys, of {its:?}")));
@@ -110,17 +110,17 @@ impl World {
         &self,
         route: &Route,
         scan: &Scan,
-        told: &[ShardAnswer],
+        answers: &[ShardAnswer],
         only: Option<usize>,
         sights: &mut Vec<KeyObservation>,
     ) -> Option<Scan> {
         let mut scan = scan.clone();
         scan.shown.extend(sights.iter().flat_map(|sight| sight.keys.iter().copied()));
         let mut next = 0;
-        for told in told {
-            scan.low_ms = scan.low_ms.min(told.low_ms);
-            scan.high_ms = scan.high_ms.max(told.high_ms);
-            if let FetchResult::Keys { next: Some(after), .. } = told.found {
+        for answer in answers {
+            scan.low_ms = scan.low_ms.min(answer.low_ms);
+            scan.high_ms = scan.high_ms.max(answer.high_ms);
+            if let FetchResult::Keys { next: Some(after), .. } = answer.found {
                 next = after;
             }
         }

@@ -330,7 +330,7 @@ impl<L: Guide> World<L> {
             keyspace: KEYSPACE,
             tail: tail.to_vec(),
             form: self.outcome.form,
-            images: false,
+            cached: false,
             // So that it is heard how often it begins.
             is_traced: true,
             hops_max: match kind {
@@ -466,7 +466,7 @@ impl<L: Guide> World<L> {
     }
 }
 
-/// The stretch of time that a moment lies in.
+/// The time window that a moment lies in.
 fn window(at_us: u64) -> usize {
     (at_us * WINDOWS as u64 / SPAN_US).min(WINDOWS as u64 - 1) as usize
 }

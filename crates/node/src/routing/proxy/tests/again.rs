@@ -166,7 +166,7 @@ fn prepare_dropped_with_link_is_accepted_again() {
             told.extend(effects.rpcs.drain(..).filter_map(|(_, rpc)| match rpc {
                 RpcMessage::StepReply {
                     number,
-                    said: StepReply::Voted(..) | StepReply::Done,
+                    reply: StepReply::Voted(..) | StepReply::Done,
                     ..
                 } => Some(number),
                 _ => None,

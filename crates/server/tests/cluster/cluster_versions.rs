@@ -7,22 +7,24 @@ use server::cluster::{ClusterError, Identity, Options};
 
 use crate::common::{Node, all_know_all, eventually, founder, join, options, start, start_on};
 
-fn level(number: u8) -> ClusterVersion {
+fn version(number: u8) -> ClusterVersion {
     ClusterVersion::new(number).unwrap()
 }
 
-/// A node of the version that speaks these.
-fn speaks(lowest: u8, highest: u8, seed: &str, identity: Option<Identity>) -> Node {
-    let levels = VersionRange::new(level(lowest), level(highest)).unwrap();
-    let name = format!("speaks {lowest} to {highest}");
-    start_on(0, Options { levels, ..options(&name, &[seed]) }, identity)
+/// A node that supports these cluster versions.
+fn supporting(lowest: u8, highest: u8, seed: &str, identity: Option<Identity>) -> Node {
+    let supported = VersionRange::new(version(lowest), version(highest)).unwrap();
+    let name = format!("supports {lowest} to {highest}");
+    start_on(0, Options { supported, ..options(&name, &[seed]) }, identity)
 }
 
-/// It must end, for the cluster has this level.
+/// It must end, for the cluster has this version.
 fn ends(node: &Node, at: u8) {
     eventually("an end", || node.ended.load(Ordering::Acquire));
     match node.cluster.fatal() {
-        Some(ClusterError::UnsupportedVersion(unspoken)) => assert_eq!(unspoken.level, level(at)),
+        Some(ClusterError::UnsupportedVersion(unsupported)) => {
+            assert_eq!(unsupported.version, version(at))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -30,60 +32,60 @@ fn ends(node: &Node, at: u8) {
 #[test]
 fn members_learn_versions_that_others_support() {
     let first = start("first", &[], founder(7, 1));
-    let old = speaks(1, 1, &first.address, Some(founder(7, 2)));
+    let old = supporting(1, 1, &first.address, Some(founder(7, 2)));
     all_know_all(&[&first, &old]);
-    let told = |by: &Node, of: &Node| by.sees(of.id()).map(|member| member.levels);
-    assert_eq!(told(&first, &old), Some(VersionRange::BEFORE));
-    assert_eq!(told(&old, &first), Some(VersionRange::OURS));
+    let reported = |by: &Node, of: &Node| by.sees(of.id()).map(|member| member.supported);
+    assert_eq!(reported(&first, &old), Some(VersionRange::BEFORE));
+    assert_eq!(reported(&old, &first), Some(VersionRange::OURS));
 }
 
 /// Either side may dial; a member that was down while the version rose, or a node that would join.
 #[test]
 fn too_old_node_ends() {
     let first = start("first", &[], founder(7, 1));
-    first.cluster.set_level(level(2));
-    let member = speaks(1, 1, &first.address, Some(founder(7, 2)));
+    first.cluster.set_cluster_version(version(2));
+    let member = supporting(1, 1, &first.address, Some(founder(7, 2)));
     ends(&member, 2);
-    let stranger = speaks(1, 1, &first.address, None);
+    let stranger = supporting(1, 1, &first.address, None);
     ends(&stranger, 2);
     let text = stranger.cluster.fatal().unwrap().to_string();
     assert!(text.contains("version 2, and this program supports 1 only"), "{text}");
-    // Another is told the level by who dials it.
-    let dialled = speaks(1, 1, "127.0.0.1:1", Some(founder(7, 3)));
-    let dialler = speaks(1, 2, &dialled.address, Some(founder(7, 4)));
-    dialler.cluster.set_level(level(2));
+    // Another is reported the version by who dials it.
+    let dialled = supporting(1, 1, "127.0.0.1:1", Some(founder(7, 3)));
+    let dialler = supporting(1, 2, &dialled.address, Some(founder(7, 4)));
+    dialler.cluster.set_cluster_version(version(2));
     ends(&dialled, 2);
     assert!(!first.ended.load(Ordering::Acquire) && !dialler.ended.load(Ordering::Acquire));
     assert!(first.sees(stranger.id()).is_none(), "it was never a member");
 }
 
-/// A node that knows less may have slept while the level rose: it ends nobody that has a cluster.
+/// A node that knows less may have slept while the version rose: it ends nobody that has a cluster.
 #[test]
 fn too_new_node_ends_only_without_cluster() {
     let first = start("first", &[], founder(7, 1));
-    first.cluster.set_level(level(1));
-    let stranger = speaks(2, 3, &first.address, None);
+    first.cluster.set_cluster_version(version(1));
+    let stranger = supporting(2, 3, &first.address, None);
     ends(&stranger, 1);
     let text = stranger.cluster.fatal().unwrap().to_string();
     assert!(text.contains("upgrade one version at a time"), "{text}");
 
-    let member = speaks(2, 3, &first.address, Some(founder(7, 2)));
+    let member = supporting(2, 3, &first.address, Some(founder(7, 2)));
     eventually("a refusal", || member.cluster.seeds_shown().contains("cluster version 1"));
     assert!(!member.ended.load(Ordering::Acquire));
     // It did know better; and tells the one that slept.
-    member.cluster.set_level(level(2));
+    member.cluster.set_cluster_version(version(2));
     all_know_all(&[&first, &member]);
 }
 
-/// One that is linked already, and learns from its catalogue that the level has risen.
+/// One that is linked already, and learns from its catalogue that the version has risen.
 #[test]
 fn a_member_ends_when_its_catalogue_says_so() {
     let first = start("first", &[], founder(7, 1));
     let (second, _) = join("second", &[&first.address]);
     all_know_all(&[&first, &second]);
-    second.cluster.set_level(level(2));
+    second.cluster.set_cluster_version(version(2));
     assert!(!second.ended.load(Ordering::Acquire));
-    second.cluster.set_level(level(3));
+    second.cluster.set_cluster_version(version(3));
     ends(&second, 3);
     assert_eq!(first.id(), NodeId(1));
 }
