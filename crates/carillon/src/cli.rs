@@ -30,8 +30,8 @@ Examples:
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            how the node is, and whether all is well
   carillon nodes                             which nodes there are
-  carillon drain b                           everything moves away from node b
-  carillon shards                            who leads what, and how far the others are
+  carillon drain b                           moves all replicas and leaderships off node b
+  carillon shards                            the shards, their leaders, and how far replicas are
   carillon route greeting                    how its owner is found, by all lookups
   carillon prove --survive domain            what the cluster can lose
   carillon recover --help                    shards whose majority is lost for good
@@ -64,9 +64,9 @@ pub enum Command {
     Dev(DevArgs),
     /// Print the value of a key.
     Get(GetArgs),
-    /// Give a key a value.
+    /// Set the value of a key.
     Put(PutArgs),
-    /// Take the values of keys away.
+    /// Delete keys.
     Del(DelArgs),
     /// Read and write several keys at one moment, from a file or a terminal.
     Txn(crate::txn::TxnArgs),
@@ -76,15 +76,15 @@ pub enum Command {
     Status(StatusArgs),
     /// List the nodes of the cluster; cordon or remove one.
     Nodes(NodesArgs),
-    /// Have everything move away from a node, and show how far it is.
+    /// Move all replicas and leaderships off a node, and show the progress.
     Drain(DrainArgs),
-    /// List the shards: who leads them, and how far their replicas are.
+    /// List the shards: their leaders, and how far their replicas are.
     Shards(ShardsArgs),
     /// Show how the owner of a key is found, move by move, by each lookup.
     Route(crate::route::RouteArgs),
-    /// Cut a shard in two.
+    /// Split a shard in two.
     Split(SplitArgs),
-    /// Have a shard take in the one behind it.
+    /// Merge a shard with its right neighbour.
     Merge(crate::merge::MergeArgs),
     /// Raise the cluster version once all nodes run a new version.
     Upgrade(UpgradeArgs),
@@ -92,11 +92,11 @@ pub enum Command {
     Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
     Check(CheckArgs),
-    /// Go on with shards that have lost a majority of their replicas for good.
+    /// Recover shards that have lost a majority of their replicas for good.
     Recover(RecoverArgs),
-    /// Write a lone node's data anew after a start with a clock that was far ahead.
+    /// Rewrite a lone node's data after a start with a clock that was far ahead.
     RepairClock(RepairClockArgs),
-    /// Run a simulated node through faults, and check that no rule breaks.
+    /// Run a simulated node or cluster through faults, and check that no rule breaks.
     Sim(SimArgs),
     /// Print a script that completes commands in a shell.
     #[command(after_help = "\

@@ -10,12 +10,12 @@ use crate::output::{self, with_node};
 /// `carillon merge`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Neighbours become one by themselves when they hold less than merge_bytes together and the second
-was cut off from another: no keyspace has fewer shards than it began with.
-This has any shard take in the one behind it, now. If their replicas are on different nodes, the
-shard's go to where the other's are first. While two become one, the second stands still, usually
-for some milliseconds: what is asked of it waits. If a node is too slow or away, nothing comes of
-it, and it is tried again for five minutes.
+Neighbouring shards merge by themselves when together they hold less than merge_bytes and the right
+one was split off before: no keyspace has fewer shards than it was created with.
+This command merges any shard with its right neighbour, now. If their replicas are on different
+nodes, the shard's replicas first move to the neighbour's nodes. During the merge the right shard is
+frozen, usually for some milliseconds: requests to it wait. If a node is too slow or unreachable the
+merge is cancelled, nothing has changed, and the leader tries again for five minutes.
 
 Examples:
   carillon merge 7                  merges shard 7 with its right neighbour

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::leader;
 use crate::output::{self, with_node};
 
-/// Cuts it.
+/// Splits the shard.
 pub fn split(args: &SplitArgs) -> Exit {
     with_node(&args.node, |client| {
         let cut = leader::ask(client, |client| client.split(args.shard, args.at.as_deref()))?;
@@ -17,7 +17,7 @@ pub fn split(args: &SplitArgs) -> Exit {
                 let number = |name: &str| cut[name].as_u64().unwrap_or(0);
                 let (left, right, at) = (number("shard"), number("right"), place(&cut["at"]));
                 output::line(&format!(
-                    "shard {left} is to be cut at {at}, where shard {right} begins"
+                    "shard {left} splits at {at}: its right half is shard {right}"
                 ))
             }
         })

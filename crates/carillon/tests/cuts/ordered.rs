@@ -124,7 +124,7 @@ fn ordered_shards_are_cut_while_clients_ask_for_ranges() {
             });
         }
         // And where its bytes part, nobody says where.
-        cluster.done(1, &format!("split {first}"), "is to be cut at key day-00");
+        cluster.done(1, &format!("split {first}"), "splits at key day-00");
         until("both halves are known", || (shards(cluster, EMPTY).len() == 5).then_some(()));
         thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);

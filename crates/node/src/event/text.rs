@@ -103,9 +103,8 @@ impl fmt::Display for EventKind {
                 to.0
             ),
             EventKind::SnapshotSent { shard, node, bytes, nanos } => {
-                let seconds = *nanos as f64 / 1e9;
-                let size = rounded(*bytes);
-                write!(f, "shard {shard}: replica on {node} ready ({size} in {seconds:.1} s)")
+                let (size, time) = (rounded(*bytes), seconds(*nanos));
+                write!(f, "shard {shard}: replica on {node} ready ({size} in {time})")
             }
             EventKind::SnapshotNotSent { shard, why: None, .. } => {
                 write!(f, "the receiver of a snapshot of shard {shard} does not need it")
@@ -241,5 +240,32 @@ fn placed(replicas: &[(ReplicaId, NodeId)]) -> String {
 /// Bytes as people read them: `12.3 MiB`.
 fn rounded(bytes: u64) -> String {
     let kib = bytes as f64 / 1024.0;
-    if kib < 1024.0 { format!("{kib:.1} KiB") } else { format!("{:.1} MiB", kib / 1024.0) }
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..0x10_0000 => format!("{kib:.1} KiB"),
+        _ => format!("{:.1} MiB", kib / 1024.0),
+    }
+}
+
+/// A time as people read it: `0.3 s`, `12 ms`.
+fn seconds(nanos: u64) -> String {
+    let ms = nanos as f64 / 1e6;
+    if ms < 100.0 { format!("{ms:.0} ms") } else { format!("{:.1} s", ms / 1e3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moved_shard_is_one_line_with_node_size_and_time() {
+        let line = |bytes, nanos| {
+            let (shard, node) = (ShardId(7), "node-3".to_owned());
+            EventKind::SnapshotSent { shard, node, bytes, nanos }.to_string()
+        };
+        let ready = "shard 7: replica on node-3 ready";
+        assert_eq!(line(12 << 20, 310_000_000), format!("{ready} (12.0 MiB in 0.3 s)"));
+        assert_eq!(line(26, 2_600_000), format!("{ready} (26 bytes in 3 ms)"));
+        assert_eq!(line(1536, 99_000_000), format!("{ready} (1.5 KiB in 99 ms)"));
+    }
 }
