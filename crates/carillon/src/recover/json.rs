@@ -247,6 +247,7 @@ fn rescue(rescue: &ShardRecovery) -> Value {
         "committed": rescue.committed,
         "last_at": rescue.last_at.0,
         "may_miss_acknowledged_writes": rescue.may_miss,
+        "end": rescue.end.as_ref().map(encoded),
     })
 }
 
@@ -264,21 +265,26 @@ fn rescue_of(value: &Value) -> Read<ShardRecovery> {
             generation: Generation(number(on, "generation")?),
             newest: ReplicaId(number(on, "newest_replica")?),
             next_ids: next_ids_of(on)?,
-            cut: some(&on["cut"]).map(|_| cut_of(on)).transpose()?,
+            cut: cut_of(on, "cut")?,
         },
         removed: removed.into_iter().map(|(one, node)| (node, one)).collect(),
         voters: (number(value, "voters_left")? as usize, number(value, "voters")? as usize),
         committed: number(value, "committed")?,
         last_at: Timestamp(number(value, "last_at")?),
         may_miss: value[may_miss].as_bool().ok_or(InvalidFile::Member { name: may_miss })?,
+        end: cut_of(value, "end")?,
     })
 }
 
-fn cut_of(value: &Value) -> Read<Cut> {
-    let bytes = bytes_of(value, "cut")?;
+/// A cut, if there is one.
+fn cut_of(value: &Value, name: &'static str) -> Read<Option<Cut>> {
+    if value[name].is_null() {
+        return Ok(None);
+    }
+    let bytes = bytes_of(value, name)?;
     let mut reader = Reader::new(&bytes);
     let cut = Cut::decode(&mut reader).and_then(|cut| reader.end().map(|()| cut));
-    cut.map_err(|_| InvalidFile::Member { name: "cut" })
+    cut.map(Some).map_err(|_| InvalidFile::Member { name })
 }
 
 fn gone(gone: &LostShard) -> Value {

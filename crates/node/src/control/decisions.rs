@@ -146,7 +146,8 @@ impl Decisions {
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
     pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<EventKind> {
         self.done(|what| matches!(what, DecisionKind::Split { right, .. } if *right == half), now)
-            .pop()
+            .into_iter()
+            .next()
     }
 
     /// A shard has absorbed this one here, whatever becomes of it later.

@@ -36,8 +36,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{
-    Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, SLOTS, ShardId, Slot,
-    Timestamp,
+    Arc, Cut, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, SLOTS, ShardId,
+    Slot, Timestamp,
 };
 pub use replication::Members;
 use storage::engine::Layout;
@@ -170,6 +170,8 @@ pub struct ShardRecovery {
     pub last_at: Timestamp,
     /// Whether a write may have been acknowledged that has reached none of those that are left.
     pub may_miss: bool,
+    /// Where the shard ends; none: at the end of its keyspace.
+    pub end: Option<Cut>,
 }
 
 /// A shard by name.
@@ -364,7 +366,10 @@ fn rescue(shard: LostShard, left: &Left<'_>, kept: &Kept<'_>) -> Option<ShardRec
     let committed = committed.unwrap_or(0).min(from.last.1);
     let possible = from.possible(committed);
     let is_left = |replica| left.iter().any(|(_, remains)| remains.replica == replica);
-    if possible.iter().all(|members| is_majority(members, is_left)) {
+    // An earlier plan was carried out on a replica that has less: it has overruled these members.
+    let overruled_from = from.generation.0 + LEAP / 2;
+    let is_overruled = left.iter().any(|(_, one)| one.generation.0 > overruled_from);
+    if !is_overruled && possible.iter().all(|members| is_majority(members, is_left)) {
         return None;
     }
     let may_miss = possible.iter().any(|members| is_majority(members, |one| !is_left(one)));
@@ -391,6 +396,7 @@ fn rescue(shard: LostShard, left: &Left<'_>, kept: &Kept<'_>) -> Option<ShardRec
         committed,
         last_at: from.last_at,
         may_miss,
+        end: (!kept.arc.end().is_origin()).then(|| kept.arc.ends().1),
     })
 }
 
@@ -446,7 +452,8 @@ impl RecoveryPlan {
         let planned = *self.nodes.get(&node).ok_or(RecoveryRefused::NotInPlan { node })?;
         let changed = RecoveryRefused::Changed { node, planned, found: log_end };
         let mut records = Vec::new();
-        for ShardRecovery { shard, record, removed, .. } in &self.shards {
+        for rescue in &self.shards {
+            let ShardRecovery { shard, record, removed, .. } = rescue;
             let shard = shard.shard;
             let here = found.shards.get(&shard);
             let has_ended = |replica: ReplicaId| {
@@ -469,7 +476,7 @@ impl RecoveryPlan {
             } else if let Some((_, replica)) = removed.iter().find(|(at, _)| *at == node)
                 && let Some(one) = here.filter(|one| one.replica() <= *replica && !is_past(one))
             {
-                records.push((shard, record::REPLICA_REMOVED, end_of(one, record)));
+                records.push((shard, record::REPLICA_REMOVED, end_of(one, rescue)));
             }
         }
         match records.is_empty() || log_end == planned {
@@ -480,10 +487,11 @@ impl RecoveryPlan {
 }
 
 /// The record that a replica has ended, for its shard has gone on so.
-fn end_of(one: &RecoveringReplica, record: &Recovered) -> Vec<u8> {
+fn end_of(one: &RecoveringReplica, ShardRecovery { record, end, .. }: &ShardRecovery) -> Vec<u8> {
     let state = one.state();
     let arc = &state.descriptor.arc;
-    let cut = record.cut.as_ref().and_then(|cut| arc.split(&cut.position(arc.keyspace())));
+    // The replica may lag behind a split: then its own arc reaches farther.
+    let cut = end.as_ref().and_then(|end| arc.split(&end.position(arc.keyspace())));
     let descriptor = Descriptor {
         arc: cut.map_or_else(|| arc.clone(), |(kept, _)| kept),
         replicas: vec![(record.replica, record.node)],

@@ -18,6 +18,7 @@ use crate::recovery::RecoverError;
 use crate::replica::members::Roster;
 use crate::replica::record::Recovered;
 use crate::replica::state::{Content, ShardState};
+use crate::reshape::merge::MergeStatus;
 
 impl RecoveringReplica {
     /// Applies all that waits, as if it were committed: what the changes of members among it, at
@@ -54,11 +55,16 @@ impl RecoveringReplica {
             self.state.cut_off(cut).ok_or_else(|| unreadable(shard, what, field))?;
         }
         let Recovered { replica, node, generation, newest, next_ids, .. } = record;
-        let ShardState { descriptor, roster, members, content, .. } = &mut self.state;
+        let ShardState { descriptor, roster, members, content, merging, .. } = &mut self.state;
         *members = Members::of_voters(&[replica]);
         *roster = Roster { newest, leaving: Vec::new(), is_settled: true };
         descriptor.replicas = vec![(replica, node)];
         (descriptor.generation, descriptor.leader) = (generation, Some(replica));
+        // Its left neighbour cannot thaw it any more: that one asks for a lower generation, and
+        // cancels the merge when it is refused.
+        if merging.is_frozen() {
+            *merging = MergeStatus::None;
+        }
         if let Content::System(system) = content {
             system.catalogue.reserve_ids(next_ids);
         }

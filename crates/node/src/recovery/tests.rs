@@ -130,3 +130,40 @@ fn a_vote_belongs_to_its_term() {
         assert_eq!((term, vote), expected);
     }
 }
+
+/// Its left neighbour had frozen it to absorb it. At the generation of its recovery that one does
+/// not recognise it any more, and could not thaw it either.
+#[test]
+fn recovered_shard_is_not_frozen() {
+    let hasher = KeyHasher::new([7; 16]);
+    let (shard, replica, node) = (ShardId(9), ReplicaId(1), NodeId(1));
+    let arc = RingArc::whole(KeyspaceId(1));
+    let replicas = (1..=3).map(|number| (ReplicaId(number), NodeId(number))).collect();
+    let descriptor = Descriptor { shard, arc, replicas, generation: Generation(1), leader: None };
+    let engine = MemoryEngine::new(Layout::Ordered, hasher);
+    let mut state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+    (state.applied_index, state.applied_term) = (45, 1);
+    state.merging = MergeStatus::Frozen {
+        by: ShardId(8),
+        generation: Generation(1),
+        index: 45,
+        term: 1,
+        last: state.last,
+        horizon: state.horizon,
+    };
+    let meta = encode_meta(&state, replica, HardState::default());
+    let mut recovering = RecoveringReplica::from_checkpoint(shard, &meta, hasher).expect("its own");
+    assert!(recovering.state().merging.is_frozen());
+    let record = record::Recovered {
+        replica,
+        node,
+        index: 45,
+        term: 1_000_001,
+        generation: Generation(1_000_001),
+        newest: ReplicaId(1_000_003),
+        next_ids: Default::default(),
+        cut: None,
+    };
+    recovering.recovered(&record.encode()).expect("its own record");
+    assert!(recovering.state().merging.is_not());
+}

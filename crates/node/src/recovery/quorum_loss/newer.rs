@@ -1,8 +1,8 @@
 //! Which part of the circle does each shard that is left keep, beside those that are newer?
 //!
 //! Two shards that are left may have been at the same places at different times: one of them was
-//! split or absorbed while a node was away, and its replica there has not heard of it. Whichever
-//! has the higher generation has them now.
+//! split or absorbed while a node was away, and its replica there has not heard of it. The shard
+//! with the higher generation has them now; at equal generations, the one with the higher id.
 //!
 //! ```text
 //!   here, from before a split    ●━━━━━━━━━━━━━━━━━━━━━━━○   generation 5
@@ -39,12 +39,13 @@ pub(super) struct Kept<'a> {
 pub(super) fn kept<'a>(shards: &BTreeMap<ShardId, Left<'a>>) -> BTreeMap<ShardId, Kept<'a>> {
     let whole = shards.iter().filter_map(|(shard, left)| Some((*shard, fullest(left)?)));
     let mut newest_first: Vec<_> = whole.collect();
-    newest_first.sort_by_key(|(shard, (_, one))| (Reverse(one.generation), *shard));
+    // A generation may count a change that was never committed. So at equal ones the right half is
+    // newer: it has the higher id.
+    newest_first.sort_by_key(|(shard, (_, one))| Reverse((one.generation, *shard)));
     let mut kept: BTreeMap<ShardId, Kept<'a>> = BTreeMap::new();
     for (shard, (node, remains)) in newest_first {
         let Some(arc) = remains.arc() else { continue };
-        let is_newer = |one: &Kept<'_>| one.remains.generation > remains.generation;
-        let newer = kept.iter().filter(|(_, one)| is_newer(one) && one.arc.overlaps(&arc));
+        let newer = kept.iter().filter(|(_, one)| one.arc.overlaps(&arc));
         let newer: Vec<(ShardId, &Arc)> = newer.map(|(id, one)| (*id, &one.arc)).collect();
         if newer.iter().any(|(_, newer)| newer.contains(arc.start())) {
             continue;

@@ -1,11 +1,16 @@
 //! What survivors say, and the plan that follows.
 
-use keyspace::{Cut, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::codec::Reader;
+use keyspace::{
+    Cut, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp,
+};
 use proptest::prelude::*;
 use replication::{Change, Members};
+use storage::engine::{Layout, MemoryEngine};
 use storage::log::Lsn;
 
 use super::*;
+use crate::replica::state::ShardState;
 
 const CLUSTER: u64 = 7;
 const SHARD: ShardId = ShardId(3);
@@ -255,6 +260,56 @@ fn a_shard_whose_parts_are_not_all_there_is_refused() {
     let Err(why @ RecoveryRefused::SplitSince { .. }) = refused else { panic!("{refused:?}") };
     let words = "shard 3 was split after the newest replica that is left of it";
     assert!(why.to_string().contains(words) && why.to_string().contains("shard 9, shard 10"));
+}
+
+/// The old leader of 3 counts a change that was never committed, so its generation is that of the
+/// half that was split off after all.
+#[test]
+fn right_half_keeps_its_keys_at_equal_generation() {
+    let found = only(&parts(&[(3, 3, (0, 16384), 6), (9, 4, (8000, 16384), 6)]));
+    assert_eq!(found.record.cut, Some(Cut::Slot(8000)));
+}
+
+/// A plan was carried out on replica 1 alone. Then the disk of 3 turns up, whose log is longer: it
+/// is no majority of its own members, for 1 is the sole voter of its own.
+#[test]
+fn longer_log_that_turns_up_after_recovery_goes_on() {
+    let mut first = with(1, &[1, 2, 3], (4, 60));
+    let record = only(&[first.clone()]).record;
+    let one = first.replicas.get_mut(&SHARD).expect("it was given");
+    (one.members, one.generation) = (Members::of_voters(&ids(&[1])), record.generation);
+    let third = with(3, &[1, 2, 3], (4, 90));
+    let again = only(&[first, third]);
+    assert_eq!((again.record.node, again.record.index), (NodeId(30), 90));
+    assert!(again.record.generation > record.generation, "{again:?}");
+    assert_eq!(again.removed, [(NodeId(10), ReplicaId(1))]);
+}
+
+/// A replica that ends has not heard of a split that the shard has: the record of its end has the
+/// shard's arc, or no replica of the right half could begin there.
+#[test]
+fn end_of_lagging_replica_claims_no_place_of_right_half() {
+    let half = Generation(4);
+    let plan = parts(&[(3, 3, (0, 8000), 5)]);
+    let recovery = only(&plan);
+    assert_eq!((&recovery.record.cut, &recovery.end), (&None, &Some(Cut::Slot(8000))));
+    let hasher = KeyHasher::new([7; 16]);
+    let descriptor = Descriptor {
+        shard: SHARD,
+        arc: Arc::of_slots(KeyspaceId(1), 0, 16384),
+        replicas: vec![(ReplicaId(1), NodeId(10))],
+        generation: half,
+        leader: None,
+    };
+    let layout = Layout::Hashed { first_slot: 0, end_slot: 16384 };
+    let engine = MemoryEngine::new(layout, hasher);
+    let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+    let lagging = RecoveringReplica::created(SHARD, NodeId(10), &state.bootstrap_record(), hasher)
+        .expect("its own record");
+    let bytes = end_of(&lagging, &recovery);
+    // Behind the replica's id and the placement.
+    let end = Descriptor::decode(&mut Reader::new(&bytes[9..])).expect("a descriptor");
+    assert_eq!(end.arc, Arc::of_slots(KeyspaceId(1), 0, 8000));
 }
 
 /// One of linear hashing is a bucket, and can be halved and not cut elsewhere.
