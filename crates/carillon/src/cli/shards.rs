@@ -52,8 +52,8 @@ pub struct ShardsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Shards split by themselves when they hold more than split_bytes or split_keys, or get more requests
-a second than split_rate. This command splits one now, to try it, or before much is written. Both keep
-their replicas where they are; unless balance is off they then move, each by itself. `carillon
+a second than split_rate. This command splits one now, to try it, or before much is written. Both
+keep their replicas where they are; unless balance is off they then move, each by itself. `carillon
 merge` undoes it. Two halves that hold less than merge_bytes together become one again by
 themselves after some 10 seconds: small ones stay apart only with merge_bytes off.
 
