@@ -45,7 +45,7 @@ fn shards_are_merged_while_clients_write() {
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);
     for shard in 1..=4 {
-        cluster.done(shard % 3, &format!("split {shard}"), "begins");
+        cluster.done(shard % 3, &format!("split {shard}"), "splits at");
         until("both halves are known", || {
             (0..=EMPTY).all(|asked| shards(&cluster, asked).len() == 8 + shard).then_some(())
         });
@@ -102,7 +102,7 @@ fn shards_are_merged_while_clients_write() {
     }
 
     // What was merged is cut, and merged again.
-    cluster.done(0, "split 1", "begins");
+    cluster.done(0, "split 1", "splits at");
     until("it is cut", || (shards(&cluster, EMPTY).len() == 6).then_some(()));
     merge(&cluster, 1, 1, 5);
     read(&cluster, EMPTY, &written);
@@ -129,7 +129,7 @@ fn cuts_and_merges_do_not_push_time_on() {
     // Whatever shard it is in, it is read.
     let pairs = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4];
     for shard in pairs {
-        cluster.done(0, &format!("split {shard}"), "begins");
+        cluster.done(0, &format!("split {shard}"), "splits at");
         until("both halves are known", || (shards(&cluster, 0).len() == 9).then_some(()));
         merge(&cluster, 1, shard, 8);
     }
@@ -154,8 +154,8 @@ fn cold_shards_become_one_by_themselves() {
     let put = |key: &str| client.put("days", key.as_bytes(), b"v", &Default::default());
     assert!((0..100).all(|number| put(&format!("k{number}")).expect("it writes")));
     let first = shards_of(&cluster, 0, "days")[0];
-    cluster.done(0, "split 3", "begins");
-    cluster.done(0, &format!("split {first}"), "begins");
+    cluster.done(0, "split 3", "splits at");
+    cluster.done(0, &format!("split {first}"), "splits at");
     let are = |hashed: usize, ordered: usize| {
         until(&format!("there are {hashed} and {ordered}"), || {
             let counts = ["0", "days"].map(|keyspace| shards_of(&cluster, 1, keyspace).len());
@@ -182,7 +182,7 @@ fn a_shard_that_took_another_in_leaves_and_comes_back() {
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);
     for _ in 0..6 {
-        cluster.done(0, "split 1", "begins");
+        cluster.done(0, "split 1", "splits at");
         until("both halves are known", || (shards(&cluster, 0).len() == 9).then_some(()));
         merge(&cluster, 1, 1, 8);
     }

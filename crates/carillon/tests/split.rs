@@ -31,7 +31,7 @@ fn shards_are_cut_while_clients_write() {
     let written = write_meanwhile(&cluster, || {
         for shard in 1..=8 {
             let asked = shard % (EMPTY + 1);
-            cluster.done(asked, &format!("split {shard}"), "begins");
+            cluster.done(asked, &format!("split {shard}"), "splits at");
             until("both halves are known", || (shards(&cluster, EMPTY) == 8 + shard).then_some(()));
         }
     });

@@ -83,7 +83,7 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
                 .map(|asked| scope.spawn(move || write(cluster, asked, round, stop)))
                 .collect();
             for (cut, at) in ["day-0750", "day-0500", "day-0250"].into_iter().enumerate() {
-                cluster.done(cut, &format!("split {first} --at {at}"), "begins");
+                cluster.done(cut, &format!("split {first} --at {at}"), "splits at");
                 are(cluster, cut + 2);
             }
             let third = id(&shards(cluster, 0)[2]);
@@ -115,7 +115,7 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
     }
 
     // A follower is killed just when two are to become one: they do, at the latest when it is back.
-    cluster.done(0, &format!("split {first} --at day-0600"), "begins");
+    cluster.done(0, &format!("split {first} --at day-0600"), "splits at");
     are(&cluster, 2);
     let replicas = shards(&cluster, EMPTY)[0]["replicas"].clone();
     let mut replicas = replicas.as_array().expect("a list").iter();
