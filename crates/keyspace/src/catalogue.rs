@@ -450,7 +450,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::allocate_shard_id`],
-    /// [`Self::set_admin_state`], [`Self::raise_version`] and [`Self::linear_hash`].
+    /// [`Self::set_admin_state`], [`Self::raise_version`] and [`Self::apply_linear_hash`].
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),

@@ -54,7 +54,7 @@ pub enum Input {
     Step {
         /// The shard.
         shard: ShardId,
-        /// A [`txn::locks::MergeStep`], encoded.
+        /// A [`txn::locks::Step`], encoded.
         step: Bytes,
         /// The caller.
         origin: Origin,

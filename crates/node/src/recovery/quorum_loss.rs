@@ -16,7 +16,7 @@
 //! known, only how far the chosen log reaches.
 //!
 //! **Which shards, and how much of them?** A node that was away may have a replica of a shard from
-//! before it was merged or split. It does not take back what newer shards have ([`newer`]).
+//! before it was merged or split. It does not take back what newer shards have (`newer`).
 //!
 //! **Which members count?** A replica's log does not show how much of it is committed. So a change
 //! of members at its end may be in force or not. The plan leaves a shard alone only if the

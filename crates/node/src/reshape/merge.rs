@@ -41,7 +41,7 @@
 //! record says that it has ended ([`crate::replica::record::SHARD_ABSORBED`]). So a replay takes
 //! the state over where the entry stands. A round of checkpoints may hold the left one from before
 //! ABSORB while the right one has ended: it then makes the left one's again
-//! ([`crate::executor::ShardExecutor::absorbed`]).
+//! (`executor::merged`).
 //!
 //! # Bytes
 //! Body of an entry of kind [`crate::replica::entry::Kind::Merge`]: a tag `u8`, then the fields of

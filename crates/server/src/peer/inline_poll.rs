@@ -133,7 +133,7 @@ impl PollTurns {
     }
 }
 
-/// Takes a net's turns as long as it lives, see [`super::PeerNet::inline_poll`].
+/// Takes a net's turns as long as it lives, see [`super::PeerNet::poll_inline`].
 pub struct InlinePoller {
     turns: Arc<PollTurns>,
     peer_thread: thread::Thread,
