@@ -132,7 +132,8 @@ impl Nodes {
         self.mean
     }
 
-    /// How uneven those are that take replicas, as [`BalanceEffect`](crate::BalanceEffect) measures it.
+    /// How uneven those are that take replicas, as [`BalanceEffect`](crate::BalanceEffect) measures
+    /// it.
     pub fn deviation(&self) -> f64 {
         let takers = self.sites.iter().filter(|site| site.takes());
         deviation(&takers.map(|site| site.load).collect::<Vec<_>>())

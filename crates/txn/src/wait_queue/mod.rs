@@ -22,8 +22,8 @@
 //! **Passing locks on.** In an entry, steps that release locks come before steps that want them. So
 //! an entry can pass a lock on to the next transaction. It does not while a reader waits here, nor
 //! at all times, since readers at other replicas would find the key locked for ever
-//! ([`is_in_pass_on_phase`]). A transaction that watches the key takes it over only if it has seen the value
-//! written to it, as a read at the leader may have (`pending_writes`).
+//! ([`is_in_pass_on_phase`]). A transaction that watches the key takes it over only if it has seen
+//! the value written to it, as a read at the leader may have (`pending_writes`).
 //!
 //! **No deadlock.** Among transactions that hold locks only older ones wait for younger ones, but
 //! for [`YOUNGER_WAITS_NANOS`]: so no circle of waits lasts longer. While the replica leads, all
