@@ -69,7 +69,12 @@ GROUPS = {
     "Memory, requests and connections": [
         "memory_max", "key_bytes_max", "value_bytes_max", "connections_max",
         "http_connections_max", "input_bytes_max", "output_bytes_max", "output_bytes_total_max",
+        "pubsub_output_bytes_max", "tracking_keys_max",
         "idle_timeout_ms", "request_timeout_ms", "shutdown_timeout_ms",
+    ],
+    "Scripts": [
+        "script_time_ms", "script_instructions", "script_memory_bytes", "script_threads",
+        "script_cache_bytes",
     ],
     "Disk": ["segment_bytes", "checkpoint_log_bytes", "interval_ms"],
     "Threads and logging": ["threads", "log_level", "log_format"],

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
-# redis-py in target/venv, ioredis beside its test, go-redis built into target/clients.
+# redis-py in target/venv, ioredis beside its test, go-redis built into target/clients; and what
+# tests/programs tries, in target/programs and beside its test.
 # `setup.sh bench` installs for benchmarks of clusters besides: Debian's etcd, and its driver built into
 # target/clients. Without them these benchmarks leave etcd out, so that is no failure.
+# `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
 # Quiet unless something fails. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -73,6 +75,34 @@ if [ "$(cat target/clients/goredis.wanted 2>/dev/null)" != "$want" ]; then
   echo "$want" >target/clients/goredis.wanted
 fi
 
+mkdir -p target/programs
+want=$(cksum <tests/programs/requirements.txt)
+if [ "$(cat target/programs/venv/wanted 2>/dev/null)" != "$want" ]; then
+  say "programs of Python"
+  rm -rf target/programs/venv
+  quietly python3 -m venv target/programs/venv
+  quietly target/programs/venv/bin/pip install --quiet --disable-pip-version-check \
+    -r tests/programs/requirements.txt
+  echo "$want" >target/programs/venv/wanted
+fi
+
+want=$(cksum <tests/programs/node/package-lock.json)
+if [ "$(cat tests/programs/node/node_modules/.wanted 2>/dev/null)" != "$want" ]; then
+  say "programs of Node.js"
+  (cd tests/programs/node && quietly npm ci --no-audit --no-fund --loglevel=error)
+  echo "$want" >tests/programs/node/node_modules/.wanted
+fi
+
+want=$(cat tests/programs/go/{go.mod,go.sum,*.go} | cksum)
+if [ "$(cat target/programs/go.wanted 2>/dev/null)" != "$want" ]; then
+  say "programs of Go"
+  (cd tests/programs/go && quietly go build -o ../../../target/programs/go .)
+  echo "$want" >target/programs/go.wanted
+fi
+
+if [ "${1-}" = soak ] && ! { command -v tclsh && command -v dpkg-source; } >/dev/null; then
+  install tcl dpkg-dev || say "tcl or dpkg-dev cannot be installed: soak goes without the Tcl suites"
+fi
 [ "${1-}" = bench ] || exit 0
 
 if ! command -v etcd >/dev/null && ! install etcd-server; then

@@ -71,9 +71,9 @@ step "the page of settings" python3 scripts/settings_page.py --check
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
 step "simulator" target/release/carillon sim --seed 1 --seeds 200
-step "simulator: clusters of three" target/release/carillon sim --nodes 3 --seed 1 --seeds 400
-step "simulator: clusters of five" target/release/carillon sim --nodes 5 --seed 1 --seeds 120
-step "simulator: clusters of seven" target/release/carillon sim --nodes 7 --seed 1 --seeds 40
+step "simulator: clusters of three" target/release/carillon sim --nodes 3 --seed 1 --seeds 300
+step "simulator: clusters of five" target/release/carillon sim --nodes 5 --seed 1 --seeds 80
+step "simulator: clusters of seven" target/release/carillon sim --nodes 7 --seed 1 --seeds 24
 step "simulator: clusters, each seed twice" target/release/carillon sim --nodes 3 --seed 401 --seeds 20 --doublecheck
 step "simulator: each seed twice" target/release/carillon sim --seed 201 --seeds 20 --doublecheck
 step "differential: redis with itself" "$python" tests/differential/run.py \
@@ -81,6 +81,7 @@ step "differential: redis with itself" "$python" tests/differential/run.py \
 step "differential: redis with carillon" "$python" tests/differential/run.py --seed 1
 step "clients" "$python" tests/clients/with_node.py
 step "cluster clients" "$python" tests/clients/with_cluster.py
+step "programs that use Redis" "$python" tests/programs/run.py --brief
 # The promise, 1.5 s, is held by the tests of `carillon --test faults`, which know when the
 # machine itself stood still. This one does not, and so is patient.
 step "service when a node breaks" target/release/bench \

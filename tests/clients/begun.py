@@ -154,7 +154,7 @@ def in_each_others_way(cluster):
                     said = mine.link.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
                 seconds.append(time.monotonic() - began)
                 if isinstance(said, Error):
-                    refused(said, "BUSY others had keys of the transaction all the time, 'w")
+                    refused(said, "BUSY conflict on key 'w")
                     counts["busy"] += 1
                 else:
                     done = {"copied": (0, 1), "moved": ([b"OK", b"OK", 1],), "written": ([b"OK"] * 3,)}

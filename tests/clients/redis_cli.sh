@@ -45,6 +45,18 @@ check "keyspaces apart" "" "$(cli -n 4 get cli:kept)"
 for i in $(seq 1 300); do echo "set cli:scan:$i $i"; done | cli >/dev/null
 check "scan" "300" "$(cli --scan --pattern 'cli:scan:*' | sort -u | wc -l)"
 check "bigkeys" "1" "$(cli --bigkeys 2>/dev/null | grep 'Biggest string found' | tail -1 | wc -l)"
+check "memkeys" "1" "$(cli --memkeys 2>/dev/null | grep -c '^Biggest string found .* has [0-9]* bytes')"
+check "memory usage" "1" "$([ "$(cli memory usage cli:a)" -gt 16 ] && echo 1)"
+check "hotkeys" "1" "$(cli --hotkeys 2>&1 | grep -c '^Error: ERR An LFU maxmemory policy is not selected')"
+# These go on until they are stopped.
+stat=$(timeout 4 stdbuf -oL redis-cli -h "$host" -p "$port" --stat -i 1 2>&1)
+check "stat" "1" "$(awk '/^[0-9]+ /{if ($1 > 300 && $2 ~ /^[0-9.]+[BKMG]$/) ok = 1} END {print ok + 0}' <<<"$stat")"
+latency=$(timeout 5 redis-cli -h "$host" -p "$port" --latency -i 1 2>&1)
+check "latency" "1" "$(grep -cE '^[0-9]+ [0-9]+ [0-9.]+ [0-9]+' <<<"$latency" | awk '{print ($1 > 0)}')"
+history=$(timeout 5 redis-cli -h "$host" -p "$port" --raw --latency-history -i 1 2>&1)
+check "latency-history" "1" "$(grep -cE '^[0-9]+ [0-9]+ [0-9.]+ [0-9]+' <<<"$history" | awk '{print ($1 > 0)}')"
+check "slowlog" "1" "$(cli slowlog len | grep -cE '^[0-9]+$')"
+check "commandstats" "1" "$(cli info commandstats | grep -c '^cmdstat_memory|usage:calls=')"
 for i in $(seq 1 1000); do
   printf '*3\r\n$3\r\nSET\r\n$%d\r\ncli:pipe:%d\r\n$1\r\nx\r\n' "$((9 + ${#i}))" "$i"
 done >"$dir/pipe"

@@ -94,6 +94,14 @@ def use(name, r, other):
             for i in range(20):
                 p.get(key(f"apart{i}"))
             same([None] * 20, p.execute())
+        # On a database of its own: others use that of the tests.
+        with client(db=9) as own:
+            own.mset({f"flushed{i}": i for i in range(20)})
+            with own.pipeline(transaction=True) as p:
+                p.set("before", 1).flushdb().set("after", 2).get("before").dbsize()
+                same([True, True, True, None, 1], p.execute())
+            same([b"after"], own.keys("*"))
+            own.flushdb()
         # Whichever shards the keys lie in.
         with r.pipeline() as p:
             for i in range(20):
@@ -203,6 +211,46 @@ def use(name, r, other):
         same("py-test", (r.client_getname() or b"").decode()
              if isinstance(r.client_getname(), bytes) else r.client_getname())
 
+    def transaction_of_everything():
+        tag = "{" + key("every") + "}"
+        p = r.pipeline()
+        p.set(tag + "a", "ohmytext").set(tag + "b", "mynewtext").incr(key("elsewhere"))
+        p.client_setname("behind").client_getname()
+        p.lcs(tag + "a", tag + "b").memory_usage(tag + "a").memory_usage(key("none"))
+        p.keys(tag + "*").dbsize().randomkey().scan(count=5).time().config_get("save").info("server")
+        replies = p.execute()
+        same([True, True], replies[:2])
+        same([b"mytext", True, None], [replies[5], replies[6] > 20, replies[7]])
+        same("behind", str(replies[4], "ascii") if isinstance(replies[4], bytes) else replies[4])
+        same({(tag + "a").encode(), (tag + "b").encode()}, set(replies[8]))
+        assert replies[9] >= 3 and replies[10] and len(replies[11]) == 2, replies
+        same("7.0.15", replies[14]["redis_version"])
+        r.client_setname("")
+
+    def tools():
+        r.set(key("a"), "x")
+        assert r.memory_usage(key("a"), samples=0) > 10
+        same(None, r.memory_usage(key("none")))
+        assert r.memory_stats()["total.allocated"] > 0
+        same([], list(r.module_list()))
+        same([], list(r.latency_latest()))
+        assert r.slowlog_len() >= len(r.slowlog_get(1))
+        assert r.slowlog_reset()
+        assert r.info("commandstats")["cmdstat_set"]["calls"] > 0
+        same("master", str(r.role()[0], "ascii") if isinstance(r.role()[0], bytes) else r.role()[0])
+        assert r.lastsave().year >= 2020
+        assert "Redis ver. 7.0.15" in str(r.lolwut())
+        assert r.command_count() > 80 and len(r.command()) == r.command_count()
+        listed = r.command_list()
+        assert any(b"client|id" in (name, str(name).encode()) for name in listed), listed
+        same([key("a").encode()], [name if isinstance(name, bytes) else name.encode()
+                                   for name in r.command_getkeys("GET", key("a"))])
+        one = client()
+        one_id = one.client_id()
+        same(1, r.client_kill_filter(_id=str(one_id)))
+        assert all(int(each["id"]) != one_id for each in r.client_list())
+        one.close()
+
     def kept():
         r.set(key("kept"), "kept")
         r.set(key("expiring"), "x", ex=100_000)
@@ -210,7 +258,7 @@ def use(name, r, other):
         r.delete(key("deleted"))
 
     for test in (set_get, pipeline, pipeline_error, transaction, watch, expire, scan, keyspaces,
-                 binary, big, errors, about, kept):
+                 binary, big, errors, about, transaction_of_everything, tools, kept):
         check(f"{name} {test.__name__}", test)
 
 
@@ -229,6 +277,26 @@ def verify(name, r, other):
     check(f"{name} kept over a restart", kept)
 
 
+def caching():
+    """Invalidations reach its handler. (Its own cache refuses servers before Redis 7.4.)"""
+    r, other, key = client(protocol=3, single_connection_client=True), client(), "py:caching"
+    heard = []
+    # pylint: disable=protected-access
+    r.connection._parser.set_invalidation_push_handler(heard.append)
+    same(True, r.execute_command("CLIENT TRACKING", "ON") in (b"OK", True, "OK"))
+    for number in range(30):
+        other.set(key, number)
+        same(str(number).encode(), r.get(key))
+        heard.clear()
+        (other if number % 2 else r).set(key, "x")
+        until = time.monotonic() + 1
+        while [b"invalidate", [key.encode()]] not in heard:
+            assert time.monotonic() < until, f"{heard} after {number}"
+            r.ping()
+
+
+if PHASE == "use" and ONLY in (None, "resp3"):
+    check("caching", caching)
 for title, settings in (("default", {}), ("resp2", {"protocol": 2}), ("resp3", {"protocol": 3})):
     if ONLY in (None, title):
         (use if PHASE == "use" else verify)(title, client(**settings), client(db=5, **settings))

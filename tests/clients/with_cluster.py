@@ -5,7 +5,7 @@
                  do, then writes while the node that leads most is killed with -9 and started again;
                  nothing acknowledged is lost, and no error comes that a client would not retry
   mode any       redis-py and ioredis as for a lone server, through each of the nodes; transactions
-                 that are gone through step by step; lookups that a request names
+                 that are gone through step by step; lookups that a request names; scripts
 """
 
 import subprocess
@@ -19,6 +19,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import begun  # noqa: E402
 import lookups  # noqa: E402
+import scripts_cluster  # noqa: E402
 from harness.cluster import Cluster  # noqa: E402
 from harness.report import Report  # noqa: E402
 from harness.resp import Error, ReplyError, encode  # noqa: E402
@@ -27,6 +28,7 @@ PYTHON = ROOT / "target/venv/bin/python"
 LOAD_SECONDS = 7
 CLIENTS = {
     "redis-py": [PYTHON, HERE / "redis_py_cluster.py"],
+    "redis-py pubsub": [PYTHON, HERE / "redis_py_pubsub.py"],
     "ioredis": ["node", HERE / "ioredis/cluster.js"],
     "go-redis": [ROOT / "target/clients/goredis", "cluster"],
 }
@@ -268,6 +270,10 @@ def any_mode(report):
         report.run("lookups by HTTP", lookups.by_http, cluster)
         report.run("lookups while a node is dead", lookups.with_one_dead, cluster)
         report.run("WAIT", waits, cluster)
+        report.run("scripts: keys that nobody declared", scripts_cluster.undeclared, cluster)
+        report.run("scripts: known everywhere", scripts_cluster.known_everywhere, cluster)
+        report.run("scripts: hostile ones", scripts_cluster.hostile, cluster)
+        report.run("scripts over a kill", scripts_cluster.over_a_kill, cluster)
         codes = [node.stop() for node in cluster.nodes]
         report.run("clean stop", lambda: same([0, 0, 0], codes))
 

@@ -286,6 +286,15 @@ class Generator:
             parts.append(self.pick(["NX", "XX", "GT", "LT", "FOO", ""]))
         return tuple(parts)
 
+    def transfer(self):
+        """MOVE, and COPY to another database."""
+        if self.maybe(0.5):
+            return ("MOVE", self.key(), self.database())
+        parts = ["COPY", self.key(), self.key(), self.pick(["DB", "db"]), self.database()]
+        if self.maybe(0.4):
+            parts.append(self.pick(["REPLACE", "replace", "FOO"]))
+        return tuple(parts)
+
     def rename(self):
         """RENAME, RENAMENX, COPY."""
         name = self.pick(["RENAME", "RENAMENX", "COPY"])
@@ -293,6 +302,10 @@ class Generator:
         if name == "COPY" and self.maybe(0.4):
             parts.append(self.pick(["REPLACE", "REPLACE", "replace", "FOO"]))
         return tuple(parts)
+
+    def database(self):
+        """The number of a database."""
+        return self.pick(["0", "1", "1", "15", "16", "x"])
 
     def transaction(self):
         """MULTI to EXEC or DISCARD; some keys watched and changed."""
@@ -309,11 +322,23 @@ class Generator:
         commands.append(("MULTI",))
         makers = [self.set, self.set_variant, self.get, self.many, self.range,
                   self.setrange, self.append, self.counter, self.delete, self.expire, self.rename]
+        late = self.maybe(0.3)
+        if not late and self.maybe(0.2):
+            makers.append(self.transfer)
+        if late:
+            # Values that go from shard to shard do not stand beside what runs behind the others.
+            makers[-1] = self.lcs
+            makers.remove(self.many)
         for _ in range(self.random.randint(0, 6)):
             made = self.pick(makers)()
             made = made.commands if isinstance(made, Op) else [made]
             # Rules are for replies as a whole, and there is one for this.
             commands += [command for command in made if command[0] != "INCRBYFLOAT"]
+        if late:
+            one = self.pick(TAGGED_KEYS)
+            behind = [("DBSIZE",), ("KEYS", one), ("CLIENT", "SETNAME", self.pick(["me", "you", ""])),
+                      ("CLIENT", "GETNAME"), ("MEMORY", "USAGE", "{none}"), ("GET", one)]
+            commands += [self.pick(behind) for _ in range(self.random.randint(1, 4))]
         self.key_pool = pool
         if self.maybe(0.2):
             wrong = [("WATCH", "{t}1"), ("MULTI",), ("GET",), ("NOSUCH", "x"), ("PING",)]
@@ -432,13 +457,13 @@ ARITY_NAMES = [
     "MSETNX", "APPEND", "STRLEN", "GETRANGE", "SETRANGE", "SUBSTR", "INCR", "DECR", "INCRBY",
     "DECRBY", "INCRBYFLOAT", "LCS", "DEL", "UNLINK", "EXISTS", "TYPE", "TOUCH", "EXPIRE",
     "PEXPIRE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "PERSIST", "KEYS", "RANDOMKEY",
-    "OBJECT", "RENAME", "RENAMENX", "COPY", "DBSIZE", "SELECT", "ECHO", "PING", "TIME", "RESET",
+    "OBJECT", "RENAME", "RENAMENX", "COPY", "MOVE", "DBSIZE", "SELECT", "ECHO", "PING", "TIME", "RESET",
 ]
 
 MAKERS = [
     ("set", 14), ("set_variant", 5), ("get", 12), ("getex", 4), ("many", 7), ("range", 4),
     ("setrange", 4), ("append", 5), ("counter", 12), ("lcs", 4), ("delete", 6), ("look", 8),
-    ("expire", 8), ("rename", 5), ("keyspace", 5), ("connection", 6), ("flush", 0.4),
+    ("expire", 8), ("rename", 5), ("transfer", 2), ("keyspace", 5), ("connection", 6), ("flush", 0.4),
     ("reply_mode", 0.7), ("arity", 4), ("unknown", 1.5), ("transaction", 5),
     ("begun", 5),
 ]

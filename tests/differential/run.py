@@ -2,8 +2,9 @@
 """The same command streams to redis-server and to a target; every reply compared byte for byte.
 
 Random streams from seeds (RESP2 and RESP3, one to three connections, pipelined in random pieces),
-scripts (scripts/*.redis, both protocols), and protocol errors (scripts/protocol.txt), each on a
-connection of its own. What may differ stands in may_differ.toml, and what Carillon answers
+scripts (scripts/*.redis, both protocols), conversations of several connections
+(scripts/pubsub.txt, tracking.txt), protocol errors (scripts/protocol.txt), each on a connection of
+its own, and what COMMAND tells (commands.py). What may differ stands in may_differ.toml, and what Carillon answers
 there in scripts/own.txt. A stream that fails is shrunk
 and printed as redis-cli lines.
 
@@ -21,6 +22,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import commands  # noqa: E402
+import conversations  # noqa: E402
 import generate  # noqa: E402
 import play  # noqa: E402
 import planted  # noqa: E402
@@ -61,8 +64,17 @@ def compare(reference, target, options, report):
         for protocol in ("2", "3"):
             ops = scripts.read(path, protocol)
             judge(player, ops, 0, f"{path.name} RESP{protocol}", report, scripted=True)
+    for subject in ("pubsub", "tracking"):
+        for name, lines in conversations.read(HERE / f"scripts/{subject}.txt"):
+            for protocol in ("2", "3"):
+                report.run(f"{subject} {name} RESP{protocol}",
+                           conversations.play, reference, target, lines, protocol)
     for name, data in scripts.protocol_cases(HERE / "scripts/protocol.txt"):
         report.run(f"protocol {name}", scripts.protocol_case, reference, target, data)
+    for protocol in (2, 3):
+        for name in ("info", "docs", "calls"):
+            check = (commands.check, reference, target, protocol, name)
+            report.run(f"COMMAND {name} RESP{protocol}", *check)
     if target.is_carillon:
         report.run("own answers", scripts.own_answers, target, HERE / "scripts/own.txt")
     print(f"  differential: seeds {options.seed} to {options.seed + options.streams - 1}")

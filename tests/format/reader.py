@@ -239,6 +239,7 @@ class Catalogue:
         self.files = {}
         self.admin_states = {}
         self.cluster_version = 1
+        self.script_epoch, self.libraries = 0, {}
 
     def set_standing(self, reader):
         node, standing = reader.number("Q"), reader.number("B")
@@ -278,7 +279,7 @@ class Catalogue:
 
     def read(self, reader):
         version = reader.number("B")
-        check(version in (2, 3, 4), "version of the catalogue")
+        check(version in (2, 3, 4, 5), "version of the catalogue")
         self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
         for _ in range(reader.varint()):
             name, number, options = reader.counted(), reader.varint(), read_options(reader)
@@ -293,9 +294,43 @@ class Catalogue:
             check(standing in (1, 2, 3), "standing")
             self.admin_states[node] = standing
         check(version != 3 or self.admin_states, "admin_states")
-        if version == 4:
+        if version >= 4:
             self.cluster_version = reader.number("B")
             check(self.cluster_version >= 2, "cluster version")
+        if version == 5:
+            self.script_epoch = reader.varint()
+            self.libraries = read_libraries(reader)
+            check(self.script_epoch or self.libraries, "version 5 without libraries")
+
+    def change_libraries(self, reader):
+        """Operation 8."""
+        what, before = reader.number("B"), dict(self.libraries)
+        check(self.cluster_version >= 2, "libraries above the cluster version")
+        if what == 1:
+            replace = reader.number("B")
+            name, library = read_library(reader)
+            if name in self.libraries and not replace:
+                return reader.end()
+            self.libraries[name] = library
+        elif what == 2:
+            self.libraries.pop(reader.counted(), None)
+        elif what == 3:
+            self.libraries = {}
+        elif what == 4:
+            policy, restored = reader.number("B"), read_libraries(reader)
+            check(policy in (0, 1, 2), "restore policy")
+            kept = {} if policy == 2 else self.libraries
+            if policy == 1 or not kept.keys() & restored.keys():
+                self.libraries = {**kept, **restored}
+        else:
+            check(what == 5, "operation on libraries")
+            self.script_epoch += 1
+        reader.end()
+        # A function of two libraries, or too many bytes: nothing is changed.
+        names = [set(map(bytes.lower, functions)) for _, functions in self.libraries.values()]
+        size = sum(size for size, _ in self.libraries.values())
+        if len(set().union(*names)) < sum(map(len, names)) or size > 1 << 20:
+            self.libraries = before
 
     def apply(self, reader):
         op = reader.number("B")
@@ -316,6 +351,9 @@ class Catalogue:
             return
         if op == 7:
             self.act(reader)
+            return
+        if op == 8:
+            self.change_libraries(reader)
             return
         name = reader.counted()
         if op == 1:
@@ -343,6 +381,28 @@ class Catalogue:
             check(op == 3, "catalogue operation")
             self.files.pop(self.keyspaces.pop(name, (0,))[0], None)
         reader.end()
+
+
+def read_library(reader):
+    """Section 5.5: its name, its size and the names of its functions."""
+    name, size, functions = reader.counted(), 0, []
+    size = len(name) + len(reader.counted())
+    for _ in range(reader.varint()):
+        functions.append(reader.counted())
+        check(reader.number("B") < 32, "flags of a function")
+        described = reader.number("B")
+        check(described in (0, 1), "description of a function")
+        size += len(functions[-1]) + (len(reader.counted()) if described else 0) + 4
+    check(functions and functions == sorted(set(functions)), "functions of a library")
+    return name, (size, functions)
+
+
+def read_libraries(reader):
+    """A count, and libraries by rising name."""
+    all_of_them = [read_library(reader) for _ in range(reader.varint())]
+    names = [name for name, _ in all_of_them]
+    check(names == sorted(set(names)), "order of libraries")
+    return dict(all_of_them)
 
 
 class Shard:
@@ -908,8 +968,8 @@ def read_addresses(path, cluster):
     return found
 
 
-def read(directory):
-    """Every keyspace of a directory: name to (options, {key: (value, expiry)})."""
+def read_all(directory):
+    """Every keyspace of a directory, name to (options, {key: (value, expiry)}); and the catalogue."""
     directory = Path(directory)
     manifest = Manifest((directory / "MANIFEST").read_bytes())
     if (directory / "ADDRESSES").exists():
@@ -960,4 +1020,4 @@ def read(directory):
             if shard.descriptor["keyspace"] == number:
                 values.update(shard.values)
         found[name.decode()] = (options, values)
-    return found
+    return found, shards[0].catalogue

@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 import reader  # noqa: E402
+from harness import resp  # noqa: E402
 from harness.report import Report  # noqa: E402
 from harness.server import COMMANDS, Server  # noqa: E402
 
@@ -26,6 +27,7 @@ ROUNDS = 4
 # Drawn apart, so that the rest of a run stays as it was.
 BESIDE = random.Random(7)
 COMMANDS_PER_ROUND = 6000
+LIBRARIES = random.Random(9)
 SMALL = " --segment-bytes 1MiB --checkpoint-log-bytes 1MiB --durability memory --value-bytes-max 1500"
 
 
@@ -83,6 +85,38 @@ def transaction(one):
     return [("MULTI",), one, *BESIDE.sample(more, BESIDE.randrange(1, 4)), ("EXEC",)]
 
 
+def library(name, functions, padding):
+    code = f"#!lua name={name}\n" + "-- more\n" * padding
+    return code + "".join(
+        f"redis.register_function{{function_name='{function}', callback=function() end, "
+        "flags={'no-writes'}, description='d'}\n"
+        for function in functions
+    )
+
+
+def change_libraries(connection):
+    """Operations on libraries, of which some are refused."""
+    dumps = [connection.call("FUNCTION", "DUMP")]
+    for _ in range(60):
+        name, functions = LIBRARIES.choice("abc"), LIBRARIES.sample(["f", "g", "G", "h", "i"], 2)
+        padding = LIBRARIES.choice([0, 1, 9])
+        done = LIBRARIES.choice(
+            [
+                ("FUNCTION", "LOAD", library(name, functions, padding)),
+                ("FUNCTION", "LOAD", "REPLACE", library(name, functions, padding)),
+                ("FUNCTION", "DELETE", name),
+                ("FUNCTION", "RESTORE", dumps[-1], LIBRARIES.choice(["APPEND", "REPLACE", "FLUSH"])),
+                ("FUNCTION", "FLUSH") if LIBRARIES.randrange(5) == 0 else ("SCRIPT", "FLUSH"),
+            ]
+        )
+        try:
+            connection.call(*done)
+        except resp.ReplyError:
+            continue
+        if LIBRARIES.randrange(4) == 0:
+            dumps.append(connection.call("FUNCTION", "DUMP"))
+
+
 def one_round(node, rng, merges):
     """Commands, a kill, and the two accounts of what is there. Returns checkpoints in use."""
     connection = node.connect()
@@ -120,14 +154,16 @@ def one_round(node, rng, merges):
         batch = [each for one in batch for each in transaction(one)]
         for start in range(0, len(batch), 500):
             connection.pipeline(batch[start : start + 500])
+    change_libraries(connection)
     time.sleep(0.5)
     connection.call("SET", "after-the-checkpoint", "1")
     node.kill()
     data = node.directory / "data"
     checkpoints = len(reader.Manifest((data / "MANIFEST").read_bytes()).checkpoints)
-    found = reader.read(data)
+    found, catalogue = reader.read_all(data)
     node.start()
     compare(node, found)
+    compare_libraries(node, catalogue.libraries)
     return checkpoints
 
 
@@ -148,6 +184,15 @@ def compare(node, found):
         expiries = connection.pipeline([("PEXPIRETIME", key) for key in keys])
         for key, value, expiry in zip(keys, answers, expiries):
             assert values[key] == (value, max(expiry, 0)), (name, key, values[key], value, expiry)
+
+
+def compare_libraries(node, libraries):
+    """Every library that the reader found, and no other, with its functions."""
+    listed = {}
+    for fields in node.connect().call("FUNCTION", "LIST"):
+        fields = dict(zip(fields[::2], fields[1::2]))
+        listed[fields[b"library_name"]] = [each[1] for each in fields[b"functions"]]
+    assert listed == {name: names for name, (_, names) in libraries.items()}, (listed, libraries)
 
 
 def main():

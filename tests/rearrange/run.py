@@ -155,12 +155,13 @@ def judge_join(report, timeline):
 def judge_part(report, timeline):
     """The network was parted: a majority went on and cut a shard, and the others came back."""
     seconds, setup = timeline["seconds"], timeline["setup"]
-    parted = at(report, timeline, "nodes 1, 2 and nodes 3, 4, 5 are parted")
-    cut = at(report, timeline, "it is cut")
-    made = at(report, timeline, "a keyspace is made")
+    parted = at(report, timeline, "a partition separates nodes 1, 2 from nodes 3, 4, 5")
+    split = at(report, timeline, "the shard has split")
+    made = at(report, timeline, "an operator creates a keyspace")
     healed = at(report, timeline, "the network is healed")
-    done = parted < cut < made < healed
-    check(report, "both is done while parted", done, f"{parted} {cut} {made} {healed}")
+    done = parted < split < made < healed
+    check(report, "both are done during the partition", done,
+          f"{parted} {split} {made} {healed}")
 
     def answered(second, nodes):
         return [one["answered"] for one in second["clients"] if one["node"] in nodes]

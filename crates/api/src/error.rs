@@ -66,7 +66,7 @@ pub enum ApiError {
         why: String,
     },
     /// The node was removed, which is for good. Nothing was done.
-    #[error("node {node} was removed from the cluster, which is for good")]
+    #[error("node {node} was removed from the cluster for good")]
     NodeRemoved {
         /// Its id.
         node: String,
@@ -84,7 +84,7 @@ pub enum ApiError {
         why: String,
     },
     /// The shard cannot be split, or not at this place. Nothing was done.
-    #[error("shard {shard} is not cut: {why}")]
+    #[error("shard {shard} is not split: {why}")]
     NoSplit {
         /// Its number.
         shard: u64,
@@ -92,7 +92,7 @@ pub enum ApiError {
         why: String,
     },
     /// The shard cannot merge with its right neighbour. Nothing was done.
-    #[error("shard {shard} takes no other in: {why}")]
+    #[error("shard {shard} is not merged: {why}")]
     NoMerge {
         /// Its number.
         shard: u64,
@@ -160,7 +160,10 @@ pub enum ApiError {
         why: &'static str,
     },
     /// Others had a key of the request all the time, this one last. Nothing was done.
-    #[error("others changed the request's keys all the time, '{}' last", key.escape_ascii())]
+    #[error(
+        "conflict on key '{}': other clients kept changing the request's keys",
+        key.escape_ascii()
+    )]
     Conflicts {
         /// The key.
         key: Box<[u8]>,

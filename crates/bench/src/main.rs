@@ -39,9 +39,11 @@ mod load;
 mod lookups;
 mod machine;
 mod memory;
+mod mixed;
 mod rates;
 mod rearrange;
 mod resp;
+mod scripts;
 mod server;
 mod table;
 mod transfers;
@@ -65,7 +67,7 @@ struct Options {
     /// The binary to measure.
     #[arg(long, default_value = "target/release/carillon", global = true)]
     carillon: String,
-    /// How often each measurement is repeated; medians count.
+    /// Rounds of each measurement; the result is the median.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Modes, any of memory, interval, sync.
@@ -74,7 +76,7 @@ struct Options {
     /// Pipeline depths.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     pipelines: Vec<usize>,
-    /// Threads of the load generator. One drives no server beyond what it can do itself.
+    /// Threads of the load generator. With one, the generator may be the limit.
     #[arg(long, default_value_t = 1)]
     client_threads: usize,
     /// Memory that Carillon's data may take; old versions take a tenth of it at most.
@@ -83,16 +85,16 @@ struct Options {
     /// Scale of request counts, in percent.
     #[arg(long, default_value_t = 100)]
     percent: usize,
-    /// Keys of the memory measurement; 0 leaves it out.
+    /// Keys of the memory measurement; 0 skips it.
     #[arg(long, default_value_t = 5_000_000)]
     keys: usize,
-    /// A short look: 1 round, a tenth of the requests, 200 000 keys.
+    /// A short run: 1 round, a tenth of the requests, 200 000 keys.
     #[arg(long)]
     quick: bool,
-    /// Compares redis-server with itself, to see how much the machine disturbs.
+    /// Compare redis-server with itself, to measure the noise of the machine.
     #[arg(long)]
     null: bool,
-    /// Where table.md and runs.json go.
+    /// Directory for table.md and runs.json.
     #[arg(long, default_value = "target/bench", global = true)]
     out: PathBuf,
 }
@@ -106,10 +108,14 @@ enum Command {
     Failover(cluster::failover::Options),
     /// What a thousand shards cost each of three nodes while nobody asks.
     Idle(cluster::idle::Options),
+    /// Pipelines that mix SETs and GETs beside pipelines of one of them, on one node.
+    Mixed(mixed::Options),
     /// Rates of a live cluster by each lookup, in each form.
     Lookups(lookups::Options),
     /// What clients notice while nodes join, are drained and are lost, and where it comes to rest.
     Rearrange(rearrange::Options),
+    /// Scripts beside redis-server: EVALSHA on one key and on random keys.
+    Scripts(scripts::Options),
     /// Transfers between two accounts, a transaction each, beside etcd.
     Transfers(transfers::Options),
 }
@@ -126,11 +132,7 @@ fn main() -> Outcome<()> {
     if let Some(command) = &options.command {
         return measure_cluster(command, &machine, &options);
     }
-    let subject = if options.null {
-        server::Kind::Redis
-    } else {
-        server::Kind::Carillon(options.carillon.clone(), options.memory_max.clone())
-    };
+    let subject = if options.null { server::Kind::Redis } else { subject_of(&options) };
 
     let mut results = Vec::new();
     for mode in &options.modes {
@@ -170,14 +172,25 @@ fn measure_cluster(
         Command::Lookups(lookups) => {
             finish("lookups", machine, options, lookups::measure(binary, lookups)?)
         }
+        Command::Mixed(mixed) => {
+            finish("mixed", machine, options, mixed::measure(&subject_of(options), mixed)?)
+        }
         Command::Rearrange(rearrange) => {
             let measured = rearrange::measure(binary, machine, &options.out, rearrange)?;
             finish("rearrange", machine, options, measured)
+        }
+        Command::Scripts(scripts) => {
+            finish("scripts", machine, options, scripts::measure(binary, scripts, options)?)
         }
         Command::Transfers(transfers) => {
             finish("transfers", machine, options, transfers::measure(binary, transfers)?)
         }
     }
+}
+
+/// The Carillon to measure.
+fn subject_of(options: &Options) -> server::Kind {
+    server::Kind::Carillon(options.carillon.clone(), options.memory_max.clone())
 }
 
 /// Prints and keeps a table and the figures behind it.

@@ -26,24 +26,24 @@ Examples:
   carillon start --dir data                  a node on ./data, for this machine only
   carillon put greeting hello                a value for a key
   carillon get greeting                      hello
-  carillon txn                               several keys at one moment: see --help there
+  carillon txn                               a transaction: see `carillon txn --help`
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
-  carillon status                            how the node is, and whether all is well
-  carillon nodes                             which nodes there are
+  carillon status                            the node's state, and the cluster's health
+  carillon nodes                             the nodes of the cluster
   carillon drain b                           moves all replicas and leaderships off node b
-  carillon shards                            the shards, their leaders, and how far replicas are
-  carillon route greeting                    how its owner is found, by all lookups
-  carillon prove --survive domain            what the cluster can lose
-  carillon recover --help                    shards whose majority is lost for good
+  carillon shards                            the shards, their leaders and lagging replicas
+  carillon route greeting                    how each lookup finds the shard of a key
+  carillon prove --survive domain            whether the cluster survives a lost domain
+  carillon recover --help                    recovers shards that lost their majority for good
   carillon dev                               three nodes on this machine
 
 Exit codes:
   0  done, found
   1  not found, refused or failed; nothing was changed
-  2  the command line or the configuration makes no sense
+  2  the command line or the configuration is invalid
   3  no node could be reached; nothing was changed
-  4  unknown outcome: it may have been done
-  5  the node's directory is of another cluster than --join, or the node runs already";
+  4  unknown outcome: the request may have been done
+  5  the data directory belongs to another cluster than --join, or the node runs already";
 
 /// A transactional key-value store that Redis clients can talk to.
 #[derive(Debug, Parser)]
@@ -58,9 +58,9 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a node until it is asked to stop.
+    /// Run a node until SIGTERM or Ctrl-C stops it.
     Start(StartArgs),
-    /// Run a cluster of several nodes on this machine, to try things.
+    /// Run a cluster of several nodes on this machine, to try Carillon.
     Dev(DevArgs),
     /// Print the value of a key.
     Get(GetArgs),
@@ -68,19 +68,19 @@ pub enum Command {
     Put(PutArgs),
     /// Delete keys.
     Del(DelArgs),
-    /// Read and write several keys at one moment, from a file or a terminal.
+    /// Run a transaction over several keys, from a file or a terminal.
     Txn(crate::txn::TxnArgs),
     /// Create, list, change or drop keyspaces.
     Keyspace(KeyspaceArgs),
-    /// Show how a node is, and whether all is well.
+    /// Show a node's state, and the cluster's health as it sees it.
     Status(StatusArgs),
     /// List the nodes of the cluster; cordon or remove one.
     Nodes(NodesArgs),
     /// Move all replicas and leaderships off a node, and show the progress.
     Drain(DrainArgs),
-    /// List the shards: their leaders, and how far their replicas are.
+    /// List the shards, their leaders and lagging replicas.
     Shards(ShardsArgs),
-    /// Show how the owner of a key is found, move by move, by each lookup.
+    /// Show, hop by hop, how each lookup finds the shard that owns a key.
     Route(crate::route::RouteArgs),
     /// Split a shard in two.
     Split(SplitArgs),
@@ -88,7 +88,7 @@ pub enum Command {
     Merge(crate::merge::MergeArgs),
     /// Raise the cluster version once all nodes run a new version.
     Upgrade(UpgradeArgs),
-    /// Prove what the cluster can lose, as its shards are placed now.
+    /// Prove which losses of nodes or failure domains the cluster survives now.
     Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
     Check(CheckArgs),
@@ -96,14 +96,14 @@ pub enum Command {
     Recover(RecoverArgs),
     /// Rewrite a lone node's data after a start with a clock that was far ahead.
     RepairClock(RepairClockArgs),
-    /// Run a simulated node or cluster through faults, and check that no rule breaks.
+    /// Simulate a node or a cluster with faults, and check that no invariant breaks.
     Sim(SimArgs),
-    /// Print a script that completes commands in a shell.
+    /// Print the script for command completion in a shell.
     #[command(after_help = "\
 Example:
   carillon completions bash > ~/.local/share/bash-completion/completions/carillon")]
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
 }
@@ -115,7 +115,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "CARILLON_HTTP")]
     #[arg(default_value = client::http::DEFAULT_ADDRESS)]
     pub http: String,
-    /// Print JSON, one object a command.
+    /// Print JSON: one object for each command.
     #[arg(long)]
     pub json: bool,
 }
@@ -123,7 +123,7 @@ pub struct NodeArgs {
 /// Whether to show it again and again.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Show it again every so many seconds, until Ctrl-C.
+    /// Refresh the output after so many seconds, until Ctrl-C.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub watch: Option<u64>,

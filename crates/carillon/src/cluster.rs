@@ -7,12 +7,13 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use client::http::{Client, ClientError};
+use keyspace::text::rounded_size;
 use serde_json::Value;
 
 use crate::cli::{NodeArgs, NodesArgs, ShardsArgs, WatchArgs};
 use crate::colour::{Paint, Tone};
 use crate::exit::Exit;
-use crate::output::{self, size, table, time, with_node};
+use crate::output::{self, table, time, with_node};
 
 /// Which nodes there are.
 pub fn nodes(args: &NodesArgs) -> Exit {
@@ -106,7 +107,7 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
         let address = |name: &str| node["addresses"][name].as_str().unwrap_or("-").to_owned();
         let mark = if node["this"] == true { "*" } else { "" };
         let state = text("state");
-        // What a dead node said last is not so any more.
+        // What a dead node reported last is out of date.
         let is_there = matches!(state.as_str(), "up" | "suspected");
         let tone = match state.as_str() {
             "up" => Tone::Good,
@@ -116,7 +117,7 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
         };
         let link = if node["linked"] == true { "yes" } else { "no" };
         let version = text("version");
-        let told = |number: String| if is_there { number } else { "-".to_owned() };
+        let shown = |number: String| if is_there { number } else { "-".to_owned() };
         vec![
             format!("{}{mark}", text("name")),
             match is_there && node["slow_disk"] == true {
@@ -134,9 +135,9 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
                 seconds => time(seconds * 1000),
             },
             link.to_owned(),
-            told(number("shards").to_string()),
-            told(number("leaders").to_string()),
-            told(size(number("data_bytes"))),
+            shown(number("shards").to_string()),
+            shown(number("leaders").to_string()),
+            shown(rounded_size(number("data_bytes"))),
             address("peer"),
             address("resp"),
             address("http"),
@@ -148,10 +149,12 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
     // A column in which nobody has anything says nothing.
     let rows: Vec<Vec<String>> = rows.collect();
     let has = |column: usize| rows.iter().any(|row| !row[column].is_empty());
-    let kept: Vec<usize> = (0..headings.len()).filter(|column| has(*column)).collect();
-    let headings: Vec<&str> = kept.iter().map(|column| headings[*column]).collect();
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| kept.iter().map(|column| row[*column].clone()).collect()).collect();
+    let columns: Vec<usize> = (0..headings.len()).filter(|column| has(*column)).collect();
+    let headings: Vec<&str> = columns.iter().map(|column| headings[*column]).collect();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| columns.iter().map(|column| row[*column].clone()).collect())
+        .collect();
     table(&headings, &rows) + &because(answer, paint)
 }
 
@@ -163,7 +166,7 @@ fn shards_table(answer: &Value, paint: Paint) -> String {
     let rows = answer["shards"].as_array().into_iter().flatten().map(|shard| {
         let number = |name: &str| shard[name].as_u64().unwrap_or(0);
         let here = shard["here"] == true;
-        let told = |text: String| if here { text } else { "-".to_owned() };
+        let shown = |text: String| if here { text } else { "-".to_owned() };
         let state = match here {
             true => health(shard["verdict"].as_str().unwrap_or_default(), paint),
             false => paint.paint(Tone::Faint, "elsewhere"),
@@ -176,9 +179,9 @@ fn shards_table(answer: &Value, paint: Paint) -> String {
             format!("{}/{}", number("replicas_live"), number("replicas_wanted")),
             leader(shard, paint),
             replicas(shard, paint),
-            told(number("applied").to_string()),
-            told(number("keys").to_string()),
-            told(size(number("bytes"))),
+            shown(number("applied").to_string()),
+            shown(number("keys").to_string()),
+            shown(rounded_size(number("bytes"))),
         ]
     });
     table(&headings, &rows.collect::<Vec<_>>()) + &because(answer, paint)

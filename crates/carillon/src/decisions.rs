@@ -38,7 +38,7 @@ fn unknown(shards: &Value, id: u64) -> Option<String> {
     let mut all = shards["shards"].as_array().into_iter().flatten();
     let is_there = all.any(|shard| shard["id"] == id);
     let text =
-        format!("there is no shard {id}, or it is one with another now; see `carillon shards`\n");
+        format!("there is no shard {id}, or it has merged with another; see `carillon shards`\n");
     (!is_there).then_some(text)
 }
 
@@ -65,17 +65,18 @@ fn as_text(all: &[Value], reports: &AllNodes, dry: bool, now: u64, paint: Paint)
     let mut out: String = all.iter().map(|one| shown(one, now, paint)).collect();
     if all.is_empty() {
         out += match dry {
-            true => "nothing would be moved: all is where it should be, within the band\n",
-            false => "nothing was decided lately\n",
+            true => "nothing would move: replicas and leaders are balanced within the tolerance\n",
+            false => "no recent decisions\n",
         };
     }
     let is_off = reports.answers.iter().any(|(_, answer)| answer["balances"] == false);
     if dry && !all.is_empty() {
-        out += "each as if it alone were decided: what is done first changes what follows\n";
+        out += "each decision is computed alone: the first one that is carried out may change the \
+                others\n";
     }
     if dry && is_off && !all.is_empty() {
-        out += "balance is off: nothing is moved to be even, only away from nodes that are dead, \
-                draining or removed\n";
+        out += "balance is off: no rebalance, only repair: off nodes that are dead, draining or \
+                removed\n";
     }
     if !reports.silent.is_empty() {
         out += &format!("did not answer by HTTP: {}\n", reports.silent.join(", "));
@@ -192,12 +193,12 @@ mod tests {
         let cut = json!({
             "at_ms": 1_000, "shard": 5, "keyspace": "k", "by": { "name": "n1" }, "add": [],
             "remove": [], "leader": null, "split": { "shard": 5, "right": 9, "at": 700 },
-            "why": "it was asked for", "deviation": null, "came": "done", "took_ms": 3,
+            "why": "an operator asked for it", "deviation": null, "came": "done", "took_ms": 3,
         });
         assert_eq!(
             shown(&cut, 1_200, Paint::PLAIN),
             "0ms ago, n1: shard 5 of keyspace k: it splits at slot 700: its right half is shard 9, \
-             because it was asked for\n  done after 3ms\n"
+             because an operator asked for it\n  done after 3ms\n"
         );
         let lead = json!({
             "at_ms": 1_000, "shard": 0, "keyspace": null, "by": { "name": "n1" }, "add": [],

@@ -8,11 +8,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::http::{Client, ClientError};
+use keyspace::text::rounded_size;
 use serde_json::{Value, json};
 
 use crate::cli::{DrainArgs, NodesCommand, OneNodeArgs};
 use crate::exit::Exit;
-use crate::output::{self, complain, size, with_node};
+use crate::output::{self, complain, with_node};
 
 /// How often a drain is looked at.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -166,7 +167,7 @@ impl DrainProgress {
     fn words(&self) -> String {
         let Self { name, leads, bytes, .. } = self;
         let Some(replicas) = self.replicas else {
-            return format!("{name}: the node that is asked does not know it yet");
+            return format!("{name}: the asked node does not know this node yet");
         };
         let plural = |count: u64| if count == 1 { "" } else { "s" };
         let down = if self.is_up { "" } else { "; it is down" };
@@ -174,7 +175,7 @@ impl DrainProgress {
             "{name}: {replicas} replica{} ({leads} leader{}), {} left{down}",
             plural(replicas),
             plural(*leads),
-            size(*bytes)
+            rounded_size(*bytes)
         )
     }
 }
@@ -199,17 +200,17 @@ fn ended(args: &DrainArgs, end: DrainOutcome, left: &DrainProgress) -> Exit {
     match end {
         DrainOutcome::Empty => output::line(&format!(
             "{name} is empty. `carillon nodes remove {name}` removes it for good; `carillon nodes \
-             uncordon {name}` lets it take its part again"
+             uncordon {name}` makes it a plain member again"
         )),
         DrainOutcome::Gone => output::line(&format!("{name} was empty, and is removed")),
         DrainOutcome::Cancelled => {
-            complain(&format!("the drain of {name} was ended by somebody else"));
+            complain(&format!("another operator ended the drain of {name}"));
             Exit::Refused
         }
         DrainOutcome::TimeOut => {
             let words = left.words();
             complain(&format!(
-                "not done in time: {words}. The drain goes on; the same command waits on"
+                "not done in time: {words}. The drain goes on; the same command waits for it again"
             ));
             Exit::Refused
         }
@@ -225,7 +226,7 @@ fn state_text(answer: &Value) -> String {
             let left = DrainProgress::of_answer(answer);
             format!("{name} is draining. {}", left.words())
         }
-        "member" => format!("{name} is a member like others"),
+        "member" => format!("{name} is a plain member"),
         admin_state => format!("{name} is {admin_state}"),
     }
 }

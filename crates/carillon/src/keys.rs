@@ -5,6 +5,7 @@ use std::io::{Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 
 use client::http::{Client, ClientError, GetResult, PutIf, PutOptions};
+use keyspace::text::rounded_size;
 use serde_json::{Map, json};
 
 use crate::cli::{Condition, DelArgs, GetArgs, PlaceArgs, PutArgs};
@@ -82,7 +83,7 @@ pub fn put(args: &PutArgs) -> Exit {
         match stdin().lock().take(VALUE_BYTES_MAX + 1).read_to_end(&mut piped) {
             Ok(bytes) if bytes as u64 <= VALUE_BYTES_MAX => &piped,
             Ok(_) => {
-                let most = output::size(VALUE_BYTES_MAX);
+                let most = rounded_size(VALUE_BYTES_MAX);
                 output::complain(&format!("no value may be longer than {most}; nothing was sent"));
                 return Exit::Usage;
             }

@@ -70,8 +70,8 @@ fn too_few(nodes: &Value, asked: u8) -> Option<String> {
     (count > 0 && count < usize::from(asked)).then(|| {
         let can = if count == 1 { "node that is up takes" } else { "nodes that are up take" };
         format!(
-            "warning: {asked} replicas are asked for, and {count} {can} any; each \
-             shard gets the others when nodes come, and is degraded until then"
+            "warning: the keyspace asks for {asked} replicas, and {count} {can} any; each shard is \
+             under-replicated until more nodes join"
         )
     })
 }
@@ -112,7 +112,7 @@ mod tests {
         ] });
         assert_eq!(too_few(&nodes, 2), None);
         let warning = too_few(&nodes, 3).unwrap();
-        assert!(warning.contains("3 replicas are asked for, and 2 nodes that are up take any"));
+        assert!(warning.contains("asks for 3 replicas, and 2 nodes that are up take any"));
         assert_eq!(too_few(&json!({}), 3), None, "an older node says less");
     }
 }

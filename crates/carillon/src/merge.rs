@@ -19,7 +19,7 @@ merge is cancelled, nothing has changed, and the leader tries again for five min
 
 Examples:
   carillon merge 7                  merges shard 7 with its right neighbour
-  carillon shards --shard 7 --why   what came of it")]
+  carillon shards --shard 7 --why   the decision, and its result")]
 pub struct MergeArgs {
     /// The shard's number, as `carillon shards` lists it.
     #[arg(value_name = "SHARD")]

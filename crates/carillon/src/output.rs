@@ -117,20 +117,6 @@ pub fn bytes_member(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Bytes as people write them, rounded: `5.0 MiB`.
-pub fn size(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let mut number = bytes as f64;
-    let mut unit = "bytes";
-    for larger in units {
-        if number < 1024.0 {
-            break;
-        }
-        (number, unit) = (number / 1024.0, larger);
-    }
-    if unit == "bytes" { format!("{bytes} bytes") } else { format!("{number:.1} {unit}") }
-}
-
 /// A time as people write it, in its two largest units: `1h 2m`, `450ms`.
 pub fn time(millis: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
@@ -178,10 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_readable() {
-        assert_eq!(size(1000), "1000 bytes");
-        assert_eq!(size(5 << 20), "5.0 MiB");
-        assert_eq!(size(u64::MAX), "16777216.0 TiB");
+    fn time_is_in_its_two_largest_units() {
         assert_eq!(time(0), "0ms");
         assert_eq!(time(450), "450ms");
         assert_eq!(time(3_723_004), "1h 2m");

@@ -21,8 +21,8 @@ const SUCCESSORS: std::ops::RangeInclusive<u64> = SUCCESSORS_MIN as u64..=SUCCES
 /// `carillon sim overlay`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The same seed gives the same figures, byte for byte. Exit code 1 if an answer was wrong, a ring has
-not become right again, or a file cannot be written.
+The same seed gives the same figures, byte for byte. Exit code 1 if an answer was wrong, a ring did
+not stabilise, or a file cannot be written.
 
 Examples:
   carillon sim overlay
@@ -31,32 +31,31 @@ Examples:
   carillon sim overlay --study join --nodes 10,100,1000
   carillon sim overlay --study requests --lookup chord,lh --plots .")]
 pub struct OverlayArgs {
-    /// Sizes of rings, one after the other [default: 1000; of join and connections several].
+    /// Sizes of rings, one after the other [default: 1000; for join and connections several].
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=NODES_MAX as u64))]
     pub nodes: Vec<u64>,
     /// Which lookups: all, or a list of full, chord, chord-sharp, linear, lh [default: all].
     #[arg(long, value_name = "NAMES")]
     pub lookup: Option<Kinds>,
-    /// Requests for each lookup on each ring [default: 10000]. Of linear fewer are asked for where
-    /// they would go on for ever.
+    /// Requests for each lookup on each ring [default: 10000]. On large rings, linear gets fewer.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=REQUESTS_MAX))]
     pub lookups: Option<u64>,
-    /// Decides where members and points lie, and who asks.
+    /// The seed: it decides where members and points lie, and which members send requests.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// How members and points lie on the ring: uniform or zipf [default: uniform].
     #[arg(long, value_name = "NAME")]
     pub keys: Option<Keys>,
-    /// How many successors each member of a ring lists [default: 2]: that changes tables, and not
-    /// hops. Churn and requests have lists of 4.
+    /// How many successors each member of a ring lists [default: 2]. This changes tables, not hops.
+    /// Churn and requests have lists of 4.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(SUCCESSORS))]
     pub successors: Option<u64>,
-    /// What is measured: hops of lookups; load, how even it is; join, what one costs; churn, what
-    /// happens when many members come, fail or leave at once; requests, sent as messages that may
-    /// be lost; connections, how many there are.
+    /// What to measure: hops of lookups; load, how even it is; join, the cost of one; churn, many
+    /// members that join, fail or leave at once; requests, sent as messages that may be lost;
+    /// connections, their number.
     #[arg(long, value_name = "NAME", default_value = "hops")]
     pub study: Study,
     /// Write the figures to this file as JSON.
@@ -149,19 +148,19 @@ fn makes_no_sense(args: &OverlayArgs, options: &Options) -> Option<String> {
     let study = args.study;
     let ignored = args.typed().find(|typed| study.ignores().contains(typed));
     if let Some(flag) = ignored {
-        return Some(format!("--{flag} means nothing to --study {}", study.name()));
+        return Some(format!("--{flag} does not apply to --study {}", study.name()));
     }
     if study != Study::Churn {
         return None;
     }
     let least = churn::NODES_MIN;
     if options.nodes.iter().any(|nodes| *nodes < least) {
-        return Some(format!("--study churn takes rings of at least {least} nodes"));
+        return Some(format!("--study churn needs rings of at least {least} nodes"));
     }
     let is_ring = |kind: &Kind| kind.strategy().is_some();
     let has_ring = options.kinds.0.iter().any(is_ring);
     (!has_ring).then(|| {
-        "--study churn is of chord, chord-sharp and linear: full and lh are no rings".into()
+        "--study churn is for chord, chord-sharp and linear: full and lh have no ring".into()
     })
 }
 

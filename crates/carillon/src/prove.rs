@@ -134,24 +134,24 @@ impl Cluster {
 
     /// Takes a node's answer about its shards.
     fn take_answer(&mut self, node: NodeId, answer: &Value) {
-        for told in answer["shards"].as_array().into_iter().flatten() {
-            let Some(id) = told["id"].as_u64().map(ShardId) else { continue };
+        for entry in answer["shards"].as_array().into_iter().flatten() {
+            let Some(id) = entry["id"].as_u64().map(ShardId) else { continue };
             let shard = self.shards.entry(id).or_default();
-            shard.keyspace = told["keyspace"].as_str().map(str::to_owned);
-            let replicas = || told["replicas"].as_array().into_iter().flatten();
+            shard.keyspace = entry["keyspace"].as_str().map(str::to_owned);
+            let replicas = || entry["replicas"].as_array().into_iter().flatten();
             let on = |replica: &Value| id_of(&replica["node"]);
             let leads = replicas().any(|one| one["leader"] == true && on(one) == Some(node));
-            let term = told["term"].as_u64().unwrap_or(0);
+            let term = entry["term"].as_u64().unwrap_or(0);
             let is_news = shard.voters.is_none() || shard.term < term;
-            let serves = told["here"] == true && leads && told["without_leader_ms"] == 0;
+            let serves = entry["here"] == true && leads && entry["without_leader_ms"] == 0;
             if serves && is_news {
-                let list = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+                let list = |name: &str| entry[name].as_array().cloned().unwrap_or_default();
                 let bad = [list("lagging"), list("quarantined")].concat();
                 let is_good =
                     |one: &&Value| one["role"] == "voter" && !bad.contains(&one["replica"]);
-                let count = told["voters"].as_u64().unwrap_or(0) as usize;
+                let count = entry["voters"].as_u64().unwrap_or(0) as usize;
                 shard.voters = Some((count, replicas().filter(is_good).filter_map(on).collect()));
-                shard.is_changing = told["changing"] != false || count == 0;
+                shard.is_changing = entry["changing"] != false || count == 0;
                 shard.term = term;
             }
         }
@@ -172,7 +172,7 @@ impl Cluster {
             let member = self.members.get(&node).filter(|member| member.is_up)?;
             Some(match survive {
                 Survive::Domain if !member.domain.is_empty() => format!("={}", member.domain),
-                // Of a node without a domain it is said below that nothing is known.
+                // A node without a domain is reported below as unknown.
                 _ => format!("{:016x}", node.0),
             })
         };
@@ -180,8 +180,8 @@ impl Cluster {
         for id in unproven.iter().take(NAMED_MAX) {
             let is_changing = self.shards.get(id).is_some_and(|shard| shard.is_changing);
             let why = match is_changing {
-                true => "its replicas are just changing: ask again",
-                false => "nobody who answered leads it",
+                true => "its replicas are changing: ask again",
+                false => "no node that answered leads it",
             };
             obstacles.push(format!("{}: {why}", self.shard(*id)));
         }
@@ -239,7 +239,7 @@ impl Cluster {
             }
             (false, None) => {
                 let not = paint.paint(Tone::Uneasy, "not proven");
-                format!("{not}: something stands in the way\n")
+                format!("{not}: the answer is not known for all shards\n")
             }
             (false, Some(worst)) if worst.units.is_empty() => {
                 let no = paint.paint(Tone::Bad, "no");
@@ -391,10 +391,10 @@ mod tests {
         let proof = cluster.prove(Survive::Node);
         assert!(!proof.holds());
         let text = cluster.as_text(&proof, Paint::PLAIN);
-        let words = "not proven: something stands in the way\n";
+        let words = "not proven: the answer is not known for all shards\n";
         assert!(text.starts_with(words), "{text}");
         assert!(
-            text.contains("  shard 4 (the catalogue): nobody who answered leads it\n"),
+            text.contains("  shard 4 (the catalogue): no node that answered leads it\n"),
             "{text}"
         );
         assert_eq!(cluster.as_json(&proof)["unproven"], json!([4]));

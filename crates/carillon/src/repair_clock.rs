@@ -15,8 +15,8 @@ pub fn repair_clock(args: &RepairClockArgs) -> Exit {
     let now = since.map_or(0, |since| since.as_millis() as u64);
     match repair(&args.dir, &args.to, now) {
         Ok(done) => output::line(&format!(
-            "{} values of {} shards are in {}, at times up to {}; in {}, which is as it was, they \
-             went up to {}. Start the node on the new directory: it is cluster {:016x}",
+            "wrote {} values of {} shards to {}, with timestamps up to {}; those in {}, which is \
+             unchanged, went up to {}. Start the node on the new directory: its cluster is {:016x}",
             done.values,
             done.shards,
             args.to.display(),

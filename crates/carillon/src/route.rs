@@ -13,10 +13,10 @@ use crate::output::{self, with_node};
 /// `carillon route`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The node looks for the owner of the key, by each lookup, on the cluster as it is now; nothing is
-read or written. A hop is a move from shard to shard. Of each move: the shard, the node that leads
-it, the entry of the table that led there, and, where this node has asked itself, how long it took.
-Exit code 1 if a lookup found nobody; of all, lh need not: it is for placement linear-hash.
+The node looks up the shard that owns the key, by each lookup, in the cluster as it is now; it reads
+and writes no key. A hop goes from shard to shard. Each line shows the shard, the node that leads
+it, the table entry that led there and, if this node sent the request, how long it took.
+Exit code 1 if a lookup found no owner; of `all`, lh may fail: it is for placement linear-hash.
 
 Examples:
   carillon route greeting                            by all five lookups
@@ -27,17 +27,17 @@ Examples:
 pub struct RouteArgs {
     /// The key.
     pub key: OsString,
-    /// Which lookup: full, chord, chord-sharp, linear, lh, or all; a form and noimages may stand
-    /// behind it, as in `get --lookup`.
+    /// The lookup: full, chord, chord-sharp, linear, lh, or all; a form and noimages may follow, as
+    /// in `get --lookup`.
     #[arg(long, value_name = "LOOKUP", default_value = "all")]
     pub lookup: String,
-    /// How it goes from hop to hop: iterative (the node asks each in turn), recursive (each passes
-    /// it on, the last answers) or semi-recursive (the answer comes back the same way). Unless said
-    /// otherwise, iterative.
+    /// The form: iterative (the node asks each hop in turn), recursive (each hop passes the request
+    /// on, the last one answers) or semi-recursive (the answer returns by the same hops). Unless
+    /// given, iterative.
     #[arg(long, value_name = "FORM")]
     pub form: Option<String>,
-    /// Nodes go by their tables alone, and not by owners that were found before or tables of other
-    /// shards that they lead.
+    /// Nodes use a shard's own table only: no cached routes, and no tables of other shards that
+    /// they lead.
     #[arg(long)]
     pub no_images: bool,
     /// Keyspace of the key.
@@ -55,7 +55,7 @@ pub fn route(args: &RouteArgs) -> Exit {
         if args.node.json {
             output::json(&ways);
         } else if all.is_empty() {
-            output::complain("the keyspace does not exist yet: it is made when it is used");
+            output::complain("the keyspace does not exist yet: its first use creates it");
         } else {
             output::line(shown(all).trim_end());
         }

@@ -14,15 +14,15 @@ use crate::output;
 const EXAMPLES: &str = "\
 Every setting is also an environment variable and a line of the file of --config:
   --memory-max 2GiB   CARILLON_MEMORY_MAX=2GiB   memory_max = \"2GiB\"
-Flags win over the environment, the environment over the file, the file over defaults. Of a flag
-that is given twice the last one counts.
+Flags override the environment, the environment the file, the file the defaults. If a flag is given
+twice, the last one counts.
 
 Examples:
   carillon start                                     on ./carillon-data, for this machine only
   carillon start --dir /var/lib/carillon --memory-max 4GiB
   carillon start --native off --log-format json
   carillon start --config /etc/carillon.toml
-  carillon start --resp 0.0.0.0:6379 --insecure      for everybody who can reach this machine
+  carillon start --resp 0.0.0.0:6379 --insecure      for all who can reach this machine
   carillon start --peer 127.0.0.1:7600 --peer-secret-file secret         the first of a cluster
   carillon start --peer 127.0.0.1:7601 --peer-secret-file secret --join 127.0.0.1:7600
 

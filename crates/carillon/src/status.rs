@@ -1,12 +1,13 @@
 //! `carillon status`, and `carillon check` for a node that does not run.
 
+use keyspace::text::rounded_size;
 use serde_json::{Value, json};
 
 use crate::cli::{CheckArgs, StatusArgs};
 use crate::cluster::{self, health};
 use crate::colour::Paint;
 use crate::exit::Exit;
-use crate::output::{self, size, time};
+use crate::output::{self, time};
 
 /// How a running node is. Exit code 1 if it does not serve, or does not do all it should.
 pub fn status(args: &StatusArgs) -> Exit {
@@ -63,8 +64,14 @@ fn show(status: &Value, paint: Paint) -> String {
         ("shards", shards),
         ("keys", plain("keys")),
         ("clients", plain("connections")),
-        ("memory", memory.map(|(used, max)| format!("{} of {}", size(used), size(max)))),
-        ("log", log_bytes.map(|(bytes, files)| format!("{} in {files} files", size(bytes)))),
+        (
+            "memory",
+            memory.map(|(used, max)| format!("{} of {}", rounded_size(used), rounded_size(max))),
+        ),
+        (
+            "log",
+            log_bytes.map(|(bytes, files)| format!("{} in {files} files", rounded_size(bytes))),
+        ),
     ];
     let mut out = String::new();
     for (name, value) in rows {
@@ -112,17 +119,17 @@ pub fn check(args: &CheckArgs) -> Exit {
         Ok(found) => {
             let torn = match found.torn_bytes {
                 0 => String::new(),
-                bytes => format!("\nthe next start cuts {}", server::check::torn(bytes)),
+                bytes => format!("\nthe next start truncates {}", server::check::torn(bytes)),
             };
             let addresses = match found.addresses_error {
                 None => String::new(),
-                Some(why) => format!("\nthe next start passes over addresses of members: {why}"),
+                Some(why) => format!("\nthe next start ignores the addresses of members: {why}"),
             };
             output::line(&format!(
                 "healthy: node {:016x}, {} checkpoints with {}, {} log records{torn}{addresses}",
                 found.node,
                 found.checkpoints,
-                size(found.checkpoint_bytes),
+                rounded_size(found.checkpoint_bytes),
                 found.log_records,
             ))
         }

@@ -12,22 +12,22 @@ use crate::output::{self, table, with_node};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Nodes are upgraded one after the other: stop one, start it with the new version on the same
-directory, wait until `carillon status` is ok, go on with the next. Meanwhile old and new ones run
-together, and nothing is used that an old one does not know: the cluster keeps its cluster version.
-Until it rises, the way back is the same way with the old version.
+directory, wait until `carillon status` is ok, go on with the next. Meanwhile old and new nodes run
+together and use only what both support: the cluster version stays the same. Until it rises, you can
+go back: restart the nodes, one after the other, with the old version.
 
 When all nodes run the new version the cluster version rises by itself, 10 minutes later: the
 setting auto_upgrade_after_ms. With auto_upgrade = false on all nodes it waits for this command. It
 rises by one, and never falls: then nodes of the old version are refused, and stop by themselves.
 
-Exit code 1 if it is refused, for a node that does not support the next one, or was not heard of.
+Exit code 1 if it is refused: a node does not support the next version, or has not reported its own.
 
 Examples:
-  carillon upgrade --check         the cluster version, what each node supports, what is in the way
+  carillon upgrade --check         the cluster version, what nodes support, what prevents a rise
   carillon upgrade                 raise it to the next version, if there is one
   carillon upgrade --to 2          raise it to this version and no other")]
 pub struct UpgradeArgs {
-    /// The cluster version to raise it to, instead of whichever is next.
+    /// The cluster version to raise it to, instead of the next one.
     #[arg(long, value_name = "VERSION", conflicts_with = "check")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub to: Option<u8>,
@@ -84,14 +84,14 @@ fn shown(status: &Value) -> String {
     let number = status["level"].as_u64().unwrap_or(0);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let row = |node: &Value| {
-        let supported = range(&node["speaks"]).unwrap_or_else(|| "not heard of".to_owned());
+        let supported = range(&node["speaks"]).unwrap_or_else(|| "not reported".to_owned());
         vec![text(&node["name"]), supported]
     };
     let rows: Vec<Vec<String>> =
         status["nodes"].as_array().into_iter().flatten().map(row).collect();
     let highest = status["speaks"][1].as_u64().unwrap_or(0);
     let next = match (highest > number, is_free(status)) {
-        (false, _) => "there is none to rise to, as far as this node knows".to_owned(),
+        (false, _) => "none: this node knows no higher version".to_owned(),
         (true, true) if status["automatic"] == true => {
             format!("{} can be used: it rises by itself, or with carillon upgrade", number + 1)
         }
@@ -120,7 +120,7 @@ mod tests {
         });
         let expected = "cluster version 1\nnext            2 cannot be used yet: n2 supports \
                         1 only\n\n\
-                        NODE  SUPPORTS\nn1    1 to 2\nn2    1 only\nn3    not heard of";
+                        NODE  SUPPORTS\nn1    1 to 2\nn2    1 only\nn3    not reported";
         assert_eq!(shown(&status), expected);
         assert!(!is_free(&status) && is_free(&json!({})));
     }

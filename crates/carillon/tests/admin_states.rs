@@ -20,10 +20,10 @@ fn admin_states_are_set_and_removal_is_final() {
     for line in ["nodes cordon n0", "drain n1 --no-wait"] {
         cluster.refused(1, line, few);
     }
-    cluster.done(0, &format!("nodes uncordon {id}"), "n3 is a member");
+    cluster.done(0, &format!("nodes uncordon {id}"), "n3 is a plain member");
     cluster.done(2, "nodes cordon n0", "n0 is cordoned");
     cluster.refused(1, "drain n3", few);
-    cluster.done(0, "nodes uncordon n0", "n0 is a member");
+    cluster.done(0, "nodes uncordon n0", "n0 is a plain member");
     cluster.refused(2, "nodes remove n0", "n0 still has 9 replicas");
     cluster.refused(2, "nodes remove nobody", "there is no node");
     // A mistyped id: nothing is done, and who there is is said.
@@ -46,8 +46,8 @@ fn admin_states_are_set_and_removal_is_final() {
     // By way of itself, like by any other.
     cluster.done(EMPTY, "nodes remove n3", "n3 is removed, for good");
     assert_eq!(cluster.code_of(EMPTY), Some(5), "{}", cluster.log_of(EMPTY));
-    let gone = format!("node {id} was removed from the cluster, which is for good");
-    assert!(cluster.log_of(EMPTY).contains(&gone), "{}", cluster.log_of(EMPTY));
+    let removal = format!("node {id} was removed from the cluster for good");
+    assert!(cluster.log_of(EMPTY).contains(&removal), "{}", cluster.log_of(EMPTY));
     until("it is forgotten", || cluster.node(0, EMPTY).is_none().then_some(()));
     assert_eq!(cluster.nodes(1)["removed"][0], *id);
 
@@ -59,7 +59,7 @@ fn admin_states_are_set_and_removal_is_final() {
         }
         cluster.start(EMPTY);
         assert_eq!(cluster.code_of(EMPTY), Some(5), "{}", cluster.log_of(EMPTY));
-        assert!(cluster.log_of(EMPTY).contains(&gone), "{}", cluster.log_of(EMPTY));
+        assert!(cluster.log_of(EMPTY).contains(&removal), "{}", cluster.log_of(EMPTY));
         assert!(cluster.node(0, EMPTY).is_none());
     }
     cluster.refused(0, &format!("nodes uncordon {id}"), "was removed from the cluster");

@@ -44,7 +44,7 @@ impl Node {
 }
 
 #[test]
-fn keys_are_put_got_and_deleted() {
+fn put_get_and_delete_work() {
     let node = Node::new();
     let put = node.run("put greeting hello");
     assert_eq!((put.code, put.text()), (0, "ok\n"), "{}", put.err);
@@ -93,7 +93,7 @@ fn keys_and_values_are_any_bytes() {
 }
 
 #[test]
-fn puts_have_conditions_and_ends() {
+fn put_accepts_condition_and_ttl() {
     let node = Node::new();
     assert_eq!(node.run("put k 1 --if present").code, 1);
     assert_eq!(node.run("put k 1 --if absent --ttl 5s").code, 0);
@@ -106,7 +106,7 @@ fn puts_have_conditions_and_ends() {
 }
 
 #[test]
-fn exit_codes_tell_the_kinds_of_failure_apart() {
+fn exit_codes_distinguish_kinds_of_failure() {
     let node = Node::new();
     let unknown = node.run("put silent x");
     assert_eq!(unknown.code, 4, "{}", unknown.err);
@@ -125,7 +125,7 @@ fn exit_codes_tell_the_kinds_of_failure_apart() {
 }
 
 #[test]
-fn transactions_end_with_the_code_of_what_became_of_them() {
+fn transaction_exit_code_is_its_outcome() {
     let node = Node::new();
     let txn = |more: &str, input: &str| {
         let arguments: Vec<&OsStr> = more.split(' ').map(OsStr::new).collect();
@@ -144,7 +144,7 @@ fn transactions_end_with_the_code_of_what_became_of_them() {
 }
 
 #[test]
-fn keyspaces_are_made_listed_changed_and_dropped() {
+fn keyspace_commands_create_list_change_and_drop() {
     let node = Node::new();
     let made = node.run("keyspace create events --placement ordered --retention 7d");
     let expected = "NAME    PLACEMENT  DURABILITY  RETENTION  REPLICAS  SHARDS  KEYS\n\
@@ -165,7 +165,7 @@ fn keyspaces_are_made_listed_changed_and_dropped() {
 }
 
 #[test]
-fn status_is_for_people_and_programs() {
+fn status_prints_text_and_json() {
     let node = Node::new();
     let status = node.run("status");
     assert_eq!(status.code, 0, "{}", status.err);
@@ -194,8 +194,8 @@ fn status_is_for_people_and_programs() {
 fn upgrade_shows_and_raises_the_cluster_version() {
     let node = Node::new();
     let check = node.run("upgrade --check");
-    assert_eq!(check.code, 1, "something is in the way");
-    for line in ["cluster version 1", "n1    1 to 2", "n2    1 only", "n3    not heard of"] {
+    assert_eq!(check.code, 1, "a node does not support it");
+    for line in ["cluster version 1", "n1    1 to 2", "n2    1 only", "n3    not reported"] {
         assert!(check.text().lines().any(|each| each == line), "{line}\n{}", check.text());
     }
     assert!(check.text().contains("2 cannot be used yet: n2 supports 1 only; n3 has not been"));
@@ -214,7 +214,7 @@ fn upgrade_shows_and_raises_the_cluster_version() {
 }
 
 #[test]
-fn nodes_are_cordoned_drained_and_removed() {
+fn node_commands_cordon_drain_and_remove() {
     let node = Node::new();
     let cordon = node.run("nodes cordon n1");
     assert_eq!((cordon.code, cordon.text()), (0, "n1 is cordoned\n"), "{}", cordon.err);
@@ -262,7 +262,7 @@ fn nodes_are_cordoned_drained_and_removed() {
 }
 
 #[test]
-fn nodes_and_shards_are_tables_and_scripts_are_told_what_fails() {
+fn nodes_and_shards_print_tables_and_fail_with_exit_code() {
     let node = Node::new();
     let nodes = node.run("nodes");
     assert_eq!(nodes.code, 0, "{}", nodes.err);
@@ -291,7 +291,7 @@ fn nodes_and_shards_are_tables_and_scripts_are_told_what_fails() {
 }
 
 #[test]
-fn ways_to_a_key_are_tables_and_commands_name_them() {
+fn route_prints_table_of_lookups() {
     let node = Node::new();
     let all = node.run("route greeting");
     assert_eq!(all.code, 0, "that lh is not for the keyspace is no failure: {}", all.err);
@@ -305,9 +305,9 @@ fn ways_to_a_key_are_tables_and_commands_name_them() {
     let one = node.run("route greeting --lookup linear --form recursive --no-images --json");
     assert_eq!(one.code, 0, "{}", one.err);
     let way: serde_json::Value = serde_json::from_str(one.text()).unwrap();
-    let said = [&way[0]["lookup"], &way[0]["form"], &way[0]["images"]];
+    let choice = [&way[0]["lookup"], &way[0]["form"], &way[0]["images"]];
     assert_eq!(
-        said,
+        choice,
         ["linear", "recursive", ""]
             .map(|word| match word {
                 "" => serde_json::json!(false),
@@ -336,7 +336,7 @@ fn carillon_with(node: &Node, words: &[&str]) -> CommandResult {
 }
 
 #[test]
-fn help_teaches_and_misspelling_is_answered() {
+fn help_shows_examples_and_misspelling_gets_suggestion() {
     let help = alone("--help");
     assert_eq!(help.code, 0);
     for words in ["carillon start --dir data", "Exit codes:", "4  unknown outcome"] {
@@ -366,7 +366,7 @@ fn help_teaches_and_misspelling_is_answered() {
 }
 
 #[test]
-fn a_directory_that_is_none_is_not_healthy() {
+fn check_fails_for_missing_or_empty_directory() {
     let dir = std::env::temp_dir().join(format!("carillon-no-node-{}", std::process::id()));
     let missing = alone(&format!("check {}", dir.display()));
     assert_eq!(missing.code, 1);

@@ -71,7 +71,7 @@ fn is_node(dir: &Path) -> bool {
 }
 
 #[test]
-fn nodes_join_through_any_member_and_come_back() {
+fn nodes_join_through_any_member_and_rejoin() {
     let place = Place::new("joins");
     let (a, b, c) = (unused().to_string(), unused().to_string(), unused().to_string());
     // Before there is anybody to join.
@@ -94,7 +94,7 @@ fn nodes_join_through_any_member_and_come_back() {
 }
 
 #[test]
-fn a_directory_of_another_cluster_is_an_exit_code_of_its_own() {
+fn directory_of_another_cluster_has_own_exit_code() {
     let place = Place::new("wrong-cluster");
     let address = unused().to_string();
     let mut first = place.start("a", &address, &[]);
@@ -109,7 +109,7 @@ fn a_directory_of_another_cluster_is_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn a_node_that_waits_can_be_stopped_and_leaves_its_directory_empty() {
+fn waiting_node_stops_and_leaves_directory_empty() {
     let place = Place::new("waits");
     let mut node = place.start("a", "127.0.0.1:0", &["--join", &unused().to_string()]);
     node.says("still waiting to join");
@@ -118,7 +118,7 @@ fn a_node_that_waits_can_be_stopped_and_leaves_its_directory_empty() {
 }
 
 #[test]
-fn an_open_secret_starts_nothing() {
+fn secret_file_readable_by_others_is_refused() {
     let place = Place::new("open-secret");
     let secret = place.of("secret");
     fs::set_permissions(&secret, Permissions::from_mode(0o644)).unwrap();

@@ -126,12 +126,12 @@ fn nodes_start_together_stop_together_and_resume() {
     assert_eq!(mode & 0o777, 0o600, "a secret is its owner's");
 
     send_signal(pids[0], Signal::Kill).unwrap();
-    let told = dev.says("node-1 ended by SIGKILL");
+    let line = dev.says("node-1 ended by SIGKILL");
     let log = dir.join("node-1.log").display().to_string();
-    assert!(told.contains(&log), "{told}");
-    let told = dev.says("to start it again: ");
-    assert!(told.contains("carillon start") && told.contains("node-1"), "{told}");
-    assert!(runs(pids[1]) && runs(pids[2]), "the others go on");
+    assert!(line.contains(&log), "{line}");
+    let line = dev.says("to start it again: ");
+    assert!(line.contains("carillon start") && line.contains("node-1"), "{line}");
+    assert!(runs(pids[1]) && runs(pids[2]), "the other nodes serve");
 
     // One that stands still is woken to be stopped.
     send_signal(pids[1], Signal::Stop).unwrap();
@@ -157,7 +157,7 @@ fn nodes_start_together_stop_together_and_resume() {
 
 /// What a person sees is a handful of lines; the nodes' own are in files, of this run and the last.
 #[test]
-fn logs_go_to_files_and_a_terminal_gets_a_handful_of_lines() {
+fn dev_logs_to_files_and_prints_few_lines() {
     let (dir, base) = (dir("quiet"), base_port());
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
     let mut dev = Dev::start(&dir, base, &[]);
@@ -169,8 +169,8 @@ fn logs_go_to_files_and_a_terminal_gets_a_handful_of_lines() {
     }
     dev.signal(Signal::Interrupt);
     assert_eq!(dev.wait().code(), Some(0));
-    let said = dev.complaints();
-    assert_eq!(said.len(), 1, "that it stops: {said:?}");
+    let complaints = dev.complaints();
+    assert_eq!(complaints.len(), 1, "that it stops: {complaints:?}");
     for number in 1..=3 {
         let log = read(&format!("node-{number}.log"));
         assert!(log.contains("INFO ready") && log.contains("stopped"), "{log}");
@@ -188,7 +188,7 @@ fn logs_go_to_files_and_a_terminal_gets_a_handful_of_lines() {
 
 /// Nodes, shards, health and metrics say what has become of a cluster, as each loss is worse.
 #[test]
-fn what_an_operator_sees_follows_what_happens() {
+fn health_follows_each_lost_node() {
     let mut dev = Dev::start(&dir("health"), base_port(), &[]);
     let pids = dev.ready(3);
     for number in 1..=3 {
@@ -223,7 +223,7 @@ fn what_an_operator_sees_follows_what_happens() {
             && status["health"]["verdict"] == "degraded"
             && reasons.contains("2 of 3 replicas")
             && reasons.contains("missing: node-1")
-            && !reasons.contains("cannot be counted on")
+            && !reasons.contains("is lagging in")
     });
     assert_eq!(degraded["cluster"]["shards_under_replicated"], 9);
     dev.until(3, "nodes", |nodes, _| nodes["nodes"][0]["state"] == "down");
@@ -236,7 +236,7 @@ fn what_an_operator_sees_follows_what_happens() {
         code == 1 && shards["shards"].as_array().unwrap().iter().all(|s| s["verdict"] == "failing")
     });
     let reasons = failing["health"]["reasons"].to_string();
-    assert!(reasons.contains("nobody has led the catalogue of keyspaces"), "{reasons}");
+    assert!(reasons.contains("no leader of the catalogue of keyspaces"), "{reasons}");
     assert_eq!(dev.command(3, "status").0["cluster"]["shards_without_leader"], 9);
     assert!(dev.metric(3, "carillon_shards_without_leader_seconds_total", &[]) > 0.0);
     assert_eq!(dev.metric(3, "carillon_health", &[]), 2.0);
@@ -295,7 +295,7 @@ fn nodes_end_with_their_parent_process() {
 }
 
 #[test]
-fn an_impatient_stop_kills() {
+fn second_stop_signal_kills_nodes() {
     let flags = ["--nodes", "1", "--", "--shutdown-timeout-ms", "600s"];
     let mut dev = Dev::start(&dir("impatient"), base_port(), &flags);
     let pids = dev.ready(1);
@@ -318,31 +318,31 @@ fn an_impatient_stop_kills() {
 }
 
 #[test]
-fn a_taken_port_is_named_before_anything_starts() {
+fn dev_names_taken_port_before_starting_nodes() {
     let (dir, base) = (dir("port"), base_port());
     let _taken = TcpListener::bind(("127.0.0.1", base + 1_101 + 1)).unwrap();
     let mut dev = Dev::start(&dir, base, &[]);
     assert_eq!(dev.wait().code(), Some(1));
-    let told = dev.says("node-2 cannot listen for http");
+    let line = dev.says("node-2 cannot listen for http");
     let address = format!("127.0.0.1:{}", base + 1_102);
-    assert!(told.contains(&address) && told.contains("--base-port"), "{told}");
+    assert!(line.contains(&address) && line.contains("--base-port"), "{line}");
     assert!(!dir.exists(), "nothing was begun");
 }
 
 #[test]
-fn a_node_that_does_not_start_ends_it_all() {
+fn dev_ends_if_a_node_does_not_start() {
     let (dir, base) = (dir("fails"), base_port());
     // A file stands where the second node wants its directory.
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("node-2"), "in the way").unwrap();
     let mut dev = Dev::start(&dir, base, &["--nodes", "2"]);
     assert_eq!(dev.wait().code(), Some(1));
-    let told = dev.says("node-2 ended with exit code 1 before it was ready");
-    assert!(told.contains("The last lines of") && told.contains("node-2.log"), "{told}");
+    let line = dev.says("node-2 ended with exit code 1 before it was ready");
+    assert!(line.contains("The last lines of") && line.contains("node-2.log"), "{line}");
     // Its own last line says why.
     dev.says("  carillon: ");
-    let told = dev.says("No node is left");
-    assert!(told.contains("carillon start"), "{told}");
+    let line = dev.says("No node runs now");
+    assert!(line.contains("carillon start"), "{line}");
     assert_eq!(dev.complaints(), [""; 0], "the other one ended as it was asked to");
     for number in 0..2 {
         assert!(TcpStream::connect(("127.0.0.1", base + number)).is_err(), "nobody is left");
@@ -350,7 +350,7 @@ fn a_node_that_does_not_start_ends_it_all() {
 }
 
 #[test]
-fn command_lines_are_printed_and_nothing_is_started() {
+fn print_flag_prints_command_lines_and_starts_nothing() {
     let (dir, base) = (dir("print"), base_port());
     let flags = ["--print", "--resp-mode", "cluster", "--", "--log-level", "warn"];
     let mut dev = Dev::start(&dir, base, &flags);

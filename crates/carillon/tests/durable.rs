@@ -81,7 +81,7 @@ impl Place {
 }
 
 #[test]
-fn a_full_disk_is_reported_until_a_write_succeeds_again() {
+fn full_disk_is_reported_until_next_successful_write() {
     let mut place = Place::new("full-disk");
     let Some(disk) = SmallDisk::mount(&place.data(), 200) else { return };
     place.disk = Some(disk);
@@ -93,7 +93,7 @@ fn a_full_disk_is_reported_until_a_write_succeeds_again() {
         let info = place.ask(&["INFO", "persistence"]);
         [
             place.node.metric("carillon_disk_full") == 1.0,
-            verdict == "degraded" && reasons.contains("disk of this node has no room"),
+            verdict == "degraded" && reasons.contains("disk of this node is full"),
             info.contains("aof_last_write_status:err"),
         ]
     };
@@ -144,20 +144,20 @@ fn seconds(reply: &str) -> i64 {
 }
 
 #[test]
-fn data_from_a_clock_a_year_ahead_can_be_repaired() {
+fn repair_clock_fixes_data_from_clock_a_year_ahead() {
     let mut place = Place::new("clock-ahead");
     place.start();
     assert_eq!(place.ask(&["SET", "before", "1"]), "+OK");
     assert_eq!(place.ask(&["SET", "lives-long", "1", "EX", &(2 * YEAR_SECS).to_string()]), "+OK");
     assert_eq!(place.ask(&["SET", "lives-a-day", "1", "EX", "86400"]), "+OK");
     let http = place.node.http.to_string();
-    let (code, said) = place.carillon(&["keyspace", "create", "other", "--http", &http]);
-    assert_eq!(code, 0, "{said}");
+    let (code, output) = place.carillon(&["keyspace", "create", "other", "--http", &http]);
+    assert_eq!(code, 0, "{output}");
     let put = client::http::PutOptions::default();
     place.node.client().put("other", b"key", b"of other", &put).unwrap();
     place.stop();
-    let (code, said) = repair(&place, "unneeded");
-    assert!(code == 1 && said.contains("there is nothing to repair"), "{code} {said}");
+    let (code, output) = repair(&place, "unneeded");
+    assert!(code == 1 && output.contains("there is nothing to repair"), "{code} {output}");
 
     // One start with a clock that is a year ahead.
     let library = clock_ahead(place.dir.path());
@@ -181,31 +181,35 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
     let (verdict, reasons) = place.health();
     assert_eq!(verdict, "degraded");
     for text in [&reasons, &place.log()] {
-        let said = ["ahead of this machine's clock", "wrote from 20", "repair-clock"];
-        assert!(said.iter().all(|words| text.contains(words)), "{text}");
-        assert!(days.iter().any(|day| text.contains(&format!("had times up to {day}"))), "{text}");
+        let phrases = ["ahead of this machine's clock", "wrote from 20", "repair-clock"];
+        assert!(phrases.iter().all(|words| text.contains(words)), "{text}");
+        assert!(
+            days.iter().any(|day| text.contains(&format!("had timestamps up to {day}"))),
+            "{text}"
+        );
     }
-    let (code, said) = repair(&place, "running");
-    assert!(code == 1 && said.contains("in use by a running node"), "{code} {said}");
+    let (code, output) = repair(&place, "running");
+    assert!(code == 1 && output.contains("in use by a running node"), "{code} {output}");
     place.stop();
 
     fs::create_dir(place.dir.path().join("full")).unwrap();
     fs::write(place.dir.path().join("full/file"), "x").unwrap();
-    let (code, said) = repair(&place, "full");
-    assert!(code == 1 && said.contains("is not empty"), "{code} {said}");
-    let (code, said) = repair(&place, "repaired");
-    assert!(code == 0 && said.contains("which is as it was"), "{code} {said}");
+    let (code, output) = repair(&place, "full");
+    assert!(code == 1 && output.contains("is not empty"), "{code} {output}");
+    let (code, output) = repair(&place, "repaired");
+    assert!(code == 0 && output.contains("which is unchanged"), "{code} {output}");
     let repaired = place.dir.path().join("repaired");
-    let (code, said) = place.carillon(&["check", repaired.to_str().unwrap()]);
-    assert!(code == 0 && said.starts_with("healthy"), "{code} {said}");
+    let (code, output) = place.carillon(&["check", repaired.to_str().unwrap()]);
+    assert!(code == 0 && output.starts_with("healthy"), "{code} {output}");
 
     // What no node has begun a log for is there all the same: two keyspaces, and the catalogue.
-    let (code, said) = place.carillon(&["recover", "inspect", "--dir", repaired.to_str().unwrap()]);
-    let text = &said[said.find('{').expect("an object")..];
+    let (code, output) =
+        place.carillon(&["recover", "inspect", "--dir", repaired.to_str().unwrap()]);
+    let text = &output[output.find('{').expect("an object")..];
     let left = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>().next();
     let left = left.expect("an object").expect("JSON");
     let shards = left["replicas"].as_array().map_or(0, Vec::len);
-    assert!(code == 0 && shards > 2, "{code} {said}");
+    assert!(code == 0 && shards > 2, "{code} {output}");
 
     place.node.name = "repaired".into();
     for round in ["first", "again"] {
@@ -216,8 +220,8 @@ fn data_from_a_clock_a_year_ahead_can_be_repaired() {
         assert!((3_000..=3_600).contains(&seconds(&place.ask(&["TTL", "an-hour"]))));
         let long = seconds(&place.ask(&["TTL", "lives-long"])).unsigned_abs();
         assert!((2 * YEAR_SECS - 900..=2 * YEAR_SECS).contains(&long), "{long}");
-        for gone in ["before", "lives-a-day", "moment"] {
-            assert_eq!(place.ask(&["GET", gone]), "nil", "{gone}");
+        for key in ["before", "lives-a-day", "moment"] {
+            assert_eq!(place.ask(&["GET", key]), "nil", "{key}");
         }
         let got = place.node.client().get("other", b"key", None).unwrap();
         assert!(
@@ -236,7 +240,7 @@ fn repair(place: &Place, to: &str) -> (i32, String) {
 }
 
 #[test]
-fn damage_to_what_was_synced_last_is_not_called_unacknowledged() {
+fn damage_to_last_synced_data_is_not_called_unacknowledged() {
     let mut place = Place::new("cut-log");
     place.start();
     for key in 0..31 {
@@ -263,13 +267,13 @@ fn damage_to_what_was_synced_last_is_not_called_unacknowledged() {
     file.write_all_at(&vec![0; bytes.len() - from], from as u64).unwrap();
 
     let known = "that no later record calls durable";
-    let (code, said) = place.carillon(&["check", place.data().to_str().unwrap()]);
-    assert!(code == 0 && said.contains(known), "{code} {said}");
-    assert!(!said.contains("nothing in them was acknowledged"), "{said}");
+    let (code, output) = place.carillon(&["check", place.data().to_str().unwrap()]);
+    assert!(code == 0 && output.contains(known), "{code} {output}");
+    assert!(!output.contains("nothing in them was acknowledged"), "{output}");
     place.start();
     let log = place.log();
     let cut = log.lines().find(|line| line.contains("at the end of the log")).expect("it was cut");
-    assert!(cut.contains("cut ") && cut.contains(known), "{cut}");
+    assert!(cut.contains("truncated ") && cut.contains(known), "{cut}");
     assert!(cut.contains("damage to what was synced last looks the same"), "{cut}");
     assert!(!log.contains("never acknowledged as durable"), "{log}");
     assert_eq!(place.ask(&["GET", "key-0"]), "value");

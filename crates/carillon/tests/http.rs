@@ -53,7 +53,7 @@ impl Node {
 }
 
 #[test]
-fn a_node_judges_preconditions() {
+fn node_judges_preconditions() {
     let node = Node::start("preconditions");
     assert_eq!(node.put_if("If-Match: *\r\n", "0"), 412, "there is no value");
     assert_eq!(node.put_if("If-Match: \"1\"\r\n", "0"), 412);
@@ -85,10 +85,10 @@ fn a_node_judges_preconditions() {
     assert_ne!(before, now);
     let same = node.ask("GET", "/v1/kv/0/k", &format!("If-None-Match: {now}\r\n"), b"");
     assert_eq!((same.status, same.text().as_str()), (304, ""));
-    let gone = format!("If-Match: {now}\r\n");
-    assert_eq!(node.ask("DELETE", "/v1/kv/0/k", &gone, b"").status, 204);
-    assert_eq!(node.ask("DELETE", "/v1/kv/0/k", &gone, b"").status, 404);
-    assert_eq!(node.put_if(&gone, "5"), 412);
+    let if_current = format!("If-Match: {now}\r\n");
+    assert_eq!(node.ask("DELETE", "/v1/kv/0/k", &if_current, b"").status, 204);
+    assert_eq!(node.ask("DELETE", "/v1/kv/0/k", &if_current, b"").status, 404);
+    assert_eq!(node.put_if(&if_current, "5"), 412);
     // Also where the keyspace is made by the write, and where values are long.
     let made = node.ask("PUT", "/v1/kv/7/k", "If-None-Match: \"1\"\r\n", b"1");
     assert_eq!(made.status, 204, "{}", made.text());
@@ -102,7 +102,7 @@ fn a_node_judges_preconditions() {
 
 /// Each of many writers that go by what they have read changes it once, and none is lost.
 #[test]
-fn writers_that_require_what_they_have_read_lose_nothing() {
+fn conditional_writers_lose_no_update() {
     const WRITERS: u64 = 4;
     const EACH: u64 = 25;
     let node = Node::start("race");
@@ -143,14 +143,14 @@ fn writers_that_require_what_they_have_read_lose_nothing() {
 }
 
 #[test]
-fn names_that_clients_cannot_say_are_refused_by_all_who_make_keyspaces() {
+fn ambiguous_keyspace_names_are_refused_by_every_client() {
     let node = Node::start("names");
     for name in [".", "..", "007", "16", "00"] {
         let made = node.json("POST", "/v1/keyspaces", &format!("{{\"name\":\"{name}\"}}"));
         assert_eq!(made.status, 400, "{name}: {}", made.text());
         assert!(made.text().contains("problem:bad-keyspace"), "{}", made.text());
-        let (code, said) = node.carillon(&["keyspace", "create", name]);
-        assert!(code != 0 && said.contains("bad keyspace name"), "{name}: {said}");
+        let (code, output) = node.carillon(&["keyspace", "create", name]);
+        assert!(code != 0 && output.contains("bad keyspace name"), "{name}: {output}");
         let path = format!("/v1/kv/{}/k", name.replace('.', "%2E"));
         assert_eq!(node.ask("PUT", &path, "", b"1").status, 404, "{name}");
     }
@@ -161,7 +161,7 @@ fn names_that_clients_cannot_say_are_refused_by_all_who_make_keyspaces() {
 }
 
 #[test]
-fn http_and_the_command_line_take_the_same_retention() {
+fn http_and_command_line_accept_same_retention() {
     let node = Node::start("retention");
     // Ten years and not a millisecond more.
     let max = 10 * 366 * 24 * 3_600_000u64;
@@ -177,7 +177,7 @@ fn http_and_the_command_line_take_the_same_retention() {
 }
 
 #[test]
-fn a_refused_operation_says_in_which_list_it_stands() {
+fn refused_operation_names_its_list() {
     let node = Node::start("lists");
     assert_eq!(node.put_if("", "no number"), 204);
     let increment = r#"{"increment":{"key":"k"}}"#;
@@ -191,7 +191,7 @@ fn a_refused_operation_says_in_which_list_it_stands() {
 }
 
 #[test]
-fn a_conflict_by_an_expiry_does_not_blame_another_client() {
+fn conflict_by_expiry_does_not_blame_another_client() {
     let node = Node::start("expiry");
     assert_eq!(node.ask("PUT", "/v1/kv/0/k?ttl_ms=300", "", b"1").status, 204);
     let begun = node.json("POST", "/v1/txn/begin", "{}").text();

@@ -40,9 +40,9 @@ fn arcs(cluster: &Cluster, asked: usize) -> Vec<(u64, [String; 2])> {
 fn turn(cluster: &Cluster, asked: usize, what: &str, buckets: usize) {
     let (first, _) = arcs(cluster, asked)[0];
     until("a bucket has its turn", || {
-        let (code, said) = cluster.run(asked, &format!("{what} {first}"));
-        let said = said.replace('\n', " ");
-        let next = said.split("the turn of shard ").nth(1).and_then(|rest| {
+        let (code, output) = cluster.run(asked, &format!("{what} {first}"));
+        let output = output.replace('\n', " ");
+        let next = output.split("the turn of shard ").nth(1).and_then(|rest| {
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
             digits.parse::<u64>().ok()
         });
@@ -90,12 +90,12 @@ struct Resp(BufReader<TcpStream>);
 
 impl Resp {
     fn to(cluster: &Cluster, number: usize) -> Self {
-        Self(BufReader::new(TcpStream::connect(cluster.resp_of(number)).expect("it listens")))
+        Self(BufReader::new(TcpStream::connect(cluster.resp_of(number)).expect("the node listens")))
     }
 
     /// What is answered: of arrays all that is in them, one after the other.
     fn call(&mut self, line: &str) -> Vec<String> {
-        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("it reads");
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("the node reads");
         let mut out = Vec::new();
         self.take(&mut out);
         out
@@ -103,7 +103,7 @@ impl Resp {
 
     fn take(&mut self, out: &mut Vec<String>) {
         let mut line = String::new();
-        self.0.read_line(&mut line).expect("it answers");
+        self.0.read_line(&mut line).expect("the node answers");
         let line = line.trim_end();
         match line.split_at(1) {
             ("*", count) => {
@@ -134,7 +134,7 @@ impl Resp {
 }
 
 #[test]
-fn a_file_grows_and_shrinks_while_clients_write() {
+fn linear_hash_table_grows_and_shrinks_under_writes() {
     let mut cluster = Cluster::new("files", &["--balance=off", "--merge-bytes", "off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
@@ -198,10 +198,10 @@ fn shards_answer_as_one(cluster: &Cluster, asked: usize, names: &BTreeSet<String
     // Over shards, as one.
     assert_eq!(resp.call("MSET t1 1 t2 2 t3 3 t4 4"), ["+OK"]);
     assert_eq!(resp.call("MGET t1 t2 none t4"), ["1", "2", "(nil)", "4"]);
-    for (line, said) in
+    for (line, reply) in
         [("MULTI", "+OK"), ("INCR t1", "+QUEUED"), ("INCR t2", "+QUEUED"), ("GET t3", "+QUEUED")]
     {
-        assert_eq!(resp.call(line), [said]);
+        assert_eq!(resp.call(line), [reply]);
     }
     assert_eq!(resp.call("EXEC"), [":2", ":3", "3"]);
     assert_eq!(resp.call("RENAME t1 t5"), ["+OK"]);
@@ -216,7 +216,7 @@ fn put(client: &Client, key: &str, value: &[u8]) {
 }
 
 #[test]
-fn a_file_grows_and_shrinks_by_itself() {
+fn linear_hash_table_grows_and_shrinks_automatically() {
     let flags = ["--balance=off", "--split-bytes", "1MiB", "--merge-bytes", "512KiB"];
     let mut cluster = Cluster::new("growing-files", &flags);
     cluster.begin(0..=EMPTY - 1);

@@ -148,7 +148,7 @@ fn value(bytes: usize, seed: usize) -> Vec<u8> {
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 #[test]
-fn no_command_makes_a_value_longer_than_the_limit() {
+fn no_command_makes_value_above_limit() {
     let mut nodes = Nodes::plan("limit", 1);
     nodes.start(0, &["--value-bytes-max", "1000"]);
     let mut client = nodes.client(0);
@@ -167,10 +167,10 @@ fn no_command_makes_a_value_longer_than_the_limit() {
     assert_eq!(client.ask("APPEND none x"), "1");
     for (begin, end) in [("MULTI", "EXEC"), ("BEGIN", "COMMIT")] {
         assert_eq!(client.ask(begin), "OK");
-        let told =
+        let reports =
             ["APPEND a y", "APPEND none z", "SETRANGE a 1000 y"].map(|line| client.ask(line));
         let done = client.ask(end);
-        let all = [&told[..], &[done]].concat().join(" ");
+        let all = [&reports[..], &[done]].concat().join(" ");
         assert_eq!(all.matches(TOO_LONG).count(), 2, "{begin}: {all}");
         assert_eq!(client.ask("STRLEN a"), "1000", "{begin}");
     }
@@ -185,7 +185,7 @@ fn no_command_makes_a_value_longer_than_the_limit() {
 }
 
 #[test]
-fn a_value_longer_than_a_reply_may_be_is_refused_and_read_in_parts() {
+fn value_above_reply_limit_is_refused_but_readable_in_parts() {
     let mut nodes = Nodes::plan("reply", 1);
     nodes.start(0, &["--value-bytes-max", "4MiB"]);
     let stored = value(3 * MIB, 1);
@@ -217,7 +217,7 @@ fn a_value_longer_than_a_reply_may_be_is_refused_and_read_in_parts() {
 /// A page of SCAN is a reply as well: for one that is too long, the client gets an error that
 /// names `output_bytes_max`.
 #[test]
-fn a_page_of_keys_is_no_longer_than_a_reply_may_be() {
+fn page_of_keys_stays_below_reply_limit() {
     let mut nodes = Nodes::plan("page", 1);
     nodes.start(0, &["--value-bytes-max", "1MiB", "--output-bytes-max", "2MiB"]);
     let mut client = nodes.client(0);
@@ -232,7 +232,7 @@ fn a_page_of_keys_is_no_longer_than_a_reply_may_be() {
 }
 
 #[test]
-fn long_values_of_a_lone_node_reach_the_nodes_that_join_it() {
+fn long_values_reach_joining_nodes() {
     let mut nodes = Nodes::plan("join", 3);
     nodes.start(0, &WIDE);
     let stored = value(LONG, 1);

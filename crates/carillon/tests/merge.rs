@@ -18,7 +18,7 @@ fn shards(cluster: &Cluster, asked: usize) -> Vec<u64> {
 }
 
 fn shards_of(cluster: &Cluster, asked: usize, keyspace: &str) -> Vec<u64> {
-    let shards = cluster.client(asked).shards(Some(keyspace)).expect("it answers");
+    let shards = cluster.client(asked).shards(Some(keyspace)).expect("the node answers");
     let all = shards["shards"].as_array().expect("a list").iter();
     all.map(|shard| shard["id"].as_u64().expect("a number")).collect()
 }
@@ -39,7 +39,7 @@ fn merge(cluster: &Cluster, asked: usize, shard: usize, left: usize) {
 }
 
 #[test]
-fn shards_are_merged_while_clients_write() {
+fn shards_merge_while_clients_write() {
     let mut cluster = Cluster::new("merge", &["--balance=off", "--merge-bytes", "off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
@@ -110,17 +110,17 @@ fn shards_are_merged_while_clients_write() {
 
 /// What a node answers to an inline command, without its type.
 fn ask(cluster: &Cluster, asked: usize, command: &str) -> String {
-    let mut stream = TcpStream::connect(cluster.resp_of(asked)).expect("it listens");
-    write!(stream, "{command}\r\n").expect("it reads");
+    let mut stream = TcpStream::connect(cluster.resp_of(asked)).expect("the node listens");
+    write!(stream, "{command}\r\n").expect("the node reads");
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).expect("it answers");
+    BufReader::new(stream).read_line(&mut line).expect("the node answers");
     line.trim_end()[1..].to_owned()
 }
 
 /// Values expire on time, and not half a second sooner for each split and each merge: the next
 /// leader's clock begins at the read promise of the leader before.
 #[test]
-fn cuts_and_merges_do_not_push_time_on() {
+fn splits_and_merges_do_not_advance_time() {
     const TTL_MS: u64 = 100_000;
     let mut cluster = Cluster::new("merge-time", &["--balance=off", "--merge-bytes", "off"]);
     cluster.begin(0..=EMPTY - 1);
@@ -142,17 +142,17 @@ fn cuts_and_merges_do_not_push_time_on() {
 }
 
 #[test]
-fn cold_shards_become_one_by_themselves() {
+fn cold_shards_merge_automatically() {
     let mut cluster = Cluster::new("cold", &["--balance=off"]);
     cluster.begin(0..=EMPTY - 1);
     let client = cluster.client(0);
     let put = |key: &str| client.put("0", key.as_bytes(), b"v", &Default::default());
-    assert!((0..100).all(|number| put(&format!("k{number}")).expect("it writes")));
+    assert!((0..100).all(|number| put(&format!("k{number}")).expect("the node does the put")));
     until("it has begun", || (shards(&cluster, 0).len() == 8).then_some(()));
     // An ordered keyspace begins with one.
     cluster.done(0, "keyspace create days --placement ordered", "");
     let put = |key: &str| client.put("days", key.as_bytes(), b"v", &Default::default());
-    assert!((0..100).all(|number| put(&format!("k{number}")).expect("it writes")));
+    assert!((0..100).all(|number| put(&format!("k{number}")).expect("the node does the put")));
     let first = shards_of(&cluster, 0, "days")[0];
     cluster.done(0, "split 3", "splits at");
     cluster.done(0, &format!("split {first}"), "splits at");
@@ -176,7 +176,7 @@ fn cold_shards_become_one_by_themselves() {
 /// A node gets a shard back that took another in there before. It goes on making checkpoints, and
 /// so takes in what else comes to it.
 #[test]
-fn a_shard_that_took_another_in_leaves_and_comes_back() {
+fn merged_shard_can_leave_node_and_return() {
     let mut cluster = Cluster::new("merge-back", &["--balance=off", "--merge-bytes", "off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
@@ -188,7 +188,7 @@ fn a_shard_that_took_another_in_leaves_and_comes_back() {
     }
 
     cluster.done(0, "drain n2 --timeout 50s", "n2 is empty");
-    cluster.done(0, "nodes uncordon n2", "n2 is a member");
+    cluster.done(0, "nodes uncordon n2", "n2 is a plain member");
     // Halves begin on it while shards come to it.
     cluster.run(0, "drain n1 --no-wait");
     for shard in 2..=8 {

@@ -78,7 +78,7 @@ fn first_ping(address: SocketAddr) -> std::io::Result<String> {
 
 /// They lie in the backlog when the first loop begins to give connections to the others.
 #[test]
-fn clients_that_were_there_before_the_loops_are_served() {
+fn clients_in_backlog_before_start_are_served() {
     for round in 0..4 {
         let node = Node::start(&format!("backlog-{round}"), &["--threads", "4"]);
         let pings: Vec<_> = (0..24)
@@ -97,7 +97,7 @@ fn clients_that_were_there_before_the_loops_are_served() {
 /// Some do not read their replies, one does not send the rest of its request: the loops and HTTP
 /// wait for them at once.
 #[test]
-fn a_stop_waits_once_for_all_clients() {
+fn shutdown_timeout_covers_all_clients_together() {
     const TIMEOUT: Duration = Duration::from_millis(1_200);
     let flags = ["--threads", "2", "--shutdown-timeout-ms", "1200ms"];
     let mut node = Node::start("stop", &flags).ready();
@@ -133,7 +133,7 @@ const ENOUGH: u32 = 60;
 
 /// A client that creates a keyspace gets its answer, though another drops it in the same turn.
 #[test]
-fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
+fn keyspace_create_is_answered_while_another_drops_it() {
     // However slow the machine is, each request is answered.
     let node = Node::start("drops", &["--request-timeout-ms", "60s"]).ready();
     let client = || node.client().with_timeout(TEST_TIMEOUT);
@@ -190,7 +190,7 @@ fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
 /// of the command before was.
 /// What only moves a value is done, as it is in a shard; EXEC says that nothing was, as in Redis.
 #[test]
-fn without_memory_values_go_from_shard_to_shard_and_exec_is_aborted() {
+fn without_memory_values_still_move_and_exec_aborts() {
     let flags = ["--memory-max", "16MiB", "--retention-ms", "0", "--threads", "2"];
     let node = Node::start("no-memory", &flags).ready();
     let mut lines = BufReader::new(node.connect());
@@ -227,10 +227,25 @@ fn without_memory_values_go_from_shard_to_shard_and_exec_is_aborted() {
     assert_eq!(ask("EXEC"), "*1");
 }
 
+/// With the shortest retention, entries that raise the safe point come all the time.
 #[test]
-fn protocol_errors_are_told_whatever_was_muted_before() {
+fn old_versions_are_collected_though_nobody_writes() {
+    let flags = ["--memory-max", "16MiB", "--retention-ms", "0"];
+    let node = Node::start("old-versions", &flags).ready();
+    let mut connection = node.0.connect();
+    let mut set = |value: &str| connection.ask(&["SET", "key", value]).unwrap().text();
+    let value = "v".repeat(1 << 20);
+    let is_full = (0..2_000).any(|_| set(&value).starts_with("OOM"));
+    assert!(is_full, "old versions take memory until they are collected");
+    harness::until(TEST_TIMEOUT, "old versions are collected", || {
+        (set("short") == "OK").then_some(())
+    });
+}
+
+#[test]
+fn protocol_errors_are_sent_even_after_muted_reply() {
     let node = Node::start("muted", &[]).ready();
-    let said = |bytes: &str| {
+    let answer_of = |bytes: &str| {
         let mut stream = node.connect();
         stream.write_all(bytes.as_bytes()).unwrap();
         let mut all = String::new();
@@ -246,10 +261,10 @@ fn protocol_errors_are_told_whatever_was_muted_before() {
         ("GET none\r\n", "$-1\r\n"),
     ] {
         let bytes = format!("CLIENT REPLY SKIP\r\nPING\r\n{between}*x\r\n");
-        assert_eq!(said(&bytes), format!("{replies}{error}"), "{between:?}");
+        assert_eq!(answer_of(&bytes), format!("{replies}{error}"), "{between:?}");
     }
-    assert_eq!(said("CLIENT REPLY OFF\r\nSET s 1\r\n*x\r\n"), "");
-    assert_eq!(said("CLIENT REPLY SKIP\r\n*x\r\n"), "");
+    assert_eq!(answer_of("CLIENT REPLY OFF\r\nSET s 1\r\n*x\r\n"), "");
+    assert_eq!(answer_of("CLIENT REPLY SKIP\r\n*x\r\n"), "");
 }
 
 /// What happens to its shards stands in its log, and what was decided is remembered with what came
@@ -262,20 +277,23 @@ fn shard_events_are_logged() {
     (0..50).for_each(|key| {
         client.put("0", format!("key-{key}").as_bytes(), b"v", &Default::default()).unwrap();
     });
-    let (code, said) = node.carillon(&["split", "1", "--http", &http]);
-    assert_eq!(code, 0, "{said}");
-    let told = [
+    let (code, output) = node.carillon(&["split", "1", "--http", &http]);
+    assert_eq!(code, 0, "{output}");
+    let phrases = [
         "shard 1: replica 1, on this node, is elected leader in term",
         "shard 1 splits at slot",
-        "it was asked for",
+        "an operator asked for it",
         "shard 1 was split: its right half is shard",
         "shard 1: decision 1 is done after",
     ];
     harness::until(TEST_TIMEOUT, "all is told", || {
         let log = node.log();
-        told.iter().all(|words| log.contains(words)).then_some(())
+        phrases.iter().all(|words| log.contains(words)).then_some(())
     });
-    let (code, said) = node.carillon(&["shards", "--why", "--shard", "1", "--http", &http]);
-    assert!(code == 0 && said.contains("it splits at slot") && said.contains("done"), "{said}");
+    let (code, output) = node.carillon(&["shards", "--why", "--shard", "1", "--http", &http]);
+    assert!(
+        code == 0 && output.contains("it splits at slot") && output.contains("done"),
+        "{output}"
+    );
     assert_eq!(node.metric("carillon_events_evicted_total"), 0.0);
 }

@@ -10,7 +10,7 @@ fn overlay(arguments: &[&str]) -> CommandResult {
 }
 
 #[test]
-fn a_table_is_printed_and_files_are_written() {
+fn overlay_prints_table_and_writes_files() {
     let folder = std::env::temp_dir().join(format!("carillon-overlay-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (json, plots) = (folder.join("hops.json"), folder.to_str().unwrap());
@@ -57,7 +57,7 @@ fn a_table_is_printed_and_files_are_written() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_words() {
+fn invalid_overlay_arguments_are_refused_with_reason() {
     for (arguments, why) in [
         (["--lookup", "pastry"], "no lookup 'pastry'"),
         (["--nodes", "0"], "1..=500000"),
@@ -71,11 +71,11 @@ fn what_makes_no_sense_is_refused_in_words() {
     }
     for (arguments, why) in [
         (&["--study", "churn", "--nodes", "1000,3"][..], "at least 4 nodes"),
-        (&["--study", "churn", "--lookup", "full,lh"], "no rings"),
-        (&["--study", "churn", "--lookups", "7"], "--lookups means nothing to --study churn"),
-        (&["--study", "load", "--lookup", "chord"], "--lookup means nothing to --study load"),
-        (&["--study", "join", "--successors", "4"], "--successors means nothing"),
-        (&["--study", "requests", "--keys", "zipf"], "--keys means nothing"),
+        (&["--study", "churn", "--lookup", "full,lh"], "have no ring"),
+        (&["--study", "churn", "--lookups", "7"], "--lookups does not apply to --study churn"),
+        (&["--study", "load", "--lookup", "chord"], "--lookup does not apply to --study load"),
+        (&["--study", "join", "--successors", "4"], "--successors does not apply"),
+        (&["--study", "requests", "--keys", "zipf"], "--keys does not apply"),
     ] {
         let ran = overlay(arguments);
         assert_eq!((ran.code, ran.text()), (2, ""), "{arguments:?}");
@@ -90,7 +90,7 @@ fn what_makes_no_sense_is_refused_in_words() {
 }
 
 #[test]
-fn studies_write_what_they_found() {
+fn overlay_studies_write_results_and_charts() {
     let folder = std::env::temp_dir().join(format!("carillon-studies-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (json, plots) = (folder.join("found.json"), folder.to_str().unwrap());

@@ -41,7 +41,7 @@ fn well(cluster: &Cluster, asked: usize) {
 }
 
 #[test]
-fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
+fn replicas_leave_drained_and_dead_nodes() {
     let mut cluster = Cluster::new("placement", &["--balance=off", "--dead-after-ms", "3s"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
@@ -67,7 +67,7 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
         (said.contains("to n3, because n1 is draining") && said.contains("; done after"))
             .then_some(())
     });
-    // It stays empty when it was started anew, and can take its part again.
+    // It stays empty when it was started anew, and can be a plain member again.
     cluster.kill(1);
     cluster.start(1);
     // The others may not have noticed that it was away: it is asked itself as well.
@@ -75,7 +75,7 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
     until("it is up", || (is_up(1)? && is_up(0)?).then_some(()));
     read(&cluster, 1);
     assert_eq!(replicas(&cluster, 0, 1), 0);
-    cluster.done(1, "nodes uncordon n1", "n1 is a member");
+    cluster.done(1, "nodes uncordon n1", "n1 is a plain member");
 
     // The first dies for good: the second takes its place.
     cluster.kill(0);
@@ -150,7 +150,7 @@ impl Drop for Stalled {
 }
 
 #[test]
-fn leaders_leave_a_node_whose_disk_stalls() {
+fn leaders_leave_node_with_stalled_disk() {
     let mut cluster = Cluster::new("stalls", &["--balance=off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.all_well(0..=EMPTY - 1);

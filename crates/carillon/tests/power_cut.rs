@@ -59,7 +59,7 @@ fn waits_for(cluster: &Cluster, number: usize, words: &[&str]) {
 }
 
 #[test]
-fn two_of_three_serve_without_the_node_that_they_joined_through() {
+fn two_of_three_serve_without_their_join_seed() {
     let mut cluster = Cluster::new("comeback", &["--balance=off"]);
     cluster.begin(0..=2);
     put(&cluster, 0, "before");
@@ -78,8 +78,8 @@ fn two_of_three_serve_without_the_node_that_they_joined_through() {
 
     // And without any. The second says whom it wants, and where it looks.
     cluster.start_joining(1, None);
-    let [n1, n3] = [format!("at {first}: nobody answers"), format!("at {third}: nobody answers")];
-    waits_for(&cluster, 1, &["nobody leads shard", "n0 (", &n1, "n2 (", &n3]);
+    let [n1, n3] = [format!("at {first}: no node answers"), format!("at {third}: no node answers")];
+    waits_for(&cluster, 1, &["no leader yet of shard", "n0 (", &n1, "n2 (", &n3]);
     cluster.start_joining(2, None);
     (1..3).for_each(|number| serves(&cluster, number));
     has(&cluster, 1, "with-join");
@@ -101,7 +101,7 @@ fn two_of_three_serve_without_the_node_that_they_joined_through() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&damaged, bytes).unwrap();
     cluster.start_joining(1, Some(0));
-    waits_for(&cluster, 1, &["nobody leads shard", "whose address is not known", "--join"]);
+    waits_for(&cluster, 1, &["no leader yet of shard", "whose address is not known", "--join"]);
     cluster.start_joining(2, Some(1));
     (1..3).for_each(|number| serves(&cluster, number));
     has(&cluster, 1, "elsewhere");
@@ -112,7 +112,7 @@ fn two_of_three_serve_without_the_node_that_they_joined_through() {
 }
 
 #[test]
-fn the_rest_serves_after_the_founder_was_drained_and_removed() {
+fn cluster_serves_after_founder_is_drained_and_removed() {
     let mut cluster = Cluster::new("comeback-removed", &[]);
     cluster.begin(0..=2);
     cluster.start(EMPTY);

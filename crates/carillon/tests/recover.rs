@@ -22,24 +22,24 @@ fn run(line: &[&str]) -> (i32, String, String) {
 /// Runs one that does what it says; what it said.
 #[track_caller]
 fn done(line: &[&str]) -> (String, String) {
-    let (code, out, said) = run(line);
-    assert_eq!(code, 0, "{line:?}: {out} {said}");
-    (out, said)
+    let (code, out, err) = run(line);
+    assert_eq!(code, 0, "{line:?}: {out} {err}");
+    (out, err)
 }
 
 #[track_caller]
 fn refused(line: &[&str], words: &str) {
-    let (code, out, said) = run(line);
-    assert!(code == 1 && said.contains(words), "{line:?}: {code} {said}");
+    let (code, out, err) = run(line);
+    assert!(code == 1 && err.contains(words), "{line:?}: {code} {err}");
     assert!(out.is_empty(), "{out}");
 }
 
 /// Runs one whose output is kept in a file.
 #[track_caller]
 fn kept(file: &Path, line: &[&str]) -> String {
-    let (out, said) = done(line);
+    let (out, err) = done(line);
     fs::write(file, out).unwrap();
-    said
+    err
 }
 
 fn text(path: &Path) -> &str {
@@ -76,19 +76,19 @@ fn in_step(cluster: &Cluster) {
         let shards: Vec<Value> =
             (0..3).filter_map(|node| cluster.client(node).shards(None).ok()).collect();
         let is_even = |all: &Vec<Value>| {
-            let of = |told: &Value| -> Vec<(u64, u64)> {
-                let list = told["shards"].as_array().into_iter().flatten();
+            let of = |answer: &Value| -> Vec<(u64, u64)> {
+                let list = answer["shards"].as_array().into_iter().flatten();
                 list.map(|one| (one["id"].as_u64().unwrap(), one["applied"].as_u64().unwrap_or(0)))
                     .collect()
             };
-            all.len() == 3 && all.iter().all(|told| of(told) == of(&all[0]))
+            all.len() == 3 && all.iter().all(|answer| of(answer) == of(&all[0]))
         };
         is_even(&shards).then_some(())
     });
 }
 
 #[test]
-fn the_last_of_three_goes_on_and_grows_again() {
+fn last_of_three_recovers_and_grows_again() {
     let mut cluster = Cluster::new("recover", &["--balance=off"]);
     cluster.begin(0..=2);
     let names = |from: u32| (from..from + KEYS).map(|number| format!("key-{number}"));
@@ -111,19 +111,19 @@ fn the_last_of_three_goes_on_and_grows_again() {
     fs::rename(cluster.dir_of(1), &kept_back).unwrap();
     fs::remove_dir_all(cluster.dir_of(2)).unwrap();
     let before = contents(&dir);
-    let said = kept(&left, &inspect);
-    assert!(said.contains(&ids[0]) && said.contains("9 replicas"), "{said}");
-    let said = kept(&plan, &["plan", text(&left)]);
-    assert!(said.starts_with("9 of 9 shards have lost their majority for good"), "{said}");
-    assert!(ids[1..].iter().all(|id| said.contains(&**id)), "{said}");
-    assert_eq!(said.matches("1 of 3 voters left").count(), 9, "{said}");
-    assert_eq!(said.matches("MAY BE LOST").count(), 9, "{said}");
+    let err = kept(&left, &inspect);
+    assert!(err.contains(&ids[0]) && err.contains("9 replicas"), "{err}");
+    let err = kept(&plan, &["plan", text(&left)]);
+    assert!(err.starts_with("9 of 9 shards have lost their majority for good"), "{err}");
+    assert!(ids[1..].iter().all(|id| err.contains(&**id)), "{err}");
+    assert_eq!(err.matches("1 of 3 voters left").count(), 9, "{err}");
+    assert_eq!(err.matches("MAY BE LOST").count(), 9, "{err}");
     let keyspace = "shard 8 of keyspace 0, slots 14336 to 16383: 1 of 3";
-    assert!(said.contains(keyspace), "{said}");
+    assert!(err.contains(keyspace), "{err}");
 
-    refused(&["plan", text(&left), text(&left)], "is there twice");
-    refused(&["plan", text(&plan)], "it is no survivor");
-    refused(&apply[..5], "nothing was changed. If what may be lost");
+    refused(&["plan", text(&left), text(&left)], "is given twice");
+    refused(&["plan", text(&plan)], "this is not a survivor");
+    refused(&apply[..5], "nothing was changed. To accept these losses");
     refused(&["inspect", "--dir", text(&cluster.dir_of(1))], "cannot read");
     let other = fs::read_to_string(&plan).unwrap().replace(&ids[0], &ids[1]);
     fs::write(&late, other).unwrap();
@@ -131,8 +131,8 @@ fn the_last_of_three_goes_on_and_grows_again() {
     refused(&apply_other, "was made without node");
     assert!(contents(&dir) == before, "nothing was to change");
 
-    let (said, _) = done(&apply);
-    assert!(said.contains("9 shards go on from here alone, 0 replicas end here"), "{said}");
+    let (out, _) = done(&apply);
+    assert!(out.contains("9 shards go on from here alone, 0 replicas end here"), "{out}");
     let after = contents(&dir);
     assert!(done(&apply).0.contains("nothing to do"));
     assert!(contents(&dir) == after, "once is enough");
@@ -153,8 +153,8 @@ fn the_last_of_three_goes_on_and_grows_again() {
     fs::rename(kept_back, cluster.dir_of(EMPTY)).unwrap();
     cluster.start(EMPTY);
     assert_eq!(cluster.code_of(EMPTY), Some(5), "{}", cluster.log_of(EMPTY));
-    let gone = format!("node {} was removed from the cluster", ids[1]);
-    assert!(cluster.log_of(EMPTY).contains(&gone), "{}", cluster.log_of(EMPTY));
+    let removal = format!("node {} was removed from the cluster", ids[1]);
+    assert!(cluster.log_of(EMPTY).contains(&removal), "{}", cluster.log_of(EMPTY));
 
     // All three are there: there is nothing to do. A plan of the past is of no use.
     (0..3).for_each(|number| cluster.kill(number));
@@ -163,11 +163,11 @@ fn the_last_of_three_goes_on_and_grows_again() {
         kept(file, &["inspect", "--dir", text(&cluster.dir_of(number))]);
     }
     let all = [&["plan"][..], &three.each_ref().map(|file| text(file))].concat();
-    refused(&all, "nothing to do: of each of 9 shards");
+    refused(&all, "nothing to do: these nodes have a majority of each of 9 shards");
     assert!(done(&apply).0.contains("nothing to do"));
     kept(&late, &["plan", text(&three[0])]);
     cluster.begin(0..=2);
     put(&cluster, 0, "late");
     (0..3).for_each(|number| cluster.kill(number));
-    refused(&apply_other, "has changed since it was looked at");
+    refused(&apply_other, "has changed since it was inspected");
 }

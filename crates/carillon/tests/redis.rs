@@ -88,7 +88,7 @@ impl TestConnection {
 }
 
 #[test]
-fn info_counts_keys_that_expire_and_keys_that_did() {
+fn info_counts_expiring_and_expired_keys() {
     let node = Node::start("expiry", &[]);
     let mut talk = node.talk();
     for line in ["SET a 1 PX 20", "SET again 1 PX 20", "SET b 1", "SET c 1 EX 1000"] {
@@ -147,9 +147,76 @@ fn info_counts_requests_refusals_and_waits() {
     assert!(talk.info("used_memory_peak") >= talk.info("used_memory"));
 }
 
+/// Calls are counted once each, whichever way they take through the loop; slow ones are noted.
+#[test]
+fn info_counts_calls_and_slowlog_notes_slow_ones() {
+    let node = Node::start("calls", &["--threads", "2"]);
+    let mut talk = node.talk();
+    let calls = |talk: &mut TestConnection, name: &str| {
+        let all = talk.ask("INFO commandstats");
+        let line = all.lines().find_map(|l| l.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        let line = line?.to_owned();
+        let (count, rest) = line.split_once(",usec=").expect("the time follows");
+        assert!(rest.contains(",usec_per_call="), "{line}");
+        Some(count.parse::<u64>().unwrap())
+    };
+    assert_eq!(talk.ask("CONFIG RESETSTAT"), "+OK");
+    assert_eq!(talk.info("keyspace_hits"), 0);
+    let mut other = node.talk();
+    for talk in [&mut talk, &mut other] {
+        let lines = ["SET k 1", "GET k", "INCR k", "GET k", "SET k 2 EX 100", "GET", "NOSUCH"];
+        talk.send(&lines.join("\r\n"));
+        lines.iter().for_each(|_| _ = talk.reply());
+        let lines = ["MULTI", "INCR k", "GET k", "NOSUCH", "DISCARD", "MULTI", "INCR k", "EXEC"];
+        lines.iter().for_each(|line| _ = talk.ask(line));
+    }
+    for (name, count) in [("set", 4), ("get", 4), ("incr", 4), ("multi", 4), ("exec", 2)] {
+        assert_eq!(calls(&mut talk, name), Some(count), "{name}");
+    }
+    assert_eq!((calls(&mut talk, "nosuch"), calls(&mut talk, "del")), (None, None));
+    assert_eq!(talk.info("keyspace_hits"), 4);
+    let histogram = talk.ask("LATENCY HISTOGRAM set info");
+    assert!(!histogram.contains("get") && histogram.contains("info"), "{histogram}");
+    assert_eq!(talk.ask("CONFIG RESETSTAT"), "+OK");
+    assert_eq!(calls(&mut talk, "set"), None);
+
+    assert_eq!(talk.ask("SLOWLOG RESET"), "+OK");
+    assert_eq!(talk.ask("CLIENT SETNAME slow"), "+OK");
+    for (key, text, count) in [("{l}a", "xyz", 3_800), ("{l}b", "zyyxz", 2_280)] {
+        assert_eq!(talk.ask(&format!("SET {key} {}", text.repeat(count))), "+OK");
+    }
+    assert!(talk.ask("LCS {l}a {l}b IDX MINMATCHLEN 50").starts_with("matches"));
+    assert_eq!(talk.ask("SLOWLOG LEN"), ":1");
+    let slow = talk.ask("SLOWLOG GET");
+    assert!(
+        slow.contains("LCS {l}a {l}b IDX MINMATCHLEN 50 127.0.0.1:") && slow.ends_with("slow"),
+        "{slow}"
+    );
+    assert_eq!(other.ask("SLOWLOG RESET"), "+OK");
+    assert_eq!(talk.ask("SLOWLOG LEN"), ":0");
+    assert_eq!(talk.ask("CONFIG GET slowlog-log-slower-than"), "slowlog-log-slower-than 10000");
+
+    // Every command that is measured by itself is slow, for all connections of the node.
+    assert_eq!(talk.ask("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2"), "+OK");
+    assert_eq!(other.ask("CONFIG GET slowlog*"), "slowlog-log-slower-than 0 slowlog-max-len 2");
+    for pattern in ["a*", "b*", "c*"] {
+        other.ask(&format!("KEYS {pattern}"));
+    }
+    assert_eq!(talk.ask("CONFIG SET slowlog-log-slower-than -1"), "+OK");
+    assert_eq!(talk.ask("SLOWLOG LEN"), ":2");
+    let slow = talk.ask("SLOWLOG GET");
+    assert!(!slow.contains("KEYS a*") && slow.contains("KEYS c*"), "the newest two: {slow}");
+    let refused = talk.ask("CONFIG SET slowlog-max-len 7 maxmemory-policy allkeys-lru");
+    assert!(refused.contains("no setting was changed"), "{refused}");
+    assert_eq!(other.ask("CONFIG GET slowlog-max-len"), "slowlog-max-len 2");
+    assert_eq!(talk.ask("CONFIG GET lua-time-limit"), "lua-time-limit 5000");
+    assert_eq!(talk.ask("CONFIG SET lua-time-limit 5000 tracking-table-max-keys 7"), "+OK");
+    assert_eq!(other.ask("CONFIG GET tracking-table-max-keys"), "tracking-table-max-keys 7");
+}
+
 /// A connection that was killed is in no list when the reply is there, whichever loop serves it.
 #[test]
-fn client_kill_is_answered_when_the_connection_is_gone() {
+fn client_kill_replies_after_connection_closed() {
     let node = Node::start("kill", &["--threads", "4"]);
     let mut talk = node.talk();
     for round in 0..60 {
@@ -205,7 +272,7 @@ fn talk_info(node: &Node, name: &str) -> u64 {
 }
 
 #[test]
-fn wait_is_refused_within_a_transaction_and_swapdb_is_unknown() {
+fn wait_in_multi_is_refused_and_swapdb_is_unknown() {
     let node = Node::start("begin", &[]);
     let mut talk = node.talk();
     assert_eq!(talk.ask("WAIT 0 0"), ":0");
@@ -223,30 +290,33 @@ fn wait_is_refused_within_a_transaction_and_swapdb_is_unknown() {
 
 /// Behind a mapping of ports clients are sent to the outer one.
 #[test]
-fn another_port_than_that_listened_on_is_advertised() {
+fn advertised_port_replaces_listening_port() {
     let flags = ["--resp-mode", "cluster", "--resp-advertise-port", "7001"];
     let flags = [&flags[..], &["--advertise", "db.example"]].concat();
     for node in [Node::start("mapped", &flags), Node::start_with_peer("mapped-peer", &flags)] {
         let mut talk = node.talk();
         let listened = node.resp.port().to_string();
         for line in ["CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER SHARDS"] {
-            let said = talk.ask(line);
-            assert!(said.contains("db.example") && said.contains("7001"), "{line}: {said}");
-            assert!(!said.contains(&listened), "{line}: {said}");
+            let reply = talk.ask(line);
+            assert!(reply.contains("db.example") && reply.contains("7001"), "{line}: {reply}");
+            assert!(!reply.contains(&listened), "{line}: {reply}");
         }
         assert_eq!(talk.info("tcp_port"), u64::from(node.resp.port()));
     }
 }
 
 #[test]
-fn a_secret_that_can_be_guessed_starts_nothing() {
+fn guessable_secret_is_refused_at_start() {
     let dir = Directory::new("weak").unwrap();
     let secret = dir.write_secret().unwrap();
     for text in ["x", "\0\0\0", "fifteen letters", &"z".repeat(40), "passwordpassword"] {
         std::fs::write(&secret, text).unwrap();
         let output = node::Node::new(BINARY, dir.path(), "node").command(&[]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains("can be guessed"), "{text:?}: {said}");
-        assert!(said.contains("/dev/urandom"), "{said}");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && complaint.contains("can be guessed"),
+            "{text:?}: {complaint}"
+        );
+        assert!(complaint.contains("/dev/urandom"), "{complaint}");
     }
 }

@@ -92,7 +92,7 @@ impl Client {
 fn every_family(client: &mut Client, prefix: &str) {
     let key = |name: &str| format!("{prefix}{name}");
     let (a, b, none) = (key("a"), key("b"), key("none"));
-    let told = [
+    let expected = [
         (format!("SET {a} 1"), "OK"),
         (format!("GET {a}"), "1"),
         (format!("INCR {a}"), "2"),
@@ -115,13 +115,13 @@ fn every_family(client: &mut Client, prefix: &str) {
         (format!("DEL {b}"), "1"),
         (format!("EXISTS {a} {b}"), "0"),
     ];
-    for (command, reply) in told {
+    for (command, reply) in expected {
         assert_eq!(client.ask(&command), reply, "{command}");
     }
 }
 
 #[test]
-fn keyspaces_of_one_replica_are_served_by_all() {
+fn every_node_serves_keyspaces_of_one_replica() {
     let cluster = Cluster::start("away-one", 3);
     let http = cluster.http(1);
     for (name, placement) in [("1", "hashed"), ("2", "ordered")] {
@@ -164,7 +164,7 @@ fn keyspaces_of_one_replica_are_served_by_all() {
 }
 
 #[test]
-fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
+fn nodes_without_replicas_serve_through_leader_death() {
     let mut cluster = Cluster::start("away-five", 5);
     let mut client = cluster.client(4);
     every_family(&mut client, "five-");
@@ -247,11 +247,11 @@ fn wait_reports_true_replica_count_at_any_node() {
         }
         // The first three have replicas of everything.
         let asked = Instant::now();
-        let (told, is_soon) = match number < 3 {
+        let (reply, is_soon) = match number < 3 {
             true => (client.ask("WAITAOF 1 2 10000"), true),
             false => (client.ask("WAITAOF 1 2 300"), false),
         };
-        assert_eq!(told, if is_soon { "1 2" } else { "0 2" }, "node {number}");
+        assert_eq!(reply, if is_soon { "1 2" } else { "0 2" }, "node {number}");
         assert!(asked.elapsed() < SOON, "node {number}: {:?}", asked.elapsed());
     }
     // What is not there is not claimed.
@@ -269,7 +269,7 @@ fn wait_reports_true_replica_count_at_any_node() {
 /// Nodes that have just come to a founder with data: the states of its shards are long on their
 /// way, and who asks for keys of these shards is answered all the same.
 #[test]
-fn nodes_that_wait_for_their_states_answer_at_once() {
+fn nodes_awaiting_snapshots_answer_at_once() {
     const VALUES: u64 = 512;
     let mut cluster = Cluster::plan("away-slow", 3, &["--snapshot-rate", "1MiB"]);
     cluster.start_node(0);
@@ -328,7 +328,7 @@ fn long_command(words: &[&str]) -> String {
 /// After a conflict of EXEC a connection reads with key reservations. It gets values that are too
 /// long for one answer as well, at the leader's node and at others.
 #[test]
-fn reserving_reads_get_values_longer_than_one_answer() {
+fn reserving_reads_get_values_above_answer_limit() {
     let cluster = Cluster::start("away-contend", 3);
     let value = "7".repeat(3 << 20);
     let mut other = cluster.client(0);
@@ -348,10 +348,10 @@ fn reserving_reads_get_values_longer_than_one_answer() {
 
         let begun = Instant::now();
         assert_eq!(client.ask("WATCH {t}a {t}b near0"), "OK");
-        let told = client.ask("MGET {t}a near0 {t}b");
-        assert!(told == format!("{value} {number} {value}"), "{} bytes", told.len());
-        let told = client.ask("MGET {t}a {t}b");
-        assert!(told == format!("{value} {value}"), "{} bytes", told.len());
+        let reply = client.ask("MGET {t}a near0 {t}b");
+        assert!(reply == format!("{value} {number} {value}"), "{} bytes", reply.len());
+        let reply = client.ask("MGET {t}a {t}b");
+        assert!(reply == format!("{value} {value}"), "{} bytes", reply.len());
         assert_eq!(client.ask("MULTI"), "OK");
         assert_eq!(client.ask("SET near0 mine"), "QUEUED");
         assert_eq!(client.ask("SET {t}c mine"), "QUEUED");
@@ -396,8 +396,8 @@ fn long_values_of_one_shard_are_read_at_one_moment() {
             let mut client = client_of_it(number);
             move || {
                 for _ in 0..60 {
-                    let told = client.ask("MGET {t}a {t}b");
-                    let (a, b) = told.split_once(' ').expect("two values");
+                    let reply = client.ask("MGET {t}a {t}b");
+                    let (a, b) = reply.split_once(' ').expect("two values");
                     assert_eq!((a.len(), b.len()), (LONG, LONG));
                     assert!(a == b, "{} and {}", &a[..8], &b[..8]);
                 }
@@ -464,5 +464,21 @@ fn preconditions_are_judged_through_nodes_without_a_replica() {
             assert_eq!(status("DELETE", format!("If-Match: {new}")), 204);
             assert_eq!(status("DELETE", format!("If-Match: {new}")), 404);
         }
+    }
+}
+
+/// Values come from other nodes meanwhile: EXEC begins again, and its time stays.
+#[test]
+fn exec_that_waits_for_other_nodes_is_of_one_time() {
+    let cluster = Cluster::start("one-time", 4);
+    let mut client = cluster.client(3);
+    for round in 0..40 {
+        let (from, to) = (format!("from-{round}"), format!("to-{round}"));
+        client.ask(&format!("MSET {from} 1 {to} 2"));
+        client.ask("MULTI");
+        client.ask(&format!("EXPIRE {to} 0"));
+        client.ask(&format!("RENAMENX {from} {to}"));
+        assert_eq!(client.ask("EXEC"), "1 1", "{to} has expired in round {round}");
+        assert_eq!(client.ask(&format!("MGET {from} {to}")), "nil 1");
     }
 }

@@ -8,18 +8,18 @@ use four::{Cluster, EMPTY, until};
 
 /// How many shards a node knows of the keyspace.
 fn shards(cluster: &Cluster, asked: usize) -> usize {
-    let shards = cluster.client(asked).shards(Some(KEYSPACE)).expect("it answers");
+    let shards = cluster.client(asked).shards(Some(KEYSPACE)).expect("the node answers");
     shards["shards"].as_array().map_or(0, Vec::len)
 }
 
 /// How many keys a node counts in all replicas that it has.
 fn keys(cluster: &Cluster, asked: usize) -> u64 {
-    let all = cluster.client(asked).keyspaces().expect("it answers");
+    let all = cluster.client(asked).keyspaces().expect("the node answers");
     all.iter().find(|keyspace| keyspace.name == KEYSPACE).map_or(0, |keyspace| keyspace.keys)
 }
 
 #[test]
-fn shards_are_cut_while_clients_write() {
+fn shards_split_while_clients_write() {
     let flags = ["--balance=off", "--split-bytes", "1MiB", "--merge-bytes", "off"];
     let mut cluster = Cluster::new("split", &flags);
     cluster.begin(0..=EMPTY - 1);
@@ -46,7 +46,8 @@ fn shards_are_cut_while_clients_write() {
     until("what came of it is known", || {
         let (_, said) = cluster.run(EMPTY, "shards --why --keyspace 0");
         // Leads may move meanwhile.
-        let came = |words| said.matches(&format!("because it was asked for\n  {words}")).count();
+        let came =
+            |words| said.matches(&format!("because an operator asked for it\n  {words}")).count();
         (came("done after") > 0 && came("done after") + came("handed on") == 8).then_some(())
     });
 

@@ -31,6 +31,23 @@ pub trait Changes {
 /// No observer.
 impl Changes for () {}
 
+/// An observer, or none.
+impl<C: Changes> Changes for Option<C> {
+    #[inline]
+    fn changed(&mut self, key: &[u8], at: Timestamp) {
+        if let Some(changes) = self {
+            changes.changed(key, at);
+        }
+    }
+
+    #[inline]
+    fn flushed(&mut self, from: Option<&Cut>, end: &Cut, at: Timestamp) {
+        if let Some(changes) = self {
+            changes.flushed(from, end, at);
+        }
+    }
+}
+
 /// The keys that have changed, each once.
 impl Changes for BTreeSet<Box<[u8]>> {
     fn changed(&mut self, key: &[u8], _: Timestamp) {

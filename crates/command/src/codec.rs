@@ -24,7 +24,7 @@
 //! | 14 | flush | nothing: whatever the shard has |
 //! | 15 | flush | end: a cut, but slot 0 |
 //! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From cluster version 2 on |
-//! | 17 | transaction | what [`transaction`](super::transaction) says. From cluster version 2 on |
+//! | 17 | transaction | what [`transaction`] says. From cluster version 2 on |
 //! | 18 | append, up to a limit | key `bytes`, value `bytes`, longest result `varint`, below 512 MiB. From cluster version 2 on |
 //!
 //! | flags of | bits (others are 0) |
@@ -46,7 +46,7 @@
 use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot};
 
-use super::{ExpireIf, Expiry, SetIf, SetReply, Transaction, Write};
+use super::{ExpireIf, Expiry, Read, SetIf, SetReply, Transaction, Write, transaction};
 use crate::limits::VALUE_BYTES_MAX;
 
 const SET: u8 = 1;
@@ -70,6 +70,12 @@ const APPEND_WITHIN: u8 = 18;
 
 /// Op, flags, two lengths and an expiry: what stands before the key of a `SET`, at most.
 const SET_HEADER_BYTES_MAX: usize = 2 + 2 * VARINT_BYTES_MAX + 8;
+
+/// Appends a read of named keys, but no LCS, as a transaction of itself alone.
+pub fn encode_read(read: &Read<'_>, out: &mut Vec<u8>) {
+    out.push(TRANSACTION);
+    transaction::encode_alone(read, out);
+}
 
 /// Appends a command's bytes.
 #[inline]
@@ -451,7 +457,7 @@ mod tests {
     /// The fuzzer's seeds are commands, and stay so: the bytes stand in logs.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
-    fn the_corpus_is_read_and_written_the_same() {
+    fn fuzz_corpus_roundtrips_and_bad_seeds_are_refused() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/command");
         let mut count = 0;
         for file in std::fs::read_dir(corpus).unwrap() {

@@ -42,6 +42,7 @@ pub(crate) mod samples;
 #[cfg(test)]
 mod script;
 mod strings;
+pub mod topic;
 pub mod transaction;
 pub mod value;
 
@@ -55,7 +56,8 @@ pub use not_done::NotDone;
 pub use range::{Pair, RangeQuery};
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};
-pub use transaction::{ObservedVersion, Step, Transaction};
+pub use topic::TopicKind;
+pub use transaction::{Flush, ObservedVersion, Step, Transaction};
 pub use value::{Value, ValueType};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).

@@ -97,8 +97,8 @@ impl OwnedWrite {
             Write::Transaction(_) => {
                 let watched = self.bytes.iter().map(Vec::as_slice).zip(self.seen.iter().copied());
                 let commands = self.steps.iter().map(OwnedStep::borrow).collect();
-                let (watched, ranges) = (watched.collect(), Vec::new());
-                Write::Transaction(Box::new(Transaction { watched, commands, ranges }))
+                let (watched, rest) = (watched.collect(), Transaction::default());
+                Write::Transaction(Box::new(Transaction { watched, commands, ..rest }))
             }
         }
     }
@@ -210,8 +210,8 @@ pub(crate) fn transactions() -> impl Strategy<Value = OwnedWrite> {
     let watched = prop::collection::vec((key(), seen), 0..3);
     (watched, prop::collection::vec(step, 0..5)).prop_map(|(watched, steps)| {
         let commands = steps.iter().map(OwnedStep::borrow).collect();
-        let ranges = Vec::new();
-        Write::Transaction(Box::new(Transaction { watched, commands, ranges })).into()
+        let all = Transaction { watched, commands, ..Transaction::default() };
+        Write::Transaction(Box::new(all)).into()
     })
 }
 

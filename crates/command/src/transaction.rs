@@ -47,13 +47,15 @@
 //! | 72 | reference count | key `bytes` |
 //! | 73 | idle time | key `bytes` |
 //!
-//! Then count `varint` of ranges, each: low `bytes`, `u8` 1 and high `bytes`, or 0.
+//! Then count `varint` of ranges, each: low `bytes`, `u8` 1 and high `bytes`, or 0. What it flushes
+//! counts as one of them, the first: the key of the lock `bytes`, `u8` 2, beginning and end of the
+//! arc; or an empty key and 3, for all.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, HashedKey, Timestamp};
+use keyspace::{Cut, DecodeError, HashedKey, Timestamp};
 use storage::engine::{Engine, Range, Version};
 
 use super::apply::{Values, apply_one};
@@ -74,6 +76,9 @@ const TTL: u8 = 70;
 const ENCODING: u8 = 71;
 const REF_COUNT: u8 = 72;
 const IDLE_TIME: u8 = 73;
+/// These stand where a range says whether it has an end.
+const FLUSHED_ARC: u8 = 2;
+const FLUSHED_ALL: u8 = 3;
 
 /// Several commands that are done at one moment, unless a key has changed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +90,24 @@ pub struct Transaction<'a> {
     /// Stretches of keys in order in which there must be no others than those watched. Only of what
     /// a coordinator sees through: they are locked (`txn::locks`).
     pub ranges: Vec<KeyRange<'a>>,
+    /// What it flushes before its commands. Only of what a coordinator sees through: it is locked.
+    pub flush: Option<Box<Flush<'a>>>,
+}
+
+/// Which keys a transaction flushes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flush<'a> {
+    /// All of its keyspace. A coordinator divides it by shards.
+    All,
+    /// Those of an arc, in its part for one shard.
+    Arc {
+        /// A key in the arc, which need not have a value: at this key the arc is locked.
+        witness: &'a [u8],
+        /// Where the arc begins.
+        from: Cut,
+        /// Where it ends: slot [`SLOTS`](keyspace::SLOTS) at the keyspace's end.
+        end: Cut,
+    },
 }
 
 /// Keys in order, from one on, up to but without another; or all behind it.
@@ -109,12 +132,21 @@ pub enum Step<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// Shows every key, those watched first, and the first of each range.
+    /// Shows every key, those watched first, the first of each range, and that of a flushed arc.
     #[cold]
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.watched.iter().for_each(|(key, _)| show(key));
         self.each_named(show);
         self.ranges.iter().for_each(|(low, _)| show(low));
+        self.flushed_arc().iter().for_each(|(witness, ..)| show(witness));
+    }
+
+    /// The arc that it flushes, behind the key at which that is locked.
+    pub fn flushed_arc(&self) -> Option<(&'a [u8], &Cut, &Cut)> {
+        match self.flush.as_deref() {
+            Some(Flush::Arc { witness, from, end }) => Some((witness, from, end)),
+            Some(Flush::All) | None => None,
+        }
     }
 
     /// Its writes.
@@ -123,6 +155,18 @@ impl<'a> Transaction<'a> {
             Step::Write(write) => Some(write),
             Step::Read(_) => None,
         })
+    }
+
+    /// Bytes of stored values that it answers with, if it is one read.
+    #[cold]
+    pub fn lone_read_bytes(&self, values: &impl Values, at: Timestamp) -> Option<u64> {
+        match &*self.commands {
+            [step @ Step::Read(_)] if self.watched.is_empty() => {
+                let (bytes, _) = step.takes(values, at);
+                Some(if bytes <= REPLY_BYTES_MAX { bytes } else { 0 })
+            }
+            _ => None,
+        }
     }
 
     /// Shows every key that its commands name, but not those that are only watched.
@@ -226,7 +270,9 @@ impl<'a> Transaction<'a> {
                 Step::Write(write) => codec::encode(write, out),
             }
         }
-        put_varint(self.ranges.len() as u64, out);
+        let flushes = u64::from(self.flush.is_some());
+        put_varint(self.ranges.len() as u64 + flushes, out);
+        self.flush.iter().for_each(|flush| flush.encode(out));
         for (low, high) in &self.ranges {
             put_bytes(low, out);
             out.push(u8::from(high.is_some()));
@@ -268,11 +314,38 @@ impl<'a> Transaction<'a> {
             let high = match reader.u8()? {
                 0 => None,
                 1 => Some(reader.bytes()?),
+                FLUSHED_ARC => {
+                    let (from, end) = (Cut::decode(reader)?, Cut::decode(reader)?);
+                    transaction.flush = Some(Box::new(Flush::Arc { witness: low, from, end }));
+                    continue;
+                }
+                FLUSHED_ALL => {
+                    transaction.flush = Some(Box::new(Flush::All));
+                    continue;
+                }
                 found => return Err(DecodeError::Tag { what: "end of a range", found }),
             };
             transaction.ranges.push((low, high));
         }
         Ok(transaction)
+    }
+}
+
+impl Flush<'_> {
+    /// Appends its bytes, as those of a range.
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Flush::All => {
+                put_bytes(b"", out);
+                out.push(FLUSHED_ALL);
+            }
+            Flush::Arc { witness, from, end } => {
+                put_bytes(witness, out);
+                out.push(FLUSHED_ARC);
+                from.encode(out);
+                end.encode(out);
+            }
+        }
     }
 }
 
@@ -301,11 +374,22 @@ impl<'a> Step<'a> {
         answered: &mut u64,
         written: &mut u64,
     ) -> bool {
+        let (answers, writes) = self.takes(values, at);
+        let (all_answered, all_written) = (*answered + answers, written.saturating_add(writes));
+        let fits = all_answered <= REPLY_BYTES_MAX && all_written <= WRITTEN_BYTES_MAX;
+        if fits {
+            (*answered, *written) = (all_answered, all_written);
+        }
+        fits
+    }
+
+    /// Bytes of stored values that it answers with, and of values that it makes.
+    fn takes(&self, values: &impl Values, at: Timestamp) -> (u64, u64) {
         let len = |key: &[u8]| {
             let newest = values.newest(&values.hasher().key(key), at);
             newest.map_or(0, |version| version.value.len() as u64)
         };
-        let (answers, writes) = match self {
+        match self {
             Step::Read(Read::Get(key) | Read::GetRange { key, .. }) => (len(key), 0),
             Step::Read(Read::GetMany(keys)) => (keys.iter().map(|key| len(key)).sum(), 0),
             Step::Read(_) => (0, 0),
@@ -323,13 +407,7 @@ impl<'a> Step<'a> {
                 };
                 (answers, write.growth_bytes_max().saturating_add(copies).saturating_add(before))
             }
-        };
-        let (all_answered, all_written) = (*answered + answers, written.saturating_add(writes));
-        let fits = all_answered <= REPLY_BYTES_MAX && all_written <= WRITTEN_BYTES_MAX;
-        if fits {
-            (*answered, *written) = (all_answered, all_written);
         }
-        fits
     }
 }
 
@@ -363,7 +441,16 @@ impl<V: Values> View for At<'_, V> {
     }
 }
 
-fn encode_read(read: &Read<'_>, out: &mut Vec<u8>) {
+/// Appends a transaction of this read alone, without its op.
+pub fn encode_alone(read: &Read<'_>, out: &mut Vec<u8>) {
+    put_varint(0, out);
+    put_varint(1, out);
+    encode_read(read, out);
+    put_varint(0, out);
+}
+
+/// Appends a read of named keys, but no LCS.
+pub fn encode_read(read: &Read<'_>, out: &mut Vec<u8>) {
     let mut of_key = |op, key: &[u8]| {
         out.push(op);
         put_bytes(key, out);
@@ -393,7 +480,11 @@ fn encode_read(read: &Read<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_read<'a>(reader: &mut Reader<'a>) -> Result<Read<'a>, DecodeError> {
+/// Reads what [`encode_read`] wrote.
+///
+/// # Errors
+/// If it is no such read.
+pub fn decode_read<'a>(reader: &mut Reader<'a>) -> Result<Read<'a>, DecodeError> {
     Ok(match reader.u8()? {
         GET => Read::Get(reader.bytes()?),
         GET_MANY => Read::GetMany(decode_keys(reader)?),

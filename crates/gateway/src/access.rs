@@ -72,7 +72,7 @@ impl Access {
 }
 
 /// Whether a word stands in a text with spaces between its words.
-const fn has_word(text: &str, word: &str) -> bool {
+pub(crate) const fn has_word(text: &str, word: &str) -> bool {
     let (text, word) = (text.as_bytes(), word.as_bytes());
     let mut at = 0;
     while at + word.len() <= text.len() {

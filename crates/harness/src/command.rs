@@ -41,7 +41,7 @@ pub fn run<W: AsRef<OsStr>>(
     let output = thread::scope(|scope| {
         // It may end without having read it all.
         scope.spawn(move || stdin.write_all(input).is_ok());
-        child.wait_with_output().expect("it is our child")
+        child.wait_with_output().expect("the process is our child")
     });
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     CommandResult { code: output.status.code().unwrap_or(-1), out: output.stdout, err }

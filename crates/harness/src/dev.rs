@@ -75,13 +75,13 @@ impl Dev {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal).expect("it runs");
+        self.process.signal(signal).expect("the process runs");
     }
 
     /// Waits until it has ended.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        self.process.wait_for(TEST_TIMEOUT).expect("it ends")
+        self.process.wait_for(TEST_TIMEOUT).expect("the process ends")
     }
 
     /// Where Redis clients reach a node, counted from 1.

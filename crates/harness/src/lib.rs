@@ -6,6 +6,7 @@
 //! | [`command`] | a program that does one thing, and its exit status |
 //! | [`lines`] | what a process prints, line by line |
 //! | [`node`] | a node of Carillon as such a program, with its addresses and its log |
+//! | [`cluster`] | several nodes that form one store |
 //! | [`dev`] | a run of `carillon dev` |
 //! | [`disk`] | a small disk that can be filled |
 //! | [`resp`] | a blocking connection of RESP; replies are read by `client`'s decoder |
@@ -18,6 +19,7 @@
 //! If the system refuses something, these tools fail at once, with a panic or an error that says
 //! why: a test that goes on without its network would show nothing.
 
+pub mod cluster;
 pub mod command;
 pub mod dev;
 pub mod disk;

@@ -118,7 +118,7 @@ impl Node {
     /// Fails if it has ended by itself.
     #[track_caller]
     pub fn assert_runs(&mut self) {
-        let ended = self.running().ended().expect("it is our child");
+        let ended = self.running().ended().expect("the process is our child");
         assert!(ended.is_none(), "{} ended by itself: {ended:?}\n{}", self.name, self.log());
     }
 
@@ -140,12 +140,12 @@ impl Node {
     /// Sends it a signal.
     #[track_caller]
     pub fn signal(&mut self, signal: Signal) {
-        self.running().signal(signal).expect("it runs");
+        self.running().signal(signal).expect("the process runs");
     }
 
     /// kill -9.
     pub fn kill(&mut self) {
-        self.running().kill().expect("it is our child");
+        self.running().kill().expect("the process is our child");
         self.process = None;
     }
 

@@ -139,8 +139,8 @@ impl Process {
         while !ready() {
             let ended = self.child.try_wait()?;
             if ended.is_some() || began.elapsed() > READY_MAX {
-                let said = self.last_words();
-                let why = format!("{what} does not become ready ({ended:?}):\n{said}");
+                let output = self.last_words();
+                let why = format!("{what} does not become ready ({ended:?}):\n{output}");
                 return Err(io::Error::other(why));
             }
             sleep(LOOK);
@@ -184,10 +184,10 @@ pub fn send_signal(pid: u32, signal: Signal) -> io::Result<()> {
 
 /// The end of a file of text; empty if there is none.
 pub fn last_words(file: &Path) -> String {
-    let said = fs::read(file).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    let from = said.floor_char_boundary(said.len().saturating_sub(LAST_WORDS_BYTES));
-    said[from..].to_owned()
+    let output = fs::read(file).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    let from = output.floor_char_boundary(output.len().saturating_sub(LAST_WORDS_BYTES));
+    output[from..].to_owned()
 }
 
 /// All our directories begin so.

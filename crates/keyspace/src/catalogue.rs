@@ -23,6 +23,9 @@
 //! proposes to raise it has checked that all nodes support the next one; here it only rises, by
 //! one.
 //!
+//! And it holds libraries of functions, and how often all scripts were forgotten:
+//! [`mod@libraries`].
+//!
 //! Names 0 to 15 are ordinary names. The Redis protocol's `SELECT n` means the keyspace of that
 //! name and creates it on first use; nothing here treats them differently.
 //!
@@ -42,18 +45,19 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`] |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, admin state, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: cluster version `u8`. Or 7: an op of [`mod@linear_hash`]. Or 8: one of [`mod@libraries`] |
 //! | admin state | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
-//! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; in version 4 then the cluster version `u8`, at least 2. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
+//! | catalogue | version `u8` = 2 to 5, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its admin state, not 0; from version 4 on then the cluster version `u8`, at least 2; in version 5 then [`mod@libraries`]. Version 5 only if there are libraries, or scripts were forgotten. Cluster version 1: version 2 if no node has an admin state but 0, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@linear_hash`] |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record) |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, admin state); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many admin states; 16 version skipped (that there is `u8`, that asked for `u8`); 17 version too low (that there is `u8`, that needed `u8`); 18 no table (name `bytes`); 19 the table is at another epoch (name `bytes`, record); 20 library exists, 21 function exists, 22 no library (each: name `bytes`); 23 libraries too large (`varint`) |
 
 mod admin_states;
 mod check;
 mod codec;
 mod error;
+pub mod libraries;
 pub mod linear_hash;
 mod version;
 
@@ -68,6 +72,9 @@ use crate::slot::{SLOTS, Slot, slot_of};
 pub use admin_states::{ADMIN_STATES_MAX, AdminState, AdminStates, REMAINING_NODES_MAX};
 pub use check::{check_name, check_new_name, check_options, is_made_on_use};
 pub use error::CatalogueError;
+pub use libraries::{
+    Function, FunctionFlags, LIBRARIES_BYTES_MAX, Libraries, Library, LibraryOp, RestorePolicy,
+};
 pub use linear_hash::{LinearHashOp, LinearHashRecord, LinearHashStep};
 
 use check::{check_invariants, check_replicas};
@@ -247,6 +254,8 @@ pub enum CatalogueOp<'a> {
         /// What.
         act: LinearHashOp,
     },
+    /// Libraries of functions are changed, or all scripts forgotten.
+    Library(LibraryOp<'a>),
 }
 
 /// What an op was about, as it is then.
@@ -260,14 +269,17 @@ pub enum Subject {
     Shard(KeyspaceId, ShardId),
     /// The cluster version from now on.
     ClusterVersion(ClusterVersion),
+    /// The libraries.
+    Libraries,
 }
 
-/// All keyspaces, by name; the admin states of nodes; and the cluster version.
+/// All keyspaces, by name; the admin states of nodes; the cluster version; and libraries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     keyspaces: BTreeMap<Box<str>, Keyspace>,
     admin_states: AdminStates,
     cluster_version: ClusterVersion,
+    libraries: Libraries,
     next_keyspace: KeyspaceId,
     next_shard: ShardId,
 }
@@ -279,6 +291,7 @@ impl Default for Catalogue {
             keyspaces: BTreeMap::new(),
             admin_states: AdminStates::default(),
             cluster_version: ClusterVersion::FIRST,
+            libraries: Libraries::default(),
             next_keyspace: KeyspaceId(1),
             next_shard: ShardId(1),
         }
@@ -450,7 +463,8 @@ impl Catalogue {
     ///
     /// # Errors
     /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::allocate_shard_id`],
-    /// [`Self::set_admin_state`], [`Self::raise_version`] and [`Self::apply_linear_hash`].
+    /// [`Self::set_admin_state`], [`Self::raise_version`], [`Self::apply_linear_hash`] and
+    /// [`Self::apply_library`].
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
@@ -468,6 +482,10 @@ impl Catalogue {
             }
             CatalogueOp::LinearHash { keyspace, epoch, act } => {
                 return self.apply_linear_hash(*keyspace, *epoch, *act);
+            }
+            CatalogueOp::Library(op) => {
+                self.apply_library(op)?;
+                return Ok(Subject::Libraries);
             }
         };
         keyspace.map(Subject::Keyspace)

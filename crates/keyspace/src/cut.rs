@@ -90,6 +90,30 @@ impl Cut {
         }
     }
 
+    /// Whether a key lies at or behind this place, and before `end`: ends as those of an arc
+    /// ([`Arc::ends`](crate::Arc::ends)).
+    pub fn is_before(&self, key: &[u8], end: &Self) -> bool {
+        self.is_right_of(key) && !end.is_right_of(key)
+    }
+
+    /// Whether a cut divides the keys between this place and `end`.
+    pub fn is_cut_at(&self, at: &Self, end: &Self) -> bool {
+        let [from, at, end] = [self, at, end].map(|place| place.position(KeyspaceId(0)));
+        from < at && (end.is_origin() || at < end)
+    }
+
+    /// Some key between this place and `end`: always the same one, and mostly a short one.
+    pub fn key_before(&self, end: &Self) -> Box<[u8]> {
+        let first: Box<[u8]> = match self {
+            Cut::Key(key) => key.clone(),
+            Cut::Slot(_) | Cut::Number(_) => Box::default(),
+        };
+        let numbers = (0u64..).map(|number| number.to_string().into_bytes().into());
+        let mut all = std::iter::once(first).chain(numbers);
+        all.find(|key| self.is_before(key, end))
+            .expect("arcs are not empty, and keys hash anywhere")
+    }
+
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -225,6 +249,25 @@ mod tests {
             (&long, begins),
         ] {
             assert_eq!(Cut::at(Placement::Ordered, key), Some(Cut::Key(at.into())));
+        }
+    }
+
+    #[test]
+    fn each_arc_has_a_key() {
+        let melon = Cut::Key((*b"melon").into());
+        let (begin, end) = (Cut::Slot(0), Cut::Slot(SLOTS));
+        let arcs = [
+            (begin.clone(), end.clone()),
+            (begin.clone(), Cut::Slot(1)),
+            (Cut::Slot(SLOTS - 1), end.clone()),
+            (begin.clone(), melon.clone()),
+            (melon, end.clone()),
+            (begin, Cut::Number(1 << 60)),
+            (Cut::Number(0xff << 56), end),
+        ];
+        for (from, end) in arcs {
+            let key = from.key_before(&end);
+            assert!(from.is_before(&key, &end) && key.len() <= 6, "{from} {end}: {key:?}");
         }
     }
 }

@@ -45,13 +45,14 @@ pub mod linear_hash;
 pub mod position;
 pub mod random;
 pub mod slot;
+pub mod text;
 pub mod timestamp;
 
 pub use arc::Arc;
 pub use catalogue::{
     AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability, Keyspace,
-    KeyspaceAlteration, KeyspaceOptions, LinearHashOp, LinearHashRecord, LinearHashStep, Subject,
-    is_made_on_use,
+    KeyspaceAlteration, KeyspaceOptions, Libraries, Library, LibraryOp, LinearHashOp,
+    LinearHashRecord, LinearHashStep, Subject, is_made_on_use,
 };
 pub use cluster_version::{ClusterVersion, Feature, UnsupportedVersion, VersionRange};
 pub use codec::DecodeError;

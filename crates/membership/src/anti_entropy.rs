@@ -53,7 +53,7 @@ impl Membership {
                 digest.entries.insert(node, self.entry(node, &sights));
             }
         }
-        // Two places are kept for the two whom it always speaks of.
+        // Two places are reserved for the two nodes that it always names.
         while digest.entries.len() > DIGEST_ENTRIES_MAX - 2 {
             let (node, _) = digest.entries.pop_last().expect("not empty");
             digest.last = NodeId(node.0 - 1);
@@ -107,25 +107,25 @@ impl Membership {
         entry: Entry,
         sights: &mut BTreeMap<NodeId, NodeView>,
     ) {
-        let Some(told) = entry.sight else { return };
+        let Some(reported) = entry.sight else { return };
         let newer = match sights.get(&node) {
             None => sights.len() < NODES_MAX,
-            Some(known) if told.incarnation != known.incarnation => {
-                told.incarnation > known.incarnation
+            Some(known) if reported.incarnation != known.incarnation => {
+                reported.incarnation > known.incarnation
             }
-            Some(known) => match told.liveness {
-                Liveness::Alive => known.is_active() && told.round > known.round,
+            Some(known) => match reported.liveness {
+                Liveness::Alive => known.is_active() && reported.round > known.round,
                 Liveness::Down => known.is_active(),
                 // Gossip's work: a suspicion that we take from here would have no end of its own.
                 Liveness::Suspect => false,
             },
         };
         if newer {
-            let liveness = match told.liveness {
+            let liveness = match reported.liveness {
                 Liveness::Suspect => Liveness::Alive,
                 other => other,
             };
-            let sight = NodeView { liveness, ..told };
+            let sight = NodeView { liveness, ..reported };
             self.detector.hear(self.now, node, sight);
             sights.insert(node, sight);
         }
@@ -140,19 +140,20 @@ impl Membership {
         their_active: u64,
         out: &mut Vec<Effect>,
     ) -> bool {
-        let told = entry.sight;
-        let claimed = told.map_or(0, |sight| sight.incarnation).max(entry.stamp.incarnation);
+        let reported = entry.sight;
+        let claimed = reported.map_or(0, |sight| sight.incarnation).max(entry.stamp.incarnation);
         if entry.stamp > self.own().record.stamp || claimed > self.incarnation() {
             return self.refute(claimed, out);
         }
-        let Some(told) = told.filter(|sight| sight.incarnation == self.incarnation()) else {
+        let Some(reported) = reported.filter(|sight| sight.incarnation == self.incarnation())
+        else {
             return false;
         };
-        match told.liveness {
+        match reported.liveness {
             Liveness::Alive => false,
             Liveness::Suspect => {
-                if told.round >= self.detector.round() {
-                    self.detector.hear(self.now, self.me, told);
+                if reported.round >= self.detector.round() {
+                    self.detector.hear(self.now, self.me, reported);
                 }
                 false
             }
@@ -185,7 +186,7 @@ impl Membership {
         }
     }
 
-    /// The newest record wins; what is new here is told on.
+    /// The newest record wins; gossip passes on what is new here.
     pub(crate) fn take_record(&mut self, record: Record, out: &mut Vec<Effect>) {
         let node = record.node;
         if node == self.me {
@@ -198,11 +199,11 @@ impl Membership {
         let full = self.table.len() >= NODES_MAX;
         let Some(row) = self.table.get_mut(&node) else {
             if !full && !matches!(record.body, RecordBody::Forgotten) {
-                let gone = matches!(record.body, RecordBody::Left(_));
+                let has_left = matches!(record.body, RecordBody::Left(_));
                 let incarnation = record.stamp.incarnation;
                 let row = Row { record, reported: None, incarnation, since: self.now };
                 self.table.insert(node, row);
-                if gone {
+                if has_left {
                     let sight = NodeView { incarnation, round: 0, liveness: Liveness::Down };
                     self.detector.hear(self.now, node, sight);
                 }
@@ -237,7 +238,7 @@ impl Membership {
         }
     }
 
-    /// This record is to be told on in the next rounds.
+    /// Gossip passes this record on in the next rounds.
     pub(crate) fn queue_gossip(&mut self, node: NodeId) {
         self.gossip_queue.insert(node, GOSSIP_ROUNDS);
     }

@@ -36,7 +36,9 @@
 //! | [`routing`] | which shard owns a key; requests for remote shards |
 //! | [`reshape`] | how shards begin, split, merge; what happens to commands in flight |
 //! | [`rpc`] | requests between nodes, notices, streams of snapshots, and their bytes |
+//! | [`tracking`] | which keys clients cache, and who must hear of changes |
 //! | [`control`] | what the node decides about all its shards |
+//! | [`pubsub`] | ephemeral messages: which node wants which, and their bytes |
 //! | [`recovery`] | start, checkpoints, shards that lost their quorum |
 //! | [`event`] | what happened, as text |
 //!
@@ -107,11 +109,13 @@
 pub mod control;
 pub mod event;
 pub mod executor;
+pub mod pubsub;
 pub mod recovery;
 pub mod replica;
 pub mod reshape;
 pub mod routing;
 pub mod rpc;
+pub mod tracking;
 
 /// What threads share goes by this name, so that the test of threads can put its own there.
 mod sync {

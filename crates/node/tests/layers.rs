@@ -99,7 +99,7 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn cargo_and_the_table_of_crates_agree() {
+fn crate_table_agrees_with_cargo() {
     let table = table();
     let mut wrong = Vec::new();
     let mut found = 0;
@@ -193,7 +193,7 @@ fn only_the_simulator_plants_faults() {
     let mut files = Vec::new();
     rust_files(&crates_dir(), &mut files);
     let drivers = files.iter().filter(|path| {
-        let path = path.strip_prefix(crates_dir()).expect("it is there");
+        let path = path.strip_prefix(crates_dir()).expect("the path is below crates");
         !path.starts_with("sim") && !path.starts_with("node")
     });
     let mut count = 0;

@@ -4,9 +4,9 @@
 //! whatever it showed has been learnt by then:
 //!
 //! ```text
-//!   next ─► the leader by hint ─► each other replica once ─► distrust ─► a peer, another each time
-//!             ▲                                                            │
-//!             └── a new generation or a newer term was learnt ─────────────┘
+//!   next ─► leader by hint ─► each other replica once ─► unreachable ─► a peer, another each time
+//!           ▲                                                             │
+//!           └── a new generation or a newer term was learnt ──────────────┘
 //! ```
 //!
 //! It ends at [`HOPS_MAX`]; the request's deadline usually ends it sooner. It is a value beside the
@@ -38,7 +38,7 @@ pub struct Hop {
 pub struct LookupPath {
     hops: u8,
     /// Where among the peers it begins to ask.
-    spread: usize,
+    first_peer: usize,
     /// How often it had to ask a peer.
     detours: usize,
     asked: Option<AskedReplicas>,
@@ -57,10 +57,10 @@ struct AskedReplicas {
 const _: () = assert!(REPLICAS_MAX <= u32::BITS as usize);
 
 impl LookupPath {
-    /// A route after `hops` hops on other nodes. Routes with different `spread` begin with
-    /// different peers.
-    pub fn new(hops: u8, spread: usize) -> Self {
-        Self { hops, spread, detours: 0, asked: None }
+    /// A path after `hops` hops on other nodes. It asks peers from `first_peer` on, by place among
+    /// them: paths with different ones begin with different peers.
+    pub fn new(hops: u8, first_peer: usize) -> Self {
+        Self { hops, first_peer, detours: 0, asked: None }
     }
 
     /// How many nodes were asked.
@@ -83,7 +83,7 @@ impl LookupPath {
         }
         match lookup.next(point) {
             Step::Ask(peers) => {
-                let index = self.spread.wrapping_add(self.detours) % peers.len().max(1);
+                let index = self.first_peer.wrapping_add(self.detours) % peers.len().max(1);
                 self.detours += 1;
                 peers.get(index).map(|node| Hop { node: *node, shard: None })
             }

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_joint_group_needs_both_majorities() {
+    fn joint_group_needs_both_majorities() {
         let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let mut members = Members::of_voters(&ids(&[1, 2, 3]));
         let reached = |replica: ReplicaId| [0, 90, 50, 10, 5, 4][replica.0 as usize];

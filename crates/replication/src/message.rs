@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_stands_at_its_place_under_a_name_of_its_own() {
+    fn message_kinds_are_in_place_order_with_distinct_names() {
         let all = MessageKind::all();
         assert!(all.iter().enumerate().all(|(place, kind)| kind.place() == place));
         let mut names = all.map(MessageKind::name).to_vec();

@@ -121,7 +121,7 @@ fn gaps(count: u64, slow: (u64, u64)) -> Vec<u64> {
 /// stood at the same time both went on, and stood again only after a whole election's time, the
 /// longest of 4 000 gaps were 1.6 s, 2.5 s and 6.3 s.
 #[test]
-fn survivors_elect_a_leader_soon() {
+fn survivors_elect_leader_soon() {
     let machines = [
         ((MILLI, MILLI), 1_200),
         ((2 * MILLI, 10 * MILLI), 1_300),

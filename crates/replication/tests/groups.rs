@@ -42,7 +42,7 @@ fn live_through(seed: u64, count: u64) -> [u64; 4] {
 }
 
 #[test]
-fn no_promise_is_broken_in_groups_of_three_and_five() {
+fn groups_of_three_and_five_keep_raft_invariants() {
     let mut sums = [0; 4];
     for seed in 0..150 {
         let count = if seed % 3 == 0 { 5 } else { 3 };

@@ -93,6 +93,7 @@ pub mod recover;
 pub mod repair_clock;
 pub mod run;
 pub mod runtime;
+pub mod scripts;
 pub mod service;
 pub mod signals;
 mod threads;

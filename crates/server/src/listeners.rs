@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn an_address_that_is_taken_is_named_with_its_setting() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-        let address = taken.local_addr().expect("it listens");
+        let address = taken.local_addr().expect("the listener has an address");
         let mut config = Config { native: Listen::On(address), ..Config::default() };
         (config.resp, config.http) = (Listen::Off, Listen::Off);
         let error = Listening::bind(&mut config).expect_err("it is taken").to_string();

@@ -42,9 +42,9 @@ pub const EXIT_DISK_FAILED: i32 = 74;
 /// Ends the process: its disk can no longer be trusted, and nothing more may be acknowledged.
 pub fn disk_failed(what: &str, error: &dyn std::error::Error) -> ! {
     tracing::error!(
-        "{what} failed: {error}. The node stops at once. What was acknowledged at durability \
-         sync is on disk; at interval and memory, what was synced last. Repair the disk and start \
-         it again"
+        "{what} failed: {error}. The node stops at once. Writes acknowledged at durability sync \
+         are on disk; at interval and memory, those of the last fsync. Repair the disk and start \
+         the node again"
     );
     std::process::exit(EXIT_DISK_FAILED)
 }

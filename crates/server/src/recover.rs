@@ -42,7 +42,7 @@ pub enum Error {
     /// It could not be written. Either nothing has changed, or the plan is carried out here: apply
     /// it again to know.
     #[error(
-        "{dir}: {source}. The plan is carried out here, or nothing has changed: make room, or \
+        "{dir}: {source}. The plan is applied here, or nothing has changed: make room, or \
          repair the disk, and apply it again"
     )]
     Write {

@@ -52,7 +52,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The new directory could not be written.
-    #[error("{dir}: {source}. Remove the new directory, and do it again when the disk is well")]
+    #[error(
+        "{dir}: {source}. Remove the new directory, and run the command again when the disk \
+         works"
+    )]
     Write {
         /// The new directory.
         dir: PathBuf,

@@ -22,6 +22,7 @@ use crate::process::{self, disk_failed};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::open::{self, LockedDirectory, OpenError, OpenedNode};
 use crate::runtime::{NodeRuntime, readiness, ticker};
+use crate::scripts::{ScriptThreads, Surroundings};
 use crate::service::{NodeApi, NodeFacts};
 use crate::signals;
 use crate::threads::Background;
@@ -88,6 +89,7 @@ struct Serving {
     background: Background,
     http: Option<http::Server>,
     loops: Vec<JoinHandle<()>>,
+    scripts: ScriptThreads,
     _signals: signals::Listener,
 }
 
@@ -119,18 +121,24 @@ impl Serving {
         let options = config.http_options(runtime.clock.started_millis());
         let listener = listening.take(Protocol::Http);
         let http = listener.map(|listener| http::start(listener, api, options)).transpose()?;
-        let loops = spawn_loops(&runtime, &config, polls, listening.take_for_loops())?;
+        let surroundings = Surroundings {
+            config: config.clone(),
+            clients: Arc::new(Clients::default()),
+            texts: Arc::new(Texts::new(&runtime, &config)),
+        };
+        let scripts = ScriptThreads::spawn(&runtime, &surroundings)?;
+        let loops = spawn_loops(&runtime, &surroundings, polls, listening.take_for_loops())?;
         if wait_until_serving(&runtime, stop) {
             runtime.lifecycle.set_ready();
             banner.log();
         }
         let _signals = signals;
-        Ok(Some(Self { runtime, config, cluster, background, http, loops, _signals }))
+        Ok(Some(Self { runtime, config, cluster, background, http, loops, scripts, _signals }))
     }
 
     /// Transfers leaderships, answers requests under way, and ends all threads.
     fn stop(self) -> Result<ExitReason, StartError> {
-        let Self { runtime, config, cluster, background, http, loops, _signals } = self;
+        let Self { runtime, config, cluster, background, http, loops, scripts, _signals } = self;
         // While requests are still taken, so that they go on to who leads then.
         ticker::hand_over(&runtime, HAND_OVER);
         let stopped = Instant::now();
@@ -139,6 +147,7 @@ impl Serving {
         for event_loop in loops {
             event_loop.join().expect("a loop that panics has ended the process");
         }
+        scripts.stop();
         if let Some(server) = http {
             // One time for all: clients of the loops may have taken it.
             let drain = Duration::from_millis(config.shutdown_timeout_ms);
@@ -149,7 +158,7 @@ impl Serving {
             cluster.stop();
         }
         background.stop(&runtime);
-        tracing::info!("stopped; everything acknowledged is on disk");
+        tracing::info!("stopped; all acknowledged writes are on disk");
         match cluster.as_ref().and_then(|cluster| cluster.fatal()) {
             Some(error) => Err(StartError::Cluster(error.clone())),
             None => Ok(ExitReason::Stopped),
@@ -266,12 +275,10 @@ impl Stop {
 
 fn spawn_loops(
     runtime: &Arc<NodeRuntime>,
-    config: &Arc<Config>,
+    Surroundings { config, clients, texts }: &Surroundings,
     polls: Vec<Poll>,
     listeners: Vec<Bound>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let clients = Arc::new(Clients::default());
-    let texts = Arc::new(Texts::new(runtime, config));
     let mut listeners = Some(listeners);
     // All of them before any loop runs: the first gives connections to the others at once.
     runtime.delivery.mailboxes.iter().for_each(Mailbox::open);
@@ -318,7 +325,7 @@ fn banner(
 ) -> Banner {
     let mut warnings = Vec::new();
     if found.cut_bytes > 0 {
-        warnings.push(format!("cut {}", crate::check::torn(found.cut_bytes)));
+        warnings.push(format!("truncated {}", crate::check::torn(found.cut_bytes)));
     }
     if config.insecure {
         warnings

@@ -152,8 +152,8 @@ impl Command {
                 let watched = keys.iter().map(Vec::as_slice).zip(seen).collect();
                 let commands =
                     steps.iter().map(|(place, command)| command.step(&keys[*place..=*place]));
-                let (commands, ranges) = (commands.collect(), Vec::new());
-                Write::Transaction(Box::new(Transaction { watched, commands, ranges }))
+                let (commands, rest) = (commands.collect(), Transaction::default());
+                Write::Transaction(Box::new(Transaction { watched, commands, ..rest }))
             }
             _ if self.is_read() => return None,
             other => unreachable!("{other:?} writes"),

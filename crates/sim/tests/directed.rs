@@ -285,7 +285,7 @@ fn kill_at_every_change_of_the_disk() {
         let (_, written) = node.guaranteed();
         let ledger = node.ledger;
         disk.kill();
-        let mut node = Node::start(&disk, ledger, written, WALL_MS).expect("it starts again");
+        let mut node = Node::start(&disk, ledger, written, WALL_MS).expect("the node starts again");
         node.settle().expect("no more faults");
         for ((name, number), (was, will)) in &known {
             let found = node.get(name, &key(*number)).expect("no more faults");
@@ -322,7 +322,7 @@ fn disk_full_and_space_returns() {
     let (_, written) = node.guaranteed();
     let ledger = node.ledger;
     disk.kill();
-    let mut node = Node::start(&disk, ledger, written, WALL_MS).expect("it starts");
+    let mut node = Node::start(&disk, ledger, written, WALL_MS).expect("the node starts");
     node.settle().expect("no faults");
     assert_eq!(node.get("s", b"last").expect("read"), Reply::Bulk(b"2"[..].into()));
 }
@@ -378,7 +378,7 @@ fn rounds_of_checkpoints_on_a_full_disk_give_their_files_back() {
         let (durable, _) = node.guaranteed();
         let ledger = node.ledger;
         disk.crash(Crash::LoseUnsynced);
-        let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("it starts");
+        let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("the node starts");
         node.settle().expect("no faults");
         assert_eq!(node.get("s", b"k").expect("read"), Reply::Bulk(b"w"[..].into()));
     }
@@ -401,7 +401,7 @@ fn a_failed_sync_stops_the_node_and_nothing_is_answered() {
         let (durable, _) = node.guaranteed();
         let ledger = node.ledger;
         disk.crash(crash);
-        let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("it starts");
+        let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("the node starts");
         node.settle().expect("no faults");
         let found = node.get("s", b"k").expect("read");
         let allowed = [&b"old"[..], b"new"].map(|value| Reply::Bulk(value.into()));
@@ -423,7 +423,7 @@ fn what_was_seen_expired_stays_so_after_a_restart_with_an_earlier_clock() {
     let (durable, _) = node.guaranteed();
     let ledger = node.ledger;
     disk.crash(Crash::LoseUnsynced);
-    let mut node = Node::start(&disk, ledger, durable, WALL_MS - 60_000).expect("it starts");
+    let mut node = Node::start(&disk, ledger, durable, WALL_MS - 60_000).expect("the node starts");
     node.settle().expect("no faults");
     assert_eq!(node.get("s", b"k").expect("read"), Reply::Nil);
 }
@@ -467,7 +467,7 @@ fn a_flipped_bit_is_refused_or_harmless() {
                 let key = key(*number);
                 let hashed = route.key(&key);
                 let state = route.views[route.place(&hashed)].read();
-                let found = state.keys().and_then(|keys| keys.newest(&hashed, now));
+                let found = state.engine().and_then(|keys| keys.newest(&hashed, now));
                 let found = found.map_or(Reply::Nil, |version| Reply::Bulk(version.value.into()));
                 assert_eq!(found, *will, "bit of {name} at {offset}");
             }
@@ -498,7 +498,7 @@ fn a_keyspace_dropped_while_checkpoints_are_written() {
     let (durable, _) = node.guaranteed();
     let ledger = node.ledger;
     disk.crash(Crash::LoseUnsynced);
-    let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("it starts");
+    let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("the node starts");
     node.settle().expect("no faults");
     assert!(!node.machine.routes.contains_key("gone"));
     assert_eq!(node.get("s", &key(0)).expect("read"), Reply::Bulk(b"v"[..].into()));

@@ -125,7 +125,7 @@ fn another_process_gives_the_same_bytes() {
         .args(["--exact", "another_process_gives_the_same_bytes", "--nocapture"])
         .env(IS_CHILD, "1")
         .output()
-        .expect("it runs");
+        .expect("the program runs");
     let text = String::from_utf8_lossy(&child.stdout);
     assert!(text.contains(&trace), "{trace} is not in {text}");
 }

@@ -4,7 +4,7 @@ use keyspace::codec::Reader;
 use keyspace::{Cut, HashedKey, KeyHasher, SLOTS, Timestamp};
 use storage::engine::{
     DumpCursor, Layout, MemoryEngine, PieceLimits, Range, ReadResult, RestoreError, ScanCursor,
-    WrongLayout,
+    Settings, WrongLayout,
 };
 
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
@@ -43,7 +43,7 @@ fn an_ordered_engine_has_its_middle_where_it_can_be_cut() {
     for names in [["1", "10", "11"], ["00000000", "00000001", "00000002"]] {
         let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         names.iter().for_each(|name| put(&mut engine, name, "v", 10));
-        let (cut, _) = engine.middle().expect("it has several keys");
+        let (cut, _) = engine.middle().expect("the engine has several keys");
         let mut bytes = Vec::new();
         cut.encode(&mut bytes);
         assert_eq!(Cut::decode(&mut Reader::new(&bytes)), Ok(cut));
@@ -333,4 +333,32 @@ fn keys_that_end_by_their_expiry_are_counted_once() {
         assert!(engine.delete(&HASHER.key(b"d"), ts(60)));
         assert_eq!((usage(&engine, 60), engine.expired_keys()), ((0, 0, 0), 0));
     });
+}
+
+/// Of what is as new as the flush, or newer, nothing goes: also if it is done again.
+#[test]
+fn flush_of_older_versions_spares_those_that_follow_it() {
+    both(|mut engine| {
+        ["a", "b", "c"].iter().for_each(|key| put(&mut engine, key, "old", 100));
+        put(&mut engine, "c", "newer", 300);
+        let (from, end) = (Cut::Slot(0), Cut::Slot(SLOTS));
+        for _ in 0..2 {
+            engine.flush_older(&from, &end, true, ts(200));
+            put(&mut engine, "b", "its own", 200);
+        }
+        let all = |now| ["a", "b", "c"].map(|key| at(&engine, key, now));
+        assert_eq!(all(199), ["old", "old", "old"]);
+        assert_eq!(all(200), ["nil", "its own", "old"], "what is newer has been spared");
+        assert_eq!(all(300), ["nil", "its own", "newer"]);
+    });
+    // As an era, of which nothing is left to be flushed again.
+    let settings = Settings { flush_in_place_keys_max: 0, ..HASHER.into() };
+    let mut engine = MemoryEngine::new(HASHED, settings);
+    put(&mut engine, "a", "old", 100);
+    for _ in 0..2 {
+        engine.flush_older(&Cut::Slot(0), &Cut::Slot(SLOTS), true, ts(200));
+        put(&mut engine, "b", "its own", 200);
+    }
+    assert_eq!([at(&engine, "a", 199), at(&engine, "a", 200)], ["old", "nil"]);
+    assert_eq!(newest(&engine, "b", 200).as_deref(), Some("its own"));
 }

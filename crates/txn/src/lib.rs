@@ -20,6 +20,9 @@
 //! | [`abandoned`] | which transactions have lost their coordinator |
 //! | [`retry_queue`] | which command runs first, of those that are retried after conflicts |
 //! | [`interactive`] | what does a client see in a transaction that it runs step by step |
+//! | [`script_queue`] | in which order do the scripts of one shard run |
+//! | [`script_batch`] | which of them take effect together, and what becomes of each |
+//! | [`script_attempt`] | what does a script do next that runs over any shards |
 //!
 //! # Invariants
 //! 1. Everything here is a state machine: inputs in, actions out. Its driver supplies time, random
@@ -38,6 +41,9 @@ pub mod coordinator;
 pub mod interactive;
 pub mod locks;
 pub mod retry_queue;
+pub mod script_attempt;
+pub mod script_batch;
+pub mod script_queue;
 mod shard_map;
 pub mod wait_queue;
 

@@ -38,13 +38,13 @@ const BACKOFF_MAX_NANOS: BootNanos = 32_000_000;
 /// that makes all others wait, and most commands get through without.
 pub const RESERVE_AFTER_NANOS: BootNanos = 200_000_000;
 
-/// The state of a transaction whose attempts have failed so far, because others changed its keys.
+/// The state of a transaction that is begun late, or again, since others have changed its keys.
 #[derive(Clone, Debug)]
 pub struct ConflictRetry {
-    /// When the first one began.
+    /// From when its time counts: when the first attempt began.
     pub since: BootNanos,
-    /// The last key that was in conflict.
-    pub key: Box<[u8]>,
+    /// The last key that was in conflict, if there was one.
+    pub key: Option<Box<[u8]>>,
     /// The name by which its keys are reserved now, if they are.
     pub reserved_as: Option<Timestamp>,
 }
@@ -229,7 +229,7 @@ impl RetryQueue {
     pub fn conflict_retry(&self, at: usize) -> Option<ConflictRetry> {
         let one = self.all.get(&at)?;
         let (since, reserved_as) = (one.since, one.reserved_as);
-        Some(ConflictRetry { since, key: one.conflict_key.clone()?, reserved_as })
+        Some(ConflictRetry { since, key: Some(one.conflict_key.clone()?), reserved_as })
     }
 
     /// The name by which an asker's command reserves its keys from everyone, if it does.

@@ -48,7 +48,7 @@ pub async fn read(
 ) -> Result<HeldBody<'_>, Problem> {
     let limit = context.options.body_timeout;
     timeout(limit, read_all(context, body, bytes_max, too_long)).await.unwrap_or_else(|_| {
-        Err(late(format!("the body was not there within {} ms", limit.as_millis())))
+        Err(late(format!("the body did not arrive within {} ms", limit.as_millis())))
     })
 }
 
@@ -69,7 +69,7 @@ async fn read_all(
     loop {
         let next = timeout(stall, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
         let next = next.map_err(|_| {
-            late(format!("no byte of the body has come for {} ms", stall.as_millis()))
+            late(format!("no byte of the body has arrived for {} ms", stall.as_millis()))
         })?;
         let Some(frame) = next else { break };
         let frame =
@@ -167,7 +167,7 @@ fn no_room() -> Problem {
         StatusCode::SERVICE_UNAVAILABLE,
         "busy",
         "Busy",
-        "the bodies of other requests take all the room that there is for them",
+        "the bodies of other requests use all the memory for bodies",
         "Send it again when fewer large requests are under way.",
     )
 }

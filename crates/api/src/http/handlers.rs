@@ -194,8 +194,8 @@ async fn unknown_method(method: Method, uri: Uri) -> Problem {
         StatusCode::METHOD_NOT_ALLOWED,
         "unknown-method",
         "Unknown method",
-        format!("{method} means nothing at {path}"),
-        "The header Allow lists the methods that do.",
+        format!("the method {method} is not supported at {path}"),
+        "The header Allow lists the methods that are.",
     )
 }
 

@@ -123,7 +123,7 @@ pub async fn put(
         Some("absent") => Condition::absent(),
         Some("present") => Condition::PRESENT,
         Some(other) => {
-            let detail = format!("if is {other:?}, where absent or present is known");
+            let detail = format!("if is {other:?}, where only absent or present is allowed");
             return Err(Problem::bad_request(detail));
         }
     };

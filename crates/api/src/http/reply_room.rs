@@ -54,9 +54,9 @@ fn no_room() -> Problem {
         StatusCode::SERVICE_UNAVAILABLE,
         "busy",
         "Busy",
-        "values that other clients have asked for and not read yet take all the room that there is \
-         for them",
-        "Ask again when fewer large values are under way, and read what you have asked for.",
+        "replies that other clients have not read yet use all the memory for replies",
+        "Send it again when fewer large replies are under way, and read the replies to your \
+         requests.",
     )
 }
 

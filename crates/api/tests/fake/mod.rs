@@ -264,8 +264,8 @@ impl NodeService for Fake {
     }
 
     fn keyspace_drop(&self, name: &str, done: Done<()>) {
-        let gone = self.state.lock().unwrap().keyspaces.remove(name);
-        done(gone.map(drop).ok_or_else(|| ApiError::NoKeyspace { name: name.into() }));
+        let removed = self.state.lock().unwrap().keyspaces.remove(name);
+        done(removed.map(drop).ok_or_else(|| ApiError::NoKeyspace { name: name.into() }));
     }
 
     fn now_millis(&self) -> u64 {

@@ -58,9 +58,9 @@ fn split_is_requested_by_http() {
     };
     for (body, at) in [("{}", 1024), (r#"{"at":null}"#, 1024), (r#"{"at":700}"#, 700)] {
         let cut = split("1", body);
-        let told: serde_json::Value = serde_json::from_slice(&cut.body).unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&cut.body).unwrap();
         assert_eq!(cut.status, 202);
-        assert_eq!(told, serde_json::json!({ "shard": 1, "right": 9, "at": at }));
+        assert_eq!(body, serde_json::json!({ "shard": 1, "right": 9, "at": at }));
     }
     for (shard, body, status, problem) in [
         ("2", "{}", 409, "not-leader"),
@@ -82,9 +82,9 @@ fn merge_is_requested_by_http() {
         ask_json(&server, "POST", &format!("/v1/shards/{shard}/merge"), body)
     };
     let merged = merge("1", "{}");
-    let told: serde_json::Value = serde_json::from_slice(&merged.body).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&merged.body).unwrap();
     assert_eq!(merged.status, 202);
-    assert_eq!(told, serde_json::json!({ "shard": 1, "right": 9, "moves": true }));
+    assert_eq!(body, serde_json::json!({ "shard": 1, "right": 9, "moves": true }));
     for (shard, body, status, problem) in [
         ("2", "{}", 409, "not-leader"),
         ("3", "{}", 409, "no-merge"),
@@ -103,10 +103,10 @@ fn merge_is_requested_by_http() {
 fn cluster_version_is_shown_and_raised() {
     let server = serve(options());
     let reply = ask(&server, "GET", "/v1/level", b"");
-    let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-    assert_eq!((&told["level"], &told["speaks"]), (&1.into(), &serde_json::json!([1, 2])));
+    let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!((&body["level"], &body["speaks"]), (&1.into(), &serde_json::json!([1, 2])));
     assert_eq!(
-        told["nodes"][2],
+        body["nodes"][2],
         serde_json::json!({
             "id": "0000000000000003", "name": "n3", "speaks": null
         })

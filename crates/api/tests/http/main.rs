@@ -125,10 +125,10 @@ fn keys_and_values_are_any_bytes() {
         let head = ask(&server, "HEAD", path, b"");
         assert_eq!((head.status, head.header("content-length")), (200, Some("256")));
         assert_eq!(ask(&server, "DELETE", path, b"").status, 204);
-        let gone = ask(&server, "DELETE", path, b"");
-        assert_eq!((gone.status, gone.problem().as_str()), (404, "nil"));
-        let gone = ask(&server, "GET", path, b"");
-        assert_eq!((gone.status, gone.problem().as_str()), (404, "nil"));
+        let reply = ask(&server, "DELETE", path, b"");
+        assert_eq!((reply.status, reply.problem().as_str()), (404, "nil"));
+        let reply = ask(&server, "GET", path, b"");
+        assert_eq!((reply.status, reply.problem().as_str()), (404, "nil"));
     }
 }
 
@@ -151,7 +151,7 @@ fn time_travel_tells_never_from_not_yet() {
 }
 
 #[test]
-fn puts_have_conditions_and_ends() {
+fn put_accepts_condition_and_ttl() {
     let server = serve(options());
     let failed = ask(&server, "PUT", "/v1/kv/0/k?if=present", b"1");
     assert_eq!((failed.status, failed.problem().as_str()), (412, "condition-failed"));
@@ -307,13 +307,13 @@ fn transactions_say_what_has_become_of_them() {
     let unknown = post("/v1/txn/unknown/commit", "{}");
     assert_eq!((unknown.status, unknown.problem().as_str()), (504, "unknown-outcome"));
     let again = post("/v1/txn/again/commit", "{}");
-    let said = again.text();
-    assert!(again.status == 404 && said.contains("no-transaction"), "{said}");
+    let text = again.text();
+    assert!(again.status == 404 && text.contains("no-transaction"), "{text}");
     // It may be sent for the second time.
-    assert!(said.contains(r#""outcome":"unknown""#) && said.contains("request_id"), "{said}");
+    assert!(text.contains(r#""outcome":"unknown""#) && text.contains("request_id"), "{text}");
     assert_eq!(ask(&server, "DELETE", "/v1/txn/t1", b"").status, 204);
-    let gone = ask(&server, "DELETE", "/v1/txn/t2", b"");
-    assert_eq!((gone.status, gone.problem().as_str()), (404, "no-transaction"));
+    let reply = ask(&server, "DELETE", "/v1/txn/t2", b"");
+    assert_eq!((reply.status, reply.problem().as_str()), (404, "no-transaction"));
     // A page of another origin cannot send JSON.
     for path in ["/v1/txn", "/v1/txn/begin", "/v1/txn/t1", "/v1/txn/t1/commit"] {
         let page = ask(&server, "POST", path, b"{}");

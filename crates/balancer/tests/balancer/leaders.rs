@@ -70,7 +70,7 @@ fn a_hot_shard_does_not_wander() {
             .map(|(_, why)| why)
     };
     assert_eq!(wish(&cluster, 0), None);
-    let why = wish(&cluster, 1).expect("it has room");
+    let why = wish(&cluster, 1).expect("the node has room");
     let words = "node 1 is asked 12000 times a second, node 2 2000; the mean is 7000";
     assert_eq!(why.text(&|id| format!("node {id}")), words);
     assert!(wish(&cluster, 2).is_some() && wish(&cluster, 3).is_none());

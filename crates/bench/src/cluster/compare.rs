@@ -15,10 +15,10 @@ use harness::process::Directory;
 /// `bench cluster`
 #[derive(Args, Debug)]
 pub struct Options {
-    /// How often each measurement is repeated; medians count.
+    /// Rounds of each measurement; the result is the median.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Random keys are drawn from so many.
+    /// Number of keys from which random ones are drawn.
     #[arg(long, default_value_t = 100_000)]
     keys: usize,
     /// Connections over which the 64 clients of etcd are spread.
@@ -27,7 +27,7 @@ pub struct Options {
     /// Scale of request counts, in percent.
     #[arg(long, default_value_t = 100)]
     percent: usize,
-    /// A short look: 1 round, a quarter of the requests, 20 000 keys.
+    /// A short run: 1 round, a quarter of the requests, 20 000 keys.
     #[arg(long)]
     pub quick: bool,
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 
 use super::nodes::{NODES, Nodes};
-use super::pipes::{self, Shape};
+use super::pipes::{self, Commands, Shape};
 use super::rivals::{self, RedisPersistence, Rival};
 use crate::load::{self, Run};
 use crate::resp::Connection;
@@ -144,6 +144,8 @@ impl Stores {
         Shape {
             clients: CLIENTS,
             pipeline: load.pipeline,
+            commands: Commands::Set,
+            tagged: false,
             keys: self.keys,
             value_bytes: load::VALUE_BYTES,
             wait,

@@ -51,23 +51,23 @@ impl NodeFailure {
 /// `bench failover`
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Rounds of each way to break.
+    /// Rounds of each failure.
     #[arg(long, default_value_t = 50)]
     rounds: usize,
-    /// Ways to break, any of kill, pause, leave.
+    /// Failures, any of kill, pause, leave.
     #[arg(long, value_delimiter = ',', default_value = "kill,pause,leave")]
     breaks: Vec<NodeFailure>,
-    /// How long clients are watched after the break, in ms.
+    /// How long clients are watched after the failure, in ms.
     #[arg(long, default_value_t = 2_500)]
     watch_ms: u64,
-    /// How long the cluster has between two rounds to spread its leaders again, in ms.
+    /// Pause between two rounds, in which leaders spread again, in ms.
     #[arg(long, default_value_t = 5_500)]
     settle_ms: u64,
-    /// Ends with an error if a round takes longer than this, in ms, or a planned leave fails a
+    /// End with an error if a round takes longer than this, in ms, or a planned leave fails a
     /// request.
     #[arg(long)]
     gap_ms_max: Option<u64>,
-    /// 5 rounds of each.
+    /// A short run: 5 rounds of each.
     #[arg(long)]
     pub quick: bool,
 }
@@ -145,7 +145,8 @@ fn judge(all: &[Rounds], gap_ms_max: u64) -> Outcome<()> {
             return Err(format!("{what}: most victims led nothing, so nothing was seen").into());
         }
         if longest > gap_ms_max as f64 {
-            let why = format!("{what}: service was away for {longest:.0} ms, not {gap_ms_max}");
+            let why =
+                format!("{what}: service was interrupted for {longest:.0} ms, not {gap_ms_max}");
             return Err(why.into());
         }
         if is_leave && not_done + unknown > 0 {

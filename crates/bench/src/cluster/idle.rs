@@ -42,7 +42,7 @@ pub struct Options {
     /// How long the nodes are watched, in seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// 10 seconds.
+    /// A short run: 10 seconds.
     #[arg(long)]
     pub quick: bool,
 }

@@ -21,6 +21,6 @@ pub mod failover;
 pub mod figures;
 pub mod idle;
 pub mod nodes;
-mod pipes;
+pub mod pipes;
 pub mod rivals;
 mod silence;

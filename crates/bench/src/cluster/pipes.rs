@@ -1,7 +1,7 @@
-//! Pipelines that end with a WAIT: what redis-benchmark cannot send.
+//! Pipelines that redis-benchmark cannot send: with a WAIT at their end, or of SETs and GETs.
 //!
-//! Many connections on one thread, each with one pipeline of SETs outstanding, random keys; for
-//! Redis each pipeline ends with `WAIT 1`, so that it is answered when another node has it.
+//! Many connections on one thread, each with one pipeline outstanding, random keys. For Redis in a
+//! cluster each pipeline ends with `WAIT 1`, so that it is answered when another node has it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -22,8 +22,12 @@ const REPLY_MAX: Duration = Duration::from_secs(10);
 pub struct Shape {
     /// Connections.
     pub clients: usize,
-    /// SETs of a pipeline.
+    /// Commands of a pipeline.
     pub pipeline: usize,
+    /// Which commands.
+    pub commands: Commands,
+    /// Whether all keys of a pipeline have one hash tag.
+    pub tagged: bool,
     /// Random keys are drawn from so many.
     pub keys: usize,
     /// Bytes of a value.
@@ -32,18 +36,31 @@ pub struct Shape {
     pub wait: bool,
 }
 
+/// Commands of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commands {
+    /// SETs.
+    Set,
+    /// GETs.
+    Get,
+    /// A SET, a GET, and so on.
+    Mixed,
+}
+
 struct Pipe {
     stream: TcpStream,
     /// Bytes to be sent, and how many of them were.
     out: Vec<u8>,
     sent: usize,
+    /// Bytes of a value that are still to come.
+    skips: usize,
     /// Bytes of the last line that came.
     line: Vec<u8>,
     replies: usize,
     began: Instant,
 }
 
-/// Sends about `requests` SETs. The processor time of the run is for the caller to add.
+/// Sends about `requests` commands. The processor time of the run is for the caller to add.
 pub fn run(ports: &[u16], shape: &Shape, requests: usize) -> Outcome<Run> {
     let mut poll = Poll::new()?;
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
@@ -56,7 +73,8 @@ pub fn run(ports: &[u16], shape: &Shape, requests: usize) -> Outcome<Run> {
         let mut stream = TcpStream::from_std(stream);
         poll.registry().register(&mut stream, Token(n), Interest::READABLE | Interest::WRITABLE)?;
         let (out, line) = (Vec::new(), Vec::new());
-        pipes.push(Pipe { stream, out, sent: 0, line, replies: 0, began: Instant::now() });
+        let began = Instant::now();
+        pipes.push(Pipe { stream, out, sent: 0, skips: 0, line, replies: 0, began });
     }
     let value = "x".repeat(shape.value_bytes);
     let mut left = requests.div_ceil(shape.pipeline);
@@ -100,13 +118,26 @@ impl Pipe {
         self.out.clear();
         self.sent = 0;
         self.replies = shape.pipeline + usize::from(shape.wait);
-        for _ in 0..shape.pipeline {
+        let mut tag = None;
+        for place in 0..shape.pipeline {
             // xorshift64: which keys is of no account, only that they differ.
             *random ^= *random << 13;
             *random ^= *random >> 7;
             *random ^= *random << 17;
             let number = (*random % shape.keys as u64) as usize;
-            encode(&mut self.out, &["SET", &key(number), value]);
+            let name = match shape.tagged {
+                true => format!("{{{:04}}}:{number:012}", *tag.get_or_insert(number % 1000)),
+                false => key(number),
+            };
+            let sets = match shape.commands {
+                Commands::Set => true,
+                Commands::Get => false,
+                Commands::Mixed => place % 2 == 0,
+            };
+            match sets {
+                true => encode(&mut self.out, &["SET", &name, value]),
+                false => encode(&mut self.out, &["GET", &name]),
+            }
         }
         if shape.wait {
             encode(&mut self.out, &["WAIT", "1", "5000"]);
@@ -137,17 +168,25 @@ impl Pipe {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(before > 0 && self.replies == 0)
+        Ok(before > 0 && self.replies == 0 && self.skips == 0)
     }
 
     fn take(&mut self, bytes: &[u8], shape: &Shape) -> Outcome<()> {
         for byte in bytes {
+            if self.skips > 0 {
+                self.skips -= 1;
+                continue;
+            }
             self.line.push(*byte);
             if *byte == b'\n' {
                 let is_wait = shape.wait && self.replies == 1;
                 let nobody = is_wait && self.line == b":0\r\n";
                 if self.line.starts_with(b"-") || nobody || self.replies == 0 {
                     return Err(format!("reply {}", String::from_utf8_lossy(&self.line)).into());
+                }
+                if self.line.starts_with(b"$") && !self.line.starts_with(b"$-") {
+                    let bytes = std::str::from_utf8(&self.line[1..])?.trim_end();
+                    self.skips = bytes.parse::<usize>()? + 2;
                 }
                 self.replies -= 1;
                 self.line.clear();

@@ -50,19 +50,19 @@ pub struct Options {
     /// Numbers of clients.
     #[arg(long, value_delimiter = ',', default_value = "5,50,200,600")]
     clients: Vec<usize>,
-    /// How often each load has its turn; medians count.
+    /// Rounds of each load; the result is the median.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Seconds of each turn.
+    /// Seconds of each load in a round.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
     /// Lookups, any of plain, full, chord, chord-sharp, linear, lh.
     #[arg(long, value_delimiter = ',', default_value = "plain,full,chord,chord-sharp,linear,lh")]
     lookups: Vec<String>,
-    /// By images, too: what was found before is used.
+    /// Measure with cached routes, too.
     #[arg(long)]
     images: bool,
-    /// A short look: 3 nodes, 16 shards, 50 clients, one turn of 1 second each.
+    /// A short run: 3 nodes, 16 shards, 50 clients, one round of 1 second each.
     #[arg(long)]
     quick: bool,
 }
@@ -216,7 +216,7 @@ impl LookupsReport {
              |---|---|---|---|---|---|---|---|---|\n",
             self.nodes,
             self.shards,
-            if self.images { "by images, too" } else { "without images" }
+            if self.images { "with cached routes, too" } else { "without cached routes" }
         );
         for load in &self.loads {
             let plain = self.rate("plain", load.clients);

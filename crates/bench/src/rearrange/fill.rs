@@ -82,7 +82,8 @@ impl BulkData {
         thread::scope(|scope| {
             let places = 0..self.keyspaces.len();
             let threads: Vec<_> = places.map(|place| scope.spawn(move || of(place))).collect();
-            let sums = threads.into_iter().map(|thread| thread.join().expect("it does not panic"));
+            let sums =
+                threads.into_iter().map(|thread| thread.join().expect("the thread does not panic"));
             Ok(sums.sum::<Result<u64, String>>()?)
         })
     }

@@ -48,56 +48,56 @@ const FILL_VALUE_BYTES: usize = 1_000;
 /// `bench rearrange`
 #[derive(Args, Debug)]
 pub struct Options {
-    /// What is played, in this order.
+    /// Scenarios to run, in this order.
     #[arg(
         value_delimiter = ',',
         default_value = "join,drain,swap,lose,leave,domain,dark,part,isolate"
     )]
     plays: Vec<Scenario>,
-    /// Keys and values of each node at the beginning, in MiB. Unless told otherwise 256 for join,
-    /// swap and dark, 1024 for drain, 64 for the others.
+    /// Keys and values of each node at the beginning, in MiB. Unless given: 256 for join, swap
+    /// and dark, 1024 for drain, 64 for the others.
     #[arg(long)]
     size: Option<u64>,
     /// Clients of the load: no fewer than nodes of the cluster. In part and isolate there is one
     /// more at each node, which only reads.
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// What each waits between an answer and its next request, in ms.
+    /// Pause of each client between an answer and its next request, in ms.
     #[arg(long, default_value_t = 2)]
     pause_ms: u64,
-    /// Seconds in which the load is measured before anything happens.
+    /// Seconds of load before the first change, for the baseline.
     #[arg(long, default_value_t = 15)]
     baseline_s: u64,
     /// Nodes that join.
     #[arg(long, default_value_t = 2, value_parser = count_to::<5>())]
     joins: usize,
-    /// Nodes of nine that are lost.
+    /// How many of nine nodes are killed.
     #[arg(long, default_value_t = 4, value_parser = count_to::<4>())]
     losses: usize,
-    /// Nodes of eight that leave and come back.
+    /// How many of eight nodes leave and come back.
     #[arg(long, default_value_t = 3, value_parser = count_to::<3>())]
     leaves: usize,
-    /// How long the cluster may take to settle after each thing that is done, in seconds.
+    /// Limit for the cluster to settle after each change, in seconds.
     #[arg(long, default_value_t = 90)]
     settle_s: u64,
-    /// What each node may send of shards' states, in MiB a second.
+    /// The setting snapshot_rate of each node, in MiB a second.
     #[arg(long, default_value_t = 64)]
     snapshot_rate: u64,
-    /// Flags for all nodes besides, in one word: --flags='--split-bytes 16MiB'.
+    /// Further flags for all nodes, in one word: --flags='--split-bytes 16MiB'.
     #[arg(long, default_value = "")]
     flags: String,
-    /// Where the timeline goes; of one play. Else into --out, as rearrange-PLAY.json, beside the
-    /// nodes' logs.
+    /// File for the timeline of one scenario. Unless given: rearrange-PLAY.json in --out, beside
+    /// the nodes' logs.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Where the picture goes; of one play. Else into --out, as rearrange-PLAY.svg.
+    /// File for the picture of one scenario. Unless given: rearrange-PLAY.svg in --out.
     #[arg(long)]
     svg: Option<PathBuf>,
     /// An eighth of the data, half of the baseline, one node that joins, two that leave, or are
     /// lost.
     #[arg(long)]
     pub quick: bool,
-    /// Ends with an error if a figure is not what it must be.
+    /// End with an error if a figure misses its limit.
     #[arg(long)]
     strict: bool,
 }

@@ -105,7 +105,8 @@ fn in_parallel(
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..NODES).map(|node| scope.spawn(move || through(node))).collect();
-        let sums = threads.into_iter().map(|thread| thread.join().expect("it does not panic"));
+        let sums =
+            threads.into_iter().map(|thread| thread.join().expect("the thread does not panic"));
         Ok(sums.sum::<Result<i64, String>>()?)
     })
 }

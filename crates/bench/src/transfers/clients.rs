@@ -5,6 +5,7 @@
 //!   watching   WATCH a b, MGET a b ──► MULTI, SET a, SET b, EXEC ──► done, or an error
 //!                  ▲                                         │
 //!                  └───────── nil: an abort ─────────────────┘
+//!   script     EVALSHA: GET a, GET b, SET a, SET b ──► done, or an error
 //! ```
 //!
 //! Each line up to an arrow is one pipeline. A transfer that ends after the given time does not
@@ -39,7 +40,15 @@ pub enum TransferMethod {
     OneShot,
     /// By WATCH, with values that the client makes.
     Watching,
+    /// In a script, which runs again where the server finds it changed.
+    Script,
 }
+
+/// The transfer as a script.
+const SCRIPT: &str = "local from, to = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) \
+                      redis.call('SET', KEYS[1], from - ARGV[1]) \
+                      redis.call('SET', KEYS[2], to + ARGV[1]) \
+                      return 1";
 
 /// What came of the transfers of one run.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +65,8 @@ pub struct Counts {
 
 struct Client {
     stream: TcpStream,
+    /// The name of the script, if it calls one.
+    script: String,
     /// Bytes to be sent, and how many of them were.
     out: Vec<u8>,
     sent: usize,
@@ -82,6 +93,12 @@ pub fn run(
     accounts: usize,
     lasting: Duration,
 ) -> Outcome<Counts> {
+    let script = match way {
+        TransferMethod::Script => {
+            crate::resp::Connection::open(ports[0])?.call(&["SCRIPT", "LOAD", SCRIPT])?
+        }
+        _ => String::new(),
+    };
     let mut poll = Poll::new()?;
     let mut all = Vec::new();
     for n in 0..clients {
@@ -90,7 +107,7 @@ pub fn run(
         stream.set_nonblocking(true)?;
         let mut stream = TcpStream::from_std(stream);
         poll.registry().register(&mut stream, Token(n), Interest::READABLE | Interest::WRITABLE)?;
-        all.push(Client::new(stream));
+        all.push(Client::new(stream, script.clone()));
     }
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut counts = Counts::default();
@@ -159,9 +176,10 @@ enum Next {
 }
 
 impl Client {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: TcpStream, script: String) -> Self {
         Self {
             stream,
+            script,
             out: Vec::new(),
             sent: 0,
             input: BytesMut::new(),
@@ -202,8 +220,12 @@ impl Client {
             TransferMethod::Watching => {
                 self.pipeline(&[&["WATCH", &from, &to], &["MGET", &from, &to]])
             }
+            TransferMethod::Script => {
+                let script = self.script.clone();
+                self.pipeline(&[&["EVALSHA", &script, "2", &from, &to, &self.amount.to_string()]])
+            }
         }
-        self.ends = way == TransferMethod::OneShot;
+        self.ends = way != TransferMethod::Watching;
         self.watches = !self.ends;
     }
 
@@ -227,7 +249,7 @@ impl Client {
         match last {
             _ if refused.is_some() => Next::Ends(refused),
             TextReply::Nil if self.ends => Next::Again,
-            TextReply::Many(_) if self.ends => Next::Ends(None),
+            TextReply::Many(_) | TextReply::Int(_) if self.ends => Next::Ends(None),
             TextReply::Many(held) => {
                 let held: Vec<i64> = held.iter().filter_map(number).collect();
                 let [from, to] = held[..] else {
@@ -322,7 +344,7 @@ mod tests {
     fn client(way: TransferMethod) -> Client {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut client = Client::new(TcpStream::from_std(stream));
+        let mut client = Client::new(TcpStream::from_std(stream), "sha".into());
         client.accounts = [3, 5];
         client.amount = 4;
         client.ask(way);
@@ -346,6 +368,15 @@ mod tests {
         client.ask(TransferMethod::OneShot);
         let busy = "+OK\r\n+QUEUED\r\n+QUEUED\r\n-BUSY others\r\n";
         assert_eq!(answered(&mut client, busy), Next::Ends(Some("BUSY".into())));
+    }
+
+    #[test]
+    fn a_script_is_one_command() {
+        let mut client = client(TransferMethod::Script);
+        assert!(String::from_utf8_lossy(&client.out).ends_with("$1\r\n4\r\n"));
+        assert_eq!(answered(&mut client, ":1\r\n"), Next::Ends(None));
+        client.ask(TransferMethod::Script);
+        assert_eq!(answered(&mut client, "-BUSY x\r\n"), Next::Ends(Some("BUSY".into())));
     }
 
     #[test]

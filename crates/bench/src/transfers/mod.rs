@@ -3,8 +3,9 @@
 //! ```text
 //!   one-shot      Carillon   MULTI, INCRBY, INCRBY, EXEC as one pipeline
 //!   WATCH         Carillon   WATCH and MGET as one pipeline, then MULTI, SET, SET, EXEC as one
+//!   script        Carillon   EVALSHA: two GETs, two SETs
 //!   etcd          both read in one request, put in a second one if neither was written since
-//!   hot …         the first two, of Carillon, over a hundred accounts
+//!   hot …         those of Carillon, over a hundred accounts
 //! ```
 //!
 //! Three nodes of each store on this machine, three replicas, durability `sync`; 64 clients in a
@@ -47,25 +48,26 @@ pub struct Options {
     /// Accounts, of which pairs are drawn at random.
     #[arg(long, default_value_t = 1_000_000)]
     accounts: usize,
-    /// Of these so many are the hot ones.
+    /// Hot accounts among these.
     #[arg(long, default_value_t = 100)]
     hot: usize,
-    /// How often each load has its turn; medians count.
+    /// Rounds of each load; the result is the median.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
-    /// Seconds of each turn.
+    /// Seconds of each load in a round.
     #[arg(long, default_value_t = 2)]
     seconds: u64,
     /// Connections over which the 64 clients of etcd are spread.
     #[arg(long, default_value_t = 6)]
     etcd_connections: usize,
-    /// Seconds in which no shard may have been cut before loads begin.
+    /// Seconds without a split before loads begin.
     #[arg(long, default_value_t = 15)]
     rest_s: u64,
-    /// Only these loads: one-shot, watch, etcd, hot-one-shot, hot-watch.
+    /// Only these loads: one-shot, watch, script, etcd, hot-one-shot, hot-watch,
+    /// hot-script.
     #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
     loads: Vec<Load>,
-    /// A short look: 20 000 accounts, each load one turn of 2 seconds.
+    /// A short run: 20 000 accounts, one round of 2 seconds for each load.
     #[arg(long)]
     quick: bool,
 }
@@ -82,26 +84,38 @@ impl Options {
 enum Load {
     OneShot,
     Watch,
+    Script,
     Etcd,
     HotOneShot,
     HotWatch,
+    HotScript,
 }
 
-const LOADS: [Load; 5] = [Load::OneShot, Load::Etcd, Load::Watch, Load::HotOneShot, Load::HotWatch];
+const LOADS: [Load; 7] = [
+    Load::OneShot,
+    Load::Etcd,
+    Load::Watch,
+    Load::Script,
+    Load::HotOneShot,
+    Load::HotWatch,
+    Load::HotScript,
+];
 
 impl Load {
     fn title(self) -> &'static str {
         match self {
             Load::OneShot => "Carillon, one-shot",
             Load::Watch => "Carillon, WATCH",
+            Load::Script => "Carillon, script",
             Load::Etcd => "etcd, three members",
             Load::HotOneShot => "Carillon, one-shot, hot accounts",
             Load::HotWatch => "Carillon, WATCH, hot accounts",
+            Load::HotScript => "Carillon, script, hot accounts",
         }
     }
 
     fn is_hot(self) -> bool {
-        matches!(self, Load::HotOneShot | Load::HotWatch)
+        matches!(self, Load::HotOneShot | Load::HotWatch | Load::HotScript)
     }
 }
 
@@ -248,6 +262,7 @@ impl Stores {
         let counts = match load {
             Load::OneShot | Load::HotOneShot => carillon(TransferMethod::OneShot)?,
             Load::Watch | Load::HotWatch => carillon(TransferMethod::Watching)?,
+            Load::Script | Load::HotScript => carillon(TransferMethod::Script)?,
             Load::Etcd => self.etcd_transfers(lasting)?,
         };
         let seconds = lasting.as_secs_f64();
@@ -339,6 +354,7 @@ fn render(out: &mut String, measured: &TransfersReport) {
     let ratios = [
         ("one-shot ÷ etcd", Load::OneShot, Load::Etcd, 8.0),
         ("WATCH ÷ etcd", Load::Watch, Load::Etcd, 4.0),
+        ("script ÷ etcd", Load::Script, Load::Etcd, 3.0),
         ("one-shot, hot ÷ all accounts", Load::HotOneShot, Load::OneShot, 0.4),
         ("WATCH, hot ÷ all accounts", Load::HotWatch, Load::Watch, 0.4),
     ];

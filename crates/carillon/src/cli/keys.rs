@@ -12,9 +12,9 @@ pub struct PlaceArgs {
     /// Keyspace of the keys.
     #[arg(long, value_name = "NAME", default_value = "0")]
     pub keyspace: String,
-    /// How the node looks for who owns a key: full, chord, chord-sharp, linear or lh, and perhaps
-    /// iterative, recursive or semi-recursive, and noimages, in one argument. The way that was
-    /// taken goes to standard error.
+    /// Lookup with which the node finds the shard of a key: full, chord, chord-sharp, linear or lh,
+    /// optionally with iterative, recursive or semi-recursive, and with noimages, in one argument.
+    /// The route goes to standard error.
     #[arg(long, value_name = "LOOKUP")]
     pub lookup: Option<String>,
     #[command(flatten)]
@@ -30,17 +30,18 @@ A key without a value: exit code 1, and nothing on standard output.
 Examples:
   carillon get greeting
   carillon get picture > picture.png
-  carillon get greeting --at 1700000000000ms   the value it had then
-  carillon get greeting --stale 500ms          quickly, if half a second old is good enough
-  carillon get greeting --json                 with when it was written and when it ends")]
+  carillon get greeting --at 1700000000000ms   the value at that time
+  carillon get greeting --stale 500ms          a stale read: at most half a second old
+  carillon get greeting --json                 with the timestamp of its write, and its expiry")]
 pub struct GetArgs {
     /// The key.
     pub key: OsString,
-    /// As of this time: a timestamp as --json shows it, or milliseconds since 1970 with ms.
+    /// Read the value at this time: a timestamp as --json shows it, or milliseconds since 1970 with
+    /// the unit ms.
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
-    /// The value may be so old (such as 500ms or 2s) where that is quicker; its age goes to
-    /// standard error.
+    /// Allow a stale read: a value of at most this age (such as 500ms or 2s), where that is faster.
+    /// Its age goes to standard error.
     #[arg(long, value_name = "AGE", conflicts_with = "at", value_parser = millis)]
     pub stale: Option<u64>,
     #[command(flatten)]
@@ -50,24 +51,24 @@ pub struct GetArgs {
 /// `carillon put`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-When it returns with exit code 0 the value is as durable as its keyspace asks for.
-With exit code 4 nobody knows: get the key before putting it again.
+Exit code 0: the value is written, with the durability of its keyspace.
+Exit code 4: the outcome is unknown. Get the key before you put it again.
 
 Examples:
   carillon put greeting hello
   carillon put picture - < picture.png
   carillon put session-17 alice --ttl 30m
-  carillon put lock me --if absent             exit code 1 if somebody has it")]
+  carillon put lock me --if absent             exit code 1 if the key has a value")]
 pub struct PutArgs {
     /// The key.
     pub key: OsString,
     /// The value; - reads it from standard input.
     #[arg(allow_hyphen_values = true)]
     pub value: OsString,
-    /// The value ends after this time: 1500 (milliseconds), 90s, 30m, 12h, 7d.
+    /// The value expires after this time: 1500 (milliseconds), 90s, 30m, 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     pub ttl: Option<u64>,
-    /// Only if the key has no value, or has one.
+    /// Write only if the key has no value (absent), or has one (present).
     #[arg(long = "if", value_name = "CONDITION")]
     pub when: Option<Condition>,
     #[command(flatten)]
@@ -87,7 +88,8 @@ pub enum Condition {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints how many of the keys had a value. Exit code 1 if one of them had none.
-Keys are deleted one after the other; an error ends it, and says how far it came.
+Keys are deleted one after the other. At an error the command ends and prints how many are
+done.
 
 Example:
   carillon del greeting picture")]

@@ -15,7 +15,7 @@ pub struct KeyspaceArgs {
 /// What can be done with keyspaces.
 #[derive(Debug, Subcommand)]
 pub enum KeyspaceCommand {
-    /// Make a keyspace.
+    /// Create a keyspace.
     #[command(after_help = "\
 Examples:
   carillon keyspace create orders
@@ -26,8 +26,8 @@ Examples:
     Create {
         /// Its name.
         name: String,
-        /// Where keys live: spread by their hash, in their order, or spread by their hash over a
-        /// file of linear hashing. Cannot be changed later.
+        /// How a key gets its position: by its hash, by its order, or by its hash in a linear-hash
+        /// table. It cannot be changed later.
         #[arg(long, default_value = "hashed")]
         placement: Placement,
         #[command(flatten)]
@@ -37,7 +37,7 @@ Examples:
     },
     /// List all keyspaces.
     List(NodeArgs),
-    /// Change a keyspace.
+    /// Change the settings of a keyspace.
     #[command(group(ArgGroup::new("change").required(true).multiple(true)
         .args(["durability", "retention", "replicas"])))]
     Alter {
@@ -48,7 +48,7 @@ Examples:
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a keyspace and everything in it, for good.
+    /// Drop a keyspace and all its keys, for good.
     Drop {
         /// Its name.
         name: String,
@@ -60,14 +60,14 @@ Examples:
 /// What can be changed of a keyspace.
 #[derive(Debug, Args)]
 pub struct KeyspaceSettings {
-    /// When a write is answered: after fsync, up to interval_ms before it, or without any.
+    /// When a write is acknowledged: after fsync, up to interval_ms before it, or without fsync.
     #[arg(long)]
     pub durability: Option<Durability>,
     /// How long replaced versions stay readable: 1500 (milliseconds), 60s, 30m, 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = retention)]
     pub retention: Option<u64>,
-    /// How many nodes hold each key: 1, 3, 5, 7 or 9. Above 1 only with durability sync; it can be
-    /// raised later, not lowered.
+    /// Replicas of each shard: 1, 3, 5, 7 or 9. More than 1 needs durability sync. The number can
+    /// be raised later, not lowered.
     #[arg(long, value_name = "N")]
     pub replicas: Option<u8>,
 }
@@ -75,21 +75,21 @@ pub struct KeyspaceSettings {
 /// Where keys live.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Placement {
-    /// Spread by their hash.
+    /// By the hash of the key.
     Hashed,
-    /// In their order.
+    /// By the order of the keys: ranges can be read.
     Ordered,
-    /// Spread by their hash over the buckets of a file of linear hashing.
+    /// By the hash of the key, in a linear-hash table.
     LinearHash,
 }
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Durability {
-    /// After fsync: it survives a power cut.
+    /// After fsync: the write survives a power cut.
     Sync,
-    /// Before the next fsync: a power cut may lose the last moments.
+    /// Up to interval_ms before fsync: a power cut may lose the last writes.
     Interval,
-    /// Written, not fsynced: it survives the process, not the machine.
+    /// Without fsync: the write survives a crash of the process, not of the machine.
     Memory,
 }

@@ -8,13 +8,13 @@ use super::{NodeArgs, WatchArgs, millis};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 health is what this node sees:
-  ok        all is well
-  degraded  all requests are served, but a shard has fewer live replicas than its keyspace asks for,
-            or there is no room for more data: a further failure may end service
+  ok        no problem
+  degraded  all requests are served, but a shard is under-replicated, or memory or disk is full:
+            a further failure may end service
   failing   this node does not serve, or a shard has no leader
-Other nodes may see it differently: ask them with --http.
+Other nodes may see another health: ask them with --http.
 
-Exit code 1 if it is failing, or the node does not serve.
+Exit code 1 if health is failing, or the node does not serve.
 
 Examples:
   carillon status
@@ -37,24 +37,24 @@ One line for each member, in the order in which they joined; * is the node that 
 
 STATE is what that node sees:
   up         it answers
-  suspected  it did not answer lately, and may still
-  down       it is dead, paused or cut off; it comes back by itself when it can
-  left       it has left for good
-  slow disk  besides: an fsync has stalled there lately, so that it hands its shards over
-SINCE is for how long. LINK: whether there is a connection between the two.
-STANDING is what people have asked for; nodes of which nothing was asked show none:
+  suspected  it has not answered lately, and may be down
+  down       it is dead, paused or partitioned; it rejoins by itself
+  left       it has left the cluster for good
+  slow disk  also: an fsync has stalled there lately, and it transfers its leaderships to others
+SINCE is how long the state has lasted. LINK: whether the two nodes are connected.
+STANDING is the admin state that an operator has set; a plain member shows none:
   cordoned   it keeps its replicas, and gets no more
-  draining   its replicas move elsewhere: see `carillon drain --help`
-SHARDS, LEADS and DATA are what the node last told of itself, within seconds.
+  draining   its replicas move to other nodes: see `carillon drain --help`
+SHARDS, LEADS and DATA are what the node last reported, some seconds ago.
 
 Exit code 1 if health is failing: see `carillon status --help`.
 
 Examples:
   carillon nodes
-  carillon nodes --http 10.0.0.2:7480          as another node sees them: compare after a cut
+  carillon nodes --http 10.0.0.2:7480          as another node sees them, in a partition
   carillon nodes --json                        with addresses, failure domains, ids
   carillon nodes cordon b                      it gets no more replicas
-  carillon nodes remove b                      for good, when it is drained"
+  carillon nodes remove b                      for good, after its drain"
 )]
 pub struct NodesArgs {
     /// What to do with one of them.
@@ -69,32 +69,32 @@ pub struct NodesArgs {
 /// What can be done with a node.
 #[derive(Debug, Subcommand)]
 pub enum NodesCommand {
-    /// Let a node keep its replicas and get no more.
+    /// Cordon a node: it keeps its replicas, and gets no more.
     #[command(after_help = "\
 Refused if too few nodes would be left to hold what a keyspace promises.
 
 Examples:
   carillon nodes cordon b
-  carillon nodes cordon 3f2a90c41b7de856       by its id, if several are called b")]
+  carillon nodes cordon 3f2a90c41b7de856       by its id, if several nodes are named b")]
     Cordon(OneNodeArgs),
-    /// Let a cordoned or draining node take its part again.
+    /// Make a cordoned or draining node a plain member again.
     #[command(after_help = "\
-A drain ends where it is: replicas that have moved stay where they are.
+A drain ends; replicas that have moved stay where they are.
 
 Example:
   carillon nodes uncordon b")]
     Uncordon(OneNodeArgs),
     /// Remove a node from the cluster, for good.
     #[command(after_help = "\
-The node must have no replicas: drain it first. Then it may run or not; if it runs, it ends, and
-other nodes refuse it from then on. Its directory is of no use any more: to have the machine back,
-start it on an empty one with --join.
+The node must have no replicas: drain it first. It may be up or down. If it is up, it stops; the
+other nodes refuse it from then on. Its directory cannot be used again: to use the machine again,
+start a node there on an empty directory with --join.
 
 Examples:
   carillon drain b && carillon nodes remove b
-  carillon nodes remove 3f2a90c41b7de856       a dead one, whose name another has now
+  carillon nodes remove 3f2a90c41b7de856       a dead node, whose name another one has
   carillon nodes remove --unknown 3f2a90c41b7de856
-                                               one that no node has heard of since it was started")]
+                                               a node that no running node knows")]
     Remove(OneNodeArgs),
 }
 
@@ -114,18 +114,18 @@ pub struct OneNodeArgs {
 /// `carillon drain`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The node gets no more replicas, and those it has move to others, as fast as snapshot_rate lets them.
-It serves clients all the while. What is left is shown until the node is empty.
+The node gets no more replicas, and those that it has move to other nodes, as fast as snapshot_rate
+allows. It serves clients meanwhile. The command shows the progress until the node is empty.
 
-Ctrl-C ends the showing; the drain goes on. The same command again shows on. `carillon nodes
-uncordon NODE` ends the drain where it is.
+Ctrl-C ends the display, not the drain. The same command shows it again. `carillon nodes uncordon
+NODE` ends the drain; replicas that have moved stay where they are.
 Refused if too few nodes would be left to hold what a keyspace promises.
 
-Exit code 1 if it was refused, is not done after --timeout, or somebody has ended it.
+Exit code 1 if the drain was refused, is not done after --timeout, or was ended by an operator.
 
 Examples:
   carillon drain b && carillon nodes remove b
-  carillon drain b --no-wait                   begin it, and come back
+  carillon drain b --no-wait                   begin the drain, and return at once
   carillon drain b --timeout 10m --json        one object at the end, for scripts")]
 pub struct DrainArgs {
     /// The node's name, or its id.
@@ -134,10 +134,10 @@ pub struct DrainArgs {
     /// The id is right, although the cluster knows no node of it.
     #[arg(long)]
     pub unknown: bool,
-    /// Begin it, and do not wait.
+    /// Begin the drain, and do not wait for its end.
     #[arg(long, conflicts_with = "timeout")]
     pub no_wait: bool,
-    /// Do not wait longer than this: 1500 (milliseconds), 90s, 30m, 12h.
+    /// Wait at most this long: 1500 (milliseconds), 90s, 30m, 12h.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     pub timeout: Option<u64>,
     #[command(flatten)]

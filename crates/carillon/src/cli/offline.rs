@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 /// `carillon check`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads everything and verifies every checksum; changes nothing. Exit code 1 if something is damaged,
-with the file, the place in it and what to do.
+Reads all files and verifies every checksum; changes nothing. Exit code 1 if a file is damaged: the
+message names the file, the place in it and what to do.
 
 Example:
   carillon check data")]
@@ -23,17 +23,17 @@ pub struct CheckArgs {
 /// `carillon repair-clock`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For a node alone, without others in its cluster, whose data has times far ahead because its clock
-once was: its health says so. The node must be stopped, and this machine's clock right.
+For the only node of a cluster, if its data has timestamps far in the future because its clock was
+wrong once: its health reports that. The node must be stopped, and this machine's clock right.
 
-Reads DIR, changes nothing in it, and writes into the empty directory NEW: all keyspaces with the
-newest value of each key, at its own time or, if that is ahead, now. A value that was written ahead
-and expires has as long to live as it had then. What had expired by the clock that was ahead stays
-gone. Replaced versions are left out. NEW is of another cluster: tokens and times that the old node
-gave to clients mean nothing there.
+Reads DIR, changes nothing in it, and writes all keyspaces into the empty directory NEW: the newest
+value of each key, with its own timestamp or, if that is in the future, the present time. Such a
+value keeps the time to live that it had when it was written. Values that expired by the wrong clock
+stay deleted. Replaced versions are left out. NEW is another cluster: tokens and timestamps that
+clients got from the old node are invalid there.
 
 Exit code 1, and nothing in NEW that a node would start on, if another node has replicas, a
-transaction is unfinished, or no time is ahead.
+transaction is unfinished, or no timestamp is in the future.
 
 Example:
   carillon repair-clock --dir /var/lib/carillon --to /var/lib/carillon.new
@@ -50,18 +50,18 @@ pub struct RepairClockArgs {
 /// `carillon recover`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only for shards whose majority is lost FOR GOOD: disks that will never be read again. Writes that
-were acknowledged may be gone then. If any of those machines can still be started, start it instead:
-nothing is lost, and nothing of this is needed.
+Only for shards that lost the majority of their replicas FOR GOOD: their disks will never be read
+again. Acknowledged writes may be lost. If any of those machines can still be started, start it
+instead: then no write is lost, and no recovery is needed.
 
 Three steps, while every node of the cluster is stopped:
-  1  on each node that is left     carillon recover inspect --dir DIR > NODE.json
+  1  on each surviving node        carillon recover inspect --dir DIR > NODE.json
   2  once, with all these files    carillon recover plan *.json > plan
-  3  on each node that is left     carillon recover apply --dir DIR --plan plan --accept-loss
-Then start them, and add nodes: replicas grow back. Until step 3 nothing is changed.
+  3  on each surviving node        carillon recover apply --dir DIR --plan plan --accept-loss
+Then start these nodes, and add new ones: the balancer replaces the lost replicas. Steps 1 and 2
+change nothing.
 
-Lost nodes must never be started again on the directories they had.
-docs/operations.md tells the whole of it.")]
+Never start a lost node again on its old directory. The whole procedure is in docs/operations.md.")]
 pub struct RecoverArgs {
     /// Which step.
     #[command(subcommand)]
@@ -71,10 +71,10 @@ pub struct RecoverArgs {
 /// The steps of a recovery.
 #[derive(Debug, Subcommand)]
 pub enum RecoverCommand {
-    /// Print, as JSON, what is left in a stopped node's directory; changes nothing.
+    /// Print the replicas in a stopped node's directory as JSON; changes nothing.
     #[command(after_help = "\
 Reads checkpoints and log as a start would, which takes as much memory, and changes nothing. Exit
-code 1 if a process has the directory, or something in it is damaged.
+code 1 if a process uses the directory, or a file in it is damaged.
 
 Example:
   carillon recover inspect --dir /var/lib/carillon > a.json")]
@@ -83,29 +83,29 @@ Example:
         #[arg(long)]
         dir: PathBuf,
     },
-    /// Say what goes on and what may be lost, from what is left on all nodes; prints the plan.
+    /// Plan which replicas go on, from the files of all surviving nodes; prints what may be lost.
     #[command(after_help = "\
-For each shard without a majority the replica goes on that has the newest and longest log. It
-becomes the shard's only voter, with all that stands in its log; the others end. What may be lost by
-that is said on standard error, shard by shard; the plan goes to standard output.
+For each shard without a majority, the surviving replica with the newest and longest log goes on. It
+becomes the shard's only voter, with all entries of its log; the other replicas end. The writes that
+may be lost are listed on standard error, shard by shard; the plan goes to standard output.
 
-Give the files of ALL nodes that are left. A node that is not among them counts as lost.
+Give the files of ALL surviving nodes. A node that is not among them counts as lost.
 
-Exit code 1 if there is nothing to do, or the files do not belong together.
+Exit code 1 if no shard needs recovery, or the files do not belong together.
 
 Example:
   carillon recover plan a.json d.json > plan.json")]
     Plan {
-        /// What `carillon recover inspect` has printed, of every node that is left.
+        /// The output of `carillon recover inspect` from every surviving node.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Carry out the plan in a stopped node's directory. There is no way back.
+    /// Apply the plan to a stopped node's directory. It cannot be undone.
     #[command(after_help = "\
-All of it is written at once and synced, or nothing. To apply a plan again does no harm. It is
-refused where the node has run since it was looked at, and for nodes that the plan was made without.
+The command writes and fsyncs the whole plan, or nothing. It is safe to apply a plan again. A plan
+is refused if the node has run since it was inspected, and for a node whose file the plan lacks.
 
-Copy the directory first if there is room: that is the only way back.
+Copy the directory first if there is room: only the copy can undo the recovery.
 
 Example:
   carillon recover apply --dir /var/lib/carillon --plan plan.json --accept-loss")]
@@ -116,7 +116,7 @@ Example:
         /// The file with the plan.
         #[arg(long, value_name = "FILE")]
         plan: PathBuf,
-        /// What the plan says may be lost is lost. Without this, it is only said again.
+        /// Accept the losses that the plan names. Without it, the command only prints them.
         #[arg(long)]
         accept_loss: bool,
     },

@@ -8,15 +8,15 @@ use crate::overlay::OverlayArgs;
 /// `carillon sim`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The same seed runs the same way, byte for byte. Exit code 1 if a rule is broken, with a command
-that shows it again.
+The same seed runs the same way, byte for byte. Exit code 1 if an invariant breaks, with a command
+that reproduces it.
 
 Examples:
   carillon sim --seed 7
   carillon sim --seed 1 --seeds 500 --doublecheck
   carillon sim --seed 1 --seeds 100 --bug unsynced-ack   what the checkers find
   carillon sim --nodes 5 --seed 1 --seeds 100            clusters on a bad network
-  carillon sim --scenario list                           disasters by name
+  carillon sim --scenario list                           the scenarios
   carillon sim --scenario nine-of-twenty --seed 7        one of them
   carillon sim overlay --nodes 1000,100000               lookups alone, on rings of any size")]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -44,22 +44,22 @@ pub struct SimArgs {
     /// The bug that is planted.
     #[arg(long, value_name = "NAME", help = format!("Plant a bug: {}", sim::Bug::names()))]
     pub bug: Option<sim::Bug>,
-    /// Run a whole cluster of so many nodes, on a bad network.
+    /// Simulate a cluster of so many nodes, on a bad network.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=50))]
     #[arg(conflicts_with_all = ["steps", "clients", "bug"])]
     pub nodes: Option<u8>,
-    /// Play a disaster to its end, in a cluster that arranges itself; `list` lists them.
+    /// Run a scenario, a disaster of a cluster with balance on, to its end; `list` lists them.
     #[arg(long, value_name = "NAME", value_parser = scenario)]
     #[arg(conflicts_with_all = ["steps", "clients", "faults", "bug", "nodes"])]
     pub scenario: Option<ScenarioChoice>,
-    /// Of a scenario: its short form, as tests run it.
+    /// With --scenario: its short form, as tests run it.
     #[arg(long, requires = "scenario")]
     pub short: bool,
-    /// Of a cluster: virtual milliseconds before the faults end.
+    /// With --nodes: virtual milliseconds before the faults end.
     #[arg(long, value_name = "MS", default_value_t = sim::cluster::options::MILLIS_DEFAULT)]
     #[arg(requires = "nodes", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     pub millis: u64,
-    /// Of a cluster: the power of its first node goes when its disk has changed so often.
+    /// With --nodes: cut the power of the first node after so many changes of its disk.
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
     /// The bug that is planted in a cluster.
@@ -84,12 +84,12 @@ fn help_on_faults() -> String {
     };
     let (clusters, all) = sim::Fault::ALL.into_iter().partition(is_of_clusters);
     let (all, clusters) = (names(all), names(clusters));
-    format!("Kinds of faults: all, none, or a list of {all}; of clusters also {clusters}")
+    format!("Kinds of faults: all, none, or a list of {all}; with --nodes also {clusters}")
 }
 
 fn help_on_workloads() -> String {
     let names = sim::cluster::Workload::names();
-    format!("Of a cluster: transactions over shards are of this kind only: {names}")
+    format!("With --nodes: only transactions of this kind over shards: {names}")
 }
 
 /// What is simulated beside nodes and clusters.

@@ -54,7 +54,7 @@ impl Child {
             });
         }
         let mut process = command.spawn()?;
-        let stderr = process.stderr.take().expect("it is piped");
+        let stderr = process.stderr.take().expect("stderr is piped");
         let output = node_output::stream(stderr, log, prefix)?;
         Ok(Self { process, ended: None, output: Some(output) })
     }

@@ -53,22 +53,23 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 const REPORT_AFTER: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
-Node 1 has the ports of a lone node: 6379 for Redis clients, 7400 native, 7480 HTTP, 7600 peers.
+Node 1 has the default ports: 6379 for Redis clients, 7400 native, 7480 HTTP, 7600 peers.
 Node 2 has the next ones, and so on. All listen on 127.0.0.1 only.
 
 Each node has a directory in DIR. Ctrl-C stops all of them; the next time they go on from there.
-To begin anew, remove DIR. Settings come from the environment as for `carillon start`, or behind --.
+To begin with an empty cluster, remove DIR. Settings come from the environment as for `carillon
+start`, or follow --.
 
-A node that ends is not started again: kill -9 one and see how the others go on. The message then
-shows the last lines of its log, and how to start it again by hand.
+A node that ends is not started again: kill -9 one and watch the others serve. The message then
+shows the last lines of its log, and the command that starts it again.
 
 Each node's log is DIR/node-N.log, begun anew at each start. At the start, and when it has 16 MiB,
 the file before becomes DIR/node-N.log.old, in place of an older one.
 
 Examples:
-  carillon dev                                three nodes on ./carillon-dev
+  carillon dev                                three nodes in ./carillon-dev
   carillon dev --nodes 5 --dir /tmp/five
-  carillon dev --base-port 16379              beside something that has the usual ports
+  carillon dev --base-port 16379              if the default ports are in use
   carillon dev --resp-mode cluster            for cluster clients of Redis
   carillon dev -- --durability interval       a setting for every node
   carillon dev --verbose                      the nodes' logs in the terminal as well
@@ -78,25 +79,25 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DevArgs {
-    /// How many nodes. Unless given: as many as DIR has, or three.
+    /// Number of nodes. Unless given: as many as DIR has, or three.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=NODES_MAX as i64))]
     nodes: Option<u8>,
-    /// Directory of all nodes. Made if it is not there.
+    /// Directory of all nodes. Created if it does not exist.
     #[arg(long, default_value = "carillon-dev")]
     dir: PathBuf,
     /// Port of node 1 for Redis clients; all other ports move with it.
     #[arg(long, value_name = "PORT", default_value_t = BASE_PORT)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(BASE_PORT_MAX)))]
     base_port: u16,
-    /// What Redis clients find: any (lone servers) or cluster (a Redis Cluster).
+    /// Mode for Redis clients: any (each node serves all keys) or cluster (a Redis Cluster).
     #[arg(long, value_name = "MODE")]
     #[arg(value_parser = ["any", "cluster"])]
     resp_mode: Option<String>,
     /// Print the command line of each node, and start none.
     #[arg(long)]
     print: bool,
-    /// Print the nodes' logs as well; they are in files in any case.
+    /// Print the nodes' logs as well as write them to files.
     #[arg(long, short)]
     verbose: bool,
     /// Further flags of `carillon start`, for every node.
@@ -117,8 +118,9 @@ impl DevArgs {
 enum DevError {
     /// Fewer nodes than there are may have no majority. Nothing was started.
     #[error(
-        "{dir} holds {there} nodes, and {wanted} of them may not be enough to go on. Start all of \
-         them with --nodes {there}, choose another --dir, or remove this one to begin anew"
+        "{dir} holds {there} nodes, and {wanted} of them may have no majority. Nothing was \
+         started. Start all of them with --nodes {there}, choose another --dir, or remove this one \
+         to begin with an empty cluster"
     )]
     TooFew { dir: PathBuf, there: usize, wanted: usize },
     /// The directory cannot be made. Nothing was started.
@@ -134,7 +136,7 @@ enum DevError {
     #[error("cannot start {what}: {source}")]
     System { what: String, source: io::Error },
     /// A node ended before it was ready. The others were stopped.
-    #[error("{node} ended {how} before it was ready. {text}\nNo node is left. It was: {line}")]
+    #[error("{node} ended {how} before it was ready. {text}\nNo node runs now. Command: {line}")]
     NotReady { node: String, how: String, text: String, line: String },
 }
 
@@ -241,14 +243,14 @@ impl Cluster {
                 let (name, how) = (node.name(), children::how(status));
                 let line = node.command_line(&self.program);
                 output::complain(&format!(
-                    "{name} ended {how}. {text}\nThe others go on; to start it again: {line}"
+                    "{name} ended {how}. {text}\nThe other nodes run on; to start it again: {line}"
                 ));
             }
             if asked {
                 return Ok(self.stop());
             }
             if self.children.iter().all(|child| !child.runs()) {
-                output::complain("no node is left");
+                output::complain("all nodes have ended");
                 return Ok(self.stop_with(Exit::Refused));
             }
         }
@@ -356,13 +358,13 @@ impl Cluster {
     fn first_steps(&self) -> String {
         let (first, last) = (&self.nodes[0], &self.nodes[self.nodes.len() - 1]);
         let mut steps = vec![
-            (format!("redis-cli -p {} set greeting hello", first.resp.port()), "ask any node"),
+            (format!("redis-cli -p {} set greeting hello", first.resp.port()), "any node answers"),
             (format!("redis-cli -p {} get greeting", last.resp.port()), ""),
-            (format!("carillon status --http {}", last.http), "how a node is"),
+            (format!("carillon status --http {}", last.http), "a node's state, and health"),
         ];
         if plan::replicas(self.nodes.len()) > 1 {
             let pid = self.children[0].pid();
-            steps.push((format!("kill -9 {pid}"), "the others go on"));
+            steps.push((format!("kill -9 {pid}"), "the other nodes serve"));
         }
         let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
         let line = |(step, why): (String, &str)| format!("  {step:<width$}   {why}");

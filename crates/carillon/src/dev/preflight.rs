@@ -65,7 +65,7 @@ pub fn ports_are_free(nodes: &[NodePlan]) -> Result<(), DevError> {
 pub(super) fn port_remedy(error: &io::Error, address: &SocketAddr) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "something listens on {address} already. Stop it (`ss -ltnp` names it), or move all \
+            "another process listens on {address}. Stop it (`ss -ltnp` names it), or move all \
              ports with --base-port"
         ),
         io::ErrorKind::PermissionDenied => {

@@ -24,7 +24,7 @@ const PLAN: &str = "plan";
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFile {
     /// Another kind of file.
-    #[error("it is no {wanted} of this version. `carillon recover {by}` prints one")]
+    #[error("this is not a {wanted} of this version. `carillon recover {by}` prints one")]
     Kind {
         /// What was wanted.
         wanted: &'static str,
@@ -32,7 +32,7 @@ pub enum InvalidFile {
         by: &'static str,
     },
     /// A member is not there, or is something else.
-    #[error("'{name}' is missing or has a value that makes no sense: was the file edited?")]
+    #[error("'{name}' is missing or has an invalid value: was the file edited?")]
     Member {
         /// Its name.
         name: &'static str,
@@ -188,8 +188,8 @@ pub fn plan(plan: &RecoveryPlan) -> Value {
         "cluster": hex(plan.cluster),
         "nodes": nodes.collect::<Vec<_>>(),
         "lost": plan.lost.iter().map(|node| hex(node.0)).collect::<Vec<_>>(),
-        "shards": plan.shards.iter().map(rescue).collect::<Vec<_>>(),
-        "gone": plan.gone.iter().map(gone).collect::<Vec<_>>(),
+        "shards": plan.shards.iter().map(recovery).collect::<Vec<_>>(),
+        "gone": plan.lost_shards.iter().map(lost_shard).collect::<Vec<_>>(),
         "nameless": plan.nameless.iter().map(|shard| shard.0).collect::<Vec<_>>(),
         "sound": plan.sound,
     })
@@ -212,24 +212,24 @@ pub fn plan_of(value: &Value) -> Read<RecoveryPlan> {
         cluster: word(value, "cluster")?,
         nodes: nodes.collect::<Read<BTreeMap<_, _>>>()?,
         lost: lost.collect::<Read<BTreeSet<_>>>()?,
-        shards: list(value, "shards")?.iter().map(rescue_of).collect::<Read<_>>()?,
-        gone: list(value, "gone")?.iter().map(gone_of).collect::<Read<_>>()?,
+        shards: list(value, "shards")?.iter().map(recovery_of).collect::<Read<_>>()?,
+        lost_shards: list(value, "gone")?.iter().map(lost_shard_of).collect::<Read<_>>()?,
         nameless: nameless.collect::<Read<_>>()?,
         sound: number(value, "sound")? as usize,
     })
 }
 
-fn rescue(rescue: &ShardRecovery) -> Value {
+fn recovery(recovery: &ShardRecovery) -> Value {
     let Recovered { replica, node, index, term, generation, newest, next_ids, cut } =
-        &rescue.record;
+        &recovery.record;
     let encoded = |cut: &Cut| {
         let mut out = Vec::new();
         cut.encode(&mut out);
         bytes(&out)
     };
-    let removed: Vec<_> = rescue.removed.iter().map(|(node, one)| (*one, *node)).collect();
+    let removed: Vec<_> = recovery.removed.iter().map(|(node, one)| (*one, *node)).collect();
     json!({
-        "shard": gone(&rescue.shard),
+        "shard": lost_shard(&recovery.shard),
         "goes_on": {
             "replica": replica.0,
             "node": hex(node.0),
@@ -242,21 +242,21 @@ fn rescue(rescue: &ShardRecovery) -> Value {
             "cut": cut.as_ref().map(encoded),
         },
         "removed": placed(&removed),
-        "voters_left": rescue.voters.0,
-        "voters": rescue.voters.1,
-        "committed": rescue.committed,
-        "last_at": rescue.last_at.0,
-        "may_miss_acknowledged_writes": rescue.may_miss,
-        "end": rescue.end.as_ref().map(encoded),
+        "voters_left": recovery.voters.0,
+        "voters": recovery.voters.1,
+        "committed": recovery.committed,
+        "last_at": recovery.last_at.0,
+        "may_miss_acknowledged_writes": recovery.may_miss,
+        "end": recovery.end.as_ref().map(encoded),
     })
 }
 
-fn rescue_of(value: &Value) -> Read<ShardRecovery> {
+fn recovery_of(value: &Value) -> Read<ShardRecovery> {
     let on = &value["goes_on"];
     let may_miss = "may_miss_acknowledged_writes";
     let removed = placed_of(value, "removed")?;
     Ok(ShardRecovery {
-        shard: gone_of(&value["shard"])?,
+        shard: lost_shard_of(&value["shard"])?,
         record: Recovered {
             replica: ReplicaId(number(on, "replica")?),
             node: NodeId(word(on, "node")?),
@@ -287,11 +287,11 @@ fn cut_of(value: &Value, name: &'static str) -> Read<Option<Cut>> {
     cut.map(Some).map_err(|_| InvalidFile::Member { name })
 }
 
-fn gone(gone: &LostShard) -> Value {
-    json!({ "shard": gone.shard.0, "keyspace": gone.keyspace, "slots": slots(gone.slots) })
+fn lost_shard(lost: &LostShard) -> Value {
+    json!({ "shard": lost.shard.0, "keyspace": lost.keyspace, "slots": slots(lost.slots) })
 }
 
-fn gone_of(value: &Value) -> Read<LostShard> {
+fn lost_shard_of(value: &Value) -> Read<LostShard> {
     Ok(LostShard {
         shard: ShardId(number(value, "shard")?),
         keyspace: some(&value["keyspace"]).map(|_| text(value, "keyspace")).transpose()?,
@@ -435,7 +435,7 @@ pub mod tests {
         let without = Survivor { catalogue: None, ..left.clone() };
         assert_eq!(survivor_of(&survivor(&without)), Ok(without));
         let mut made = node::recovery::quorum_loss::plan(&[left]).expect("two of three are lost");
-        assert!(made.shards.len() == 2 && made.gone.len() == 1, "{made:?}");
+        assert!(made.shards.len() == 2 && made.lost_shards.len() == 1, "{made:?}");
         assert_eq!(plan_of(&plan(&made)), Ok(made.clone()));
         made.shards[1].record.cut = Some(Cut::Key(b"melon"[..].into()));
         assert_eq!(plan_of(&plan(&made)), Ok(made));

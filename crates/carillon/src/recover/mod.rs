@@ -47,7 +47,7 @@ fn plan(files: &[impl AsRef<Path>]) -> Result<Exit, String> {
     let plan = quorum_loss::plan(&survivors?).map_err(|refused| refused.to_string())?;
     eprint!("{}", text::plan(&plan));
     if plan.shards.is_empty() {
-        return Err("nothing is left to go on from: there is no plan, and nothing to apply".into());
+        return Err("no surviving replica can go on: there is no plan, and nothing to apply".into());
     }
     Ok(output::json(&json::plan(&plan)))
 }
@@ -56,9 +56,7 @@ fn apply(dir: &Path, file: &Path, accept_loss: bool) -> Result<Exit, String> {
     let plan: RecoveryPlan = read(file, json::plan_of)?;
     if !accept_loss {
         eprint!("{}", text::plan(&plan));
-        return Err(
-            "nothing was changed. If what may be lost is to be lost, add --accept-loss".into()
-        );
+        return Err("nothing was changed. To accept these losses, add --accept-loss".into());
     }
     let applied = server::recover::apply(dir, &plan).map_err(|error| error.to_string())?;
     Ok(output::raw(text::applied(&applied, &plan).as_bytes()))
@@ -72,6 +70,6 @@ fn read<T>(
     let shown = file.display();
     let bytes = fs::read(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let value = serde_json::from_slice(&bytes);
-    let value = value.map_err(|error| format!("{shown} is no JSON: {error}"))?;
+    let value = value.map_err(|error| format!("{shown} is not JSON: {error}"))?;
     decode(&value).map_err(|bad| format!("{shown}: {bad}"))
 }

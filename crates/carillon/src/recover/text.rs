@@ -16,7 +16,7 @@ pub fn survivor(survivor: &Survivor) -> String {
     let quarantined = ended.values().filter(|(_, is_removed)| !is_removed).count();
     let quarantined = match quarantined {
         0 => String::new(),
-        count => format!("; {count} more were quarantined, and nothing is left of them"),
+        count => format!("; {count} more were quarantined, and cannot be used"),
     };
     format!(
         "node {:016x} of cluster {cluster:016x}: {}, {catalogue}{quarantined}. Nothing was \
@@ -28,84 +28,84 @@ pub fn survivor(survivor: &Survivor) -> String {
 
 /// What goes on, and what may be lost.
 pub fn plan(plan: &RecoveryPlan) -> String {
-    let all = plan.shards.len() + plan.gone.len() + plan.nameless.len() + plan.sound;
+    let all = plan.shards.len() + plan.lost_shards.len() + plan.nameless.len() + plan.sound;
     let mut out = format!(
-        "{} of {all} shards have lost their majority for good, if these are all nodes that are \
-         left: {}\n",
+        "{} of {all} shards have lost their majority for good, if these are all surviving nodes: \
+         {}\n",
         all - plan.sound,
         nodes(plan.nodes.keys().map(|node| node.0)),
     );
     if !plan.lost.is_empty() {
         out += &format!(
             "\nTAKEN TO BE LOST FOR GOOD: {}\n  If one of them can still be started, stop here and \
-             start it: nothing need be lost.\n  After this they must never be started again on the \
-             directories they had.\n",
+             start it: then no write is lost.\n  After the recovery, never start them again on \
+             their old directories.\n",
             nodes(plan.lost.iter().map(|node| node.0))
         );
     }
     out.push('\n');
-    out.extend(plan.shards.iter().map(rescue));
-    for gone in &plan.gone {
-        let keyspace = gone.keyspace.as_deref().unwrap_or_default();
+    out.extend(plan.shards.iter().map(recovery));
+    for lost in &plan.lost_shards {
+        let keyspace = lost.keyspace.as_deref().unwrap_or_default();
         out += &format!(
-            "{}: LOST WHOLLY\n  nothing is left of it, and nothing is done about it: its keys are \
-             not answered.\n  What else is in the keyspace can be read. Copy that elsewhere, then: \
-             carillon keyspace drop {keyspace}\n",
-            shard(gone)
+            "{}: LOST WHOLLY\n  it has no surviving replica, and the plan does not change it: its \
+             keys are not available.\n  The rest of the keyspace can be read. Copy it to another \
+             keyspace, then: carillon keyspace drop {keyspace}\n",
+            shard(lost)
         );
     }
     for nameless in &plan.nameless {
         out += &format!(
-            "shard {nameless}: LOST WHOLLY\n  the catalogue that is left has not heard of its \
-             keyspace, which was made last. It ends when\n  its nodes start. Copy their \
-             directories first if you must have what is in it\n"
+            "shard {nameless}: LOST WHOLLY\n  the surviving catalogue does not know its keyspace, \
+             which was created last. Its replicas end\n  when their nodes start. Copy their \
+             directories first if you need the data\n"
         );
     }
     if !plan.shards.is_empty() {
-        out += "\nNothing was changed yet. Next, on each node that is left, while all are \
-                stopped:\n  carillon recover apply --dir DIR --plan PLAN --accept-loss\n";
+        out += "\nNothing was changed yet. Next, on each surviving node, while all are stopped:\n  \
+                carillon recover apply --dir DIR --plan PLAN --accept-loss\n";
     }
     out
 }
 
-fn rescue(rescue: &ShardRecovery) -> String {
-    let ShardRecovery { record, voters: (left, voters), committed, .. } = rescue;
+fn recovery(recovery: &ShardRecovery) -> String {
+    let ShardRecovery { record, voters: (left, voters), committed, .. } = recovery;
     let (replica, node, index) = (record.replica, record.node.0, record.index);
-    let at = match rescue.last_at.millis() {
+    let at = match recovery.last_at.millis() {
         0 => String::new(),
         millis => format!(", written {}", utc(millis)),
     };
     let mut out = format!(
         "{}: {left} of {voters} voters left\n  goes on alone from replica {replica} on node \
          {node:016x}; its log ends at entry {index}{at}\n",
-        shard(&rescue.shard)
+        shard(&recovery.shard)
     );
-    out += &match rescue.may_miss {
+    out += &match recovery.may_miss {
         true => format!(
-            "  MAY BE LOST: what was acknowledged behind entry {index}. The lost replicas could \
-             acknowledge alone;\n  nobody can say how much that was\n"
+            "  MAY BE LOST: writes acknowledged after entry {index}. The lost replicas could \
+             acknowledge alone;\n  how many they did is unknown\n"
         ),
-        false => "  nothing acknowledged is lost: the lost replicas were too few to acknowledge \
+        false => "  no acknowledged write is lost: the lost replicas were too few to acknowledge \
                   alone\n"
             .to_owned(),
     };
     if let Some(cut) = &record.cut {
         out += &format!(
-            "  keeps what is before {cut}: it was split since, and newer shards have the rest\n"
+            "  keeps what is before {cut}: it has split since, and newer shards have the rest\n"
         );
     }
     let first = committed + 1;
     out += &match first.cmp(&index) {
         Ordering::Less => format!(
-            "  counts from now on: entries {first} to {index}, even if they were never \
+            "  becomes committed: entries {first} to {index}, even if they were never \
              acknowledged\n"
         ),
         Ordering::Equal => {
-            format!("  counts from now on: entry {index}, even if it was never acknowledged\n")
+            format!("  becomes committed: entry {index}, even if it was never acknowledged\n")
         }
         Ordering::Greater => String::new(),
     };
-    for (node, ended) in &rescue.removed {
+    for (node, ended) in &recovery.removed {
         out += &format!("  ends: replica {ended} on node {:016x}\n", node.0);
     }
     out
@@ -115,7 +115,7 @@ fn rescue(rescue: &ShardRecovery) -> String {
 pub fn applied(applied: &RecoveryApplied, plan: &RecoveryPlan) -> String {
     let node = applied.node.0;
     if applied.shards.is_empty() {
-        return format!("node {node:016x}: nothing to do; the plan is carried out here\n");
+        return format!("node {node:016x}: nothing to do; the plan is applied here\n");
     }
     let count = |wanted| applied.shards.iter().filter(|(_, kind)| *kind == wanted).count();
     let (on, ended) = (count(record::REPLICA_RECOVERED), count(record::REPLICA_REMOVED));
@@ -135,7 +135,7 @@ pub fn applied(applied: &RecoveryApplied, plan: &RecoveryPlan) -> String {
         out +=
             &format!("next: the same on {}, then start them all\n", counted(others, "more node"));
     } else {
-        out += "next: start it, with the flags it always had\n";
+        out += "next: start it with its usual flags\n";
     }
     for lost in &plan.lost {
         out += &format!("when it serves: carillon nodes remove --unknown {:016x}\n", lost.0);
@@ -201,19 +201,19 @@ mod tests {
 shard 1 of keyspace orders, slots 0 to 8191: 1 of 3 voters left
   goes on alone from replica 1 on node 000000000000000a; its log ends at entry 120, written \
 2023-11-14 22:13:20.123 UTC
-  MAY BE LOST: what was acknowledged behind entry 120. The lost replicas could acknowledge alone;
-  nobody can say how much that was
-  counts from now on: entries 118 to 120, even if they were never acknowledged
+  MAY BE LOST: writes acknowledged after entry 120. The lost replicas could acknowledge alone;
+  how many they did is unknown
+  becomes committed: entries 118 to 120, even if they were never acknowledged
 ";
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("shard 0 (the catalogue): 1 of 3 voters left\n"), "{text}");
         assert!(text.contains("shard 2 of keyspace orders, slots 8192 to 16383: LOST WHOLLY\n"));
         assert!(text.starts_with("3 of 3 shards have lost their majority for good"), "{text}");
-        assert!(!text.contains("it was split since"), "{text}");
+        assert!(!text.contains("it has split since"), "{text}");
         let mut made = made;
         made.shards[1].record.cut = Some(keyspace::Cut::Slot(4096));
         let expected =
-            "  keeps what is before slot 4096: it was split since, and newer shards have";
+            "  keeps what is before slot 4096: it has split since, and newer shards have";
         assert!(super::plan(&made).contains(expected), "{}", super::plan(&made));
         assert!(text.contains("TAKEN TO BE LOST FOR GOOD: ffffffffffffffff\n"), "{text}");
     }

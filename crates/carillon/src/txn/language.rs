@@ -108,7 +108,10 @@ pub fn line(text: &[u8]) -> Result<Line, String> {
             let millis =
                 std::str::from_utf8(&time.bytes).ok().and_then(|t| crate::cli::millis(t).ok());
             let Some(millis) = millis.filter(|millis| *millis > 0) else {
-                return Err(format!("{} is no time: 1500 (milliseconds), 90s, 30m", time.shown()));
+                return Err(format!(
+                    "{} is not a time: 1500 (milliseconds), 90s, 30m",
+                    time.shown()
+                ));
             };
             let (key, value) = (key.json(), value.json());
             Ok(Line::Op(json!({ "put": { "key": key, "value": value, "ttl_ms": millis } })))
@@ -116,7 +119,7 @@ pub fn line(text: &[u8]) -> Result<Line, String> {
         (b"incr", [key]) => Ok(Line::Op(json!({ "increment": { "key": key.json() } }))),
         (b"incr", [key, by]) => match by.number::<i64>() {
             Some(by) => Ok(Line::Op(json!({ "increment": { "key": key.json(), "by": by } }))),
-            None => Err(format!("{} is no whole number of 64 bits", by.shown())),
+            None => Err(format!("{} is not an integer of 64 bits", by.shown())),
         },
         (b"range", rest) => range(rest).map(Line::Op),
         (b"if", rest) => condition(rest).map(Line::If),
@@ -137,11 +140,11 @@ fn misuse(verb: &[u8], first: &Token) -> String {
         b"put" | b"set" => "put KEY VALUE [ttl TIME]",
         b"incr" => "incr KEY [NUMBER]",
         b"then" | b"else" | b"commit" | b"rollback" | b"abort" => {
-            return format!("{} stands alone", first.shown());
+            return format!("{} takes no arguments", first.shown());
         }
         _ => {
             return format!(
-                "{} is not known here: get, put, del, incr, range, if, then, else, commit, \
+                "{} is not a command: get, put, del, incr, range, if, then, else, commit, \
                  rollback, help",
                 first.shown()
             );
@@ -173,7 +176,7 @@ fn range(mut tokens: &[Token]) -> Result<Value, String> {
             (option, [limit, rest @ ..]) if option.is("limit") => {
                 let limit: u64 = limit
                     .number()
-                    .ok_or_else(|| format!("{} is no number of keys", limit.shown()))?;
+                    .ok_or_else(|| format!("{} is not a number of keys", limit.shown()))?;
                 range.insert("limit".into(), limit.into());
                 rest
             }
@@ -195,7 +198,7 @@ fn condition(tokens: &[Token]) -> Result<Value, String> {
         [version, key, equals, number] if version.is("version") && equals.is("=") => {
             match number.number::<u64>() {
                 Some(at) => Ok(json!({ "key": key.json(), "version": at.to_string() })),
-                None => Err(format!("{} is no version: get --json shows them", number.shown())),
+                None => Err(format!("{} is not a version: get --json has it", number.shown())),
             }
         }
         _ => Err("expected if exists KEY, if not exists KEY, if KEY = VALUE, or if version KEY = \
@@ -242,7 +245,7 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
                 (branch, has_else) = (Some(1), true);
             }
             Line::Then | Line::Else => {
-                return Err((at, "it is if …, then, and at most one else, in that order".into()));
+                return Err((at, "the order is if …, then, and at most one else".into()));
             }
             Line::Op(op) => match branch {
                 Some(branch) if branches[branch].len() == OPS_MAX => {

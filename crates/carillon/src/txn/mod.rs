@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use client::http::txn::bytes_of;
 use client::http::{Client, ClientError};
+use keyspace::text::rounded_size;
 use serde_json::{Value, json};
 
 use crate::cli::NodeArgs;
@@ -37,39 +38,40 @@ put KEY VALUE [ttl TIME]     a new value, which may end after 1500 (milliseconds
 del KEY                      1 if it had a value, else 0
 incr KEY [NUMBER]            adds 1, or the number
 range [FROM [TO]] [limit N] [reverse]
-                             keys in order, from one on, up to but without another; of ordered
-                             keyspaces; - stands for an end
-commit                       all of it is done, if nothing that was read has changed
-rollback                     nothing is done
+                             keys in order, from FROM up to but without TO; of ordered
+                             keyspaces; - is an open end
+commit                       applies all of it, unless a key that was read has changed
+rollback                     applies nothing
 Words with blanks are quoted: 'two words', or \"two\\nlines \\xff\".";
 
 /// `carillon txn`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Keys may lie in any shards: all of it is done at one moment, or nothing.
+Keys may lie in any shards: the transaction takes effect at one moment, all or nothing.
 
-What can be said, a line each:
+Commands, one on each line:
   get KEY                      the value; (nil) if there is none
   put KEY VALUE [ttl TIME]     a new value, which may end after 1500 (milliseconds), 90s, 30m
   del KEY                      1 if it had a value, else 0
   incr KEY [NUMBER]            adds 1, or the number
   range [FROM [TO]] [limit N] [reverse]
-                               keys in order, from one on, up to but without another; of ordered
-                               keyspaces; - stands for an end
-  commit, rollback             all of it is done, or nothing
+                               keys in order, from FROM up to but without TO; of ordered
+                               keyspaces; - is an open end
+  commit, rollback             apply all of it, or nothing
 Words with blanks are quoted: 'two words', or \"two\\nlines \\xff\". # begins a comment.
 
-On a terminal each line is answered at once; nothing is done before commit, and nothing is locked:
-if another has changed what was read, commit says so. After 10 minutes without a line it is over.
+On a terminal each line is answered at once. Nothing is written or locked before commit: if another
+client has changed a key that was read, commit fails with a conflict, and nothing is done. After 10
+minutes without a line the transaction ends.
 
-A file is done line by line, and committed at its end. At the first line that fails it stops, and
+A file runs line by line, and is committed at its end. The first line that fails ends it, and
 nothing is done.
 
 A file may begin with conditions instead, all of which must hold:
   if exists KEY      if not exists KEY      if KEY = VALUE      if version KEY = NUMBER
-then has `then` with lines to be done, and may have `else` with others. It is one request; others
-that change keys meanwhile are waited for, and tried again. It prints `then` or `else`, and what the
-lines there answer. It has at most 1024 conditions, and 1024 lines in each of `then` and `else`;
+Then come `then` and its lines, and optionally `else` and its lines. The file is one request; after
+a conflict the node tries again. The command prints `then` or `else`, and the answers of the
+lines there. The file has at most 1024 conditions, and 1024 lines in each of `then` and `else`;
 without conditions a file may name 65536 keys.
 
 Exit codes:
@@ -78,7 +80,7 @@ Exit codes:
      and no else
   2  a line that cannot be understood; nothing was sent
   3  no node could be reached, or it did not answer a line; nothing was done
-  4  unknown: it may have been done. Look before you send it again
+  4  unknown: it may have been done. Read the keys before you send it again
 
 Examples:
   carillon txn                                 on a terminal
@@ -109,7 +111,7 @@ pub fn txn(args: &TxnArgs) -> Exit {
     let text = match read {
         Ok(text) if text.len() as u64 <= FILE_BYTES_MAX => text,
         Ok(_) => {
-            let most = output::size(FILE_BYTES_MAX);
+            let most = rounded_size(FILE_BYTES_MAX);
             let why = format!("{name} is longer than {most}; nothing was sent");
             output::refuse(&args.node, &why);
             return Exit::Usage;
@@ -159,7 +161,7 @@ fn by_line(error: ClientError, lines: &[Vec<usize>; 2]) -> ClientError {
 }
 
 /// `operation 2 of then: …` as `line 4: …`; none if it names no operation. Which of `then` and
-/// `else` was done is not always said.
+/// `else` was done is not always shown.
 fn in_lines(detail: &str, lines: &[Vec<usize>; 2]) -> Option<String> {
     let (operation, why) = detail.strip_prefix("operation ")?.split_once(": ")?;
     let (number, list) = operation.split_once(' ').unwrap_or((operation, ""));
@@ -244,8 +246,8 @@ fn end(client: &Client, txn: &str, commits: bool, json: bool) -> Result<Exit, Cl
         client.txn_rollback(txn)?;
     }
     if !json {
-        let said = if commits { "committed" } else { "rolled back; nothing was done" };
-        output::note(said);
+        let ending = if commits { "committed" } else { "rolled back; nothing was done" };
+        output::note(ending);
     }
     Ok(if commits { Exit::Done } else { Exit::Refused })
 }
@@ -272,8 +274,7 @@ fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
         if asked.elapsed() >= Duration::from_millis(TERMINAL_TIMEOUT_MS) {
             // A commit of what has ended would be answered as if it might have been done.
             let _ended = client.txn_rollback(&txn);
-            let why = "nothing was asked of the transaction for 10 minutes, so it has ended; \
-                       nothing was done";
+            let why = "no line came for 10 minutes, so the transaction has ended; nothing was done";
             output::refuse(&args.node, why);
             return Ok(Exit::Refused);
         }
@@ -283,7 +284,7 @@ fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
             Ok(Line::Commit) => return end(client, &txn, true, json),
             Ok(Line::Rollback) => return end(client, &txn, false, json),
             Ok(Line::If(_) | Line::Then | Line::Else) => {
-                let why = "conditions are for files: here, look, and decide yourself";
+                let why = "conditions are for files: here, read the keys, and decide yourself";
                 output::refuse(&args.node, why);
             }
             Ok(Line::Op(op)) => match client.txn_do(&txn, &[op]) {
@@ -326,10 +327,10 @@ fn goes_on(error: &ClientError) -> bool {
 
 /// Adds what a line has answered.
 fn show(result: &Value, out: &mut String) {
-    let said = |word: &Value| bytes_of(word).map_or_else(|| word.to_string(), |b| quoted(&b));
+    let text = |word: &Value| bytes_of(word).map_or_else(|| word.to_string(), |b| quoted(&b));
     if let Some(keys) = result["keys"].as_array() {
         for pair in keys {
-            out.push_str(&format!("{} {}\n", said(&pair["key"]), said(&pair["value"])));
+            out.push_str(&format!("{} {}\n", text(&pair["key"]), text(&pair["value"])));
         }
     } else if let Some(deleted) = result["deleted"].as_bool() {
         out.push_str(if deleted { "1\n" } else { "0\n" });
@@ -338,7 +339,7 @@ fn show(result: &Value, out: &mut String) {
     } else if result["value"].is_null() {
         out.push_str("(nil)\n");
     } else {
-        out.push_str(&said(&result["value"]));
+        out.push_str(&text(&result["value"]));
         out.push('\n');
     }
 }

@@ -14,17 +14,17 @@ use crate::four::{Cluster, EMPTY, until};
 const KEYSPACE: &str = "0";
 
 fn shards(cluster: &Cluster) -> usize {
-    let shards = cluster.client(0).shards(Some(KEYSPACE)).expect("it answers");
+    let shards = cluster.client(0).shards(Some(KEYSPACE)).expect("the node answers");
     shards["shards"].as_array().map_or(0, Vec::len)
 }
 
 /// All that a node counts.
 fn metrics(at: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(at).expect("it listens");
+    let mut stream = TcpStream::connect(at).expect("the node listens");
     let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(ask.as_bytes()).expect("it listens");
+    stream.write_all(ask.as_bytes()).expect("the node listens");
     let mut text = String::new();
-    stream.read_to_string(&mut text).expect("it answers");
+    stream.read_to_string(&mut text).expect("the node answers");
     text
 }
 
@@ -35,7 +35,7 @@ fn keys_of(place: u16) -> impl Iterator<Item = String> {
 
 /// Writes these keys in turn, fifty at a time, 2 500 a second; how often it came round.
 fn hammer(at: SocketAddr, keys: &[String], stop: &AtomicBool) -> usize {
-    let mut stream = TcpStream::connect(at).expect("it listens");
+    let mut stream = TcpStream::connect(at).expect("the node listens");
     let mut buffer = vec![0; 1 << 16];
     for round in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -44,12 +44,12 @@ fn hammer(at: SocketAddr, keys: &[String], stop: &AtomicBool) -> usize {
         let some = keys.iter().cycle().skip(round * 50 % keys.len()).take(50);
         let line =
             |key: &String| format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$1\r\nv\r\n", key.len());
-        stream.write_all(some.map(line).collect::<String>().as_bytes()).expect("it takes them");
+        stream.write_all(some.map(line).collect::<String>().as_bytes()).expect("the node reads");
         let mut left = 50 * "+OK\r\n".len();
         while left > 0 {
-            let got = stream.read(&mut buffer).expect("it answers");
-            let said = String::from_utf8_lossy(&buffer[..got]);
-            assert!(got > 0 && !said.contains('-'), "{said}");
+            let got = stream.read(&mut buffer).expect("the node answers");
+            let reply = String::from_utf8_lossy(&buffer[..got]);
+            assert!(got > 0 && !reply.contains('-'), "{reply}");
             left -= got;
         }
         thread::sleep(Duration::from_millis(20));
@@ -64,7 +64,7 @@ fn hot_shard_is_split_unless_one_key_is_hot() {
     let (spread, one): (Vec<String>, Vec<String>) =
         (keys_of(2).take(400).collect(), keys_of(5).take(1).collect());
     let says = |line: &str| {
-        (0..EMPTY).any(|asked| metrics(cluster.http_of(asked)).lines().any(|said| said == line))
+        (0..EMPTY).any(|asked| metrics(cluster.http_of(asked)).lines().any(|shown| shown == line))
     };
     let one_key = "carillon_shards_too_hot{reason=\"one-key\"} 1";
     let stop = AtomicBool::new(false);
@@ -82,9 +82,9 @@ fn hot_shard_is_split_unless_one_key_is_hot() {
         stop.store(true, Ordering::Relaxed);
         assert!(clients.into_iter().all(|client| client.join().expect("a client") > 10));
     });
-    let said: String = (0..EMPTY).map(|asked| cluster.run(asked, "shards --why").1).collect();
-    assert!(said.contains("requests/s, above split_rate = 1500"), "{said}");
-    let all = cluster.client(0).shards(Some(KEYSPACE)).expect("it answers");
+    let reasons: String = (0..EMPTY).map(|asked| cluster.run(asked, "shards --why").1).collect();
+    assert!(reasons.contains("requests/s, above split_rate = 1500"), "{reasons}");
+    let all = cluster.client(0).shards(Some(KEYSPACE)).expect("the node answers");
     let all = all["shards"].as_array().expect("a list");
     let slots = |shard: u64| all.iter().find(|one| one["id"] == shard).map(|one| &one["slots"]);
     assert!(slots(3) != Some(&serde_json::json!([4096, 6143])), "it is cut: {all:?}");

@@ -13,7 +13,7 @@ use crate::ordered::{KEYS, KEYSPACE, Redis, begin, name};
 
 /// The keyspace's shards as a node knows them, in the order of their keys.
 fn shards(cluster: &Cluster, asked: usize) -> Vec<Value> {
-    let all = cluster.client(asked).shards(Some(KEYSPACE)).expect("it answers");
+    let all = cluster.client(asked).shards(Some(KEYSPACE)).expect("the node answers");
     let mut all = all["shards"].as_array().expect("a list").clone();
     all.sort_by_key(|shard| shard["arc"][0].as_str().map(str::to_owned));
     all
@@ -68,7 +68,7 @@ fn all_there(cluster: &Cluster, written: &BTreeSet<String>) {
 }
 
 #[test]
-fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
+fn ordered_shards_merge_while_clients_read_ranges() {
     let flags = ["--balance=off", "--merge-bytes", "off", "--split-bytes", "off"];
     let mut cluster = Cluster::new("merged", &flags);
     begin(&mut cluster);
@@ -98,8 +98,8 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
             written.extend(all);
         });
         all_there(&cluster, &written);
-        let said: String = (0..EMPTY).map(|asked| cluster.run(asked, "shards --why").1).collect();
-        assert!(said.contains("it merges with shard"), "{said}");
+        let output: String = (0..EMPTY).map(|asked| cluster.run(asked, "shards --why").1).collect();
+        assert!(output.contains("it merges with shard"), "{output}");
 
         // Killed and started again, from the log; then stopped, and started from checkpoints.
         for number in [1, 2, 0] {
@@ -120,7 +120,8 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
     let replicas = shards(&cluster, EMPTY)[0]["replicas"].clone();
     let mut replicas = replicas.as_array().expect("a list").iter();
     let follower = replicas.find(|replica| replica["leader"] == false).expect("there are two");
-    let killed = (0..EMPTY).find(|n| follower["name"] == format!("n{n}")).expect("it is named");
+    let killed =
+        (0..EMPTY).find(|n| follower["name"] == format!("n{n}")).expect("the follower has a name");
     let (asked, line) = ((killed + 1) % EMPTY, format!("merge {first}"));
     cluster.done(asked, &line, "is to merge with shard");
     cluster.kill(killed);
@@ -139,6 +140,6 @@ fn ordered_shards_are_merged_while_clients_ask_for_ranges() {
     });
     are(&cluster, 1);
     all_there(&cluster, &written);
-    let (code, said) = cluster.run(1, &line);
-    assert!(code != 0 && said.contains("it is the last of its keyspace"), "{said}");
+    let (code, output) = cluster.run(1, &line);
+    assert!(code != 0 && output.contains("it is the last of its keyspace"), "{output}");
 }

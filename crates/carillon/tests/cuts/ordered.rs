@@ -19,7 +19,7 @@ pub struct Redis(BufReader<TcpStream>);
 
 impl Redis {
     pub fn new(cluster: &Cluster, asked: usize) -> Self {
-        let stream = TcpStream::connect(cluster.resp_of(asked)).expect("it listens");
+        let stream = TcpStream::connect(cluster.resp_of(asked)).expect("the node listens");
         let mut redis = Self(BufReader::new(stream));
         assert_eq!(redis.ask(&["SELECT", KEYSPACE]), ["OK"]);
         redis
@@ -31,7 +31,7 @@ impl Redis {
         for word in command {
             line += &format!("${}\r\n{word}\r\n", word.len());
         }
-        self.0.get_mut().write_all(line.as_bytes()).expect("it takes it");
+        self.0.get_mut().write_all(line.as_bytes()).expect("the node reads");
         let mut all = Vec::new();
         self.answer(&mut all);
         all
@@ -39,7 +39,7 @@ impl Redis {
 
     fn answer(&mut self, all: &mut Vec<String>) {
         let mut line = String::new();
-        self.0.read_line(&mut line).expect("it answers");
+        self.0.read_line(&mut line).expect("the node answers");
         let (kind, rest) = line.trim_end().split_at(1);
         match kind {
             "+" | ":" => all.push(rest.into()),
@@ -61,7 +61,7 @@ pub fn name(number: usize) -> String {
 
 /// The ids of the keyspace's shards, as a node knows them.
 fn shards(cluster: &Cluster, asked: usize) -> Vec<u64> {
-    let all = cluster.client(asked).shards(Some(KEYSPACE)).expect("it answers");
+    let all = cluster.client(asked).shards(Some(KEYSPACE)).expect("the node answers");
     let all = all["shards"].as_array().expect("a list");
     all.iter().map(|shard| shard["id"].as_u64().expect("an id")).collect()
 }
@@ -73,7 +73,7 @@ pub fn begin(cluster: &mut Cluster) {
     cluster.all_well(0..=EMPTY);
     let placement = Some("ordered".into());
     let spec = KeyspaceSpec { name: KEYSPACE.into(), placement, ..Default::default() };
-    cluster.client(0).keyspace_create(&spec).expect("it is made");
+    cluster.client(0).keyspace_create(&spec).expect("the keyspace is created");
     until("all know it", || {
         let knows = |asked| cluster.client(asked).shards(Some(KEYSPACE)).is_ok();
         (0..=EMPTY).all(knows).then_some(())
@@ -95,7 +95,7 @@ fn ranges(redis: &mut Redis) {
 }
 
 #[test]
-fn ordered_shards_are_cut_while_clients_ask_for_ranges() {
+fn ordered_shards_split_while_clients_read_ranges() {
     let flags = ["--split-bytes", "1MiB", "--merge-bytes", "off"];
     let mut cluster = Cluster::new("ordered", &flags);
     begin(&mut cluster);
@@ -129,8 +129,8 @@ fn ordered_shards_are_cut_while_clients_ask_for_ranges() {
         thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
     });
-    let (code, said) = cluster.run(1, &format!("split {first} --at zebra"));
-    assert!(code != 0 && said.contains("leaves nothing on one side"), "{said}");
+    let (code, output) = cluster.run(1, &format!("split {first} --at zebra"));
+    assert!(code != 0 && output.contains("leaves nothing on one side"), "{output}");
     for asked in 0..=EMPTY {
         until("all halves are known", || (shards(&cluster, asked).len() == 5).then_some(()));
         let mut redis = Redis::new(&cluster, asked);

@@ -14,7 +14,7 @@ fn down(number: usize) -> String {
 }
 
 #[test]
-fn nodes_that_are_cut_off_killed_or_paused_are_missed_and_found_again() {
+fn cut_off_killed_or_paused_nodes_are_down_then_up() {
     if !root_or_skip("cutting a network") {
         return;
     }

@@ -121,28 +121,28 @@ fn others(number: usize) -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn each_node_is_killed_in_turn() {
+fn cluster_serves_while_each_node_is_killed() {
     let kill = |cluster: &mut Cluster, number| cluster.node(number).kill();
     let restart = |cluster: &mut Cluster, number| cluster.restart(number);
     in_turn("kill -9 of node", true, SILENCE_MAX, Duration::from_secs(2), kill, restart);
 }
 
 #[test]
-fn each_node_is_paused_beyond_its_lease() {
+fn cluster_serves_while_each_node_is_paused_beyond_lease() {
     let pause = |cluster: &mut Cluster, number| cluster.node(number).pause();
     let resume = |cluster: &mut Cluster, number| cluster.node(number).resume();
     in_turn("SIGSTOP of node", true, SILENCE_MAX, LONG, pause, resume);
 }
 
 #[test]
-fn each_node_stops_in_turn() {
+fn cluster_serves_while_each_node_stops() {
     let stop = |cluster: &mut Cluster, number| assert!(cluster.node(number).stop().success());
     let restart = |cluster: &mut Cluster, number| cluster.restart(number);
     in_turn("stop of node", true, SILENCE_MAX, Duration::from_secs(2), stop, restart);
 }
 
 #[test]
-fn each_node_is_unplugged_in_turn() {
+fn cluster_serves_while_each_node_is_unplugged() {
     if !root_or_skip("cutting a network") {
         return;
     }
@@ -153,7 +153,7 @@ fn each_node_is_unplugged_in_turn() {
 
 /// It hears the others and its clients; the others do not hear it.
 #[test]
-fn each_node_is_not_heard_by_the_others() {
+fn cluster_serves_while_each_node_is_not_heard() {
     if !root_or_skip("cutting a network") {
         return;
     }
@@ -166,7 +166,7 @@ fn each_node_is_not_heard_by_the_others() {
 
 /// The others hear it, so they may go on following it; it hears none of them.
 #[test]
-fn each_node_does_not_hear_the_others() {
+fn cluster_serves_while_each_node_does_not_hear() {
     if !root_or_skip("cutting a network") {
         return;
     }
@@ -179,7 +179,7 @@ fn each_node_does_not_hear_the_others() {
 
 /// Only two of three do not reach each other, and the senders are told so.
 #[test]
-fn each_pair_is_barred_in_turn() {
+fn cluster_serves_while_each_pair_is_cut() {
     if !root_or_skip("cutting a network") {
         return;
     }
@@ -194,7 +194,7 @@ fn each_pair_is_barred_in_turn() {
 
 /// As a power cut of a room does it, but for what the kernels had not written.
 #[test]
-fn all_are_killed_at_once_and_come_back() {
+fn cluster_recovers_after_all_nodes_are_killed() {
     let mut cluster = start();
     let load = Load::start(&cluster);
     let mut froms = Vec::new();

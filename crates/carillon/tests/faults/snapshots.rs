@@ -129,7 +129,7 @@ fn assert_all_is_there(mut cluster: Cluster) {
 }
 
 #[test]
-fn a_state_arrives_over_links_that_are_cut_and_little_is_sent_twice() {
+fn snapshot_over_cut_links_resends_little() {
     let mut cluster = begun();
     let begun = Instant::now();
     let arrived = |cluster: &mut Cluster| -> u64 {
@@ -156,7 +156,7 @@ fn a_state_arrives_over_links_that_are_cut_and_little_is_sent_twice() {
 }
 
 #[test]
-fn a_state_begins_anew_at_a_receiver_that_starts_again() {
+fn snapshot_starts_over_at_restarted_receiver() {
     let mut cluster = begun();
     wait("it arrives", || metric(&mut cluster, 3, BYTES_RECEIVED) >= PAYLOAD / 8);
     cluster.node(3).kill();

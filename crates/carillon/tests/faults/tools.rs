@@ -16,10 +16,21 @@ use harness::resp::{Connection, TextReply};
 const LOST_AFTER: Duration = Duration::from_millis(150);
 const PORT: u16 = 7;
 
+/// A socket at the port. A process that another test is just starting may hold the one before it,
+/// between fork and exec.
+fn bind(net: &Net, node: usize, address: SocketAddr) -> UdpSocket {
+    harness::until(TEST_TIMEOUT, "the port is free", || {
+        match net.node(node).inside(|| UdpSocket::bind(address)) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            bound => Some(bound.unwrap()),
+        }
+    })
+}
+
 /// Whether a datagram from one node reaches another; an error is what the sender was told.
 fn reaches(net: &Net, from: usize, to: usize) -> std::io::Result<bool> {
     let address = SocketAddr::from((net.node(to).ip, PORT));
-    let receiver = net.node(to).inside(|| UdpSocket::bind(address)).unwrap();
+    let receiver = bind(net, to, address);
     receiver.set_read_timeout(Some(LOST_AFTER)).unwrap();
     net.node(from).inside(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", address))?;
     match receiver.recv(&mut [0; 16]) {
@@ -37,7 +48,7 @@ fn lost(net: &Net, nodes: usize) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn cuts_cut_what_they_say_and_heal() {
+fn network_cuts_affect_named_links_and_heal() {
     if !root_or_skip("cutting a network") {
         return;
     }
@@ -65,7 +76,7 @@ fn cuts_cut_what_they_say_and_heal() {
 }
 
 #[test]
-fn a_network_leaves_nothing_behind() {
+fn test_network_is_removed_completely() {
     if !root_or_skip("cutting a network") {
         return;
     }
@@ -79,7 +90,7 @@ fn a_network_leaves_nothing_behind() {
 
 /// A connection that stands survives a short cut; what was asked meanwhile is answered after it.
 #[test]
-fn connections_stand_still_while_they_are_cut() {
+fn connections_stall_while_cut() {
     let mut cluster = Cluster::strangers(2);
     cluster.start();
     let address = cluster.resp()[0];
@@ -103,7 +114,7 @@ fn connections_stand_still_while_they_are_cut() {
 
 /// A node of its own, under load, killed and paused: everything answered is there.
 #[test]
-fn the_checker_agrees_with_a_node_that_loses_nothing() {
+fn checker_accepts_node_that_loses_nothing() {
     let mut cluster = Cluster::strangers(1);
     cluster.start();
     let load = Load::start(&cluster);
@@ -136,7 +147,7 @@ fn the_checker_agrees_with_a_node_that_loses_nothing() {
 
 /// The checker must see what goes wrong: a node whose data was taken away.
 #[test]
-fn the_checker_sees_a_node_that_forgets() {
+fn checker_detects_node_that_loses_writes() {
     let mut cluster = Cluster::strangers(1);
     cluster.start();
     let load = Load::start(&cluster);
@@ -151,7 +162,7 @@ fn the_checker_sees_a_node_that_forgets() {
 }
 
 #[test]
-fn a_small_disk_fills_and_empties() {
+fn small_test_disk_fills_and_empties() {
     let mut cluster = Cluster::strangers(1);
     if !cluster.on_small_disk(1, 48) {
         return;

@@ -59,7 +59,7 @@ fn lose_tail(dir: &Path) {
 }
 
 #[test]
-fn a_follower_that_has_lost_the_end_of_its_log_is_replaced() {
+fn follower_that_lost_end_of_log_is_replaced() {
     let mut cluster = Cluster::new(3);
     cluster.start();
     let mut first = open(&cluster, 1);

@@ -92,7 +92,7 @@ fn is_refused(cluster: &mut Cluster, number: usize, codes: &[i32]) {
 
 /// A cluster begins at the newest version that its founder supports; the founder may not go back.
 #[test]
-fn a_directory_whose_cluster_version_is_too_high_is_left_alone() {
+fn directory_with_too_high_cluster_version_is_refused() {
     let mut cluster = Cluster::strangers(1);
     cluster.start();
     until("its cluster version", || {
@@ -106,7 +106,7 @@ fn a_directory_whose_cluster_version_is_too_high_is_left_alone() {
 }
 
 #[test]
-fn nodes_are_upgraded_one_by_one_and_the_cluster_version_rises_when_all_are() {
+fn cluster_version_rises_after_last_node_is_upgraded() {
     let mut cluster = Cluster::new(NODES);
     (1..=NODES).for_each(|number| run_as(&mut cluster, number, OLD));
     cluster.start();

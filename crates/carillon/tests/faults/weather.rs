@@ -40,7 +40,7 @@ fn weathers() -> [Weather; 5] {
 }
 
 #[test]
-fn a_storm_between_nodes_loses_nothing_and_ends() {
+fn bad_network_loses_no_acknowledged_write() {
     let seed = std::env::var("FAULTS_SEED").map_or(SEED, |seed| seed.parse().expect("a number"));
     eprintln!("FAULTS_SEED={seed}");
     let cluster = started(Cluster::behind_proxies(NODES, seed));

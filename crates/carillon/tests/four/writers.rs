@@ -35,7 +35,7 @@ fn write(client: &Client, name: usize, stop: &AtomicBool) -> BTreeMap<String, St
 pub fn read(cluster: &Cluster, asked: usize, written: &BTreeMap<String, String>) {
     let client = cluster.client(asked);
     for (key, value) in written {
-        match client.get(KEYSPACE, key.as_bytes(), None).expect("it answers") {
+        match client.get(KEYSPACE, key.as_bytes(), None).expect("the node answers") {
             GetResult::Value { value: found, .. } => {
                 assert_eq!(String::from_utf8_lossy(&found), *value, "{key} at n{asked}");
             }

@@ -66,7 +66,7 @@ fn write(node: &Node) {
 }
 
 #[test]
-fn a_lone_nodes_directory_opens() {
+fn directory_of_older_single_node_opens() {
     let dir = unpacked("older-one");
     let mut node = Node::new(BINARY, dir.path(), "one");
     // Twice: what this version wrote opens, too.
@@ -80,7 +80,7 @@ fn a_lone_nodes_directory_opens() {
 }
 
 #[test]
-fn three_nodes_directories_open() {
+fn directories_of_three_older_nodes_open() {
     let dir = unpacked("older-three");
     let three = dir.path().join("three");
     let mut nodes = ["n0", "n1", "n2"].map(|name| Node::new(BINARY, &three, name));

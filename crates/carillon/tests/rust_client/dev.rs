@@ -167,6 +167,6 @@ pub async fn open(dev: &Dev, keyspace: &str) -> Store {
 pub fn run<F: Future<Output = ()>>(test: F) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(TEST_TIMEOUT * 4, test).await.expect("it ends");
+        tokio::time::timeout(TEST_TIMEOUT * 4, test).await.expect("the process ends");
     });
 }

@@ -63,7 +63,7 @@ fn requests_go_directly_to_leaders() {
 }
 
 #[test]
-fn keyspaces_types_and_mistakes() {
+fn keyspaces_types_and_errors_work_as_documented() {
     let dev = Dev::start(1);
     dev.make_ordered("sorted");
     run(async {
@@ -112,7 +112,7 @@ struct Count {
 }
 
 #[test]
-fn a_killed_leader_loses_no_count_and_none_is_done_twice() {
+fn increments_are_done_once_while_leader_is_killed() {
     let dev = Dev::start(2);
     let victim = dev.busiest();
     run(async {

@@ -82,7 +82,7 @@ struct TransferCounts {
 }
 
 #[test]
-fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
+fn transfers_keep_sum_while_node_is_killed() {
     let dev = Dev::start(5);
     let victim = dev.busiest();
     run(async {
@@ -167,7 +167,7 @@ fn transfers_keep_their_sum_and_are_done_once_while_a_node_is_killed() {
 }
 
 #[test]
-fn transactions_see_and_do_what_they_should() {
+fn transactions_are_atomic_and_isolated() {
     let dev = Dev::start(6);
     dev.make_ordered("sorted");
     run(async {

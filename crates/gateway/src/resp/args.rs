@@ -41,6 +41,16 @@ impl ArgRanges {
         Args { source, ranges: &self.ranges }
     }
 
+    /// The arguments of a command that did not come from a client's buffer: they are copied.
+    pub fn gather<'a>(&'a mut self, args: &[&[u8]]) -> Args<'a> {
+        self.begin_inline();
+        for arg in args {
+            self.ranges.push((self.unquoted.len() as u32, arg.len() as u32));
+            self.unquoted.extend_from_slice(arg);
+        }
+        Args { source: &self.unquoted, ranges: &self.ranges }
+    }
+
     /// Forgets an unfinished command: an earlier one is parsed again.
     pub fn begin_again(&mut self) {
         self.progress = ParseProgress::default();
@@ -142,6 +152,13 @@ impl<'a> Args<'a> {
         }
         let key = self.at(1);
         (key.len() <= key_bytes_max).then(|| (key, self.at(2)))
+    }
+
+    /// The key, if this is a GET of one that is not longer than it may be.
+    #[inline]
+    pub fn plain_get(&self, key_bytes_max: usize) -> Option<&'a [u8]> {
+        let is_get = self.len() == 2 && self.name_of_three() == Some(*b"get");
+        is_get.then(|| self.at(1)).filter(|key| key.len() <= key_bytes_max)
     }
 
     /// Whether the argument at `index` is this word, whatever its case.

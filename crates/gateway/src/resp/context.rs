@@ -1,5 +1,10 @@
 //! What a gateway asks of the server around it.
 
+use std::ops::RangeInclusive;
+
+use command::TopicKind;
+
+use super::stats::{CommandCalls, SlowCommand};
 use super::topology::{Mode, Topology};
 
 /// The server as a connection sees it, implemented by the event loop.
@@ -39,11 +44,97 @@ pub trait Context {
         Topology::default()
     }
 
+    /// Channels, patterns or shard channels that have subscribers on any node, in some order; in
+    /// mode `cluster` on this one, because clients ask all primaries and add.
+    fn channels(&self, _kind: TopicKind) -> Vec<Box<[u8]>> {
+        Vec::new()
+    }
+
+    /// How many subscribers one of these has, on the same nodes.
+    fn subscribers(&self, _kind: TopicKind, _name: &[u8]) -> u64 {
+        0
+    }
+
+    /// Whether a library that this node knows has a function of this name.
+    fn has_function(&self, _name: &[u8]) -> bool {
+        false
+    }
+
     /// Shows each keyspace that has keys or a name of its own.
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>));
 
     /// Shows each connection but the calling one; those of other threads as of their last update.
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>));
+
+    /// Commands that took long, the newest first.
+    fn slow_commands(&self) -> Vec<SlowCommand> {
+        Vec::new()
+    }
+
+    /// Forgets these.
+    fn forget_slow_commands(&self) {}
+
+    /// The calls of each command since the start or the last reset, by name.
+    fn command_calls(&self) -> Vec<(&'static str, CommandCalls)> {
+        Vec::new()
+    }
+
+    /// Has the counters of INFO begin at 0.
+    fn reset_statistics(&self) {}
+
+    /// What a setting is that changes while the node runs.
+    fn live_setting(&self, setting: LiveSetting) -> i64 {
+        setting.at_start()
+    }
+
+    /// Changes it. The value is in its range.
+    fn set_live_setting(&self, _setting: LiveSetting, _value: i64) {}
+}
+
+/// A setting that CONFIG SET changes, for this node and until it stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveSetting {
+    /// A command that took at least so many microseconds is slow; none is if it is negative.
+    SlowMicros,
+    /// So many slow commands are remembered.
+    SlowCommandsMax,
+    /// So many keys clients of this node may cache and be told of, all together.
+    TrackedKeysMax,
+}
+
+impl LiveSetting {
+    /// What it may be.
+    pub fn range(self) -> RangeInclusive<i64> {
+        match self {
+            LiveSetting::SlowMicros => -1..=i64::MAX,
+            LiveSetting::SlowCommandsMax => 0..=65_536,
+            LiveSetting::TrackedKeysMax => 1..=1_000_000_000,
+        }
+    }
+
+    /// What it is when nothing else is said.
+    pub fn at_start(self) -> i64 {
+        match self {
+            LiveSetting::SlowMicros => 10_000,
+            LiveSetting::SlowCommandsMax => 128,
+            LiveSetting::TrackedKeysMax => 1_000_000,
+        }
+    }
+}
+
+/// Scripts and functions that a node knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScriptFacts {
+    /// Scripts known by their SHA1.
+    pub cached: u64,
+    /// Bytes of their sources.
+    pub cached_bytes: u64,
+    /// Libraries of functions.
+    pub libraries: u64,
+    /// Functions in them.
+    pub functions: u64,
+    /// Bytes of the libraries' code.
+    pub library_bytes: u64,
 }
 
 /// Facts about the process. A fact that is not known stays at its default.
@@ -81,8 +172,12 @@ pub struct Facts<'a> {
     pub memory_peak_bytes: u64,
     /// Bytes the process holds.
     pub memory_rss_bytes: u64,
+    /// How long a script may run, in milliseconds.
+    pub script_time_ms: u64,
     /// Above this, writes are refused; 0 if there is no limit.
     pub memory_max_bytes: u64,
+    /// Scripts and functions that this node knows.
+    pub scripts: ScriptFacts,
     /// Connections ever accepted.
     pub connections_received: u64,
     /// Connections refused for there were too many.
@@ -107,6 +202,20 @@ pub struct Facts<'a> {
     pub cpu_system_micros: u64,
     /// Microseconds of processor time in the program.
     pub cpu_user_micros: u64,
+    /// Channels that clients of this node subscribe to.
+    pub channels: u64,
+    /// Patterns that they subscribe to.
+    pub patterns: u64,
+    /// Shard channels that they subscribe to.
+    pub shard_channels: u64,
+    /// Clients that track.
+    pub tracking_clients: u64,
+    /// Keys that they hold.
+    pub tracking_keys: u64,
+    /// How many of them hold a key, summed over the keys.
+    pub tracking_items: u64,
+    /// Different prefixes that they track.
+    pub tracking_prefixes: u64,
     /// Bytes of log on disk.
     pub log_bytes: u64,
     /// When the last checkpoint was finished, milliseconds since 1970; 0 if there was none.

@@ -70,6 +70,14 @@ pub fn no_permission(user: &str, command: &str) -> CommandError {
     CommandError::formatted(text)
 }
 
+/// A command other than those for a client of RESP2 that subscribes.
+pub fn not_for_subscribers(command: &str) -> CommandError {
+    CommandError::formatted(format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+         RESET are allowed in this context"
+    ))
+}
+
 /// An unknown command, with the beginning of its arguments.
 pub fn unknown_command(args: super::Args<'_>) -> CommandError {
     let mut text = b"ERR unknown command '".to_vec();

@@ -25,7 +25,7 @@
 //! - Options are judged before the key is read. So a bad expiry of GETEX is refused even if the key
 //!   has no value, and OBJECT FREQ always.
 //! - Keys have a length limit of their own.
-//! - There are no scripts, no subscriptions, and no types other than strings.
+//! - There are no types other than strings.
 //! - Commands for what the cluster does by itself are refused (CLUSTER MEET and the like).
 
 mod args;
@@ -36,23 +36,35 @@ mod inline;
 mod number;
 mod parser;
 mod request;
+mod scripted;
 mod session;
+mod stats;
+pub mod subscriptions;
 pub mod table;
 mod topology;
+mod tracking;
 mod transaction;
 mod writer;
 
 pub use args::{ArgRanges, Args};
-pub use context::{ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts};
+pub use context::{
+    ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, LiveSetting, ScriptFacts,
+};
 pub use error::CommandError;
 pub use number::{parse_i64, push_i64, push_u64};
 pub use parser::{LINE_BYTES_MAX, Parsed, ProtocolError, RequestLimits, parse};
 pub use request::{
-    Bound, Explain, Gather, KeyspaceRequest, Kill, RANGE_NEEDS_ORDER, Range, Request, Wait,
+    Bound, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, RANGE_NEEDS_ORDER, Range,
+    Request, Restore, ScriptCall, ScriptName, ScriptRequest, Transfer, Wait,
 };
+pub use scripted::{ScriptedCommand, flushes, is_script, needs_memory, spans_keyspaces};
 pub use session::{FIRST_KEYSPACE, Peer, Session};
+pub use stats::{BUCKETS, CommandCalls, SlowCommand};
+pub use subscriptions::Subscriptions;
 pub use topology::{Health, Mode, Node, Shard, Topology};
+pub use tracking::{Choice, Tracking};
 pub use transaction::{
     ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_MAX, Queue, WATCHED_BYTES_MAX, WATCHED_MAX, Watched,
+    concerns_connection, runs_late,
 };
 pub use writer::{RespWriter, Version, refusal_text};

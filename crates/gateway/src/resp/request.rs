@@ -1,8 +1,9 @@
 //! Requests: what the event loop has to do for a translated command.
 
-use command::{Read, Write};
+use command::{Read, TopicKind, Write};
 use keyspace::Slot;
 
+use super::tracking::Tracking;
 use overlay::LookupChoice;
 
 /// What the connection does with a translated command.
@@ -33,6 +34,15 @@ pub enum Request<'a> {
     Begin,
     /// Commit the session's transaction: its writes, if nothing that it has read has changed.
     Commit,
+    /// Give the value of a key to a key of another keyspace, and reply 1; or 0, if there is none,
+    /// or the other key is taken.
+    Transfer(Transfer<'a>),
+    /// Run a script or a function, and reply what it returns.
+    Script(Box<ScriptCall<'a>>),
+    /// Something about scripts.
+    Scripts(ScriptRequest<'a>),
+    /// Something about libraries of functions.
+    Libraries(LibraryRequest<'a>),
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
     /// Reply how a key would be looked up.
@@ -43,12 +53,43 @@ pub enum Request<'a> {
     Wait(Wait),
     /// Close other connections, and reply with their number once all are closed.
     Kill(Kill),
+    /// Tell the connection of changes of what it reads ([`Session::track`]), or do so no more, and
+    /// reply OK.
+    ///
+    /// [`Session::track`]: super::Session::track
+    Track(Option<Box<Tracking>>),
     /// Make this keyspace the session's: reply OK after [`Session::selected`]. It is "0" to "15",
     /// to be created if it does not exist, or a name that existed a moment ago.
     ///
     /// [`Session::selected`]: super::Session::selected
     Select(&'a [u8]),
-    /// The session began anew, with keyspace "0"; the reply is in the output.
+    /// Subscribe to these ([`Subscriptions`]), and reply with a confirmation for each.
+    ///
+    /// [`Subscriptions`]: super::Subscriptions
+    Subscribe {
+        /// What they are.
+        kind: TopicKind,
+        /// Their names.
+        names: Vec<&'a [u8]>,
+    },
+    /// Unsubscribe from these, or from all of the kind, and reply with a confirmation for each.
+    Unsubscribe {
+        /// What they are.
+        kind: TopicKind,
+        /// Their names.
+        names: Vec<&'a [u8]>,
+    },
+    /// Send a message to subscribers, and reply how many they are.
+    Publish {
+        /// What the channel is; never a pattern.
+        kind: TopicKind,
+        /// Its name.
+        channel: &'a [u8],
+        /// What is sent.
+        message: &'a [u8],
+    },
+    /// The session began anew, with keyspace "0", but for its subscriptions, which are to be
+    /// ended; the reply is in the output.
     Reset,
     /// Close the connection once the output is flushed.
     Close,
@@ -66,6 +107,21 @@ pub struct Wait {
     pub timeout_ms: u64,
 }
 
+/// MOVE, and COPY to another keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer<'a> {
+    /// The key that has the value, in the session's keyspace.
+    pub from: &'a [u8],
+    /// The key that gets it.
+    pub to: &'a [u8],
+    /// The keyspace of that, "0" to "15".
+    pub keyspace: &'a [u8],
+    /// Whether the first key loses it (MOVE).
+    pub moves: bool,
+    /// Whether a value that the other key has is replaced.
+    pub replace: bool,
+}
+
 /// CLIENT KILL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
@@ -75,6 +131,93 @@ pub struct Kill {
     pub own: bool,
     /// What the reply is.
     pub gather: Gather,
+}
+
+/// EVAL, EVALSHA, FCALL and their read-only forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptCall<'a> {
+    /// Which script.
+    pub name: ScriptName<'a>,
+    /// The keys that the caller declares.
+    pub keys: Vec<&'a [u8]>,
+    /// The other arguments.
+    pub args: Vec<&'a [u8]>,
+    /// Whether its commands may only read.
+    pub read_only: bool,
+}
+
+/// Which script or function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptName<'a> {
+    /// This.
+    Source(&'a [u8]),
+    /// The one of this SHA1, as the client wrote it.
+    Sha(&'a [u8]),
+    /// The function of this name.
+    Function(&'a [u8]),
+}
+
+/// SCRIPT, and FUNCTION KILL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScriptRequest<'a> {
+    /// Remember a script; reply its SHA1.
+    Load(&'a [u8]),
+    /// Reply for each SHA1 whether the cluster knows it: 1 or 0.
+    Exists(Vec<&'a [u8]>),
+    /// Forget all scripts, on all nodes; reply OK.
+    Flush,
+    /// Stop what runs on this node: scripts, or functions; reply OK.
+    Kill {
+        /// Which.
+        functions: bool,
+    },
+    /// Reply the source of this SHA1.
+    Show(&'a [u8]),
+}
+
+/// FUNCTION.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LibraryRequest<'a> {
+    /// Create a library; reply its name.
+    Load {
+        /// Its code.
+        code: &'a [u8],
+        /// Whether it may take the place of one.
+        replace: bool,
+    },
+    /// Delete a library; reply OK.
+    Delete(&'a [u8]),
+    /// Delete all; reply OK.
+    Flush,
+    /// Reply what there is.
+    List {
+        /// Only libraries whose name matches this glob.
+        pattern: Option<&'a [u8]>,
+        /// With their code.
+        with_code: bool,
+    },
+    /// Reply all of them as bytes.
+    Dump,
+    /// Create libraries from these bytes; reply OK.
+    Restore {
+        /// The bytes.
+        payload: &'a [u8],
+        /// What becomes of those that are there.
+        how: Restore,
+    },
+    /// Reply what runs, and what there is.
+    Stats,
+}
+
+/// What becomes of libraries that are there when others are restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restore {
+    /// They stay; an error if a name is taken.
+    Append,
+    /// Those with the same name are replaced.
+    Replace,
+    /// They are deleted.
+    Flush,
 }
 
 /// EXPLAIN ROUTE: how a key would be looked up.

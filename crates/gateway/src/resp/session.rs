@@ -1,5 +1,12 @@
 //! The state of a RESP connection, which gives its next command its meaning.
 //!
+//! | room | what is there |
+//! |---|---|
+//! | this file | the state: who the client is, what it has chosen |
+//! | `translate` | from arguments to a [`Request`] |
+//! | `transaction` | `MULTI`, `WATCH`, `BEGIN` |
+//! | `describe` | its line in `CLIENT LIST` |
+//!
 //! [`Session::translate`] turns arguments into a [`Request`]: work for the node, or nothing if the
 //! answer could be given at once (PING, HELLO, every error). GET and a plain SET are recognised
 //! before anything else; all others go through the command [`table`](super::table), which knows
@@ -11,28 +18,21 @@
 
 use std::cell::Cell;
 
-use command::{ObservedVersion, Read, Write};
-use keyspace::KeyspaceId;
-use overlay::Kind;
+use overlay::{Kind, LookupChoice};
 use txn::interactive::InteractiveTxn;
 
-use super::args::Args;
-use super::commands::{Call, transaction};
-use super::context::Context;
-use super::error::{self, CommandError};
 use super::parser::RequestLimits;
+#[cfg(doc)]
 use super::request::Request;
-use super::table::{self, CommandSpec};
+use super::subscriptions::Subscriptions;
+use super::tracking::Tracking;
 use super::transaction::{Queue, Watched};
 use super::writer::{RespWriter, Version};
 use crate::access::{Access, Principal};
-use overlay::LookupChoice;
 
-/// Whether this is a line of an HTTP request: some web page makes a browser send commands here.
-/// Redis closes such a connection without a word.
-fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
+mod describe;
+mod transaction;
+mod translate;
 
 /// The keyspace of a new connection.
 pub const FIRST_KEYSPACE: &str = "0";
@@ -92,10 +92,15 @@ pub struct Session {
     pub(super) queue: Option<Box<Queue>>,
     /// Since WATCH.
     pub(super) watched: Watched,
+    /// Since CLIENT TRACKING ON.
+    pub(super) tracking: Option<Box<Tracking>>,
     /// Since BEGIN.
     begun: Option<Box<InteractiveTxn>>,
+    pub(super) subscriptions: Subscriptions,
     pub(super) limits: RequestLimits,
     last_command: &'static str,
+    /// A command was translated to be run, and is not counted yet.
+    is_uncounted: bool,
 }
 
 impl Session {
@@ -129,9 +134,12 @@ impl Session {
             muted: false,
             queue: None,
             watched: Watched::default(),
+            tracking: None,
             begun: None,
+            subscriptions: Subscriptions::default(),
             limits,
             last_command: "NULL",
+            is_uncounted: false,
         }
     }
 
@@ -161,6 +169,24 @@ impl Session {
     #[inline]
     pub fn is_readonly(&self) -> bool {
         self.readonly
+    }
+
+    /// What it subscribes to.
+    #[inline]
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// … to be changed.
+    pub fn subscriptions_mut(&mut self) -> &mut Subscriptions {
+        &mut self.subscriptions
+    }
+
+    /// Whether it may send only commands about its subscriptions: a client of RESP2 would not tell
+    /// other replies from messages.
+    #[inline]
+    pub fn is_confined(&self) -> bool {
+        self.version == Version::V2 && !self.subscriptions.is_empty()
     }
 
     /// How old its reads may be, in nanoseconds (CLIENT STALE); 0: not at all.
@@ -196,14 +222,6 @@ impl Session {
         self.shows_routes
     }
 
-    /// Shows the keys of all commands that are queued.
-    pub fn each_queued_key(&self, show: &mut dyn FnMut(&[u8])) {
-        for args in self.queue.iter().flat_map(|queue| queue.commands()) {
-            let Ok(spec) = table::lookup(args) else { continue };
-            spec.key_indexes(args.len()).for_each(|index| show(args.at(index)));
-        }
-    }
-
     /// The name of the keyspace that commands act on.
     pub fn keyspace(&self) -> &str {
         &self.keyspace
@@ -232,116 +250,6 @@ impl Session {
         RespWriter::new(out, self.version)
     }
 
-    /// What a command asks for. `args` must not be empty. Replies that are known already, errors
-    /// among them, are appended to `out`.
-    #[inline]
-    pub fn translate<'a>(
-        &mut self,
-        args: Args<'a>,
-        ctx: &dyn Context,
-        out: &mut Vec<u8>,
-    ) -> Request<'a> {
-        self.muted = match self.reply {
-            ReplyMode::On => false,
-            ReplyMode::Off => true,
-            ReplyMode::SkipNext => {
-                self.reply = ReplyMode::On;
-                true
-            }
-        };
-        if self.queue.is_some() {
-            return self.enqueue(args, ctx, out);
-        }
-        if args.len() == 2 && args.name_of_three() == Some(*b"get") && self.may(Access::Read) {
-            let key = args.at(1);
-            if key.len() <= self.limits.key_bytes_max {
-                self.last_command = "get";
-                return Request::Read(Read::Get(key));
-            }
-        } else if let Some((key, value)) = args.plain_set(self.limits.key_bytes_max)
-            && self.may(Access::Write)
-        {
-            self.last_command = "set";
-            return Request::Write(Write::set(key, value));
-        }
-        self.translate_by_table(args, ctx, out)
-    }
-
-    fn translate_by_table<'a>(
-        &mut self,
-        args: Args<'a>,
-        ctx: &dyn Context,
-        out: &mut Vec<u8>,
-    ) -> Request<'a> {
-        let before = out.len();
-        let spec = self.checked_spec(args).map_err(|error| self.ends_exec(args, error));
-        let request = spec.and_then(|spec| {
-            self.last_command = spec.name;
-            (spec.run)(&mut Call { session: self, ctx, out, spec }, args)
-        });
-        let request = request.unwrap_or_else(|error| {
-            if is_http(args.at(0)) {
-                return Request::Close;
-            }
-            out.truncate(before);
-            self.writer(out).error(error.text());
-            Request::Answered
-        });
-        if self.muted {
-            out.truncate(before);
-        }
-        request
-    }
-
-    /// A command between MULTI and EXEC, most of which wait for that.
-    #[cold]
-    fn enqueue<'a>(&mut self, args: Args<'a>, ctx: &dyn Context, out: &mut Vec<u8>) -> Request<'a> {
-        let spec = self.checked_spec(args);
-        let is_done_at_once =
-            spec.as_ref().is_ok_and(|spec| transaction::is_done_at_once(spec.name));
-        if is_done_at_once || args.is(0, "exec") || is_http(args.at(0)) {
-            return self.translate_by_table(args, ctx, out);
-        }
-        let queue = self.queue.as_mut().expect("it is asked before");
-        let queued = spec.and_then(|spec| match transaction::is_left_out(spec.name) {
-            true => {
-                let name = spec.name.replace('|', " ").to_ascii_uppercase();
-                Err(CommandError::formatted(format!("ERR {name} is not allowed in transactions")))
-            }
-            false => queue.add(args),
-        });
-        queue.is_broken |= queued.is_err();
-        if !self.muted {
-            let mut writer = self.writer(out);
-            match queued {
-                Ok(()) => writer.simple("QUEUED"),
-                Err(error) => writer.error(error.text()),
-            }
-        }
-        Request::Answered
-    }
-
-    /// A malformed EXEC ends the transaction, as in Redis; other errors change nothing.
-    fn ends_exec(&mut self, args: Args<'_>, error: CommandError) -> CommandError {
-        if !args.is(0, "exec") {
-            return error;
-        }
-        self.end_transaction();
-        let text = String::from_utf8_lossy(error.text());
-        let why = text.trim_start_matches("ERR ");
-        CommandError::formatted(format!("EXECABORT Transaction discarded because of: {why}"))
-    }
-
-    /// A command that was queued, at EXEC.
-    pub fn translate_queued<'a>(
-        &mut self,
-        args: Args<'a>,
-        ctx: &dyn Context,
-        out: &mut Vec<u8>,
-    ) -> Request<'a> {
-        self.translate_by_table(args, ctx, out)
-    }
-
     /// Whether its connection is closed after all others where memory for replies runs out.
     pub fn is_spared(&self) -> bool {
         self.no_evict
@@ -353,152 +261,71 @@ impl Session {
         self.last_command = name;
     }
 
-    /// Whether commands are queued until EXEC.
+    /// The command that was translated last, unless it was refused, queued, or told before.
     #[inline]
-    pub fn is_queueing(&self) -> bool {
-        self.queue.is_some()
+    pub fn take_uncounted(&mut self) -> Option<&'static str> {
+        std::mem::take(&mut self.is_uncounted).then_some(self.last_command)
     }
 
-    /// Takes what was queued, for [`Request::Exec`].
-    pub fn take_queue(&mut self) -> Option<Box<Queue>> {
-        self.queue.take()
-    }
-
-    /// Takes what is watched with it.
-    pub fn take_watched(&mut self) -> Watched {
-        std::mem::take(&mut self.watched)
-    }
-
-    /// EXEC must wait: restores the queued commands and watched keys.
-    pub fn queue_again(&mut self, queue: Box<Queue>, watched: Watched) {
-        self.queue = Some(queue);
-        self.watched = watched;
-    }
-
-    /// What is watched.
-    pub fn watched(&self) -> &Watched {
-        &self.watched
-    }
-
-    /// Watches keys of the session's keyspace that had this, for [`Request::Watch`].
-    ///
-    /// # Errors
-    /// The reply: too many are watched, or keys of another keyspace. Those stay.
-    pub fn watch(
-        &mut self,
-        keyspace: KeyspaceId,
-        seen: &[(&[u8], ObservedVersion)],
-    ) -> Result<(), CommandError> {
-        self.watched.add((&self.keyspace, keyspace), seen)
-    }
-
-    /// Whether anything is watched.
-    pub fn watches(&self) -> bool {
-        !self.watched.is_empty()
-    }
-
-    /// Moves a WATCH whose reply is unsent to a later look at its keys, of the session's keyspace.
-    pub fn watch_later(&mut self, keys: &[&[u8]], seen: &[ObservedVersion]) {
-        self.watched.renew_versions(&self.keyspace, keys, seen);
-    }
-
-    /// What a key of the session's keyspace had when it was first watched, if it is.
-    pub fn seen(&self, key: &[u8]) -> Option<ObservedVersion> {
-        self.watched.seen(&self.keyspace, key)
-    }
-
-    /// The transaction has ended: nothing is queued, nothing watched.
-    pub fn end_transaction(&mut self) {
-        self.queue = None;
-        self.watched.clear();
-    }
-
-    /// Whether BEGIN has begun a transaction.
+    /// Whether the command translated last asks for the size of the value that it reads, not for
+    /// the value (MEMORY USAGE).
     #[inline]
-    pub fn has_transaction(&self) -> bool {
-        self.begun.is_some()
+    pub fn replies_size(&self) -> bool {
+        self.last_command == "memory|usage"
     }
 
-    /// Begins a transaction, for [`Request::Begin`]; or goes on with it.
-    pub fn begin(&mut self, transaction: Box<InteractiveTxn>) {
-        self.begun = Some(transaction);
+    /// The command that was run last.
+    #[inline]
+    pub fn last_command(&self) -> &'static str {
+        self.last_command
     }
 
-    /// Takes it: the session is as before BEGIN.
-    pub fn take_transaction(&mut self) -> Option<Box<InteractiveTxn>> {
-        self.begun.take()
+    /// What the connection calls itself.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// The command, if it is one, its arguments are enough and its keys short enough.
-    fn checked_spec(&self, args: Args<'_>) -> Result<&'static CommandSpec, CommandError> {
-        let spec = table::lookup(args)?;
-        if !spec.fits(args.len()) {
-            return Err(error::arity(spec.name));
+    /// The client's address.
+    pub fn address(&self) -> &str {
+        &self.peer.addr
+    }
+
+    /// What it has asked to be told for its cache.
+    #[inline]
+    pub fn tracking(&self) -> Option<&Tracking> {
+        self.tracking.as_deref()
+    }
+
+    /// From now on it has asked for this, for [`Request::Track`].
+    pub fn track(&mut self, tracking: Option<Box<Tracking>>) {
+        self.tracking = tracking;
+    }
+
+    /// The connection that is told in its place is gone.
+    pub fn lose_redirect(&mut self) {
+        if let Some(tracking) = &mut self.tracking {
+            tracking.has_lost_redirect = true;
         }
-        if !self.may(spec.access) {
-            return Err(error::no_permission(self.peer.principal.user(), spec.name));
-        }
-        for index in spec.key_indexes(args.len()) {
-            if args.at(index).len() > self.limits.key_bytes_max {
-                return Err(error::key_too_long(self.limits.key_bytes_max));
-            }
-        }
-        Ok(spec)
     }
 
-    /// This connection as one line of CLIENT LIST, without its end. `idle_secs`: since its last
-    /// command; `input_bytes` and `output_bytes`: waiting in its buffers.
-    pub fn describe(
-        &self,
-        now_millis: u64,
-        idle_secs: u64,
-        input_bytes: usize,
-        output_bytes: usize,
-    ) -> String {
-        let age_secs = now_millis.saturating_sub(self.since_millis) / 1000;
-        let flags = match (self.no_evict, self.no_touch) {
-            (false, false) => "N",
-            (true, false) => "e",
-            (false, true) => "T",
-            (true, true) => "eT",
-        };
-        let queues = if self.is_queueing() || self.has_transaction() { "x" } else { "" };
-        let reads = if self.readonly { "r" } else { "" };
-        let flags = match (queues, reads, flags) {
-            ("", "", flags) => flags.to_owned(),
-            (_, _, "N") => format!("{queues}{reads}"),
-            (_, _, flags) => format!("{queues}{reads}{flags}"),
-        };
-        let queued = self.queue.as_ref().map_or(-1, |queue| queue.len() as i64);
-        format!(
-            "id={} addr={} laddr={} fd={} name={} age={age_secs} idle={idle_secs} flags={flags} \
-             db={} sub=0 psub=0 ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 \
-             multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
-             events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
-            self.id,
-            self.peer.addr,
-            self.peer.laddr,
-            self.peer.fd,
-            self.name,
-            self.keyspace,
-            input_bytes + output_bytes,
-            self.last_command,
-            self.peer.principal.user(),
-            self.version.number(),
-            self.lib_name,
-            self.lib_version,
-        )
+    /// A command is done: what CLIENT CACHING said was for it, unless the transaction goes on.
+    pub fn end_caching(&mut self) {
+        if let Some(tracking) = self.tracking.as_mut().filter(|_| self.queue.is_none()) {
+            tracking.is_next_chosen = false;
+        }
     }
 
-    /// RESET: as if the connection had just been made.
+    /// RESET: as if the connection had just been made, but for subscriptions, which
+    /// [`Request::Reset`] ends.
     pub(super) fn reset(&mut self) {
         let peer = std::mem::take(&mut self.peer);
         let last_command = self.last_command;
         // What the client library said of itself stays, as in Redis.
         let lib_name = std::mem::take(&mut self.lib_name);
         let lib_version = std::mem::take(&mut self.lib_version);
+        let subscriptions = std::mem::take(&mut self.subscriptions);
         let muted = self.muted;
         let fresh = Self::new(self.id, peer, self.limits, self.default_lookup, self.since_millis);
-        *self = Self { lib_name, lib_version, last_command, muted, ..fresh };
+        *self = Self { lib_name, lib_version, subscriptions, last_command, muted, ..fresh };
     }
 }

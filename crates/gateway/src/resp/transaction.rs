@@ -27,6 +27,7 @@ use keyspace::KeyspaceId;
 
 use super::args::Args;
 use super::error::CommandError;
+use super::{commands, table};
 
 /// Commands that one transaction may have.
 pub const QUEUED_MAX: usize = 65_536;
@@ -38,6 +39,16 @@ pub const QUEUED_BYTES_MAX: usize = 32 << 20;
 pub const WATCHED_MAX: usize = 65_536;
 /// Bytes that they may have together.
 pub const WATCHED_BYTES_MAX: usize = 4 << 20;
+
+/// Whether a queued command runs behind the others at EXEC, which shards do.
+pub fn runs_late(args: Args<'_>) -> bool {
+    table::lookup(args).is_ok_and(|spec| commands::transaction::is_late(spec.name))
+}
+
+/// Whether such a command is about the connection alone.
+pub fn concerns_connection(args: Args<'_>) -> bool {
+    table::lookup(args).is_ok_and(|spec| commands::transaction::concerns_connection(spec.name))
+}
 
 /// Commands that wait for EXEC.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +64,21 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// One command, which is run like a queued one.
+    pub fn of(args: Args<'_>) -> Self {
+        let mut queue = Self::default();
+        queue.push(args);
+        queue
+    }
+
+    fn push(&mut self, args: Args<'_>) {
+        for arg in args.iter() {
+            self.ranges.push((self.bytes.len() as u32, arg.len() as u32));
+            self.bytes.extend_from_slice(arg);
+        }
+        self.ends.push(self.ranges.len());
+    }
+
     /// One more command.
     pub(super) fn add(&mut self, args: Args<'_>) -> Result<(), CommandError> {
         let bytes: usize = args.iter().map(<[u8]>::len).sum();
@@ -76,11 +102,7 @@ impl Queue {
             self.bytes.reserve(128);
             self.ranges.reserve(16);
         }
-        for arg in args.iter() {
-            self.ranges.push((self.bytes.len() as u32, arg.len() as u32));
-            self.bytes.extend_from_slice(arg);
-        }
-        self.ends.push(self.ranges.len());
+        self.push(args);
         Ok(())
     }
 

@@ -222,6 +222,8 @@ fn mode_cluster_is_a_redis_cluster_with_one_keyspace() {
     assert_eq!(cluster("SELECT x1").1, "-ERR no such keyspace 'x1'\r\n");
     let copy = cluster("COPY a b DB 1").1;
     assert_eq!(copy, "-ERR Copying to another database is not allowed in cluster mode\r\n");
+    assert_eq!(cluster("COPY a b DB 0").0, "Write(Copy { from: [97], to: [98], replace: false })");
+    assert_eq!(cluster("MOVE a 1").1, "-ERR MOVE is not allowed in cluster mode\r\n");
     assert!(cluster("INFO cluster").1.contains("cluster_enabled:1"));
     assert!(cluster("INFO server").1.contains("redis_mode:cluster"));
     assert!(cluster("HELLO").1.contains("\r\ncluster\r\n"));

@@ -121,6 +121,14 @@ fn requests_of_all_commands() {
         ("RENAME a b", "Write(Rename { from: a, to: b, if_absent: false })"),
         ("RENAMENX a b", "Write(Rename { from: a, to: b, if_absent: true })"),
         ("COPY a b DB 0 REPLACE", "Write(Copy { from: a, to: b, replace: true })"),
+        (
+            "COPY a b DB 1 REPLACE",
+            "Transfer(Transfer { from: a, to: b, keyspace: 1, moves: false, replace: true })",
+        ),
+        (
+            "MOVE a 15",
+            "Transfer(Transfer { from: a, to: a, keyspace: 15, moves: true, replace: false })",
+        ),
         ("OBJECT ENCODING k", "Read(Encoding(k))"),
         ("OBJECT refcount k", "Read(RefCount(k))"),
         ("OBJECT IDLETIME k", "Read(IdleTime(k))"),
@@ -168,7 +176,7 @@ fn answers_given_at_once() {
         ("AUTH default any", "+OK\r\n"),
         ("CLUSTER KEYSLOT foo", ":12182\r\n"),
         ("CLUSTER MYID", "$40\r\n0123456789abcdef0123456789abcdef01234567\r\n"),
-        ("COMMAND INFO nosuch", "*1\r\n*-1\r\n"),
+        ("COMMAND INFO nosuch", "*1\r\n$-1\r\n"),
         ("COMMAND GETKEYS mset a x b y", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
         (
             "COMMAND INFO GET",
@@ -254,6 +262,8 @@ fn info_has_what_client_libraries_read() {
         "db0:keys=3,expires=1,avg_ttl=7\r\n",
         "keyspace_orders:keys=0",
         "used_memory_human:1.00M",
+        "number_of_cached_scripts:0\r\n",
+        "used_memory_scripts:0\r\n",
         "cluster_enabled:0\r\n",
         "aof_enabled:1\r\n",
         "connected_clients:2\r\n",

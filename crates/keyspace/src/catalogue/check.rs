@@ -36,13 +36,15 @@ impl CatalogueOp<'_> {
     /// Whether it may be proposed: what is wrong whatever the catalogue has need not be in a log.
     ///
     /// # Errors
-    /// As [`check_new_name`] and [`check_options`].
+    /// As [`check_new_name`], [`check_options`] and
+    /// [`LibraryOp::check_proposal`](super::LibraryOp::check_proposal).
     pub fn check_proposal(&self) -> Result<(), CatalogueError> {
         match self {
             CatalogueOp::Create { name, options } => {
                 check_new_name(name)?;
                 check_options(options)
             }
+            CatalogueOp::Library(op) => op.check_proposal(),
             _ => Ok(()),
         }
     }

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use super::{
     ADMIN_STATES_MAX, AdminState, AdminStates, Catalogue, CatalogueError, CatalogueOp, Durability,
-    KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceAlteration, KeyspaceOptions,
-    LinearHashOp, LinearHashRecord, REMAINING_NODES_MAX, Subject, check_invariants, check_name,
+    KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceAlteration, KeyspaceOptions, Libraries,
+    LibraryOp, LinearHashOp, LinearHashRecord, REMAINING_NODES_MAX, Subject, check_invariants,
+    check_name,
 };
 use crate::cluster_version::ClusterVersion;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
@@ -19,7 +20,9 @@ use crate::slot::SLOTS;
 const VERSION_PLAIN: u8 = 2;
 /// At cluster version 1: versions before cluster versions can still read it.
 const VERSION_ADMIN_STATES: u8 = 3;
-const VERSION: u8 = 4;
+/// Without libraries, and before scripts were forgotten.
+const VERSION_CLUSTER_VERSION: u8 = 4;
+const VERSION: u8 = 5;
 const CREATE: u8 = 1;
 const ALTER: u8 = 2;
 const DROP: u8 = 3;
@@ -27,11 +30,13 @@ const NODE: u8 = 4;
 const SHARD: u8 = 5;
 const CLUSTER_VERSION: u8 = 6;
 const LINEAR_HASH: u8 = 7;
+const LIBRARY: u8 = 8;
 const SUBJECT_KEYSPACE: u8 = 0;
 const REFUSED: u8 = 1;
 const SUBJECT_NODE: u8 = 2;
 const SUBJECT_SHARD: u8 = 3;
 const SUBJECT_CLUSTER_VERSION: u8 = 4;
+const SUBJECT_LIBRARIES: u8 = 5;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
@@ -79,6 +84,10 @@ impl<'a> CatalogueOp<'a> {
                 put_varint(u64::from(keyspace.0), out);
                 put_varint(*epoch, out);
                 out.push(act.number());
+            }
+            CatalogueOp::Library(op) => {
+                out.push(LIBRARY);
+                op.encode(out);
             }
         }
     }
@@ -132,6 +141,7 @@ impl<'a> CatalogueOp<'a> {
                 let (keyspace, epoch) = (read_keyspace_id(reader)?, reader.varint()?);
                 Ok(CatalogueOp::LinearHash { keyspace, epoch, act: LinearHashOp::decode(reader)? })
             }
+            LIBRARY => Ok(CatalogueOp::Library(LibraryOp::decode(reader)?)),
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
     }
@@ -142,8 +152,10 @@ impl Catalogue {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let has_version = self.cluster_version > ClusterVersion::FIRST;
         let has_admin_states = has_version || !self.admin_states.is_empty();
+        let has_libraries = self.libraries.is_encoded();
         out.push(match (has_version, has_admin_states) {
-            (true, _) => VERSION,
+            (true, _) if has_libraries => VERSION,
+            (true, _) => VERSION_CLUSTER_VERSION,
             (false, true) => VERSION_ADMIN_STATES,
             (false, false) => VERSION_PLAIN,
         });
@@ -161,6 +173,9 @@ impl Catalogue {
         }
         if has_version {
             out.push(self.cluster_version.number());
+        }
+        if has_libraries {
+            self.libraries.encode(out);
         }
     }
 
@@ -198,11 +213,14 @@ impl Catalogue {
         if version == VERSION_ADMIN_STATES && catalogue.admin_states.is_empty() {
             return Err(DecodeError::Field { what: "admin states: none" });
         }
-        if version == VERSION {
+        if version >= VERSION_CLUSTER_VERSION {
             catalogue.cluster_version = read_cluster_version(reader)?;
             if catalogue.cluster_version == ClusterVersion::FIRST {
                 return Err(DecodeError::Field { what: "cluster version: the first is not named" });
             }
+        }
+        if version == VERSION {
+            catalogue.libraries = Libraries::decode(reader)?;
         }
         let placements = catalogue.iter().map(|keyspace| keyspace.options.placement);
         if placements.into_iter().any(|placement| placement.since() > catalogue.cluster_version) {
@@ -214,7 +232,7 @@ impl Catalogue {
 
 impl Subject {
     /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, admin state, 3 and the ids of a
-    /// keyspace and a shard, `varint` each, or 4 and cluster version `u8`.
+    /// keyspace and a shard, `varint` each, 4 and cluster version `u8`, or 5.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Subject::Keyspace(keyspace) => {
@@ -233,6 +251,7 @@ impl Subject {
             Subject::ClusterVersion(version) => {
                 out.extend([SUBJECT_CLUSTER_VERSION, version.number()])
             }
+            Subject::Libraries => out.push(SUBJECT_LIBRARIES),
         }
     }
 
@@ -268,6 +287,7 @@ impl Subject {
             SUBJECT_CLUSTER_VERSION => {
                 Ok(Box::new(Subject::ClusterVersion(read_cluster_version(reader)?)))
             }
+            SUBJECT_LIBRARIES => Ok(Box::new(Subject::Libraries)),
             found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
         })
     }
@@ -321,7 +341,7 @@ impl Keyspace {
     }
 }
 
-fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+pub(super) fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     let name = std::str::from_utf8(reader.bytes()?);
     name.map_err(|_| DecodeError::Field { what: "name: not UTF-8" })
 }

@@ -3,8 +3,8 @@
 use thiserror::Error;
 
 use super::{
-    ADMIN_STATES_MAX, AdminState, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, LinearHashRecord,
-    NAME_BYTES_MAX, RETENTION_MS_MAX,
+    ADMIN_STATES_MAX, AdminState, KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, LIBRARIES_BYTES_MAX,
+    LinearHashRecord, NAME_BYTES_MAX, RETENTION_MS_MAX,
 };
 use crate::cluster_version::ClusterVersion;
 use crate::ids::NodeId;
@@ -149,5 +149,29 @@ pub enum CatalogueError {
         name: Box<str>,
         /// How it is.
         record: LinearHashRecord,
+    },
+    /// There is a library of that name.
+    #[error("Library '{name}' already exists")]
+    LibraryExists {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// Another library has a function of that name.
+    #[error("Function {name} already exists")]
+    FunctionExists {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// There is no library of that name.
+    #[error("Library not found")]
+    NoLibrary {
+        /// What was asked for.
+        name: Box<str>,
+    },
+    /// All libraries would take too many bytes.
+    #[error("the libraries would take {bytes} bytes, and may take {LIBRARIES_BYTES_MAX}")]
+    LibrariesTooLarge {
+        /// How many.
+        bytes: u64,
     },
 }

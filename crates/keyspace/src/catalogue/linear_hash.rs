@@ -216,11 +216,11 @@ mod tests {
         let (mut catalogue, id) = catalogue();
         assert_eq!(record(&catalogue), LinearHashRecord::FIRST);
         let mut act = |epoch, act| {
-            let said = catalogue.apply_linear_hash(id, epoch, act);
-            (said, record(&catalogue))
+            let result = catalogue.apply_linear_hash(id, epoch, act);
+            (result, record(&catalogue))
         };
         let refused =
-            |(said, there): (Result<Subject, CatalogueError>, LinearHashRecord)| match said {
+            |(result, there): (Result<Subject, CatalogueError>, LinearHashRecord)| match result {
                 Err(CatalogueError::StaleTableEpoch { record, .. }) => record == there,
                 _ => false,
             };
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(grown, LinearHashRecord { buckets: 2, epoch: 2, step: None });
         assert!(refused(act(1, LinearHashOp::Begin)) && refused(act(1, LinearHashOp::Done)));
         act(2, LinearHashOp::Shrink).0.unwrap();
-        let (said, shrinks) = act(3, LinearHashOp::Begin);
-        assert!(matches!(said, Ok(Subject::Keyspace(_))));
+        let (result, shrinks) = act(3, LinearHashOp::Begin);
+        assert!(matches!(result, Ok(Subject::Keyspace(_))));
         assert_eq!(
             shrinks,
             LinearHashRecord { buckets: 2, epoch: 3, step: Some(LinearHashStep::Shrink) }
@@ -261,11 +261,11 @@ mod tests {
         let other = catalogue.create("h", KeyspaceOptions::default()).unwrap();
         assert_eq!(other.linear_hash_table, None);
         let other = other.id;
-        let said = catalogue.apply_linear_hash(other, 0, LinearHashOp::Grow);
-        assert_eq!(said, Err(CatalogueError::NotLinearHash { name: "h".into() }));
+        let result = catalogue.apply_linear_hash(other, 0, LinearHashOp::Grow);
+        assert_eq!(result, Err(CatalogueError::NotLinearHash { name: "h".into() }));
         catalogue.drop("f").unwrap();
-        let said = catalogue.apply_linear_hash(id, 0, LinearHashOp::Grow);
-        assert!(matches!(said, Err(CatalogueError::NotFound { .. })));
+        let result = catalogue.apply_linear_hash(id, 0, LinearHashOp::Grow);
+        assert!(matches!(result, Err(CatalogueError::NotFound { .. })));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the catalogue promises, by example and against random ops.
 
+mod libraries;
 mod properties;
 
 use std::collections::BTreeSet;
@@ -290,7 +291,17 @@ fn cluster_version_rises_by_one_and_never_falls() {
 fn a_catalogue_that_breaks_its_invariants_is_refused() {
     let field = |what| Err(DecodeError::Field { what });
     for (bytes, refusal) in [
-        (&b"\x05"[..], Err(DecodeError::Version { what: "catalogue", found: 5 })),
+        (&b"\x06"[..], Err(DecodeError::Version { what: "catalogue", found: 6 })),
+        (b"\x05\x01\x01\x00\x00\x02\x00\x00", field("libraries: none, at script epoch 0")),
+        (b"\x05\x01\x01\x00\x00\x02\x01\x01\x01a\x00\x00", field("functions: none")),
+        (
+            b"\x05\x01\x01\x00\x00\x02\x00\x01\x02a-\x00\x01\x01f\x00\x00",
+            field("name of a library or function"),
+        ),
+        (
+            b"\x05\x01\x01\x00\x00\x02\x00\x02\x01a\x00\x01\x01f\x00\x00\x01b\x00\x01\x01F\x00\x00",
+            field("libraries: a function of two"),
+        ),
         (b"\x04\x01\x01\x00\x00\x00", field("cluster version: 0")),
         (b"\x04\x01\x01\x00\x00\x01", field("cluster version: the first is not named")),
         (b"\x01", Err(DecodeError::Version { what: "catalogue", found: 1 })),

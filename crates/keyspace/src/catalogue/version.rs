@@ -34,6 +34,7 @@ impl CatalogueOp<'_> {
             CatalogueOp::RaiseVersion { to } => *to,
             CatalogueOp::Create { options, .. } => options.placement.since(),
             CatalogueOp::LinearHash { .. } => Feature::LinearHash.since(),
+            CatalogueOp::Library(_) => Feature::Functions.since(),
             CatalogueOp::Alter { .. }
             | CatalogueOp::Drop { .. }
             | CatalogueOp::Shard { .. }

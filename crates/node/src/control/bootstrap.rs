@@ -47,11 +47,10 @@ impl Control {
         }
         // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
         // and will bring it; or has just brought it.
-        let is_outlived = Self::is_outlived(&descriptor, executors);
         let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
         if self.views.all().iter().any(|(_, view)| overlaps(view))
+            || Self::is_outlived(&descriptor, executors)
             || Self::is_about_to_begin(shard, executors)
-            || is_outlived
         {
             return;
         }
@@ -87,8 +86,8 @@ impl Control {
             let descriptor = &start.view.read().descriptor;
             (descriptor.shard, descriptor.keyspace())
         };
-        let came = self.placement.decisions.has_begun(shard, self.now);
-        self.effects.extend(came.map(Effect::Event));
+        let ended = self.placement.decisions.end_split(shard, self.now);
+        self.effects.extend(ended.map(Effect::Event));
         let is_dropped = self.table.has_dropped(keyspace) || self.views.has_dropped(keyspace);
         let begins = !is_dropped
             && !self.views.contains(shard)

@@ -17,7 +17,7 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | questions in flight | one | the next is asked when it is answered or given up |
-//! | bytes of an answer | a catalogue: some 200 KiB at most | – |
+//! | bytes of an answer | a catalogue: some 200 KiB at most, and 1 MiB of libraries | – |
 
 use keyspace::codec::Reader;
 use keyspace::{Catalogue, NodeId};

@@ -25,10 +25,10 @@ use crate::event::EventKind;
 
 /// The most open decisions. Beyond it, the oldest ends without a result.
 pub const OPEN_DECISIONS_MAX: usize = 256;
-/// A decision of which nothing has come after so long was not carried out: somebody else's was, or
-/// the shard's group did not take it.
+/// A decision without a result after so long was not carried out: another node's was, or the
+/// shard's group did not accept it.
 const OPEN_MAX: Duration = Duration::from_secs(10);
-/// Nodes tell what they carry once a second, and it goes around by gossip.
+/// Nodes report their load once a second, and gossip spreads it.
 const GOSSIP_DELAY: Duration = Duration::from_secs(4);
 
 /// The kind of a decision.
@@ -124,7 +124,7 @@ impl RecordedDecision {
     }
 }
 
-/// The decisions of this node of which it is not known what came, the oldest first.
+/// This node's decisions whose result is not known yet, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     open: VecDeque<RecordedDecision>,
@@ -143,23 +143,33 @@ impl Decisions {
         EventKind::DecisionMade(Box::new(decided))
     }
 
-    /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
-    pub fn has_begun(&mut self, half: ShardId, now: BootNanos) -> Option<EventKind> {
-        self.done(|what| matches!(what, DecisionKind::Split { right, .. } if *right == half), now)
-            .into_iter()
-            .next()
+    /// The right half of a shard begins here, so its split is done, whatever the half does later.
+    /// At most one decision names this half: the catalogue gives out each id once.
+    pub fn end_split(&mut self, half: ShardId, now: BootNanos) -> Option<EventKind> {
+        let is_split = |what: &DecisionKind| match what {
+            DecisionKind::Split { right, .. } => *right == half,
+            _ => false,
+        };
+        self.end_newest_first(is_split, now).into_iter().next()
     }
 
-    /// A shard has absorbed this one here, whatever becomes of it later.
-    pub fn has_merged(&mut self, absorbed: ShardId, now: BootNanos) -> Vec<EventKind> {
-        self.done(
-            |what| matches!(what, DecisionKind::Merge { right, .. } if *right == absorbed),
-            now,
-        )
+    /// A shard has absorbed this one here, so its merge is done. The first event is of the newest
+    /// attempt, the only one that was carried out.
+    pub fn end_merges(&mut self, absorbed: ShardId, now: BootNanos) -> Vec<EventKind> {
+        let is_merge = |what: &DecisionKind| match what {
+            DecisionKind::Merge { right, .. } => *right == absorbed,
+            _ => false,
+        };
+        self.end_newest_first(is_merge, now)
     }
 
-    /// The newest open decision of this kind is carried out: tries before it were given up.
-    fn done(&mut self, is_it: impl Fn(&DecisionKind) -> bool, now: BootNanos) -> Vec<EventKind> {
+    /// Ends all open decisions of this kind, the newest first: that one is done, and earlier
+    /// attempts are not.
+    fn end_newest_first(
+        &mut self,
+        is_it: impl Fn(&DecisionKind) -> bool,
+        now: BootNanos,
+    ) -> Vec<EventKind> {
         let is_open = |one: &&mut RecordedDecision| {
             one.outcome == DecisionOutcome::UnderWay && is_it(&one.what)
         };
@@ -344,14 +354,14 @@ mod tests {
             let (at, generation) = (Cut::Slot(2000), Generation(4));
             decisions.add(decided(DecisionKind::Split { right: ShardId(right), at, generation }));
         }
-        let begun = decisions.has_begun(ShardId(9), 0);
+        let ended = decisions.end_split(ShardId(9), 0);
         let is_done = |outcome: &EventKind| {
             matches!(
                 outcome,
                 EventKind::DecisionEnded { number: 2, outcome: DecisionOutcome::Done { .. }, .. }
             )
         };
-        assert!(begun.as_ref().is_some_and(is_done), "{begun:?}");
+        assert!(ended.as_ref().is_some_and(is_done), "{ended:?}");
         let mut again = led(&[(1, 1)], 6, true);
         again.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, 1000);
         let outcome = decisions.review(0, &[again], &Nodes::default(), |_| None);
@@ -364,16 +374,16 @@ mod tests {
         assert!(outcome.len() == 1 && is_not(&outcome[0]), "{outcome:?}");
     }
 
-    /// The first try was given up, which nobody has noticed yet.
+    /// Control gave up the first attempt, but has not recorded that yet.
     #[test]
-    fn the_newest_try_of_a_merge_is_the_one_that_came_about() {
+    fn newest_attempt_of_merge_is_the_finished_one() {
         let (mut decisions, right, end) = (Decisions::default(), ShardId(8), Cut::Slot(2000));
         for since in [100, 700] {
             let merge = DecisionKind::Merge { right, end: end.clone(), generation: Generation(4) };
             decisions.add(RecordedDecision { since, ..decided(merge) });
         }
-        let came = decisions.has_merged(right, 1000);
-        let came: Vec<_> = came
+        let ended = decisions.end_merges(right, 1000);
+        let ended: Vec<_> = ended
             .iter()
             .map(|event| match event {
                 EventKind::DecisionEnded { number, outcome, .. } => (*number, *outcome),
@@ -382,8 +392,8 @@ mod tests {
             .collect();
         let took = Duration::from_nanos(300);
         let done = DecisionOutcome::Done { took, deviation: None };
-        assert_eq!(came, [(2, done), (1, DecisionOutcome::NotDone)]);
-        assert!(decisions.has_merged(right, 2000).is_empty());
+        assert_eq!(ended, [(2, done), (1, DecisionOutcome::NotDone)]);
+        assert!(decisions.end_merges(right, 2000).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keyspace::{AdminStates, ClusterVersion, KeyspaceId, NodeId, ShardId};
+use keyspace::{AdminStates, ClusterVersion, KeyspaceId, Libraries, NodeId, ShardId};
 use overlay::KnownShard;
 
 use super::{Reply, Routes};
@@ -24,6 +24,8 @@ pub enum Effect {
     Routes(Arc<Routes>),
     /// The administrative states of nodes are these from now on.
     AdminStates(Arc<AdminStates>),
+    /// These are the libraries of functions from now on, and so often scripts were forgotten.
+    Libraries(Libraries),
     /// The cluster has this version from now on: tell every executor.
     ClusterVersion {
         /// The version.

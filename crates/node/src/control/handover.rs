@@ -45,8 +45,8 @@ impl Control {
             let frozen_nanos = frozen_at.map(|at| self.now.saturating_sub(at));
             self.views.remove(right);
             self.effects.push(Effect::Event(EventKind::Merged { left, right, frozen_nanos }));
-            let came = self.placement.decisions.has_merged(right, self.now);
-            self.effects.extend(came.into_iter().map(Effect::Event));
+            let ended = self.placement.decisions.end_merges(right, self.now);
+            self.effects.extend(ended.into_iter().map(Effect::Event));
         }
         self.submit(left, Input::Absorb { left, state });
     }

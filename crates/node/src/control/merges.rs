@@ -192,7 +192,7 @@ impl Control {
         if Self::hands_over(left, executors) {
             return Err(NoMergeReason::LedBy(None));
         }
-        let (why, since) = ("it was asked for".to_owned(), self.now);
+        let (why, since) = ("an operator asked for it".to_owned(), self.now);
         let wanted = WantedMerge { right, why: why.clone(), since, tried: Some(since) };
         // From now on its lead is not handed over to be even.
         self.merges.wanted.insert(left, wanted);

@@ -57,7 +57,9 @@ pub mod version;
 
 use std::sync::Arc;
 
-use keyspace::{AdminState, AdminStates, ClusterVersion, Feature, NodeId, ReplicaId, ShardId};
+use keyspace::{
+    AdminState, AdminStates, ClusterVersion, Feature, Libraries, NodeId, ReplicaId, ShardId,
+};
 use overlay::Lookup as _;
 use replication::BootNanos;
 use storage::engine::Settings;
@@ -140,6 +142,7 @@ pub struct Control {
     table: DescriptorTable,
     routes: Arc<Routes>,
     admin_states: Arc<AdminStates>,
+    libraries: Libraries,
     /// None before it is known.
     cluster_version: Option<ClusterVersion>,
     catalogue: CatalogueCache,
@@ -171,6 +174,7 @@ impl Control {
             table: DescriptorTable::new(setup.seed),
             routes: Arc::default(),
             admin_states: Arc::default(),
+            libraries: Libraries::default(),
             cluster_version: None,
             catalogue: CatalogueCache::default(),
             members: Members::default(),
@@ -339,6 +343,14 @@ impl Control {
         if *self.admin_states != states {
             self.admin_states = Arc::new(states);
             self.effects.push(Effect::AdminStates(self.admin_states.clone()));
+        }
+    }
+
+    /// These are the libraries of functions from now on.
+    fn follow_libraries(&mut self, libraries: &Libraries) {
+        if self.libraries != *libraries {
+            self.libraries = libraries.clone();
+            self.effects.push(Effect::Libraries(libraries.clone()));
         }
     }
 

@@ -279,7 +279,7 @@ impl Control {
         let mut see = |view: &View, asked: u8, placement| {
             let state = view.read();
             let Some(replica) = leaders.get(&state.descriptor.shard) else { return };
-            let usage = state.keys().map(|engine| engine.usage());
+            let usage = state.engine().map(|engine| engine.usage());
             let members = &state.members;
             let rate = self.loads.rates.get(&state.descriptor.shard);
             all.push(LedShard {

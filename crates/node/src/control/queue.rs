@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn said(number: u64) -> Input {
+    fn lookup_message(number: u64) -> Input {
         Input::LookupMessage { from: NodeId(number), message: Message::Want(vec![ShardId(number)]) }
     }
 
@@ -81,13 +81,16 @@ mod tests {
     fn queue_drops_oldest_lookup_messages_only() {
         let mut queue = Queue::default();
         queue.push(Input::Tick);
-        queue.extend((0..LOOKUP_MESSAGES_MAX as u64).map(said));
+        queue.extend((0..LOOKUP_MESSAGES_MAX as u64).map(lookup_message));
         queue.push(Input::ReplicaEnded(ShardId(7)));
         assert_eq!(queue.dropped(), 0);
-        queue.push(said(5_000));
-        queue.push(said(5_001));
+        queue.push(lookup_message(5_000));
+        queue.push(lookup_message(5_001));
         assert_eq!(queue.dropped(), 2);
-        assert!(matches!(queue.pop(), Some(Input::Tick)), "it is no message");
+        assert!(
+            matches!(queue.pop(), Some(Input::Tick)),
+            "a tick is not dropped: it is no lookup message"
+        );
         let from = |input: Option<Input>| match input {
             Some(Input::LookupMessage { from, .. }) => from.0,
             other => panic!("{other:?}"),
@@ -96,7 +99,7 @@ mod tests {
             assert_eq!(from(queue.pop()), number, "the oldest went");
         }
         assert!(matches!(queue.pop(), Some(Input::ReplicaEnded(_))), "in its place");
-        queue.extend((0..10).map(said));
+        queue.extend((0..10).map(lookup_message));
         let rest: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|i| from(Some(i))).collect();
         assert_eq!(rest, [5_000, 5_001, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert!(queue.is_empty() && queue.dropped() == 2);

@@ -198,7 +198,7 @@ impl Control {
 
 /// Bytes of what a shard here holds, and how many keys that are.
 pub(super) fn bytes_of(view: &crate::routing::route::View) -> Option<(u64, u64)> {
-    let usage = view.read().keys()?.usage();
+    let usage = view.read().engine()?.usage();
     Some((usage.live_bytes, usage.keys))
 }
 
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_are_few_up_to_an_eighth_of_what_is_cut() {
+    fn shards_may_merge_up_to_an_eighth_of_split_keys() {
         let limits =
             ReshapeLimits { split_keys: NonZeroU64::new(125_000), ..ReshapeLimits::default() };
         assert!(limits.are_few(15_625) && !limits.are_few(15_626));

@@ -99,6 +99,7 @@ impl Control {
             Change::ShardIdAllocated { .. } => {}
             Change::AdminState { node, admin_state } => self.follow_admin_state(node, admin_state),
             Change::ClusterVersion(version) => self.follow_version(version),
+            Change::Libraries(libraries) => self.follow_libraries(&libraries),
             Change::Replaced(catalogue) => self.jump(&catalogue, executors),
         }
     }
@@ -114,15 +115,16 @@ impl Control {
         self.publish(routes);
         self.follow_admin_states(catalogue.admin_states().clone());
         self.follow_version(catalogue.cluster_version());
+        self.follow_libraries(catalogue.libraries());
         let known: BTreeSet<KeyspaceId> =
-            self.table.look().iter().map(|known| known.arc().keyspace()).collect();
+            self.table.guard().iter().map(|known| known.arc().keyspace()).collect();
         for keyspace in known.into_iter().filter(|id| catalogue.has_dropped(*id)) {
             self.forget_keyspace(keyspace);
         }
         // Also those that have begun by a message, and whose coming and going it has jumped over.
-        let mut gone = self.views.all();
-        gone.retain(|(_, view)| catalogue.has_dropped(view.read().descriptor.keyspace()));
-        gone.into_iter().for_each(|(shard, _)| self.drop_replica(shard));
+        let mut dropped = self.views.all();
+        dropped.retain(|(_, view)| catalogue.has_dropped(view.read().descriptor.keyspace()));
+        dropped.into_iter().for_each(|(shard, _)| self.drop_replica(shard));
         let new = self.routes.clone();
         for new in new.iter() {
             if let Some(old) = old.by_id(new.keyspace.id) {

@@ -90,7 +90,7 @@ impl DescriptorTable {
     }
 
     /// The full table, locked: it learns nothing meanwhile.
-    pub fn look(&self) -> TableGuard<'_> {
+    pub fn guard(&self) -> TableGuard<'_> {
         TableGuard(self.0.lock())
     }
 

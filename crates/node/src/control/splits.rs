@@ -30,15 +30,15 @@ use crate::reshape::split::Split;
 
 /// A cut that leaves less than one key in so many on one side does not help.
 const SIDE_MIN: u64 = 10;
-/// So many shards that are led here are told to be cut in one look.
+/// One check starts at most this many splits.
 const AT_ONCE: usize = 2;
 
-/// What control remembers about it.
+/// What control remembers about splits.
 #[derive(Debug, Default)]
 pub(super) struct SplitState {
-    /// When an id was asked for a shard's right half.
+    /// When control asked the catalogue for the id of a shard's right half.
     asked: BTreeMap<ShardId, BootNanos>,
-    /// How many shards are too large and stay whole: one of their slots has most of their keys.
+    /// How many shards are too large and do not split: one of their slots has most of their keys.
     one_slot: u64,
 }
 
@@ -49,7 +49,7 @@ impl Control {
         self.splits.one_slot
     }
 
-    /// Whether an id may be asked for a shard's right half, which it is now.
+    /// Whether control may ask for an id for a shard's right half now. It remembers the time then.
     fn may_split(&mut self, shard: ShardId) -> bool {
         let (now, again) = (self.now, self.setup.pace.split_again);
         self.splits.asked.retain(|_, at| now.saturating_sub(*at) < again);
@@ -60,7 +60,7 @@ impl Control {
         is_free
     }
 
-    /// Looks at the shards that are led here, and has those cut that are too large.
+    /// Splits shards that are led here and too large.
     pub(super) fn split_large(&mut self, executors: &mut dyn Executors) {
         let routes = self.routes.clone();
         let (mut left, mut one_slot) = (AT_ONCE, 0);
@@ -71,7 +71,7 @@ impl Control {
                 if !Self::leads(*shard, executors) {
                     continue;
                 }
-                let middle = view.read().keys().and_then(|engine| engine.middle());
+                let middle = view.read().engine().and_then(|engine| engine.middle());
                 match middle {
                     Some((at, [low, high])) if low.min(high) * SIDE_MIN >= low + high => {
                         if left > 0 && self.may_split(*shard) {
@@ -86,14 +86,14 @@ impl Control {
         self.splits.one_slot = one_slot;
     }
 
-    /// Has shards cut where their requests were found to part evenly.
+    /// Splits hot shards where a cut halves their requests about evenly.
     pub(super) fn split_hot(&mut self, executors: &mut dyn Executors) {
         for HotShard { shard, at, why } in std::mem::take(&mut self.loads.hot) {
             let Some(view) = self.views.get(shard) else { continue };
             let at = {
                 let state = view.read();
-                let Some(engine) = state.keys() else { continue };
-                // Buckets of a linear-hash table are cut in its order only.
+                let Some(engine) = state.engine() else { continue };
+                // Buckets of a linear-hash table split in its order only.
                 let is_bucket = engine.layout() == Layout::LinearHash;
                 let at = Place::at(engine.layout().placement(), &at);
                 at.filter(|at| !is_bucket && is_within(&state, at))
@@ -107,7 +107,7 @@ impl Control {
         }
     }
 
-    /// People ask for a shard to be cut.
+    /// An operator asks for a split.
     pub(super) fn ask_split(
         &mut self,
         request: u64,
@@ -124,12 +124,12 @@ impl Control {
         if Self::hands_over(shard, executors) {
             return self.refuse_split(Some(request), NoSplit::LedBy(None));
         }
-        if view.read().keys().is_some_and(|keys| keys.layout() == Layout::LinearHash) {
+        if view.read().engine().is_some_and(|keys| keys.layout() == Layout::LinearHash) {
             return self.ask_grow(request, shard, at);
         }
         let at = place_to_cut(&view.read(), at);
         match at {
-            Ok(at) => self.split(shard, at, "it was asked for".into(), Some(request)),
+            Ok(at) => self.split(shard, at, "an operator asked for it".into(), Some(request)),
             Err(why) => self.refuse_split(Some(request), NoSplit::CannotSplit(why)),
         }
     }
@@ -154,7 +154,7 @@ impl Control {
         self.split_by(cutting, &CatalogueOp::Shard { keyspace });
     }
 
-    /// Has a shard cut, unless it changes before the catalogue has given out an id by this op.
+    /// Splits a shard, unless it changes before the catalogue has given out an id by this op.
     pub(super) fn split_by(&mut self, cutting: PendingSplit, op: &CatalogueOp<'_>) {
         if matches!(cutting.at, Place::Key(_)) && !self.may_use(Feature::OrderedSplits) {
             let why = "the cluster version is too low yet: see `carillon upgrade`";
@@ -175,7 +175,7 @@ impl Control {
             return self.refuse_split(request, NoSplit::NoId);
         };
         let Subject::Shard(_, right) = *subject else {
-            unreachable!("it was asked for a shard's id")
+            unreachable!("the catalogue was asked for a shard's id")
         };
         let split = Split { right, generation, at: at.clone() };
         self.planted_early_half(shard, &split, executors);
@@ -194,11 +194,11 @@ fn is_within(state: &ShardState, at: &Place) -> bool {
     arc.split(&at.position(arc.keyspace())).is_some()
 }
 
-/// Where a shard is to be cut that somebody wants cut there, or where it parts evenly; or why it
-/// cannot be, as a clause.
+/// Where to split a shard: at the place that the request names, or halfway. The error is a clause
+/// that says why it cannot split there.
 fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, String> {
-    let Some(engine) = state.keys() else {
-        return Err("it holds the catalogue, and is never cut".into());
+    let Some(engine) = state.engine() else {
+        return Err("it holds the catalogue, which never splits".into());
     };
     let middle = || engine.middle().map(|(at, _)| at);
     let arc = &state.descriptor.arc;
@@ -215,10 +215,10 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
                 Some(slot) => Some(Place::Slot(slot)),
                 None => middle(),
             };
-            let at = at.ok_or(format!("it has slot {first} only, and a slot is never cut"))?;
+            let at = at.ok_or(format!("it has slot {first} only, and a slot never splits"))?;
             (at, format!("slots {first} to {}", end - 1))
         }
-        Placement::LinearHash => return Err("it is a bucket of a file".into()),
+        Placement::LinearHash => return Err("it is a bucket of a linear-hash table".into()),
         Placement::Ordered => {
             let at = match asked {
                 Some(CutAt::Slot(slot)) => Some(slot.to_string().into_bytes()),
@@ -229,7 +229,7 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
                 Some(key) => Place::at(Placement::Ordered, &key),
                 None => middle(),
             };
-            let at = at.ok_or("it has less than two keys; say where it is to be cut")?;
+            let at = at.ok_or("it has fewer than two keys: name a key to split at")?;
             let shown = |tail: &[u8]| tail.escape_ascii().to_string();
             let has = match (arc.start().tail(), arc.end().tail()) {
                 (start, []) => format!("keys from '{}' on", shown(start)),
@@ -240,13 +240,13 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
     };
     match is_within(state, &at) {
         true => Ok(at),
-        false => Err(format!("it has {has}: a cut at {at} leaves nothing on one side")),
+        false => Err(format!("it has {has}: a split at {at} leaves nothing on one side")),
     }
 }
 
 fn parse_slot(text: &[u8]) -> Result<keyspace::Slot, String> {
     let slot = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     slot.ok_or_else(|| {
-        format!("it splits at a slot, and '{}' is none", String::from_utf8_lossy(text))
+        format!("it splits at a slot, and '{}' is not one", String::from_utf8_lossy(text))
     })
 }

@@ -79,12 +79,12 @@ impl Control {
         if self.has_system() {
             return;
         }
-        let mut gone = self.views.all();
-        gone.retain(|(_, view)| {
+        let mut dropped = self.views.all();
+        dropped.retain(|(_, view)| {
             let keyspace = view.read().descriptor.keyspace();
             self.table.has_dropped(keyspace)
         });
-        gone.into_iter().for_each(|(shard, _)| self.drop_replica(shard));
+        dropped.into_iter().for_each(|(shard, _)| self.drop_replica(shard));
     }
 
     /// Ends a shard's replica here, if there is one.
@@ -99,8 +99,8 @@ impl Control {
             return;
         }
         self.effects.push(Effect::DescriptorsLearned(changed.clone()));
-        let is_gone = |known: &Arc<KnownShard>| self.views.has_dropped(known.arc().keyspace());
-        let (gone, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_gone);
+        let is_dropped = |known: &Arc<KnownShard>| self.views.has_dropped(known.arc().keyspace());
+        let (dropped, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_dropped);
         for keyspace in self.otherwise_cut(&changed) {
             self.retile(keyspace, executors);
         }
@@ -109,9 +109,10 @@ impl Control {
                 self.submit(known.shard(), Input::DescriptorLearned { known });
             }
         }
-        // Of a keyspace that is gone: told by who has not heard of that yet.
-        let gone: BTreeSet<KeyspaceId> = gone.iter().map(|known| known.arc().keyspace()).collect();
-        gone.into_iter().for_each(|keyspace| self.forget_keyspace(keyspace));
+        // A node that has not heard of the drop yet still reports shards of the keyspace.
+        let dropped: BTreeSet<KeyspaceId> =
+            dropped.iter().map(|known| known.arc().keyspace()).collect();
+        dropped.into_iter().for_each(|keyspace| self.forget_keyspace(keyspace));
     }
 
     /// Whether the replica here is the one that the shard has here.

@@ -252,14 +252,14 @@ impl Control {
         self.advance_table(keyspace, LinearHashOp::Shrink, None);
     }
 
-    /// People ask for a bucket to be cut, which must be the next one.
+    /// An operator asks for a split of a bucket, which must be the next one.
     pub(super) fn ask_grow(&mut self, request: u64, shard: ShardId, at: Option<CutAt>) {
         let routes = self.routes.clone();
         let Some(route) = routes.of_shard(shard) else {
             return self.refuse_split(Some(request), NoSplit::NoShard);
         };
         if at.is_some() {
-            let why = "it is a bucket of a file, which is cut in the middle: name no place";
+            let why = "a bucket of a linear-hash table splits in its middle: name no place";
             return self.refuse_split(Some(request), NoSplit::CannotSplit(why.into()));
         }
         if let Err(why) = is_next(route, shard, "cut", linear_hash::next_cut) {
@@ -294,7 +294,7 @@ impl Control {
         let Some((record, at, generation)) = begun else {
             return self.refuse_split(Some(request), NoSplit::NoId);
         };
-        let (why, request) = ("it was asked for".to_owned(), Some(request));
+        let (why, request) = ("an operator asked for it".to_owned(), Some(request));
         self.may_ask(shard, (record.epoch, false));
         let cutting = PendingSplit { shard, at, generation, why, request };
         self.split_by(cutting, &begin_of(&keyspace, &record));

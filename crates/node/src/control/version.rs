@@ -74,7 +74,7 @@ impl Control {
 
     /// Why the version cannot rise to this one now: nothing if it can.
     fn objections(&self, to: ClusterVersion, members: &[MemberVersions]) -> Vec<String> {
-        let table = self.table.look();
+        let table = self.table.guard();
         let replicas = table.iter().flat_map(|known| &known.descriptor().replicas);
         let voices = required_nodes(replicas.map(|(_, node)| *node), members, &self.admin_states);
         drop(table);

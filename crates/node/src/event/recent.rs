@@ -91,7 +91,7 @@ mod tests {
             shard: ShardId(5),
             what: DecisionKind::Split { right, at: Cut::Slot(1), generation },
             nodes: Vec::new(),
-            why: "it was asked for".into(),
+            why: "an operator asked for it".into(),
             outcome: DecisionOutcome::UnderWay,
         })))
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_and_are_counted() {
+    fn oldest_events_are_dropped_and_counted() {
         let mut recent = Recent::default();
         recent.add(decided(1));
         let elected = |term| {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use keyspace::text::rounded_size;
 use keyspace::{NodeId, ReplicaId, ShardId};
 
 use super::{EventKind, SnapshotRejection};
@@ -44,8 +45,8 @@ impl fmt::Display for EventKind {
             ),
             EventKind::VersionRaising { to, seconds } => write!(
                 f,
-                "all nodes have been up and supported cluster version {to} for {seconds} s: it \
-                 is asked for (auto_upgrade)"
+                "all nodes have been up and supported cluster version {to} for {seconds} s: this \
+                 node asks the catalogue for it (auto_upgrade)"
             ),
             EventKind::VersionBlocked { to, why } => {
                 write!(f, "cluster version {to} has to wait: {why}")
@@ -103,7 +104,7 @@ impl fmt::Display for EventKind {
                 to.0
             ),
             EventKind::SnapshotSent { shard, node, bytes, nanos } => {
-                let (size, time) = (rounded(*bytes), seconds(*nanos));
+                let (size, time) = (rounded_size(*bytes), seconds(*nanos));
                 write!(f, "shard {shard}: replica on {node} ready ({size} in {time})")
             }
             EventKind::SnapshotNotSent { shard, why: None, .. } => {
@@ -182,7 +183,7 @@ fn write_replica_end(
         ReplicaEndReason::MissingMergeState => {
             "its shard merged with a neighbour whose state this node does not have"
         }
-        ReplicaEndReason::Differs => "it holds something else than a majority of its peers",
+        ReplicaEndReason::Differs => "its data differs from that of a majority of its peers",
     };
     write!(
         f,
@@ -212,17 +213,17 @@ fn write_finding(
         }
         (false, false) => write!(
             f,
-            "shard {shard}: replica {} holds something else than {} as of entry {index}. It is \
-             replaced by a new one on its node. Memory or disk of that node may be faulty: look \
-             at it, and tell us (SECURITY.md)",
+            "shard {shard}: replica {} differs from {} as of entry {index}. A new replica on the \
+             same node replaces it. Memory or disk of that node may be faulty: check both, and \
+             report this to us (SECURITY.md)",
             among(differing),
             among(agreeing)
         ),
         (false, true) => write!(
             f,
-            "shard {shard}: replicas {} hold different things as of entry {index}, and no \
-             majority agrees. Nobody knows which is right: stop writing to its keyspace, keep \
-             copies of the directories, and see docs/operations.md",
+            "shard {shard}: replicas {} differ as of entry {index}, and no majority agrees. \
+             Carillon cannot tell which is right: stop writing to its keyspace, keep copies of \
+             the directories, and see docs/operations.md",
             among(differing)
         ),
     }
@@ -234,16 +235,6 @@ fn placed(replicas: &[(ReplicaId, NodeId)]) -> String {
     match replicas {
         [] => "none".into(),
         all => all.iter().map(one).collect::<Vec<_>>().join(", "),
-    }
-}
-
-/// Bytes as people read them: `12.3 MiB`.
-fn rounded(bytes: u64) -> String {
-    let kib = bytes as f64 / 1024.0;
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024..0x10_0000 => format!("{kib:.1} KiB"),
-        _ => format!("{:.1} MiB", kib / 1024.0),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::reshape::split::Split;
 use crate::routing::fetch::FetchRequest;
 use crate::routing::proxy::Proxy;
 use crate::rpc::message::RpcMessage;
+use crate::tracking::message::TrackingMessage;
 use txn::locks::StepReply;
 
 impl ShardExecutor {
@@ -235,6 +236,13 @@ impl ShardExecutor {
         let (now, clock, Caller { origin, waiter }) = (self.now, self.clock.clone(), asker);
         if let Some((shard, pending)) = self.touch_here(id) {
             return match shard.is_elected() {
+                true if shard.registers(&want) => {
+                    let now_ms = clock.now().millis();
+                    let found = shard.register(None, &want, now, now_ms, pending);
+                    let (want, found, at) = (Box::new(want), Box::new(found), clock.now());
+                    let fetched = Answer::Fetched { origin, waiter, shard: id, at, want, found };
+                    pending.answers.push(fetched);
+                }
                 true => shard.find(want, bytes_max, asker, now, &clock),
                 false => shard.fetch(want, bytes_max, asker, now, pending),
             };
@@ -353,6 +361,9 @@ impl ShardExecutor {
         let (id, now, clock) = (rpc.shard(), self.now, self.clock.clone());
         let is_full = self.is_full;
         self.has_merged |= matches!(rpc, RpcMessage::Merge { .. });
+        if let RpcMessage::Tracking { shard, message } = &rpc {
+            return self.handle_tracking(from, *shard, message);
+        }
         if let RpcMessage::NotLeader { known: Some(known), .. } = &rpc {
             self.pending.known.push((**known).clone());
         }
@@ -363,6 +374,22 @@ impl ShardExecutor {
             self.pending.rpcs.push((from, RpcMessage::NotLeader { shard: id, what, known }));
         } else if let Some((proxy, pending)) = self.touch_remote(id) {
             proxy.handle_rpc(from, rpc, now, pending);
+        }
+    }
+
+    fn handle_tracking(&mut self, from: NodeId, id: ShardId, message: &TrackingMessage) {
+        let (now, clock) = (self.now, self.clock.clone());
+        match message {
+            TrackingMessage::Renew { stream, sent } => match self.touch_here(id) {
+                Some((shard, pending)) => {
+                    shard.renew_tracking(from, (*stream, *sent), now, &clock, pending);
+                }
+                None => {
+                    let message = TrackingMessage::Ended { stream: *stream };
+                    self.pending.rpcs.push((from, RpcMessage::Tracking { shard: id, message }));
+                }
+            },
+            message => self.pending.tracking.push((id, message.clone())),
         }
     }
 

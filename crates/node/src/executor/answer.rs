@@ -32,6 +32,8 @@ pub enum Answer {
         spent: Spent,
         /// The replies.
         replies: Vec<Reply>,
+        /// The shard that has applied them.
+        shard: ShardId,
     },
     /// Nothing of the batch was done, nor ever will be.
     NotDone {

@@ -17,6 +17,7 @@ use crate::replica::{ReplicaComparison, ReplicaEndReason, ReplicaStart};
 use crate::reshape::merge::MergeMessage;
 use crate::reshape::reroute::ReroutedCommand;
 use crate::rpc::message::RpcMessage;
+use crate::tracking::message::TrackingMessage;
 
 /// A message of one replica to another, on its way between nodes.
 #[derive(Debug)]
@@ -85,6 +86,10 @@ pub struct Effects {
     /// [`Input::Propose`], [`Input::AwaitRead`] and [`Input::TakeOverRequests`] for the left one's
     /// executor.
     pub pending_requests: Vec<PendingRequestsHandover>,
+    /// What leaders, here or on other nodes, say to this node's caching clients
+    /// ([`crate::tracking`]), in order. What [`Answer::Fetched`] of this round registers comes
+    /// first.
+    pub tracking: Vec<(ShardId, TrackingMessage)>,
 }
 
 impl Effects {
@@ -110,6 +115,7 @@ impl Effects {
         self.handover_requests.clear();
         self.given.clear();
         self.pending_requests.clear();
+        self.tracking.clear();
     }
 
     /// Whether the turn had nothing to say.
@@ -133,6 +139,7 @@ impl Effects {
             && self.handover_requests.is_empty()
             && self.given.is_empty()
             && self.pending_requests.is_empty()
+            && self.tracking.is_empty()
     }
 }
 
@@ -147,7 +154,7 @@ pub(crate) fn report(outcome: Outcome, asker: Option<Caller>, effects: &mut Effe
         Outcome::Quiet
         | Outcome::Settled
         | Outcome::Members(_)
-        | Outcome::Once(_)
+        | Outcome::SessionBatch(_)
         | Outcome::Steps(_)
         | Outcome::Split(_)
         | Outcome::Merge

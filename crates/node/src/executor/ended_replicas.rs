@@ -372,7 +372,7 @@ mod tests {
     /// A round of checkpoints cuts the log only when it holds the ends of absorbed shards again,
     /// also of those that ended before the node started.
     #[test]
-    fn a_round_writes_the_ends_of_absorbed_shards_again() {
+    fn checkpoint_round_rewrites_ends_of_absorbed_shards() {
         let (shard, before) = (ShardId(9), ShardId(7));
         let mut executor = lane_with(shard);
         executor.adopt_merged(before, ShardId(6));

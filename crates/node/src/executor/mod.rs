@@ -276,6 +276,7 @@ impl ShardExecutor {
         effects.events.append(&mut self.pending.events);
         effects.changes.append(&mut self.pending.changes);
         effects.moved.append(&mut self.pending.moved);
+        effects.tracking.append(&mut self.pending.tracking);
         if std::mem::take(&mut self.has_merged) {
             effects.words.append(&mut self.pending.words);
             effects.given.append(&mut self.pending.given);
@@ -316,7 +317,7 @@ impl ShardExecutor {
             unfit.extend(shard.unfit().map(|why| (*id, why)));
             given_up.extend(shard.surrenders().map(|_| *id));
             shard.active = !shard.is_idle();
-            shard.is_due = !shard.rests();
+            shard.is_due = !shard.only_waits();
             shard.active
         });
         let remote_shards = &mut self.remote_shards;

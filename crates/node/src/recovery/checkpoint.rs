@@ -69,7 +69,7 @@ impl Checkpoint {
         let (at, replacements) = (state.last, state.replacements());
         let mut pinned = Timestamp::ZERO;
         let mut first = Vec::new();
-        if state.keys().is_some() {
+        if state.engine().is_some() {
             state.sessions.encode(&mut first);
             if !state.locks.is_empty() {
                 state.locks.encode(&mut first);
@@ -140,7 +140,7 @@ impl Checkpoint {
                     if state.replacements() != self.replacements {
                         return false;
                     }
-                    let engine = state.keys().expect("a shard does not change its kind");
+                    let engine = state.engine().expect("a shard does not change its kind");
                     // Not what the safe point is by now: what the head says may be read.
                     let low = self.pinned;
                     if engine.dump(&mut cursor, low, self.at, self.block, out) {
@@ -151,7 +151,7 @@ impl Checkpoint {
                 Rest::Nothing => return false,
             }
         }
-        if out.len() > BLOCK_BYTES_MAX && self.view.read().keys().is_some() {
+        if out.len() > BLOCK_BYTES_MAX && self.view.read().engine().is_some() {
             self.long = (std::mem::take(out), 0);
             return self.next_of_long(out);
         }
@@ -179,7 +179,7 @@ impl Drop for Checkpoint {
     fn drop(&mut self) {
         let mut state = self.view.write();
         if state.replacements() == self.replacements
-            && let Some(engine) = state.keys_mut()
+            && let Some(engine) = state.engine_mut()
         {
             engine.unpin(self.pinned);
         }
@@ -247,11 +247,11 @@ mod tests {
             restored.restore(&block).expect("the block is readable");
             let view = shard.view();
             let mut state = view.write();
-            let engine = state.keys_mut().expect("a shard of keys");
+            let engine = state.engine_mut().expect("a shard of keys");
             engine.raise_safe_point(Timestamp::from_millis(25));
             engine.collect(usize::MAX);
         }
-        let engine = restored.state().keys().expect("a shard of keys");
+        let engine = restored.state().engine().expect("a shard of keys");
         assert_eq!(engine.safe_point(), Timestamp::ZERO);
         for key in [b"a", b"b"] {
             let at = engine.at(&HASHER.key(key), Timestamp::from_millis(15));
@@ -271,14 +271,14 @@ mod tests {
         engine.put(&HASHER.key(b"b"), &[b"kept"], 0, Timestamp::from_millis(10));
         engine.raise_safe_point(Timestamp::from_millis(30));
         let (restored, _) = restored(&shard_of(engine));
-        let engine = restored.state().keys().expect("a shard of keys");
+        let engine = restored.state().engine().expect("a shard of keys");
         let kept = engine.newest(&HASHER.key(b"b"), Timestamp::from_millis(30));
         assert_eq!(kept.map(|version| version.value), Some(&b"kept"[..]));
     }
 
     /// A block of a file has its limit, and all versions of one key may be longer.
     #[test]
-    fn a_long_history_of_one_key_is_cut() {
+    fn long_history_of_one_key_spans_several_blocks() {
         let mut engine = MemoryEngine::new(Layout::Ordered, HASHER);
         let version = |number: u8| vec![number; 5 << 20];
         for number in 0..29 {
@@ -288,7 +288,7 @@ mod tests {
         engine.put(&HASHER.key(b"b"), &[b"kept"], 0, Timestamp::from_millis(29));
         let (restored, longest) = restored(&shard_of(engine));
         assert!(longest <= BLOCK_BYTES_MAX, "a block of {longest} bytes");
-        let engine = restored.state().keys().expect("a shard of keys");
+        let engine = restored.state().engine().expect("a shard of keys");
         for number in 0..29 {
             let at = engine.at(&HASHER.key(b"a"), Timestamp::from_millis(number.into()));
             assert!(

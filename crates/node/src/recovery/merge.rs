@@ -22,10 +22,10 @@ impl Replay {
             if !right.request_handover(left, &absorb) {
                 return;
             }
-            let right = self.end(absorb.right).expect("it was just seen");
+            let right = self.end(absorb.right).expect("the lookup above found it");
             self.dropped.insert(absorb.right);
             self.absorbed.insert(absorb.right, left);
-            let shard = self.shards.get_mut(&left).expect("it was just seen");
+            let shard = self.shards.get_mut(&left).expect("the lookup above found it");
             shard.absorb(right);
         }
     }

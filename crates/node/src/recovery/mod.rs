@@ -220,7 +220,7 @@ impl RecoveringReplica {
         let hard_state =
             HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
         let safe_point = Timestamp(reader.u64()?);
-        if let Some(engine) = state.keys_mut() {
+        if let Some(engine) = state.engine_mut() {
             engine.raise_safe_point(safe_point);
         }
         let replica = ReplicaId(reader.u64()?);
@@ -228,7 +228,7 @@ impl RecoveringReplica {
         state.roster = Roster::decode(&mut reader)?;
         state.merging = MergeStatus::decode(&mut reader)?;
         reader.end()?;
-        let sessions_due = state.keys().is_some();
+        let sessions_due = state.engine().is_some();
         Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
     }
 
@@ -341,7 +341,7 @@ impl RecoveringReplica {
             if self.waits_for.is_some() {
                 return;
             }
-            let entry = self.pending.pop_front().expect("it was just seen");
+            let entry = self.pending.pop_front().expect("the lookup above found it");
             self.apply(&entry);
         }
     }
@@ -435,7 +435,7 @@ pub(crate) fn encode_meta(
 ) -> Vec<u8> {
     let mut out = Vec::new();
     keyspace::codec::put_bytes(&state.bootstrap_record(), &mut out);
-    let safe_point = state.keys().map_or(Timestamp::ZERO, |engine| engine.safe_point());
+    let safe_point = state.engine().map_or(Timestamp::ZERO, |engine| engine.safe_point());
     for number in [
         state.applied_index,
         state.applied_term,

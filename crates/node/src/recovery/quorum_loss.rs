@@ -12,7 +12,7 @@
 //! well. The chosen replica becomes the only voter, its whole log counts, and the others end.
 //!
 //! **What may be lost.** A write that only lost replicas acknowledged. That takes a majority of
-//! lost ones, so the plan tells for each shard whether it is possible. How much is lost cannot be
+//! lost ones, so the plan says for each shard whether it is possible. How much is lost cannot be
 //! known, only how far the chosen log reaches.
 //!
 //! **Which shards, and how much of them?** A node that was away may have a replica of a shard from
@@ -140,14 +140,14 @@ pub struct RecoveryPlan {
     pub cluster: u64,
     /// The nodes that are left, and where their logs ended.
     pub nodes: BTreeMap<NodeId, Lsn>,
-    /// Nodes that are named by those and not among them: taken to be lost for good.
+    /// Nodes that survivors name, and that are not among them: taken to be lost for good.
     pub lost: BTreeSet<NodeId>,
     /// Shards that go on from one replica.
     pub shards: Vec<ShardRecovery>,
-    /// Shards of which nothing is left.
-    pub gone: Vec<LostShard>,
-    /// Shards of keyspaces of which the catalogue that is left has not heard. Nothing is done about
-    /// them, and they end when their nodes start.
+    /// Shards without any surviving replica.
+    pub lost_shards: Vec<LostShard>,
+    /// Shards of keyspaces that the surviving catalogue does not know. The plan leaves them as they
+    /// are, and they end when their nodes start.
     pub nameless: Vec<ShardId>,
     /// How many shards have a majority, and are left alone.
     pub sound: usize,
@@ -168,7 +168,7 @@ pub struct ShardRecovery {
     pub committed: u64,
     /// When the newest entry of its log was written.
     pub last_at: Timestamp,
-    /// Whether a write may have been acknowledged that has reached none of those that are left.
+    /// Whether a write may have been acknowledged that has reached no survivor.
     pub may_miss: bool,
     /// Where the shard ends; none: at the end of its keyspace.
     pub end: Option<Cut>,
@@ -229,7 +229,7 @@ impl SurvivingReplica {
         placed.sort_unstable();
         placed.dedup();
         let last = (state.applied_term, state.applied_index);
-        let slots = match state.keys().map(|engine| engine.layout()) {
+        let slots = match state.engine().map(|engine| engine.layout()) {
             Some(Layout::Hashed { first_slot, end_slot }) => Some((first_slot, end_slot)),
             Some(Layout::Ordered | Layout::LinearHash) | None => None,
         };
@@ -322,7 +322,7 @@ pub fn plan(survivors: &[Survivor]) -> Result<RecoveryPlan, RecoveryRefused> {
         nodes,
         lost,
         shards: Vec::new(),
-        gone: names.gone(&kept),
+        lost_shards: names.lost_shards(&kept),
         nameless: Vec::new(),
         sound: 0,
     };
@@ -341,26 +341,26 @@ pub fn plan(survivors: &[Survivor]) -> Result<RecoveryPlan, RecoveryRefused> {
         }
         let keyspace = name.map(|named| named.name.clone());
         let named = LostShard { shard: *shard, keyspace, slots: remains.slots };
-        let Some(rescue) = rescue(named, left, kept) else {
+        let Some(recovery) = recover_shard(named, left, kept) else {
             plan.sound += 1;
             continue;
         };
         if let Some(newer) = kept.beside.clone() {
             return Err(RecoveryRefused::SplitSince { shard: *shard, node: kept.node, newer });
         }
-        plan.shards.push(rescue);
+        plan.shards.push(recovery);
     }
-    for rescue in plan.shards.iter_mut().filter(|rescue| rescue.shard.shard == SYSTEM) {
-        rescue.record.next_ids = next_ids;
+    for recovery in plan.shards.iter_mut().filter(|recovery| recovery.shard.shard == SYSTEM) {
+        recovery.record.next_ids = next_ids;
     }
-    match plan.shards.is_empty() && plan.gone.is_empty() {
+    match plan.shards.is_empty() && plan.lost_shards.is_empty() {
         true => Err(RecoveryRefused::Sound { shards: plan.sound }),
         false => Ok(plan),
     }
 }
 
-/// How a shard goes on from this replica; none if it needs no help.
-fn rescue(shard: LostShard, left: &Left<'_>, kept: &Kept<'_>) -> Option<ShardRecovery> {
+/// How a shard goes on from this replica; none if it still has a majority.
+fn recover_shard(shard: LostShard, left: &Left<'_>, kept: &Kept<'_>) -> Option<ShardRecovery> {
     let (node, from) = (kept.node, kept.remains);
     let committed = left.iter().map(|(_, remains)| remains.commit.max(remains.applied)).max();
     let committed = committed.unwrap_or(0).min(from.last.1);
@@ -416,7 +416,7 @@ impl KeyspaceNames {
     }
 
     /// The shards of which nothing is left, and which no shard that is left has absorbed.
-    fn gone(&self, kept: &BTreeMap<ShardId, Kept<'_>>) -> Vec<LostShard> {
+    fn lost_shards(&self, kept: &BTreeMap<ShardId, Kept<'_>>) -> Vec<LostShard> {
         let has = |place: &Position| kept.values().any(|one| one.arc.contains(place));
         let all = self.keyspaces.iter().flat_map(|named| {
             let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| LostShard {
@@ -424,11 +424,11 @@ impl KeyspaceNames {
                 keyspace: Some(named.name.clone()),
                 slots: *slots,
             };
-            let is_gone = |(shard, slots): &&(ShardId, Option<(Slot, Slot)>)| {
+            let is_lost = |(shard, slots): &&(ShardId, Option<(Slot, Slot)>)| {
                 let first = slots.map_or(0, |(first, _)| first.min(SLOTS));
                 !kept.contains_key(shard) && !has(&Position::slot_start(named.id, first))
             };
-            named.shards.iter().filter(is_gone).map(with_name)
+            named.shards.iter().filter(is_lost).map(with_name)
         });
         all.collect()
     }
@@ -452,8 +452,8 @@ impl RecoveryPlan {
         let planned = *self.nodes.get(&node).ok_or(RecoveryRefused::NotInPlan { node })?;
         let changed = RecoveryRefused::Changed { node, planned, found: log_end };
         let mut records = Vec::new();
-        for rescue in &self.shards {
-            let ShardRecovery { shard, record, removed, .. } = rescue;
+        for recovery in &self.shards {
+            let ShardRecovery { shard, record, removed, .. } = recovery;
             let shard = shard.shard;
             let here = found.shards.get(&shard);
             let has_ended = |replica: ReplicaId| {
@@ -476,7 +476,7 @@ impl RecoveryPlan {
             } else if let Some((_, replica)) = removed.iter().find(|(at, _)| *at == node)
                 && let Some(one) = here.filter(|one| one.replica() <= *replica && !is_past(one))
             {
-                records.push((shard, record::REPLICA_REMOVED, end_of(one, rescue)));
+                records.push((shard, record::REPLICA_REMOVED, end_of(one, recovery)));
             }
         }
         match records.is_empty() || log_end == planned {

@@ -107,7 +107,7 @@ impl RewrittenTimes {
             if state.descriptor.replicas != [(replica, node)] || !state.members.is_sole(replica) {
                 return Err(NoRewriteReason::NotAlone { shard: *shard });
             }
-            if !recovering.is_at_rest() || !state.locks.is_quiet() {
+            if !recovering.is_at_rest() || state.locks.needs_inspection() {
                 return Err(NoRewriteReason::Unfinished { shard: *shard });
             }
         }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_from_the_future_keeps_the_time_that_it_had_left() {
+    fn value_from_future_keeps_its_remaining_ttl() {
         let at = Timestamp::from_millis;
         let (newest, now) = (at(9_000), at(1_000));
         let of = |timestamp, expiry| retimed(at(timestamp), expiry, newest, now);

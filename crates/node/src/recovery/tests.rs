@@ -37,7 +37,7 @@ fn behind_a_checkpoint(
 }
 
 #[test]
-fn a_log_that_ends_before_its_checkpoint_was_damaged() {
+fn log_that_ends_before_its_checkpoint_is_damaged() {
     let error = behind_a_checkpoint(1, &[42, 43], None).expect_err("44 and 45 were durable");
     let is_it = matches!(error, RecoverError::CutShort { expected: 45, found: 43, .. });
     assert!(is_it, "{error}");
@@ -109,7 +109,7 @@ fn replay_skips_entries_behind_gap_if_replaced_later() {
 
 /// The record of a merge, alone in a log that was cut, says all that the next start must know.
 #[test]
-fn the_end_of_an_absorbed_shard_outlives_the_cut() {
+fn merge_record_in_cut_log_ends_absorbed_shard() {
     let mut replay = Replay::new(NodeId(1), BTreeMap::new(), KeyHasher::new([7; 16]));
     let (shard, left) = (ShardId(9), ShardId(8));
     fn record(payload: &[u8]) -> Record<'_> {
@@ -124,7 +124,7 @@ fn the_end_of_an_absorbed_shard_outlives_the_cut() {
 }
 
 #[test]
-fn a_vote_belongs_to_its_term() {
+fn vote_belongs_to_its_term() {
     for (term, expected) in [(1, (2, 2)), (2, (2, 2)), (3, (3, 0))] {
         let HardState { term, vote, .. } = after_a_vote(term);
         assert_eq!((term, vote), expected);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{
     AdminState, Catalogue, CatalogueError, CatalogueOp, ClusterVersion, Keyspace, KeyspaceId,
-    NodeId, ShardId, Subject, Timestamp,
+    Libraries, NodeId, ShardId, Subject, Timestamp,
 };
 
 /// What the system shard holds.
@@ -43,6 +43,8 @@ pub enum Change {
     },
     /// The cluster has this version from now on, or was to and had it before.
     ClusterVersion(ClusterVersion),
+    /// These are the libraries of functions from now on, and so often scripts were forgotten.
+    Libraries(Libraries),
     /// It has become this one at once: a snapshot has jumped over the changes between.
     Replaced(Arc<Catalogue>),
 }
@@ -60,6 +62,7 @@ impl Change {
             Change::ShardIdAllocated { keyspace, shard } => Subject::Shard(*keyspace, *shard),
             Change::AdminState { node, admin_state } => Subject::Node(*node, *admin_state),
             Change::ClusterVersion(version) => Subject::ClusterVersion(*version),
+            Change::Libraries(_) => Subject::Libraries,
             Change::Replaced(_) => unreachable!("no operation does that"),
         }
     }
@@ -87,6 +90,9 @@ impl System {
                 return Ok(Change::ShardIdAllocated { keyspace, shard });
             }
             Subject::ClusterVersion(version) => return Ok(Change::ClusterVersion(version)),
+            Subject::Libraries => {
+                return Ok(Change::Libraries(self.catalogue.libraries().clone()));
+            }
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
@@ -101,7 +107,8 @@ impl System {
             }
             CatalogueOp::Node { .. }
             | CatalogueOp::Shard { .. }
-            | CatalogueOp::RaiseVersion { .. } => {
+            | CatalogueOp::RaiseVersion { .. }
+            | CatalogueOp::Library(_) => {
                 unreachable!("their subjects are no keyspaces")
             }
         })

@@ -119,7 +119,7 @@ impl Digesting {
             if state.replacements() != self.replacements {
                 return DigestStep::Void;
             }
-            match state.keys() {
+            match state.engine() {
                 Some(engine) => engine.dump(&mut self.cursor, self.low, self.at, limits, piece),
                 None => false,
             }
@@ -138,7 +138,7 @@ impl Drop for Digesting {
     fn drop(&mut self) {
         let mut state = self.view.write();
         if state.replacements() == self.replacements
-            && let Some(engine) = state.keys_mut()
+            && let Some(engine) = state.engine_mut()
         {
             engine.unpin(self.low);
         }

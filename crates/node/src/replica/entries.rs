@@ -35,9 +35,14 @@ impl Replica {
                     (Kind::Commands, bytes, count, Asker::Batch { origin, waiters })
                 }
                 Queued::Operation { kind, bytes, asker } => (kind, bytes, 1, asker),
-                Queued::Once { from, id, count, bytes } => {
+                Queued::SessionBatch { from, id, count, bytes } => {
                     let BatchId { session, sequence, .. } = id;
-                    (Kind::Once, bytes, count, Asker::Once { from, session, sequence })
+                    (
+                        Kind::SessionBatch,
+                        bytes,
+                        count,
+                        Asker::SessionBatch { from, session, sequence },
+                    )
                 }
             };
             turn_bytes += bytes.len() as u64;
@@ -97,9 +102,9 @@ impl Replica {
             // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
             // hold up the commands behind it, though: the system shard's record of it is durable
             // already, so that here it is only followed. An empty entry opens a term.
-            let is_commands = [Kind::Commands as u8, Kind::Once as u8];
+            let is_commands = [Kind::Commands as u8, Kind::SessionBatch as u8];
             effects.sync |= !kind.is_some_and(|kind| is_commands.contains(&kind));
-            let follows = [Kind::Commands as u8, Kind::SafePoint as u8, Kind::Once as u8];
+            let follows = [Kind::Commands as u8, Kind::SafePoint as u8, Kind::SessionBatch as u8];
             needs_sync |= !kind.is_some_and(|kind| follows.contains(&kind));
         }
         if work.hard_state.is_some() || !work.entries.is_empty() {
@@ -162,7 +167,7 @@ impl Replica {
             if in_flight.index < first.index() || in_flight.term >= first.term() {
                 break;
             }
-            if matches!(in_flight.asker, Asker::Once { .. } | Asker::Steps(_)) {
+            if matches!(in_flight.asker, Asker::SessionBatch { .. } | Asker::Steps(_)) {
                 lost.push(std::mem::replace(&mut in_flight.asker, Asker::Nobody));
             }
         }
@@ -248,9 +253,10 @@ impl Replica {
         clock: &Clock,
         effects: &mut Effects,
     ) -> Outcome {
+        let mut changed = self.observer();
         let mut state = self.state.write();
         let outcome = match right {
-            None => state.apply(entry, replies),
+            None => state.apply_observed(entry, replies, &mut changed),
             Some(right) => {
                 state.absorb(entry, right);
                 Outcome::Merge
@@ -282,6 +288,10 @@ impl Replica {
             self.promise.lead();
             self.serving.raise_floor(clock.now());
         }
+        drop(state);
+        if let Some(changed) = changed.filter(|changed| !changed.is_empty()) {
+            self.tell_changed(&changed, effects);
+        }
         outcome
     }
 
@@ -291,6 +301,14 @@ impl Replica {
         if matches!(outcome, Outcome::Members(_) | Outcome::Settled) {
             self.published.is_stale = true;
             self.is_settled = self.state.read().roster.is_settled;
+        }
+        let is_reshaped = matches!(
+            outcome,
+            Outcome::Members(_) | Outcome::Settled | Outcome::Split(_) | Outcome::Merge
+        );
+        if is_reshaped && !self.tracked.is_empty() {
+            // SAFETY G24: interests count for one generation.
+            self.end_tracking(effects);
         }
         if matches!(outcome, Outcome::Catalogue(_)) {
             self.group.send_commit_index_to_all();

@@ -15,16 +15,19 @@ use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, ClusterVersion, Feature, ShardId, Timestamp};
 
 use crate::routing::session::{BATCH_ID_BYTES, BatchId};
-use command::{Write, codec};
+use command::{Read, Write, codec};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 21;
 
-/// Where commands begin in an entry of kind [`Kind::Once`].
-pub const COMMANDS_OF_ONCE_AT: usize = HEADER_BYTES + BATCH_ID_BYTES;
+/// Where commands begin in an entry of kind [`Kind::SessionBatch`].
+pub const SESSION_BATCH_COMMANDS_AT: usize = HEADER_BYTES + BATCH_ID_BYTES;
 
 /// Entries of several commands are closed at this size; one command may be larger.
 pub const ENTRY_BYTES_MAX: usize = 256 << 10;
+/// No batch that is filled takes more reads, if those it has answer with so many bytes of values as
+/// far as is known. What bounds them whatever is known is `ReplyBudget`.
+const ENTRY_ANSWERS_BYTES: u64 = 4 << 20;
 
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub enum Kind {
     Members = 6,
     /// A [`crate::routing::session::BatchId`], then `count` commands: another node's, or this
     /// node's from when another led. Applied once, however often it stands in the log (G10).
-    Once = 7,
+    SessionBatch = 7,
     /// Nothing: every replica digests its state as of this entry ([`crate::replica::digest`],
     /// SAFETY G13).
     Check = 8,
@@ -67,7 +70,7 @@ impl Kind {
             4 => Kind::Catalogue,
             5 => Kind::KeyspaceSafePoint,
             6 => Kind::Members,
-            7 => Kind::Once,
+            7 => Kind::SessionBatch,
             8 => Kind::Check,
             9 => Kind::Settle,
             10 => Kind::Split,
@@ -87,7 +90,7 @@ impl Kind {
             | Kind::Catalogue
             | Kind::KeyspaceSafePoint
             | Kind::Members
-            | Kind::Once
+            | Kind::SessionBatch
             | Kind::Check
             | Kind::Settle
             | Kind::Split => ClusterVersion::FIRST,
@@ -180,6 +183,8 @@ impl Header {
 pub struct Batch {
     bytes: Vec<u8>,
     waiters: Vec<Waiter>,
+    /// About how long the values are with which its reads answer.
+    answers_bytes: u64,
 }
 
 /// A waiter's number. It means nothing to the node: the driver gives it and gets it back.
@@ -197,7 +202,7 @@ pub struct Spent {
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { bytes: vec![0; HEADER_BYTES], waiters: Vec::new() }
+        Self { bytes: vec![0; HEADER_BYTES], waiters: Vec::new(), answers_bytes: 0 }
     }
 }
 
@@ -209,6 +214,14 @@ impl Batch {
         self.waiters.push(waiter);
     }
 
+    /// Appends a read, as a transaction of itself alone, which answers with values of about so many
+    /// bytes.
+    pub fn push_read(&mut self, read: &Read<'_>, waiter: Waiter, answers_bytes: u64) {
+        self.answers_bytes = self.answers_bytes.saturating_add(answers_bytes);
+        codec::encode_read(read, &mut self.bytes);
+        self.waiters.push(waiter);
+    }
+
     /// Whether nothing was pushed.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
@@ -216,7 +229,7 @@ impl Batch {
 
     /// Whether it is time to propose this batch and begin another.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= ENTRY_BYTES_MAX
+        self.bytes.len() >= ENTRY_BYTES_MAX || self.answers_bytes >= ENTRY_ANSWERS_BYTES
     }
 
     /// Its commands, back to back.
@@ -240,12 +253,12 @@ impl Batch {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         waiters.clear();
-        Self { bytes, waiters }
+        Self { bytes, waiters, answers_bytes: 0 }
     }
 
     /// A batch of what [`Self::into_parts`] gave.
     pub(crate) fn from_parts(bytes: Vec<u8>, waiters: Vec<Waiter>) -> Self {
-        Self { bytes, waiters }
+        Self { bytes, waiters, answers_bytes: 0 }
     }
 
     /// Takes it apart: the bytes with room for the header, and the waiters.
@@ -254,8 +267,8 @@ impl Batch {
     }
 }
 
-/// The bytes of an entry with commands that are applied once, with room for its header.
-pub fn once(id: BatchId, commands: &[u8]) -> Vec<u8> {
+/// The bytes of an entry of kind [`Kind::SessionBatch`], with room for its header.
+pub fn session_batch(id: BatchId, commands: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + BATCH_ID_BYTES + commands.len());
     bytes.resize(HEADER_BYTES, 0);
     bytes.extend_from_slice(&id.to_bytes());
@@ -282,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_from_which_cluster_version_on_it_may_be_in_a_log() {
+    fn entry_names_first_cluster_version_that_allows_it() {
         assert_eq!(since(b""), Some(ClusterVersion::FIRST), "it opens a term");
         assert_eq!(since(&entry(Kind::Check as u8, b"")), Some(ClusterVersion::FIRST));
         let mut op = Vec::new();

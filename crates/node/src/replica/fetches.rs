@@ -73,7 +73,8 @@ impl Fetches {
     }
 
     /// Whether all are on their way, so that only answers and time bring them on.
-    pub fn rests(&self) -> bool {
+    #[inline]
+    pub fn all_are_sent(&self) -> bool {
         self.all.iter().all(|fetch| fetch.sent.is_some() && !fetch.is_moved)
     }
 
@@ -191,7 +192,7 @@ impl Fetches {
     }
 
     fn remove(&mut self, place: usize) -> Fetch {
-        let fetch = self.all.remove(place).expect("it was just found");
+        let fetch = self.all.remove(place).expect("the entry was found above");
         self.held_bytes -= fetch.bytes;
         fetch
     }

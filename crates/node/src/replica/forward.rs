@@ -372,7 +372,7 @@ impl ForwardedWrites {
             |op: &mut CatalogueChange| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
         for op in self.operations.extract_if(.., raisable_version) {
             let (origin, waiter) = (op.origin, op.waiter);
-            let (_, result) = op.done.expect("it was just looked at");
+            let (_, result) = op.done.expect("the entry was found above");
             effects.answers.push(Answer::Catalogue { origin, waiter, result });
         }
         let raisable_version =

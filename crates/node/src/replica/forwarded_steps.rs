@@ -54,12 +54,12 @@ struct ForwardedStep {
 }
 
 impl ForwardedSteps {
-    pub fn is_idle(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether all are on their way, so that only answers and time bring them on.
-    pub fn rests(&self) -> bool {
+    pub fn all_are_sent(&self) -> bool {
         self.all.iter().all(|forwarded| forwarded.sent.is_some())
     }
 
@@ -115,7 +115,7 @@ impl ForwardedSteps {
             return;
         };
         let ForwardedStep { asker: Caller { origin, waiter }, step, .. } =
-            self.all.remove(place).expect("it was just found");
+            self.all.remove(place).expect("the entry was found above");
         self.held_bytes -= step.len();
         effects.answers.push(Answer::StepDone { origin, waiter, reply: Box::new(reply) });
     }

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_survive_their_bytes_and_nothing_else_is_one() {
+    fn change_steps_roundtrip_and_other_bytes_are_refused() {
         let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let steps = [
             ChangeStep::add(vec![(ReplicaId(2), NodeId(20)), (ReplicaId(300), NodeId(u64::MAX))]),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn members_survive_their_bytes() {
+    fn members_roundtrip() {
         let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let members = Members {
             voters: ids(&[1, 2]),

@@ -123,7 +123,10 @@ impl Replica {
         let mut bytes = operation(&step.encode());
         let term = self.stamp(clock, index, Kind::Merge, 1, &mut bytes);
         let place = self.group.propose(bytes);
-        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        assert!(
+            place.is_ok_and(|place| place.index == index),
+            "a leader's proposal takes the next index"
+        );
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
         self.merges.proposed = index;
         if matches!(step, MergeStep::Freeze { .. }) {
@@ -355,7 +358,7 @@ impl Replica {
         }
         let waiting_entries = std::mem::take(&mut self.merges.waiting_entries);
         let mut waiting_entries = waiting_entries.into_iter();
-        let first = waiting_entries.next().expect("it was just looked at");
+        let first = waiting_entries.next().expect("the entry was found above");
         self.apply_entry(first, Some(*right), clock, effects);
         self.apply(waiting_entries.collect(), clock, effects);
     }
@@ -415,9 +418,9 @@ impl Replica {
             match queued {
                 Queued::Batch { origin, batch } => legacy.batches.push((origin, batch)),
                 // Its own are in `sent`.
-                Queued::Once { from: None, .. } | Queued::Operation { .. } => {}
-                Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                    self.redirect_asker(Asker::Once { from, session, sequence }, effects);
+                Queued::SessionBatch { from: None, .. } | Queued::Operation { .. } => {}
+                Queued::SessionBatch { from, id: BatchId { session, sequence, .. }, .. } => {
+                    self.redirect_asker(Asker::SessionBatch { from, session, sequence }, effects);
                 }
             }
         }
@@ -435,7 +438,7 @@ impl Replica {
             }
         }
         for in_flight in std::mem::take(&mut self.in_flight) {
-            if !matches!(in_flight.asker, Asker::Once { from: None, .. }) {
+            if !matches!(in_flight.asker, Asker::SessionBatch { from: None, .. }) {
                 self.refuse(in_flight.asker, NotDone::OutcomeUnknown, effects);
             }
         }

@@ -23,6 +23,7 @@
 //! | `persistence` | what the disk holds of it |
 //! | `merges` | a merge of two shards |
 //! | `safe_points` | how far old versions may be collected |
+//! | `tracking` | nodes whose clients cache keys of the shard |
 //! | `report` | its state, for operators |
 //!
 //! A follower forwards each request to the leader. Entries that it proposed before it lost the lead
@@ -44,6 +45,7 @@ use crate::replica::entry::{Batch, Kind, Waiter};
 use crate::replica::serving::Serving;
 use crate::replica::state::{BEFORE_FIRST_ENTRY, ShardState};
 use crate::reshape::bootstrap;
+use crate::tracking::leader::LeaderTable;
 
 pub mod catalogue;
 mod consistency_check;
@@ -65,14 +67,17 @@ pub mod read;
 mod readers;
 pub mod record;
 mod replicas;
+mod reply_budget;
 mod report;
 mod rpc_handler;
 mod safe_points;
 pub mod scan;
+pub mod script_keys;
 pub mod serving;
 mod splits;
 pub mod state;
 mod steps;
+mod tracking;
 
 use consistency_check::ConsistencyChecks;
 pub use consistency_check::{ReplicaComparison, ReplicaEndReason};
@@ -183,6 +188,8 @@ pub struct Replica {
     /// If it began as a right half.
     half: Option<RightHalfStart>,
     merges: Merges,
+    /// Which nodes hear what changes, while it leads.
+    tracked: LeaderTable,
     /// Whether the executor has this shard on its list of those with something to do.
     pub(crate) active: bool,
     /// Whether it is to have the executor's next turn, if it is on that list.
@@ -248,6 +255,7 @@ impl Replica {
             is_settled,
             half,
             merges,
+            tracked: LeaderTable::default(),
             active: false,
             is_due: true,
         }
@@ -370,7 +378,7 @@ impl Replica {
             Asker::Nobody
             | Asker::RemoteOperation { .. }
             | Asker::Steps(_)
-            | Asker::Once { .. } => false,
+            | Asker::SessionBatch { .. } => false,
         };
         let found = self.in_flight.iter().find(|in_flight| holds(&in_flight.asker));
         found.map(|in_flight| (in_flight.index, in_flight.term))
@@ -381,19 +389,19 @@ impl Replica {
         self.queue.is_empty()
             && self.persistence.appends.is_empty()
             && self.readers.is_empty()
-            && self.steps.is_idle()
+            && !self.steps.needs_round()
             && self.has_no_outgoing_requests()
             && self.merges_nothing()
     }
 
     /// Whether a turn could do nothing until something comes for it or time passes.
     #[inline]
-    pub(crate) fn rests(&self) -> bool {
+    pub(crate) fn only_waits(&self) -> bool {
         self.queue.is_empty()
             && self.readers.is_empty()
             && self.outgoing.forward.is_idle()
-            && self.outgoing.fetches.rests()
-            && (self.steps.is_idle() || self.steps_rest())
+            && self.outgoing.fetches.all_are_sent()
+            && (!self.steps.needs_round() || self.steps_only_wait())
             && self.merges_nothing()
     }
 
@@ -424,11 +432,11 @@ impl Replica {
             }
             self.serve_readers(turn, effects);
             self.check(turn, effects);
-            if !self.steps.is_idle() {
+            if self.steps.needs_round() {
                 self.look_at_locks(turn, effects);
             }
             self.propose_queued(turn, effects.records.bytes());
-            if !self.steps.is_idle() {
+            if self.steps.needs_round() {
                 self.propose_steps(turn, effects);
             }
             self.change_members(turn.now, clock);
@@ -438,8 +446,11 @@ impl Replica {
         }
         if !self.leads() {
             self.follow(turn, effects);
+            if !self.tracked.is_empty() {
+                self.end_tracking(effects);
+            }
         }
-        if !self.steps.is_idle() {
+        if self.steps.needs_round() {
             self.end_steps(turn, effects);
         }
         self.release_and_reply(turn, effects);
@@ -460,6 +471,7 @@ impl Replica {
     /// which is handed on. Readers here are told to have what they look at fetched.
     pub(crate) fn give_up(&mut self, now: BootNanos, effects: &mut Effects) -> Outgoing {
         self.serving.end();
+        self.end_tracking(effects);
         self.forward_queue(now, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             self.refuse(in_flight.asker, NotDone::OutcomeUnknown, effects);
@@ -474,9 +486,10 @@ impl Replica {
     /// Tells everyone who waits that the shard is dropped.
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
         self.serving.end();
+        self.end_tracking(effects);
         self.refuse_queued(NotDone::NoSuchShard, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
-            if matches!(in_flight.asker, Asker::Batch { .. } | Asker::Once { .. }) {
+            if matches!(in_flight.asker, Asker::Batch { .. } | Asker::SessionBatch { .. }) {
                 self.refuse(in_flight.asker, NotDone::Dropped, effects);
             }
         }

@@ -19,7 +19,7 @@ pub(super) enum Queued {
         asker: Asker,
     },
     /// Commands with a number: another node's, or (`None`) of `forward`.
-    Once {
+    SessionBatch {
         from: Option<NodeId>,
         id: BatchId,
         count: u32,
@@ -31,7 +31,9 @@ impl Queued {
     pub fn len_bytes(&self) -> u64 {
         match self {
             Queued::Batch { batch, .. } => batch.len_bytes() as u64,
-            Queued::Operation { bytes, .. } | Queued::Once { bytes, .. } => bytes.len() as u64,
+            Queued::Operation { bytes, .. } | Queued::SessionBatch { bytes, .. } => {
+                bytes.len() as u64
+            }
         }
     }
 
@@ -42,8 +44,8 @@ impl Queued {
                 Asker::Batch { origin, waiters: batch.into_parts().1 }
             }
             Queued::Operation { asker, .. } => asker,
-            Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                Asker::Once { from, session, sequence }
+            Queued::SessionBatch { from, id: BatchId { session, sequence, .. }, .. } => {
+                Asker::SessionBatch { from, session, sequence }
             }
         }
     }
@@ -74,7 +76,7 @@ pub(super) enum Asker {
     /// Of steps, in their order.
     Steps(Vec<StepAsker>),
     /// Another node, or (`None`) `forward`.
-    Once {
+    SessionBatch {
         from: Option<NodeId>,
         session: u64,
         sequence: u64,

@@ -181,6 +181,36 @@ pub fn look(
     }
 }
 
+/// As [`read_with`], and returns the version of each key that it saw; zero: it has no value.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn read_versions(
+    route: &Route,
+    request: &Read<'_>,
+    now: ReadTime,
+    fetched: &FetchedData,
+    sink: &mut impl Sink,
+) -> Result<Vec<Timestamp>, Blocked> {
+    let guards = Guards::take(route, request, now, 0, fetched)?;
+    let first = request.keys().first().map(|key| route.shard(route.place(&route.key(key))));
+    let looked_at = first.zip(request.keys().first()).and_then(|(s, key)| fetched.version(s, key));
+    let held = guards.held.first().map(|held| held.time);
+    let time = looked_at.map(|(_, at)| at).or(held).unwrap_or(now.time);
+    command::answer(&guards, request, time, sink);
+    let version = |key: &&[u8]| {
+        command::View::newest(&guards, key).map_or(Timestamp::ZERO, |version| version.timestamp)
+    };
+    let versions = request.keys().iter().map(version).collect();
+    match guards.blocked.get() {
+        Some((place, why)) => {
+            let held = guards.guard(place);
+            Err(Blocked::by(why, place, held.time, &held.state))
+        }
+        None => Ok(versions),
+    }
+}
+
 /// Serves a read of named keys that may be stale: by up to `age_max` nanoseconds, where the local
 /// replica does not lead. Returns the age of the oldest part of the answer, in nanoseconds: it
 /// shows all that any client was told so long before `now`, and maybe more (SAFETY G17).
@@ -234,6 +264,18 @@ pub fn value<R>(
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<R, Blocked> {
     value_with(route, key, now, FetchedData::NONE, use_it)
+}
+
+/// How long the value of a key is that the local replica has applied, be it behind or not; none if
+/// this node has no replica of its shard. No read: an estimate of what one would take.
+pub fn applied_bytes(route: &Route, key: &[u8]) -> Option<u64> {
+    let key = route.key(key);
+    let state = route.views[route.place(&key)].read();
+    if state.applied_index == 0 || !state.owns(&key) {
+        return None;
+    }
+    let newest = state.engine()?.newest(&key, state.last);
+    Some(newest.map_or(0, |version| version.value.len() as u64))
 }
 
 /// As [`value`], with what was fetched for it.
@@ -306,13 +348,29 @@ pub fn seen_with<R>(
     }
 }
 
+/// Whether a key has had what was seen of it until now, in the shard that was looked at then and
+/// serves it here still.
+pub fn is_as_seen(route: &Route, key: &[u8], seen: ObservedVersion, now: ReadTime) -> bool {
+    let key = route.key(key);
+    let Ok(state) = lock(route, route.place(&key), now) else { return false };
+    // Under one guard: once a shard is split, the half that is left knows nothing of the key.
+    let is_newer = state.engine().is_none_or(|engine| seen.is_outdated(engine, &key));
+    let is_same = |version: Option<Version<'_>>| match (seen, version) {
+        (ObservedVersion::Version(before), Some(version)) => version.timestamp == before,
+        // An absent key may have had a value meanwhile.
+        (ObservedVersion::Absent(_), None) => !is_newer,
+        _ => false,
+    };
+    newest(&state, &key, now.time).is_ok_and(is_same)
+}
+
 /// A watched key of which a local replica has a newer version than the client saw. A lagging
 /// replica may say so too, because that stays true; its leader need not be asked.
 pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], ObservedVersion)]) -> Option<&'k [u8]> {
     let is_newer = |(key, seen): &&(&[u8], ObservedVersion)| {
         let key = route.key(key);
         let state: &ShardState = &route.views[route.place(&key)].read();
-        state.owns(&key) && state.keys().is_some_and(|engine| seen.is_outdated(engine, &key))
+        state.owns(&key) && state.engine().is_some_and(|engine| seen.is_outdated(engine, &key))
     };
     watched.iter().find(is_newer).map(|(key, _)| *key)
 }
@@ -361,19 +419,19 @@ pub fn get_each_with(
         // Guards are not taken in ring order here, so none may wait behind a waiting writer: two
         // readers and two writers could wait for each other.
         let guard = guards[place].get_or_insert_with(|| route.views[place].read_recursive());
-        if let Some(engine) = guard.keys() {
+        if let Some(engine) = guard.engine() {
             engine.prefetch(&key);
         }
         *slot = Some((place, key));
     }
     let looked_up = || hashed.iter().flatten();
     for (place, key) in looked_up() {
-        if let Some(engine) = guards[*place].as_ref().and_then(|guard| guard.keys()) {
+        if let Some(engine) = guards[*place].as_ref().and_then(|guard| guard.engine()) {
             engine.prefetch_record(key);
         }
     }
     for (place, key) in looked_up() {
-        let state = guards[*place].as_ref().expect("it was taken above");
+        let state = guards[*place].as_ref().expect("the guard was taken above");
         let version = match state.serving.at(now.boot) {
             true => newest(state, key, now.time)
                 .map_err(|why| Blocked::by(why, *place, judged_at(state, now), state))?,
@@ -408,7 +466,7 @@ pub fn read_at<R>(
     if !state.owns(&key) {
         return Err(PastReadError::Moved);
     }
-    let engine = state.keys().expect("routes lead to shards of keys");
+    let engine = state.engine().expect("routes lead to shards of keys");
     let safe_point = engine.safe_point();
     if at < safe_point {
         return Err(PastReadError::BelowSafePoint { safe_point });
@@ -452,7 +510,7 @@ pub(crate) fn newest<'s>(
     if !state.locks.is_free() && state.locks.hides_newest(key.bytes) {
         return Err(UnknownValue::Locked);
     }
-    let engine = state.keys().expect("routes lead to shards of keys");
+    let engine = state.engine().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
     let Some(version) = engine.newest(key, Timestamp::ZERO) else { return Ok(None) };
     if version.expiry_ms == 0 {

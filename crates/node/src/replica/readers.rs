@@ -291,6 +291,17 @@ impl Replica {
                 effects.rpcs.push((node, rpc));
                 round.let_go.insert(node);
             }
+            Asker::Fetch { want: want @ FetchRequest::Track { .. }, .. }
+            | Asker::Find { want: want @ FetchRequest::Track { .. }, .. } => {
+                let node = match reader.asker {
+                    Asker::Fetch { node, .. } => Some(node),
+                    _ => None,
+                };
+                let is_owned = fetch::is_owned(&self.state.read(), want);
+                let now_ms = turn.clock.now().millis();
+                let found = is_owned.then(|| self.register(node, want, turn.now, now_ms, effects));
+                self.tell(reader, found, round, effects);
+            }
             Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
                 let (steps, at) = (&mut self.steps, reader.at);
                 let read = want.keys_read();

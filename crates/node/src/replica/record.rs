@@ -148,7 +148,7 @@ mod tests {
 
     /// One without a cut has the bytes that it always had.
     #[test]
-    fn who_goes_on_survives_its_bytes() {
+    fn recovered_record_roundtrips_with_and_without_cut() {
         let whole = Recovered {
             replica: ReplicaId(1),
             node: NodeId(2),

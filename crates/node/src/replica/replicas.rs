@@ -384,7 +384,10 @@ impl Replica {
         let mut bytes = operation(&[]);
         let term = self.stamp(clock, index, Kind::Settle, 1, &mut bytes);
         let place = self.group.propose(bytes);
-        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        assert!(
+            place.is_ok_and(|place| place.index == index),
+            "a leader's proposal takes the next index"
+        );
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
     }
 
@@ -445,7 +448,10 @@ impl Replica {
         let mut bytes = operation(&step.encode());
         let term = self.stamp(clock, index, Kind::Members, 1, &mut bytes);
         let place = self.group.propose_change(&step.change, bytes);
-        assert!(place.is_ok_and(|place| place.index == index), "it was asked before");
+        assert!(
+            place.is_ok_and(|place| place.index == index),
+            "the group may change its members: may_change was asked"
+        );
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
     }
 

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn voters_that_a_shard_cannot_count_on_are_told_and_why() {
+    fn lagging_voters_are_reported_with_reason() {
         let now = 10 * SILENT_NANOS;
         let follower = |id, matched, echoed, awaits_snapshot| {
             let replica = ReplicaId(id);

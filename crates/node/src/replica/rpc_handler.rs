@@ -16,7 +16,7 @@ use super::forward::{NOT_LEADER_PAUSE_NANOS, SendContext};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Count, Queued, Replica};
 use crate::executor::{Answer, Caller, Effects, Origin, RoundContext, report};
-use crate::replica::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
+use crate::replica::entry::{HEADER_BYTES, Kind, Waiter, operation, session_batch};
 use crate::replica::state::{Outcome, ShardState};
 use crate::routing::fetch::{self, FetchRequest};
 use crate::routing::session::{AHEAD_MS_MAX, BatchId, BatchVerdict};
@@ -128,6 +128,8 @@ impl Replica {
                 self.raise(Some(from), raise, clock, is_full, effects)
             }
             RpcMessage::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            // The executor has taken it.
+            RpcMessage::Tracking { .. } => {}
             RpcMessage::Merge { word, .. } => self.handle_merge_message(word, now, clock, effects),
         }
     }
@@ -149,8 +151,8 @@ impl Replica {
         if !are_commands(&self.state.read(), count, commands) {
             return self.reply_not_leader(from, RpcRequestId::Write { session, sequence }, effects);
         }
-        let bytes = once(id, commands);
-        self.queue.push_back(Queued::Once { from: Some(from), id, count, bytes });
+        let bytes = session_batch(id, commands);
+        self.queue.push_back(Queued::SessionBatch { from: Some(from), id, count, bytes });
     }
 
     /// Another node wants what is held here. At once under a lease, as readers outside the executor
@@ -164,6 +166,11 @@ impl Replica {
         clock: &Clock,
         effects: &mut Effects,
     ) {
+        if self.registers(&want) {
+            let found = self.register(Some(from), &want, now, clock.now().millis(), effects);
+            let rpc = RpcMessage::FetchReply { shard: self.id, number, at: clock.now(), found };
+            return effects.rpcs.push((from, rpc));
+        }
         let state = self.state.read();
         let is_far = matches!(want, FetchRequest::At { at, .. } if !is_near(at, clock));
         if !self.group.is_leader() || !fetch::is_owned(&state, &want) || is_far {
@@ -255,8 +262,8 @@ impl Replica {
                 // Only leaders log horizons and safe points. Who wants one asks again.
                 Queued::Operation { asker: Asker::Nobody, .. } => {}
                 Queued::Operation { asker, .. } => self.redirect_asker(asker, effects),
-                Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                    let asker = Asker::Once { from, session, sequence };
+                Queued::SessionBatch { from, id: BatchId { session, sequence, .. }, .. } => {
+                    let asker = Asker::SessionBatch { from, session, sequence };
                     self.redirect_asker(asker, effects);
                 }
             }
@@ -287,7 +294,7 @@ impl Replica {
         if !self.outgoing.fetches.is_idle() {
             self.outgoing.fetches.expire(turn.now, turn.request_timeout, effects);
         }
-        if !self.steps.is_idle() {
+        if self.steps.needs_round() {
             self.outgoing.forwarded_steps.expire(turn.now, turn.request_timeout, effects);
         }
     }
@@ -301,9 +308,9 @@ impl Replica {
             self.queue.push_front(Queued::Batch { origin, batch });
         }
         for own in sent.into_iter().rev() {
-            let bytes = once(own.id, &own.commands);
+            let bytes = session_batch(own.id, &own.commands);
             let (from, id, count) = (None, own.id, own.count);
-            self.queue.push_front(Queued::Once { from, id, count, bytes });
+            self.queue.push_front(Queued::SessionBatch { from, id, count, bytes });
         }
         for (at, origin, waiter, since) in self.outgoing.forward.take_readers() {
             self.read(at, ReadAsker::Local { origin, waiter }, since);
@@ -355,7 +362,7 @@ impl Replica {
     /// An entry of another node, or of `forward`, is applied.
     pub(super) fn reply_remote(&mut self, asker: Asker, outcome: Outcome, effects: &mut Effects) {
         match (asker, outcome) {
-            (Asker::Once { from, session, sequence }, Outcome::Once(verdict)) => {
+            (Asker::SessionBatch { from, session, sequence }, Outcome::SessionBatch(verdict)) => {
                 self.reply_write(from, session, sequence, verdict, effects);
             }
             (Asker::RemoteOperation { node, number }, Outcome::Catalogue(result)) => {
@@ -391,10 +398,10 @@ impl Replica {
     /// outcome is unknown: its sender must ask the new leader.
     pub(super) fn redirect_asker(&mut self, asker: Asker, effects: &mut Effects) {
         match asker {
-            Asker::Once { from: Some(node), session, sequence } => {
+            Asker::SessionBatch { from: Some(node), session, sequence } => {
                 self.reply_not_leader(node, RpcRequestId::Write { session, sequence }, effects);
             }
-            Asker::Once { from: None, session, sequence } => {
+            Asker::SessionBatch { from: None, session, sequence } => {
                 self.outgoing.forward.handle_not_leader(
                     None,
                     RpcRequestId::Write { session, sequence },
@@ -429,5 +436,5 @@ fn is_operation(bytes: &[u8]) -> bool {
 /// Whether these are so many commands, for a shard of keys.
 fn are_commands(state: &ShardState, count: u32, mut bytes: &[u8]) -> bool {
     let are_read = (0..count).all(|_| codec::decode(&mut bytes).is_ok());
-    state.keys().is_some() && are_read && bytes.is_empty() && count > 0
+    state.engine().is_some() && are_read && bytes.is_empty() && count > 0
 }

@@ -90,7 +90,7 @@ impl Replica {
         }
         let (current, below) = {
             let state: &ShardState = &self.state.read();
-            let Some(engine) = state.keys() else { return };
+            let Some(engine) = state.engine() else { return };
             (engine.safe_point(), state.locks.below())
         };
         let to = to.min(clock.now()).min(below);
@@ -198,8 +198,9 @@ mod tests {
         }
 
         fn point_ms(&self) -> u64 {
-            let view = self.executors[1].1.view(self.of.shards[0]).expect("it is held there");
-            let point = view.read().keys().expect("it has keys").safe_point();
+            let view =
+                self.executors[1].1.view(self.of.shards[0]).expect("the shard is on that node");
+            let point = view.read().engine().expect("the shard has keys").safe_point();
             point.millis()
         }
     }
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_safe_point_rises_where_the_records_keeper_has_no_replica_of_the_keyspace() {
+    fn safe_point_rises_on_node_without_replica_of_record() {
         let mut two = Two::new(600_000);
         assert_eq!(two.ask(9_300_000, false), 1, "the keyspace's record");
         assert_eq!(two.ask(9_300_000, false), 1, "the shard has heard of it, and follows");
@@ -228,7 +229,7 @@ mod tests {
 
     /// SAFETY G12: the holder's clock is an hour ahead.
     #[test]
-    fn the_record_is_judged_by_its_keepers_clock() {
+    fn record_is_judged_by_clock_of_its_holder() {
         let mut two = Two::new(600_000);
         two.executors[1].2.observe_millis(13_600_000);
         assert_eq!(two.ask(13_000_000, false) + two.ask(13_000_000, false), 2);
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_in_the_log_nothing_is_raised() {
+    fn full_disk_leaves_safe_point_unchanged() {
         let mut two = Two::new(600_000);
         two.executors[0].1.set_full(true);
         assert_eq!(two.ask(9_300_000, false), 0);

@@ -96,7 +96,7 @@ fn piece_time(engine: &MemoryEngine, asked: Timestamp) -> Timestamp {
 /// Whether what has expired in a shard by `now` is gone for good: an entry that is applied is as
 /// late; or the horizon covers it, and nothing is under way that may still find it alive.
 pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
-    let next_expiry = state.keys().and_then(MemoryEngine::next_expiry_millis);
+    let next_expiry = state.engine().and_then(MemoryEngine::next_expiry_millis);
     let expired = next_expiry.is_some_and(|expiry| expiry <= now.millis());
     !expired || now <= state.last || (now <= state.horizon && now <= state.unsettled.from())
 }
@@ -109,7 +109,7 @@ pub fn size(route: &Route, asked: &ScanScope) -> u64 {
 /// How many keys there are in each shard; none in those that the question is not about.
 fn sizes(route: &Route, asked: &ScanScope) -> impl Iterator<Item = u64> {
     route.views.iter().zip(&asked.0).map(|(view, time)| match time {
-        Some(at) => view.read().keys().map_or(0, |engine| engine.len(*at)),
+        Some(at) => view.read().engine().map_or(0, |engine| engine.len(*at)),
         None => 0,
     })
 }
@@ -129,7 +129,7 @@ pub fn random_key(route: &Route, asked: &ScanScope, random: u64) -> Option<Box<[
     let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
     around.filter_map(|place| Some((place, asked.time(place)?))).find_map(|(place, at)| {
         let state = route.views[place].read();
-        let engine = state.keys()?;
+        let engine = state.engine()?;
         engine.random_key(random.rotate_left(32), piece_time(engine, at)).map(Box::from)
     })
 }
@@ -145,7 +145,7 @@ pub fn each_key(route: &Route, asked: &ScanScope, piece_keys: usize, show: &mut 
     };
     if route.keyspace.options.placement == Placement::Ordered {
         let shown = range(route, asked, &everything, piece_keys, &mut |key, _| show(key));
-        return shown.expect("it is ordered");
+        return shown.expect("the placement is ordered");
     }
     let mut cursor = 0;
     loop {
@@ -179,7 +179,7 @@ pub fn scan(
     for place in route.place_of_slot(from.slot)..route.views.len() {
         let Some(at) = asked.time(place) else { continue };
         let state = route.views[place].read();
-        let Some(engine) = state.keys() else { continue };
+        let Some(engine) = state.engine() else { continue };
         let mut seen = 0;
         let next = engine.scan(from, left, piece_time(engine, at), &mut |key, _| {
             seen += 1;
@@ -211,7 +211,7 @@ fn scan_numbers(
     for place in route.place_of_number(cursor)..route.views.len() {
         let Some(at) = asked.time(place) else { continue };
         let state = route.views[place].read();
-        let Some(engine) = state.keys() else { continue };
+        let Some(engine) = state.engine() else { continue };
         let mut seen = 0;
         let next = engine.scan_numbers(from, left, piece_time(engine, at), &mut |key, _| {
             seen += 1;
@@ -278,7 +278,7 @@ pub fn each_key_of_slot(
     let mut left = keys_max;
     while left > 0 {
         let state = view.read();
-        let Some(engine) = state.keys() else { return Ok(()) };
+        let Some(engine) = state.engine() else { return Ok(()) };
         let next =
             engine.scan(from, left.min(piece_keys), piece_time(engine, at), &mut |key, _| {
                 if left > 0 && slot_of(key) == slot {
@@ -367,7 +367,7 @@ fn range_of_one(
     let mut last: Option<Box<[u8]>> = None;
     loop {
         let state = route.views[place].read();
-        let Some(engine) = state.keys() else { return Ok(left) };
+        let Some(engine) = state.engine() else { return Ok(left) };
         let reached = last.as_deref().map(Bound::Excluded);
         let (start, end) = match query.reverse {
             false => (reached.unwrap_or(query.low), query.high),

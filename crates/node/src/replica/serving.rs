@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn age_counts_from_when_it_was_fresh_and_neither_falls() {
+    fn age_counts_from_newest_fresh_time() {
         let serving = Serving::default();
         assert_eq!(serving.age(50), None);
         serving.fresh(40, Timestamp(7));

@@ -32,7 +32,10 @@ impl Replica {
         let mut bytes = operation(&split.encode());
         let term = self.stamp(clock, index, Kind::Split, 1, &mut bytes);
         let place = self.group.propose(bytes);
-        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        assert!(
+            place.is_ok_and(|place| place.index == index),
+            "a leader's proposal takes the next index"
+        );
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
     }
 

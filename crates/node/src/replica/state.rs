@@ -13,12 +13,14 @@ use storage::engine::{Layout, MemoryEngine, Settings};
 use crate::replica::catalogue::{self, System};
 use crate::replica::entry::{self, Header, Kind, UnknownEntry};
 use crate::replica::members::{ChangeStep, Roster};
+use crate::replica::reply_budget::ReplyBudget;
 use crate::replica::serving::Serving;
 use crate::reshape::merge::{self, MergeStatus};
 use crate::reshape::split::{Half, Split};
 use crate::routing::session::{BatchId, BatchVerdict, Sessions};
+use crate::tracking::changed::ChangedKeys;
 use command::flush;
-use command::{self, Reply, Write, codec};
+use command::{self, Refusal, Reply, Write, codec};
 use txn::locks::apply::Owns;
 use txn::locks::{self, Locks, Step as TxnStep, StepReply};
 
@@ -90,7 +92,7 @@ pub enum Outcome {
     /// A change of replicas has ended for good.
     Settled,
     /// What became of a batch that is applied once.
-    Once(BatchVerdict),
+    SessionBatch(BatchVerdict),
     /// The shard's replies to steps of transactions, in their order.
     Steps(Vec<StepReply>),
     /// The state as of this entry is to be digested.
@@ -178,15 +180,15 @@ impl ShardState {
     }
 
     /// The engine of a shard that holds keys.
-    pub fn keys(&self) -> Option<&MemoryEngine> {
+    pub fn engine(&self) -> Option<&MemoryEngine> {
         match &self.content {
             Content::Keys(engine) => Some(engine),
             Content::System(_) => None,
         }
     }
 
-    /// As [`Self::keys`], to change it.
-    pub fn keys_mut(&mut self) -> Option<&mut MemoryEngine> {
+    /// As [`Self::engine`], to change it.
+    pub fn engine_mut(&mut self) -> Option<&mut MemoryEngine> {
         match &mut self.content {
             Content::Keys(engine) => Some(engine),
             Content::System(_) => None,
@@ -201,6 +203,16 @@ impl ShardState {
     /// checksummed in the log, so this is a broken invariant and the node must stop. Or a newer
     /// version has written it ([`UnknownEntry`]), and passing over it is no way either.
     pub fn apply(&mut self, entry: &replication::Entry, replies: &mut Vec<Reply>) -> Outcome {
+        self.apply_observed(entry, replies, &mut None)
+    }
+
+    /// As [`Self::apply`], and names the keys that it changes.
+    pub(crate) fn apply_observed(
+        &mut self,
+        entry: &replication::Entry,
+        replies: &mut Vec<Reply>,
+        changed: &mut Option<ChangedKeys>,
+    ) -> Outcome {
         assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
         self.applied_index = entry.index();
         self.applied_term = entry.term();
@@ -221,32 +233,38 @@ impl ShardState {
         }
         assert!(header.timestamp > self.last, "timestamps rise with the log index (G2)");
         self.last = header.timestamp;
-        self.apply_body(header, body, replies)
+        self.apply_body(header, body, replies, changed)
     }
 
-    fn apply_body(&mut self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
+    fn apply_body(
+        &mut self,
+        header: Header,
+        body: &[u8],
+        replies: &mut Vec<Reply>,
+        changed: &mut Option<ChangedKeys>,
+    ) -> Outcome {
         if self.merging.is_frozen() && !matches!(header.kind, Kind::Merge | Kind::Members) {
             return self.apply_frozen(header, body, replies);
         }
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
                 let shard = (&self.descriptor.arc, &self.locks);
-                apply_commands(engine, shard, header, body, replies);
+                apply_commands((engine, changed), shard, header, body, replies);
                 Outcome::Quiet
             }
-            (Kind::Once, Content::Keys(engine)) => {
+            (Kind::SessionBatch, Content::Keys(engine)) => {
                 let (id, commands) = BatchId::split(body).expect("entries in the log are readable");
                 let verdict = self.sessions.judge(id, header.timestamp.millis());
-                Outcome::Once(verdict.unwrap_or_else(|| {
+                Outcome::SessionBatch(verdict.unwrap_or_else(|| {
                     let mut replies = Vec::new();
                     let shard = (&self.descriptor.arc, &self.locks);
-                    apply_commands(engine, shard, header, commands, &mut replies);
+                    apply_commands((engine, changed), shard, header, commands, &mut replies);
                     self.sessions.applied(id, &replies)
                 }))
             }
             (Kind::Steps, Content::Keys(engine)) => {
                 let arc = &self.descriptor.arc;
-                Outcome::Steps(apply_steps(&mut self.locks, engine, arc, header, body))
+                Outcome::Steps(apply_steps(&mut self.locks, (engine, changed), arc, header, body))
             }
             (Kind::Horizon, _) => {
                 self.horizon = self.horizon.max(read_timestamp(body));
@@ -300,10 +318,10 @@ impl ShardState {
                 replies.extend((0..header.count).map(|_| Reply::Moved { from: from.clone() }));
                 Outcome::Quiet
             }
-            Kind::Once => {
+            Kind::SessionBatch => {
                 let (id, _) = BatchId::split(body).expect("entries in the log are readable");
                 let known = self.sessions.look_up(id);
-                Outcome::Once(known.unwrap_or(BatchVerdict::Gap { next: id.sequence }))
+                Outcome::SessionBatch(known.unwrap_or(BatchVerdict::Gap { next: id.sequence }))
             }
             Kind::Steps => Outcome::Steps(vec![StepReply::Moved; header.count as usize]),
             Kind::Check => Outcome::Check,
@@ -319,7 +337,7 @@ impl ShardState {
 
     /// Whether this shard owns the key, at its current generation (G1 check 1).
     pub fn owns(&self, key: &HashedKey<'_>) -> bool {
-        match self.keys().map(MemoryEngine::layout) {
+        match self.engine().map(MemoryEngine::layout) {
             Some(Layout::Hashed { first_slot, end_slot }) => {
                 (first_slot..end_slot).contains(&key.slot)
             }
@@ -332,10 +350,13 @@ impl ShardState {
     }
 }
 
+/// What an entry changes, and the observer, if anyone is interested.
+type Observed<'a> = (&'a mut MemoryEngine, &'a mut Option<ChangedKeys>);
+
 /// Applies the commands of an entry, in order. Their keys are looked up a few at a time ahead of
 /// their use: most of a write's time is waiting for memory.
 fn apply_commands(
-    engine: &mut MemoryEngine,
+    (engine, changed): Observed<'_>,
     (arc, locks): (&RingArc, &Locks),
     header: Header,
     body: &[u8],
@@ -347,6 +368,7 @@ fn apply_commands(
     replies.reserve(left);
     let mut ahead = SmallVec::<[_; AHEAD]>::new();
     let any_locked = !locks.is_free();
+    let mut budget = ReplyBudget::default();
     while left > 0 {
         for _ in 0..left.min(AHEAD) {
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
@@ -363,16 +385,25 @@ fn apply_commands(
         left -= ahead.len();
         for (write, key) in &ahead {
             let at = header.timestamp;
-            let mut apply = |write: &Write<'_>| command::apply_hashed(engine, write, key, at);
             replies.push(match write {
+                // The lock has come with a shard that was taken in: its transaction may write here
+                // at an earlier time than this.
+                Write::Flush { from: Some(from), .. } if any_locked => {
+                    Reply::Moved { from: from.clone() }
+                }
                 Write::Flush { from, end } => {
                     let (here, rest) = flush::part(arc, from.as_ref(), end);
-                    let done = here.map_or(Reply::Ok, |write| apply(&write));
+                    let done = here.map_or(Reply::Ok, |write| {
+                        command::apply_observed(engine, &write, key, at, changed)
+                    });
                     rest.map_or(done, |from| Reply::Moved { from })
                 }
                 _ if any_locked && is_locked(locks, write) => Reply::Moved { from: Cut::Slot(0) },
-                _ if is_owned(layout, arc, write, key) => apply(write),
-                _ => Reply::Moved { from: Cut::Slot(0) },
+                _ if !is_owned(layout, arc, write, key) => Reply::Moved { from: Cut::Slot(0) },
+                Write::Transaction(read) if budget.refuses(read, engine, at) => {
+                    Reply::Array(vec![Reply::Refused(Refusal::TooMuch)])
+                }
+                _ => command::apply_observed(engine, write, key, at, changed),
             });
         }
         ahead.clear();
@@ -395,7 +426,7 @@ fn is_locked(locks: &Locks, write: &Write<'_>) -> bool {
 /// Applies the steps of an entry, in order.
 fn apply_steps(
     locks: &mut Locks,
-    engine: &mut MemoryEngine,
+    (engine, changed): Observed<'_>,
     arc: &RingArc,
     header: Header,
     body: &[u8],
@@ -409,6 +440,7 @@ fn apply_steps(
     };
     let end = arc.end();
     let owns = Owns {
+        arc,
         key: &owns,
         // What begins here.
         up_to: &|high| end.is_origin() || high.is_some_and(|high| high <= end.tail()),
@@ -417,7 +449,7 @@ fn apply_steps(
     let decode = |_| TxnStep::decode(reader).expect("steps in the log are readable");
     let steps: Vec<TxnStep<'_>> = (0..header.count).map(decode).collect();
     look_ahead(engine, &steps, owns.key);
-    let apply = |step| locks::apply::apply(locks, engine, step, at, &owns);
+    let apply = |step| locks::apply::apply(locks, engine, step, at, &owns, changed);
     let replies = steps.iter().map(apply).collect();
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
     replies

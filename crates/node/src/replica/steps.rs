@@ -52,10 +52,10 @@ pub(super) struct Steps {
     /// The highest number by which each node has asked for a step.
     newest: BTreeMap<NodeId, u64>,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
-    is_busy: bool,
+    needs_inspection: bool,
     /// Whether any of this may hold something, or a forwarded step may be under way. A shard
     /// without transactions checks only this flag.
-    is_awake: bool,
+    needs_round: bool,
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
     abandoned: AbandonedLocks,
@@ -63,22 +63,22 @@ pub(super) struct Steps {
 
 impl Steps {
     pub fn of(state: &ShardState) -> Self {
-        let is_busy = !state.locks.is_quiet();
-        Self { is_busy, is_awake: is_busy, ..Self::default() }
+        let needs_inspection = state.locks.needs_inspection();
+        Self { needs_inspection, needs_round: needs_inspection, ..Self::default() }
     }
 
-    /// Whether nothing waits here, and nothing is to be seen to.
+    /// Whether something may wait here, or is to be inspected.
     #[inline]
-    pub fn is_idle(&self) -> bool {
-        !self.is_awake
+    pub fn needs_round(&self) -> bool {
+        self.needs_round
     }
 
     /// There may be something for it.
     pub fn wake(&mut self) {
-        self.is_awake = true;
+        self.needs_round = true;
     }
 
-    fn is_calm(&self) -> bool {
+    fn queues_are_empty(&self) -> bool {
         self.queue.is_empty() && self.held.is_empty()
     }
 
@@ -88,13 +88,13 @@ impl Steps {
             && !self.have_commands_waited_long(now)
         {
             self.queue.reserve(keys, name, now);
-            self.is_awake = true;
+            self.needs_round = true;
         }
     }
 
     /// Keys may be reserved since it was looked at last.
     pub fn wake_if_reserved(&mut self) {
-        self.is_awake |= self.queue.has_reservations();
+        self.needs_round |= self.queue.has_reservations();
     }
 
     /// Whether a command has waited so long that no key may be reserved before it is done.
@@ -104,7 +104,7 @@ impl Steps {
 
     /// Bytes of what waits, and how many entries it may become.
     pub fn held_bytes(&self) -> (u64, u64) {
-        if self.is_idle() {
+        if !self.needs_round {
             return (0, 0);
         }
         let held = self.held.iter().map(Queued::len_bytes);
@@ -130,12 +130,12 @@ impl NewEntry {
 impl Replica {
     /// Whether steps and lock waiters only wait for others. A shard with several replicas is
     /// ticked; a sole one must check by itself whether a lock stays too long.
-    pub(super) fn steps_rest(&self) -> bool {
-        let looks = self.steps.is_busy && self.is_sole();
-        self.steps.is_calm()
+    pub(super) fn steps_only_wait(&self) -> bool {
+        let must_inspect = self.steps.needs_inspection && self.is_sole();
+        self.steps.queues_are_empty()
             && self.steps.readers.is_empty()
-            && self.outgoing.forwarded_steps.rests()
-            && !looks
+            && self.outgoing.forwarded_steps.all_are_sent()
+            && !must_inspect
     }
 
     /// Somebody here wants a step.
@@ -146,7 +146,7 @@ impl Replica {
         now: BootNanos,
         effects: &mut Effects,
     ) {
-        self.steps.is_awake = true;
+        self.steps.needs_round = true;
         self.outgoing.forwarded_steps.ask(step, asker, now, effects);
     }
 
@@ -159,7 +159,7 @@ impl Replica {
         now: BootNanos,
         effects: &mut Effects,
     ) {
-        let read = read_step(&step).filter(|_| self.state.read().keys().is_some());
+        let read = read_step(&step).filter(|_| self.state.read().engine().is_some());
         let Some(read) = read.filter(|_| self.group.is_leader()) else {
             return self.reply_not_leader(from, RpcRequestId::Step { number }, effects);
         };
@@ -173,7 +173,7 @@ impl Replica {
             }
         }
         self.steps.queue.push(asker, step.clone(), &read, now);
-        self.steps.is_awake = true;
+        self.steps.needs_round = true;
     }
 
     /// Whether a step waits here, or is on its way through the log.
@@ -193,7 +193,7 @@ impl Replica {
         now: BootNanos,
     ) {
         self.steps.readers.push(LockReader { released, origin, waiter, since: now });
-        self.steps.is_awake = true;
+        self.steps.needs_round = true;
     }
 
     /// In a turn: lets readers go that have met a lock, if one has gone since.
@@ -227,7 +227,7 @@ impl Replica {
     /// In a turn: proposes the steps that may be.
     #[inline(never)]
     pub(super) fn propose_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
-        if self.leads() && !self.outgoing.forwarded_steps.is_idle() {
+        if self.leads() && !self.outgoing.forwarded_steps.is_empty() {
             let now = turn.now;
             for (number, step) in self.outgoing.forwarded_steps.due(None, now) {
                 let asker = StepAsker { from: None, number };
@@ -253,8 +253,8 @@ impl Replica {
         }
         let state = self.state.clone();
         let state = state.read();
-        let owns = |key: &[u8]| state.keys().is_some_and(|it| state.owns(&it.hasher().key(key)));
-        let applied = AppliedState { locks: &state.locks, engine: state.keys(), owns: &owns };
+        let owns = |key: &[u8]| state.engine().is_some_and(|it| state.owns(&it.hasher().key(key)));
+        let applied = AppliedState { locks: &state.locks, engine: state.engine(), owns: &owns };
         let moment = moment(turn);
         let passes_on = self.steps.readers.is_empty() && wait_queue::is_in_pass_on_phase(turn.now);
         let mut round =
@@ -329,7 +329,10 @@ impl Replica {
         let index = self.group.last_index() + 1;
         let term = self.stamp(clock, index, Kind::Steps, askers.len() as u32, &mut bytes);
         let place = self.group.propose(bytes);
-        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        assert!(
+            place.is_ok_and(|place| place.index == index),
+            "a leader's proposal takes the next index"
+        );
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Steps(askers) });
     }
 
@@ -338,22 +341,24 @@ impl Replica {
     pub(super) fn end_steps(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         self.release_lock_readers(turn, effects);
         self.report_abandoned(turn, effects);
-        let Steps { is_busy, queue, readers, .. } = &self.steps;
-        let is_calm = self.steps.is_calm() && queue.stops_nothing() && readers.is_empty();
-        self.steps.is_awake = *is_busy || !is_calm || !self.outgoing.forwarded_steps.is_idle();
+        let Steps { needs_inspection, queue, readers, .. } = &self.steps;
+        let nothing_waits =
+            self.steps.queues_are_empty() && !queue.can_block_commands() && readers.is_empty();
+        self.steps.needs_round =
+            *needs_inspection || !nothing_waits || !self.outgoing.forwarded_steps.is_empty();
     }
 
     /// In a turn: reports transactions whose locks have stayed too long, if it leads.
     fn report_abandoned(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
-        if !self.steps.is_busy {
+        if !self.steps.needs_inspection {
             return;
         }
         let term = if self.leads() { self.leading.opened_term } else { 0 };
-        let look = Inspection { now: turn.now, term, losses: turn.losses };
-        if self.steps.abandoned.is_due(look) {
+        let at = Inspection { now: turn.now, term, losses: turn.losses };
+        if self.steps.abandoned.is_due(at) {
             let state = self.state.read();
             let keyspace = state.descriptor.keyspace();
-            effects.abandoned.extend(self.steps.abandoned.look(&state.locks, keyspace, look));
+            effects.abandoned.extend(self.steps.abandoned.inspect(&state.locks, keyspace, at));
         }
     }
 
@@ -361,8 +366,8 @@ impl Replica {
     #[inline(never)]
     pub(super) fn look_at_locks(&mut self, turn: &RoundContext<'_>, effects: &mut Effects) {
         self.steps.queue.expire_reservations(turn.now);
-        let Steps { is_busy, queue, held, .. } = &self.steps;
-        let may_wait = *is_busy || !queue.stops_nothing() || !held.is_empty();
+        let Steps { needs_inspection, queue, held, .. } = &self.steps;
+        let may_wait = *needs_inspection || queue.can_block_commands() || !held.is_empty();
         if self.leads() && may_wait {
             self.hold_locked(turn, effects);
         }
@@ -396,8 +401,8 @@ impl Replica {
 
     /// This much is applied: what its locks are is known.
     pub(super) fn locks_changed(&mut self, index: u64) {
-        self.steps.is_busy = !self.state.read().locks.is_quiet();
-        self.steps.is_awake |= self.steps.is_busy;
+        self.steps.needs_inspection = self.state.read().locks.needs_inspection();
+        self.steps.needs_round |= self.steps.needs_inspection;
         self.steps.queue.applied(index);
     }
 
@@ -430,7 +435,7 @@ impl Replica {
     pub(super) fn give_up_steps(&mut self, effects: &mut Effects) {
         self.steps.queue.forget();
         self.release_all_lock_readers(effects);
-        if self.steps.is_calm() {
+        if self.steps.queues_are_empty() {
             return;
         }
         let askers = self.steps.queue.take_all().collect();

@@ -110,7 +110,7 @@ mod tests {
 
     /// Also on a node where the shard had begun: what is wanted of it is fetched then.
     #[test]
-    fn without_a_replica_here_others_are_asked() {
+    fn remote_view_names_replicas_of_other_nodes_only() {
         let nodes = [NodeId(10), NodeId(20), NodeId(30)];
         let mut op = Vec::new();
         let options = KeyspaceOptions { replicas: 3, ..Default::default() };

@@ -129,7 +129,7 @@ mod tests {
     /// Of a file that grows, shrinks, or does neither, each step is one shard's, before it is done
     /// and when it is.
     #[test]
-    fn every_step_is_one_shards_until_it_is_done_and_after() {
+    fn exactly_one_shard_has_task_of_table_step() {
         for buckets in 1..20 {
             for (step, after) in [
                 (Some(LinearHashStep::Grow), buckets + 1),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_cut_is_the_buckets_middle() {
+    fn bucket_is_split_at_its_middle() {
         for buckets in 1..40 {
             let record = LinearHashRecord { buckets, epoch: 1, step: Some(LinearHashStep::Grow) };
             let arc = next_cut(&record).unwrap().arc(KeyspaceId(7));

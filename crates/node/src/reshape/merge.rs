@@ -332,7 +332,7 @@ impl ShardState {
     /// A step that needs nothing from outside is applied.
     pub(crate) fn merge(&mut self, step: &MergeStep) {
         let generation = self.descriptor.generation;
-        let has_keys = self.keys().is_some();
+        let has_keys = self.engine().is_some();
         match (*step, self.merging) {
             (MergeStep::Intend { right, theirs, ours }, _)
                 if ours == generation && has_keys && self.is_at_rest() =>
@@ -399,7 +399,7 @@ impl ShardState {
     pub(crate) fn absorb(&mut self, entry: &Entry, right: Self) {
         assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
         let (header, _) = Header::decode(entry.data()).expect("entries in the log are readable");
-        let absorbed = self.absorbs(entry).expect("it was asked before");
+        let absorbed = self.absorbs(entry).expect("the entry was checked before");
         let MergeStatus::Frozen { by, index, last, horizon, .. } = right.merging else {
             panic!("a shard that goes on is taken in");
         };

@@ -54,7 +54,7 @@ pub(crate) fn answer_applied(
     effects: &mut Effects,
 ) {
     if !replies.iter().any(|reply| matches!(reply, Reply::Moved { .. })) {
-        return effects.answers.push(Answer::Applied { origin, spent, replies });
+        return effects.answers.push(Answer::Applied { origin, spent, replies, shard });
     }
     let Spent { bytes, waiters } = spent;
     let mut rest = &bytes[HEADER_BYTES..];
@@ -75,7 +75,7 @@ pub(crate) fn answer_applied(
     }
     if !done.is_empty() {
         let spent = Spent { bytes, waiters: done };
-        effects.answers.push(Answer::Applied { origin, spent, replies: kept });
+        effects.answers.push(Answer::Applied { origin, spent, replies: kept, shard });
     }
 }
 
@@ -157,7 +157,7 @@ impl PendingReroutes {
 impl ReroutedCommand {
     /// What is to be asked; of a flush, what is left of it.
     fn write(&self, keyspace: KeyspaceId) -> Write<'_> {
-        match codec::decode(&mut &*self.command).expect("it was read before") {
+        match codec::decode(&mut &*self.command).expect("the command was decoded before") {
             Write::Flush { from: Some(from), end } => {
                 Write::Flush { from: Some(flush::remaining_of(from, &self.from, keyspace)), end }
             }

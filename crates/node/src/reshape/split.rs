@@ -16,8 +16,8 @@
 //! ([`command::Reply::Moved`]) was never done, so its sender asks the right half as for a new
 //! command. No command goes to both.
 //!
-//! The entry does nothing if the shard has changed since its proposer looked, or its replicas are
-//! changing.
+//! The entry does nothing if the shard has changed since its proposer looked, its replicas are
+//! changing, or a transaction that flushes has locked the shard ([`txn::locks`]).
 //!
 //! # What is on disk
 //! The left half's log holds all that the right one begins with, so there is no bootstrap record.
@@ -86,14 +86,14 @@ impl Split {
         let Descriptor { generation, arc, .. } = &state.descriptor;
         let is_within = arc.split(&self.at.position(arc.keyspace())).is_some();
         let is_of_layout =
-            state.keys().is_some_and(|engine| engine.layout().placement() == self.at.placement());
+            state.engine().is_some_and(|engine| engine.layout().placement() == self.at.placement());
         // Buckets are halved and nothing else.
         let is_half = match self.at {
             Cut::Number(at) => linear_hash::middle(arc) == Some(at),
             Cut::Slot(_) | Cut::Key(_) => true,
         };
         let is_place = is_within && is_of_layout && is_half;
-        *generation == self.generation && is_place && state.is_at_rest()
+        *generation == self.generation && is_place && state.is_at_rest() && state.locks.may_split()
     }
 }
 
@@ -127,7 +127,7 @@ impl ShardState {
     pub(crate) fn cut_off(&mut self, at: &Cut) -> Option<(Arc, MemoryEngine, Locks)> {
         let position = at.position(self.descriptor.keyspace());
         let (of_left, of_right) = self.descriptor.arc.split(&position)?;
-        let cut_off = self.keys_mut()?.split_off(at).ok()?;
+        let cut_off = self.engine_mut()?.split_off(at).ok()?;
         // A reader in several pieces starts again.
         self.cuts += 1;
         self.descriptor.arc = of_left;
@@ -140,6 +140,10 @@ mod tests {
     use keyspace::{KeyHasher, KeyspaceId, NodeId, ReplicaId, SLOTS, Timestamp};
     use replication::Members;
     use storage::engine::Layout;
+
+    use command::{Flush, Transaction};
+    use txn::locks::apply::{Owns, apply};
+    use txn::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Step, StepReply, TxnId};
 
     use super::*;
 
@@ -165,7 +169,7 @@ mod tests {
         Split { right: ShardId(300), generation: Generation(4), at: Cut::Slot(8000) };
 
     #[test]
-    fn a_split_survives_its_bytes_and_nothing_else_is_one() {
+    fn split_roundtrips_and_other_bytes_are_refused() {
         let bytes = SPLIT.encode();
         assert_eq!(Split::decode(&bytes), Ok(SPLIT));
         assert!(Split::decode(&bytes[..bytes.len() - 1]).is_err());
@@ -173,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn each_half_has_its_keys_and_what_was_promised() {
+    fn split_halves_have_their_keys_and_read_promises() {
         let mut left = state();
         let names: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_string().into_bytes()).collect();
         for name in &names {
-            let engine = left.keys_mut().expect("it has keys");
+            let engine = left.engine_mut().expect("the shard has keys");
             engine.put(&HASHER.key(name), &[b"v"], 0, Timestamp(5));
         }
         (left.horizon, left.last) = (Timestamp(70), Timestamp(60));
         left.roster.newest = ReplicaId(7);
-        let Half(right) = left.split(&SPLIT).expect("it fits");
+        let Half(right) = left.split(&SPLIT).expect("the split fits");
         assert_eq!((left.descriptor.generation, left.cuts), (Generation(5), 1));
         assert_eq!(right.descriptor.generation, Generation(5));
         assert_eq!(right.descriptor.replicas, left.descriptor.replicas);
@@ -193,19 +197,53 @@ mod tests {
             let (in_left, in_right) = (left.owns(&key), right.owns(&key));
             assert_eq!((in_left, in_right), (key.slot < 8000, key.slot >= 8000));
             let half = if in_left { &left } else { &*right };
-            let engine = half.keys().expect("it has keys");
+            let engine = half.engine().expect("the shard has keys");
             assert!(engine.newest(&key, Timestamp(60)).is_some());
         }
         // Once is enough.
         assert!(left.split(&SPLIT).is_none());
     }
 
+    /// A half without the lock's key would be in no record of the transaction.
     #[test]
-    fn an_ordered_shard_is_cut_at_a_key_and_so_are_its_halves() {
+    fn shard_is_not_split_while_a_transaction_flushes_it() {
+        let mut left = state();
+        let id = TxnId { start: Timestamp::from_millis(5), coordinator: 7, attempt: 0 };
+        let witness = &b"w"[..];
+        let flush = Flush::Arc { witness, from: Cut::Slot(0), end: Cut::Slot(SLOTS) };
+        let part = Transaction { flush: Some(Box::new(flush)), ..Transaction::default() };
+        let prepare = Prepare {
+            id,
+            is_first: false,
+            reserved_as: None,
+            record: witness,
+            promised: Keys::from_slice(&[witness]),
+            role: Role::Votes,
+            deadline: Some(Deadline::NEVER),
+            places: Places::new(),
+            part,
+        };
+        let keys = Keys::from_slice(&[witness]);
+        let resolve = Step::Resolve { id, outcome: Outcome::Aborted, keys };
+        for (at, step, may_split) in [(6, Step::Prepare(prepare), false), (7, resolve, true)] {
+            let ShardState { locks, content: Content::Keys(engine), descriptor, .. } = &mut left
+            else {
+                panic!("it has keys");
+            };
+            let owns = Owns { arc: &descriptor.arc, key: &|_| true, up_to: &|_| true };
+            let at = Timestamp::from_millis(at);
+            let reply = apply(locks, engine, &step, at, &owns, &mut ());
+            assert!(matches!(reply, StepReply::Voted(_) | StepReply::Done), "{reply:?}");
+            assert_eq!(left.split(&SPLIT).is_some(), may_split);
+        }
+    }
+
+    #[test]
+    fn ordered_shard_and_its_halves_split_at_a_key() {
         let mut left = state_of(Layout::Ordered);
         let names = [&b"apple"[..], b"melon", b"melon pie", b"pear"];
         for name in names {
-            let engine = left.keys_mut().expect("it has keys");
+            let engine = left.engine_mut().expect("the shard has keys");
             engine.put(&HASHER.key(name), &[b"v"], 0, Timestamp(5));
         }
         left.last = Timestamp(60);
@@ -213,15 +251,15 @@ mod tests {
         let at = |key: &[u8]| Cut::Key(key.into());
         let split = Split { at: at(b"melon"), ..SPLIT };
         assert_eq!(Split::decode(&split.encode()), Ok(split.clone()));
-        let Half(mut middle) = left.split(&split).expect("it fits");
+        let Half(mut middle) = left.split(&split).expect("the split fits");
         let generation = Generation(5);
         assert!(!Split { at: at(b"apple"), generation, ..SPLIT }.fits(&middle));
         let split = Split { right: ShardId(301), generation, at: at(b"nut") };
-        let Half(right) = middle.split(&split).expect("it fits");
+        let Half(right) = middle.split(&split).expect("the split fits");
         for (half, its) in [(&left, 0..1), (&*middle, 1..3), (&*right, 3..4)] {
             for (place, name) in names.iter().enumerate() {
                 let key = HASHER.key(name);
-                let engine = half.keys().expect("it has keys");
+                let engine = half.engine().expect("the shard has keys");
                 let is_here = engine.newest(&key, Timestamp(60)).is_some();
                 assert_eq!((is_here, half.owns(&key)), (its.contains(&place), is_here));
             }
@@ -233,7 +271,7 @@ mod tests {
         let mut left = state_of(Layout::LinearHash);
         let names: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_string().into_bytes()).collect();
         for name in &names {
-            let engine = left.keys_mut().expect("it has keys");
+            let engine = left.engine_mut().expect("the shard has keys");
             engine.put(&HASHER.key(name), &[b"v"], 0, Timestamp(5));
         }
         left.last = Timestamp(60);
@@ -243,19 +281,19 @@ mod tests {
         }
         let split = Split { at: Cut::Number(half), ..SPLIT };
         assert_eq!(Split::decode(&split.encode()), Ok(split.clone()));
-        let Half(right) = left.split(&split).expect("it fits");
+        let Half(right) = left.split(&split).expect("the split fits");
         for name in &names {
             let key = HASHER.key(name);
             let is_right = linear_hash::bit_reversed_hash(name) >= half;
             for (half, is_its) in [(&left, !is_right), (&*right, is_right)] {
-                let engine = half.keys().expect("it has keys");
+                let engine = half.engine().expect("the shard has keys");
                 let is_here = engine.newest(&key, Timestamp(60)).is_some();
                 assert_eq!((is_here, half.owns(&key)), (is_its, is_its));
             }
         }
         let record = right.bootstrap_record();
-        let again = ShardState::created(&record, HASHER).expect("it was written");
-        assert_eq!(again.keys().map(MemoryEngine::layout), Some(Layout::LinearHash));
+        let again = ShardState::created(&record, HASHER).expect("the bytes were written here");
+        assert_eq!(again.engine().map(MemoryEngine::layout), Some(Layout::LinearHash));
     }
 
     #[test]

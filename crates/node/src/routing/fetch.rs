@@ -28,12 +28,14 @@ use std::ops::Bound;
 use command::Pair;
 use keyspace::linear_hash::{bit_reversed_hash, number_at};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
+use replication::BootNanos;
 use storage::engine::{MemoryEngine, Range, ReadResult, ScanCursor, Version};
 
 use crate::replica::read::UnknownValue;
 use crate::replica::scan::{PIECE_KEYS, cursor_of, place_of_cursor};
 use crate::replica::state::{Content, ShardState};
 use crate::routing::route::Route;
+use crate::tracking::interests::Registration;
 use txn::locks::{Intent, Lock, TxnId};
 use txn::wait_queue::{KeysRead, ReserveFrom, ReservingRead};
 
@@ -106,6 +108,15 @@ pub enum FetchRequest {
         /// About how many.
         keys_max: u64,
     },
+    /// Nothing yet: the asker's node is to hear when these keys change ([`crate::tracking`]).
+    Track {
+        /// The keys, in rising order.
+        keys: Vec<Box<[u8]>>,
+        /// Whether it is to hear of all changes of the shard.
+        wants_all: bool,
+        /// When it was asked, by the boot clock of the asker's node.
+        since: BootNanos,
+    },
     /// A range of an ordered shard.
     Range {
         /// Its low end.
@@ -176,6 +187,8 @@ pub enum FetchResult {
         /// Where to go on.
         next: Option<u64>,
     },
+    /// The asker's node will hear of changes.
+    Tracked(Registration),
     /// Keys with their values (empty if those were not wanted), in order.
     Pairs {
         /// The pairs.
@@ -235,7 +248,9 @@ impl FetchRequest {
             Bound::Unbounded => 0,
         };
         32 + match self {
-            FetchRequest::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
+            FetchRequest::Keys { keys, .. } | FetchRequest::Track { keys, .. } => {
+                keys.iter().map(|key| key.len() + 4).sum()
+            }
             FetchRequest::At { key, .. } => key.len(),
             FetchRequest::Catalogue { .. }
             | FetchRequest::Size { .. }
@@ -255,6 +270,7 @@ impl FetchRequest {
             (FetchRequest::At { .. }, FetchResult::Then(_))
             | (FetchRequest::Catalogue { .. }, FetchResult::Catalogue { .. })
             | (FetchRequest::Size { .. }, FetchResult::Size(_))
+            | (FetchRequest::Track { .. }, FetchResult::Tracked(_))
             | (FetchRequest::Random { .. }, FetchResult::Random { .. })
             | (
                 FetchRequest::Scan { .. } | FetchRequest::Numbers { .. },
@@ -280,7 +296,9 @@ impl FetchRequest {
     pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
         let has = |key: &[u8]| arc.has(key);
         match self {
-            FetchRequest::Keys { keys, .. } => keys.iter().all(|key| has(key)),
+            FetchRequest::Keys { keys, .. } | FetchRequest::Track { keys, .. } => {
+                keys.iter().all(|key| has(key))
+            }
             FetchRequest::At { key, .. } => has(key),
             FetchRequest::Size { ends } | FetchRequest::Random { ends, .. } => *ends == arc.ends(),
             FetchRequest::Scan { cursor, end: to, .. } => arc

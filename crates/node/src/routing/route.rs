@@ -268,7 +268,7 @@ pub fn tiles(keyspace: &Keyspace, known: &[ArcClaim]) -> Vec<(ShardId, RingArc)>
     points.dedup();
     let mut owners = vec![None; points.len()];
     for claim in &claims {
-        let place = |point| points.binary_search(point).expect("it is one of them");
+        let place = |point| points.binary_search(point).expect("the point is in the list");
         let first = place(claim.arc.start());
         let end = if claim.arc.end().is_origin() { points.len() } else { place(claim.arc.end()) };
         owners[first..end].fill(Some(claim.shard));
@@ -309,7 +309,7 @@ mod tests {
 
     fn keyspace_of(placement: Placement) -> Keyspace {
         let mut catalogue = Catalogue::default();
-        catalogue.raise_version(ClusterVersion::NEWEST).expect("it is the next one");
+        catalogue.raise_version(ClusterVersion::NEWEST).expect("the version is the next one");
         let options = KeyspaceOptions { placement, ..Default::default() };
         catalogue.create("k", options).expect("a good name").clone()
     }
@@ -321,7 +321,7 @@ mod tests {
 
     /// Tiles of the hashed keyspace, by their slots.
     fn tiles_of(known: &[ArcClaim]) -> Vec<(ShardId, Slots)> {
-        let slots = |arc: RingArc| arc.slots().expect("it is hashed");
+        let slots = |arc: RingArc| arc.slots().expect("the keyspace is hashed");
         tiles(&keyspace(), known).into_iter().map(|(shard, arc)| (shard, slots(arc))).collect()
     }
 
@@ -351,7 +351,7 @@ mod tests {
         /// However much of the history is known, in whatever order: there are tiles, and if the
         /// newest of all is known, they are right.
         #[test]
-        fn tiles_tile(
+        fn tiles_cover_circle_whatever_history_is_known(
             placement in prop_oneof![
                 Just(Placement::Hashed),
                 Just(Placement::Ordered),

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn once_and_in_order() {
+    fn session_applies_batches_once_and_in_order() {
         let mut sessions = Sessions::default();
         assert_eq!(apply(&mut sessions, id(1, 1, 10), 10, 1), done(1));
         assert_eq!(apply(&mut sessions, id(3, 1, 10), 11, 3), BatchVerdict::Gap { next: 2 });
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_are_not_kept() {
+    fn session_does_not_retain_long_answers() {
         let mut sessions = Sessions::default();
         let long = Reply::Bulk(vec![7; ANSWER_BYTES_MAX].into());
         assert_eq!(sessions.judge(id(1, 1, 10), 10), None);

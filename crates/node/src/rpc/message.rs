@@ -17,6 +17,7 @@
 //!   RaiseSafePoint  keyspace, time            ──► SafePoint: the keyspace's safe point
 //!   Count           shard, number, index      ──► CountReply: replicas with the log on disk so far
 //!   Merge           between the leaders of two shards that merge ([`crate::reshape::merge`])
+//!   Tracking        between a node whose clients cache and the leader ([`crate::tracking`])
 //!   Notice          between replicas, about themselves ([`crate::rpc::notice`])
 //! ```
 
@@ -29,6 +30,7 @@ use crate::reshape::merge::MergeMessage;
 use crate::routing::fetch::{FetchRequest, FetchResult};
 use crate::routing::session::{BATCH_ID_BYTES, BatchId, BatchVerdict};
 use crate::rpc::notice::ReplicaNotice;
+use crate::tracking::message::TrackingMessage;
 use txn::locks::StepReply;
 
 mod codec;
@@ -194,6 +196,13 @@ pub enum RpcMessage {
         /// This: all that is left.
         reply: StepReply,
     },
+    /// 18: between a node whose clients cache keys and the leader of the shard.
+    Tracking {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// What.
+        message: TrackingMessage,
+    },
     /// 20: a replica's notice of itself or another.
     Notice {
         /// The shard: `varint`.
@@ -257,6 +266,7 @@ impl RpcMessage {
             | RpcMessage::Merge { shard, .. }
             | RpcMessage::Step { shard, .. }
             | RpcMessage::StepReply { shard, .. }
+            | RpcMessage::Tracking { shard, .. }
             | RpcMessage::Notice { shard, .. } => *shard,
             RpcMessage::Catalogue { .. } | RpcMessage::CatalogueReply { .. } => SYSTEM,
             RpcMessage::RaiseSafePoint(_) | RpcMessage::SafePoint { .. } => SYSTEM,
@@ -264,7 +274,7 @@ impl RpcMessage {
     }
 
     /// Names of the kinds of RPCs, for metrics: never changed.
-    pub const KINDS: [&'static str; 18] = [
+    pub const KINDS: [&'static str; 19] = [
         "write",
         "read",
         "catalogue",
@@ -283,6 +293,7 @@ impl RpcMessage {
         "merge",
         "step",
         "stepped",
+        "tracking",
     ];
 
     /// The place of its kind in [`Self::KINDS`].
@@ -306,6 +317,7 @@ impl RpcMessage {
             RpcMessage::Merge { .. } => 15,
             RpcMessage::Step { .. } => 16,
             RpcMessage::StepReply { .. } => 17,
+            RpcMessage::Tracking { .. } => 18,
         }
     }
 
@@ -348,6 +360,7 @@ impl RpcMessage {
             RpcMessage::Fetch { want, .. } => want.bytes_about(),
             RpcMessage::Step { step, .. } => 16 + step.len(),
             RpcMessage::StepReply { reply, .. } => reply.bytes_about(),
+            RpcMessage::Tracking { message, .. } => message.bytes_about(),
             RpcMessage::FetchReply { found, .. } => 32 + found.bytes_about(),
             _ => 32,
         }

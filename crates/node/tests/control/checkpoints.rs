@@ -31,7 +31,7 @@ use storage::manifest::{CheckpointRef, Manifest, Origin};
 use super::{number, replay};
 
 #[test]
-fn golden_rounds_go_the_same() {
+fn checkpoint_scripts_give_golden_output() {
     replay("checkpoints", World::run);
 }
 
@@ -159,7 +159,7 @@ impl World {
     }
 
     fn replica(&mut self, shard: u64) -> &mut Replica {
-        self.replicas.get_mut(&shard).expect("it has a replica")
+        self.replicas.get_mut(&shard).expect("the node has a replica")
     }
 
     /// Something else takes the place of what the file is made of.
@@ -225,7 +225,7 @@ impl World {
             Event::Marks(_) => ": they are durable".to_owned(),
         };
         writeln!(out, "{indent}{text}{came_of_it}").expect("a string");
-        self.round.as_mut().expect("it was begun").take(event)
+        self.round.as_mut().expect("the round has begun").take(event)
     }
 
     fn execute(&mut self, effect: Effect) -> (String, Event) {
@@ -239,7 +239,7 @@ impl World {
                 (format!("begin the file of {shard}{last}"), self.begin_file(shard.0, of))
             }
             Effect::WriteBlock => {
-                let (_, left, is_void) = self.file.as_mut().expect("it has begun");
+                let (_, left, is_void) = self.file.as_mut().expect("the file has begun");
                 let event = match (*is_void, *left) {
                     (true, _) => Event::BlocksEnded { is_void: true },
                     (false, 0) => Event::BlocksEnded { is_void: false },
@@ -310,7 +310,7 @@ impl World {
     }
 
     fn step_install(&mut self, out: &mut String) -> Progress {
-        let (file, install) = self.install.as_mut().expect("it was begun");
+        let (file, install) = self.install.as_mut().expect("the installation has begun");
         let shard = file.shard;
         let effect = install.next(&self.manifest);
         let unless_full =
@@ -362,7 +362,7 @@ impl World {
         };
         let is_full = if event == install::Event::DiskFull { ": the disk is full" } else { "" };
         writeln!(out, "  {text}{is_full}").expect("a string");
-        let (file, install) = self.install.as_mut().expect("it was begun");
+        let (file, install) = self.install.as_mut().expect("the installation has begun");
         let progress = install.take(event);
         if let Some(why) = install.given_up().filter(|_| progress == Progress::Refused) {
             let (shard, index) = (file.shard, file.applied_index);

@@ -31,7 +31,7 @@ fn replay<W: Default>(folder: &str, run: impl Fn(&mut W, &[&str]) -> String) {
             }
         }
         if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
-            std::fs::write(&path, &again).expect("it can be written");
+            std::fs::write(&path, &again).expect("the file can be written");
         } else {
             assert_eq!(again, script, "{}", path.display());
         }
@@ -48,6 +48,6 @@ fn number(word: &str) -> u64 {
 
 /// The control plane of one node, with real executors that are durable at once.
 #[test]
-fn control_does_what_its_scripts_say() {
+fn control_scripts_give_golden_output() {
     replay("plane", |node: &mut NodeOfOne, words| node.run(&words.join(" ")));
 }

@@ -52,7 +52,7 @@ fn next(asked: &[(u64, u64)], streams: &[(u64, u64, bool)], urgent: &[u64]) -> O
 }
 
 #[test]
-fn streams_have_places_at_a_node_and_at_all_and_lost_links_take_none_of_these() {
+fn snapshot_streams_are_limited_per_node_and_in_all() {
     let has = |streams: &[(u64, bool)]| {
         let streams = (100..).zip(streams).map(|(shard, (node, linked))| (shard, *node, *linked));
         next(&[(1, 1)], &streams.collect::<Vec<_>>(), &[]).is_some()
@@ -67,7 +67,7 @@ fn streams_have_places_at_a_node_and_at_all_and_lost_links_take_none_of_these() 
 }
 
 #[test]
-fn urgent_ones_begin_first_and_wait_for_their_like_only() {
+fn urgent_snapshots_wait_only_for_urgent_ones() {
     let asked = [(10, 1), (11, 1), (12, 2), (13, 1)];
     assert_eq!(next(&asked, &[], &[]), Some(10));
     assert_eq!(next(&asked, &[], &[13]), Some(13));

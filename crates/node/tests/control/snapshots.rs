@@ -46,7 +46,7 @@ const LIMITS: SenderLimits = SenderLimits {
 };
 
 #[test]
-fn golden_snapshots_go_the_same() {
+fn snapshot_scripts_give_golden_output() {
     replay("snapshots", World::run);
 }
 
@@ -121,7 +121,7 @@ impl World {
             }
             ["ask", _, "to", _, "on", _] => {
                 let to = Destination { shard: ShardId(at(1)), replica: ReplicaId(at(3)) };
-                let term = self.shard(at(1)).term.expect("it is led here");
+                let term = self.shard(at(1)).term.expect("the shard is led here");
                 self.sender.ask(SnapshotRequest { to, node: NodeId(at(5)), term, head: () });
             }
             ["step", _] => return (0..at(1)).map(|_| self.step()).collect(),
@@ -273,7 +273,7 @@ impl World {
     fn execute(&mut self, at: u64, out: &mut String) {
         let now = self.now;
         loop {
-            let node = self.nodes.get_mut(&at).expect("it is there");
+            let node = self.nodes.get_mut(&at).expect("the node exists");
             if !node.is_in_round
                 && let Some(state) = node.core.take_complete()
             {

@@ -14,7 +14,7 @@ fn second() -> ClusterVersion {
 }
 
 #[test]
-fn holders_and_members_have_a_voice_and_removed_nodes_have_none() {
+fn upgrade_needs_members_and_holders_but_no_removed_node() {
     let left = MemberVersions { has_left: true, ..member(3, second()) };
     let members = [member(1, second()), member(2, ClusterVersion::FIRST), left];
     let mut states = AdminStates::default();

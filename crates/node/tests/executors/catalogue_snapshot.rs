@@ -74,7 +74,7 @@ fn settle(one: &mut ShardExecutor, two: &mut ShardExecutor) -> Option<Envelope> 
 }
 
 fn state_of(executor: &ShardExecutor, head: Envelope) -> Input {
-    let here = executor.shard(SYSTEM).expect("it leads");
+    let here = executor.shard(SYSTEM).expect("the shard is on this node");
     let mut begun = source::source(here, head.message, Lsn::default(), BLOCK);
     let meta = &begun.checkpoint.meta;
     let state = RecoveringReplica::from_checkpoint(SYSTEM, meta, HASHER);
@@ -86,7 +86,7 @@ fn state_of(executor: &ShardExecutor, head: Envelope) -> Input {
 }
 
 #[test]
-fn an_executor_tells_of_a_jump_where_it_stands_among_its_changes() {
+fn installed_catalogue_snapshot_is_reported_once() {
     let (mut one, mut two) = (executor(1), executor(2));
     let descriptor = Descriptor {
         shard: SYSTEM,

@@ -89,7 +89,7 @@ fn checkpoint_holds_no_entry_that_is_being_replaced() {
             five.turn(&ALL[1..], |_, _| true);
             let (effects, replaces) = turn_of_one(&mut five);
             if replaces {
-                let shard = five.executors[0].shard(SHARD).expect("it is there");
+                let shard = five.executors[0].shard(SHARD).expect("the shard is on this node");
                 begun = Some(Checkpoint::begin(shard, Lsn(1 << 40), BLOCK));
                 break 'back;
             }
@@ -112,7 +112,7 @@ fn checkpoint_holds_no_entry_that_is_being_replaced() {
             started.record(Lsn(nth as u64), *kind, payload).expect("a record");
         }
     }
-    let engine = started.state().keys().expect("it has keys");
+    let engine = started.state().engine().expect("the shard has keys");
     let found = engine.newest(&hasher.key(b"key"), Timestamp::MAX);
     let found = found.map(|version| version.value.to_vec());
     assert_ne!(found.as_deref(), Some(&b"never committed"[..]));

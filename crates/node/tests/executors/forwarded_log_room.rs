@@ -28,7 +28,7 @@ fn set(five: &mut Five, at: usize, waiter: u64) {
 }
 
 #[test]
-fn what_a_follower_holds_keeps_its_room_until_it_leads() {
+fn follower_reserves_log_room_for_forwarded_writes() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
     assert!(five.leads(1), "it stands first");

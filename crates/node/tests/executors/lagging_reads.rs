@@ -78,12 +78,12 @@ fn fetched(five: &mut Five) -> Vec<u8> {
     let [Answer::Fetched { at, want, found, .. }] = &answers[..] else { panic!("{answers:?}") };
     let mut fetched = FetchedData::default();
     fetched.add(SHARD, *at, (**want).clone(), (**found).clone());
-    let (version, _) = fetched.version(SHARD, KEY).expect("it was fetched");
-    version.expect("it is there").value.to_vec()
+    let (version, _) = fetched.version(SHARD, KEY).expect("the key was fetched");
+    version.expect("the key has a value").value.to_vec()
 }
 
 fn lags(five: &Five, at: usize) -> bool {
-    let view = five.executors[at - 1].view(SHARD).expect("it has a replica");
+    let view = five.executors[at - 1].view(SHARD).expect("the node has a replica");
     view.read().serving.lags()
 }
 
@@ -94,7 +94,7 @@ fn is_sent_away(five: &mut Five) -> bool {
 }
 
 #[test]
-fn a_replica_that_lags_has_its_leader_answer() {
+fn lagging_replica_fetches_from_leader() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
     assert!(five.leads(1), "it stands first");
@@ -132,7 +132,7 @@ fn a_replica_that_lags_has_its_leader_answer() {
 }
 
 #[test]
-fn a_replica_that_awaits_its_state_has_its_leader_answer_at_once() {
+fn replica_awaiting_snapshot_fetches_from_leader_at_once() {
     let mut five = Five::new();
     five.settle(&[1, 2, 3, 4, 5], |_, _| true);
     let mut executor = ShardExecutor::new(Arc::new(Clock::default()), 6, 1 << 20);
@@ -143,7 +143,7 @@ fn a_replica_that_awaits_its_state_has_its_leader_answer_at_once() {
     five.executors[0].accept(Input::ChangeReplicas { shard: SHARD, generation, add, remove });
     let known = |_, to| to != 7;
     pass(&mut five, 100, known);
-    let new = five.executors[5].shard(SHARD).expect("it has begun");
+    let new = five.executors[5].shard(SHARD).expect("the shard is on this node");
     assert_eq!((new.applied_index(), new.leader()), (0, Some(NodeId(1))));
     wait(&mut five, 6, 1);
     five.settle(&[6], known);

@@ -39,13 +39,13 @@ fn wait(five: &mut Five, ticks: usize) {
 
 /// Replicas that the descriptor names, as a node has it.
 fn named(five: &Five, node: usize) -> Vec<u64> {
-    let view = five.executors[node - 1].view(SHARD).expect("it is there");
+    let view = five.executors[node - 1].view(SHARD).expect("the shard is on this node");
     let state = view.read();
     state.descriptor.replicas.iter().map(|(replica, _)| replica.0).collect()
 }
 
 #[test]
-fn a_leader_that_goes_hands_over_and_ends_when_all_is_settled() {
+fn removed_leader_transfers_lead_and_ends_after_settle() {
     let mut five = Five::new();
     five.settle(&ALL, |_, _| true);
     assert!(five.leads(1), "it stands first");
@@ -59,7 +59,7 @@ fn a_leader_that_goes_hands_over_and_ends_when_all_is_settled() {
     wait(&mut five, 20);
     let leader = (3..=5).find(|replica| five.leads(*replica)).expect("one that stays leads");
     assert!(!five.leads(1));
-    let known = five.executors[leader - 1].shard(SHARD).expect("it leads").known();
+    let known = five.executors[leader - 1].shard(SHARD).expect("the shard is on this node").known();
     assert_eq!(named(&five, leader), [3, 4, 5]);
     assert!(known.descriptor().node_of(ReplicaId(1)).is_none());
     for gone in [1, 2] {
@@ -88,7 +88,7 @@ fn removed_replica_keeps_place_until_change_settles() {
     for _ in 0..60 {
         five.turn(&ALL, |_, _| true);
         for node in 1..=3 {
-            let view = five.executors[node - 1].view(SHARD).expect("it is there");
+            let view = five.executors[node - 1].view(SHARD).expect("the shard is on this node");
             let state = view.read();
             let names = state.descriptor.node_of(ReplicaId(4)) == Some(NodeId(4));
             assert!(names || state.roster.is_settled && state.members.voters.len() == 3);

@@ -59,7 +59,7 @@ impl Story {
 
     /// Has the key get its first value, of a transaction that has watched nothing.
     pub fn begin(&mut self) -> Timestamp {
-        let id = TxnId { start: Timestamp::from_millis(1), by: 9, attempt: 0 };
+        let id = TxnId { start: Timestamp::from_millis(1), coordinator: 9, attempt: 0 };
         let asked = self.prepare(id, b"0", None);
         self.together();
         let first = self.voted(asked).expect("nobody is in its way");
@@ -151,7 +151,7 @@ impl Story {
     }
 
     /// Value and time, if that question is answered.
-    pub fn told(&self, asked: u64) -> Option<(Vec<u8>, Timestamp)> {
+    pub fn answer(&self, asked: u64) -> Option<(Vec<u8>, Timestamp)> {
         self.five.rpcs.iter().find_map(|(_, _, rpc)| match rpc {
             RpcMessage::FetchReply { number, found: FetchResult::Versions(versions), .. }
                 if *number == asked =>
@@ -188,6 +188,10 @@ impl Story {
     }
 
     pub fn entries(&self) -> u64 {
-        self.five.executors[0].shard(SHARD).expect("it is there").report(self.five.now).last_index
+        self.five.executors[0]
+            .shard(SHARD)
+            .expect("the shard is on this node")
+            .report(self.five.now)
+            .last_index
     }
 }

@@ -78,7 +78,8 @@ fn late_no_room_reply_changes_nothing() {
     let mut unable = Some(RpcMessage::NoRoom { shard: SHARD, what });
     for at in (0..60).flat_map(|_| ALL) {
         turn(&mut five, at);
-        let report = five.executors[1].shard(SHARD).expect("it is there").report(five.now);
+        let report =
+            five.executors[1].shard(SHARD).expect("the shard is on this node").report(five.now);
         if at == 2 && report.leads && report.last_index > report.applied {
             let from = NodeId(1);
             let late = unable.take().map(|rpc| Input::Rpc { from, rpc });
@@ -86,10 +87,10 @@ fn late_no_room_reply_changes_nothing() {
         }
     }
     assert!(unable.is_none(), "it comes while the write is in the log and not applied");
-    let view = five.executors[1].view(SHARD).expect("it is there");
+    let view = five.executors[1].view(SHARD).expect("the shard is on this node");
     let state = view.read();
     let key = KeyHasher::new([7; 16]).key(KEY);
-    let version = state.keys().and_then(|engine| engine.newest(&key, Timestamp::ZERO));
+    let version = state.engine().and_then(|engine| engine.newest(&key, Timestamp::ZERO));
     assert_eq!(version.map(|version| version.value.to_vec()), Some(b"1".to_vec()));
     let undone = |answer: &Answer| match answer {
         Answer::NotDone { why, .. } => *why != NotDone::OutcomeUnknown,

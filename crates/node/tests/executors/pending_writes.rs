@@ -19,14 +19,14 @@ use crate::leader_script::{KEY, Story, YOUNG_NANOS};
 #[test]
 fn readers_wait_for_pending_write_and_learn_it_once_committed() {
     let mut story = Story::new();
-    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
+    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), coordinator: 9, attempt: 0 };
     let resolve =
         |id, at| Step::Resolve { id, outcome: Outcome::Committed(at), keys: smallvec![KEY] };
 
     let first = story.begin();
     let read = story.ask();
     story.together();
-    assert_eq!(story.told(read), Some((b"0".to_vec(), first)));
+    assert_eq!(story.answer(read), Some((b"0".to_vec(), first)));
 
     // Who comes while the next one is on its way waits, also when that is locked.
     let prepared = story.prepare(id(2), b"1", Some(first));
@@ -34,10 +34,10 @@ fn readers_wait_for_pending_write_and_learn_it_once_committed() {
     story.alone(1_000_000);
     let late = story.ask();
     story.alone(1_000_000);
-    assert_eq!((story.told(read), story.told(late)), (None, None));
+    assert_eq!((story.answer(read), story.answer(late)), (None, None));
     story.together();
-    let second = story.voted(prepared).expect("it has seen the newest");
-    assert_eq!((story.told(read), story.told(late)), (None, None));
+    let second = story.voted(prepared).expect("the transaction has seen the newest versions");
+    assert_eq!((story.answer(read), story.answer(late)), (None, None));
     // It is sure what it will be before that is agreed upon, and so is a transaction that has seen
     // it: both are one entry.
     let before = story.entries();
@@ -45,32 +45,32 @@ fn readers_wait_for_pending_write_and_learn_it_once_committed() {
     let prepared = story.prepare(id(3), b"2", Some(second));
     story.five.settle(&[1], |_, _| true);
     assert_eq!(story.entries(), before + 1);
-    let early = story.told(late);
+    let early = story.answer(late);
     assert_eq!(early, None, "there is somebody who will change it again");
     story.together();
-    let third = story.voted(prepared).expect("it has seen the newest");
+    let third = story.voted(prepared).expect("the transaction has seen the newest versions");
     story.step(&resolve(id(3), third));
     story.five.settle(&[1], |_, _| true);
-    assert_eq!(story.told(late), Some((b"2".to_vec(), third)));
-    assert_eq!(story.told(read), story.told(late));
+    assert_eq!(story.answer(late), Some((b"2".to_vec(), third)));
+    assert_eq!(story.answer(read), story.answer(late));
 
     // Nobody waits for long for what does not get on.
     story.together();
     let prepared = story.prepare(id(4), b"3", Some(third));
     let read = story.ask();
     story.alone(9_000_000);
-    assert_eq!(story.told(read), None);
+    assert_eq!(story.answer(read), None);
     story.alone(2_000_000);
-    assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+    assert_eq!(story.answer(read), Some((b"2".to_vec(), third)));
     story.together();
-    let fourth = story.voted(prepared).expect("it has seen the newest");
+    let fourth = story.voted(prepared).expect("the transaction has seen the newest versions");
     // What is given up is not told.
     let read = story.ask();
     story.step(&Step::Resolve { id: id(4), outcome: Outcome::Aborted, keys: smallvec![KEY] });
     story.alone(1_000_000);
-    assert_eq!(story.told(read), None);
+    assert_eq!(story.answer(read), None);
     story.together();
-    assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+    assert_eq!(story.answer(read), Some((b"2".to_vec(), third)));
     assert!(fourth > third);
 }
 
@@ -80,7 +80,7 @@ fn readers_wait_for_pending_write_and_learn_it_once_committed() {
 #[test]
 fn reader_waits_for_record_when_outcomes_conflict() {
     let mut story = Story::new();
-    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
+    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), coordinator: 9, attempt: 0 };
     let first = story.begin();
 
     let asked = story.prepare(id(2), b"never", None);
@@ -91,9 +91,9 @@ fn reader_waits_for_record_when_outcomes_conflict() {
     }
     let read = story.ask();
     story.alone(1_000_000);
-    assert_eq!(story.told(read), None);
+    assert_eq!(story.answer(read), None);
     story.together();
-    assert_eq!(story.told(read), Some((b"0".to_vec(), first)));
+    assert_eq!(story.answer(read), Some((b"0".to_vec(), first)));
 
     // What is sure is told at once.
     let asked = story.prepare(id(3), b"2", None);
@@ -103,60 +103,60 @@ fn reader_waits_for_record_when_outcomes_conflict() {
     story.step(&Step::Decide { id: id(3), record: KEY, outcome, is_sure: true });
     let read = story.ask();
     story.alone(1_000_000);
-    assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+    assert_eq!(story.answer(read), Some((b"2".to_vec(), third)));
 }
 
 /// Only the retry that reserves a key learns its value, until its transaction is through or a
 /// moment has passed. Nobody else waits for it, and nobody waits for long.
 #[test]
-fn contenders_wait_for_holder_of_reservation() {
+fn retries_wait_for_holder_of_reservation() {
     let mut story = Story::new();
     let first = story.begin();
     let old = Some((b"0".to_vec(), first));
-    let id = TxnId { start: Timestamp::from_millis(2), by: 9, attempt: 0 };
+    let id = TxnId { start: Timestamp::from_millis(2), coordinator: 9, attempt: 0 };
 
     // Who does not reserve keeps nobody waiting.
     let (one, two) = (story.contend(1, false), story.contend(2, true));
     story.alone(100_000);
-    assert_eq!((story.told(one), story.told(two)), (old.clone(), old.clone()));
+    assert_eq!((story.answer(one), story.answer(two)), (old.clone(), old.clone()));
     // The second one has, and asks as often as he likes; so do all who are no contenders.
     let (one, third) = (story.contend(3, false), story.contend(4, true));
     let (again, reader) = (story.contend(2, true), story.ask());
     story.alone(2_000_000);
-    assert_eq!((story.told(again), story.told(reader)), (old.clone(), old.clone()));
-    assert_eq!((story.told(one), story.told(third)), (None, None));
+    assert_eq!((story.answer(again), story.answer(reader)), (old.clone(), old.clone()));
+    assert_eq!((story.answer(one), story.answer(third)), (None, None));
     // His transaction comes, and is through.
     let prepared = story.prepare(id, b"1", Some(first));
     story.alone(1_000_000);
-    assert_eq!((story.told(one), story.told(third)), (None, None));
+    assert_eq!((story.answer(one), story.answer(third)), (None, None));
     story.together();
-    let second = story.voted(prepared).expect("it has seen the newest");
+    let second = story.voted(prepared).expect("the transaction has seen the newest versions");
     let outcome = Outcome::Committed(second);
     story.step(&Step::Decide { id, record: KEY, outcome, is_sure: true });
     story.five.settle(&[1], |_, _| true);
     let new = Some((b"1".to_vec(), second));
     // The third one has reserved it with that.
-    assert_eq!((story.told(one), story.told(third)), (new.clone(), new.clone()));
+    assert_eq!((story.answer(one), story.answer(third)), (new.clone(), new.clone()));
     story.together();
     let four = story.contend(5, true);
     story.alone(2_000_000);
-    assert_eq!(story.told(four), None);
+    assert_eq!(story.answer(four), None);
     // He does not come.
     story.alone(1_000_000);
-    assert_eq!(story.told(four), new.clone());
+    assert_eq!(story.answer(four), new.clone());
 
     // The oldest retry comes first, whichever asked first.
     let six = story.contend(6, true);
     let older = story.contend(5, true);
     story.alone(1_000_000);
-    assert_eq!((story.told(six), story.told(older)), (None, new.clone()));
+    assert_eq!((story.answer(six), story.answer(older)), (None, new.clone()));
     story.alone(3_000_000);
-    assert_eq!(story.told(six), new.clone());
+    assert_eq!(story.answer(six), new.clone());
     let (seven, older) = (story.contend(7, true), story.contend(5, true));
     story.alone(3_000_000);
-    assert_eq!((story.told(seven), story.told(older)), (None, new.clone()));
+    assert_eq!((story.answer(seven), story.answer(older)), (None, new.clone()));
     story.alone(3_000_000);
-    assert_eq!(story.told(seven), new.clone());
+    assert_eq!(story.answer(seven), new.clone());
     story.alone(3_000_000);
     // Nor does a younger one who comes just when it is free: eight waits, and nine comes then.
     story.contend(7, true);
@@ -165,9 +165,9 @@ fn contenders_wait_for_holder_of_reservation() {
     story.five.executors[0].observe(story.five.now);
     let nine = story.contend(9, true);
     story.alone(0);
-    assert_eq!((story.told(eight), story.told(nine)), (new.clone(), None));
+    assert_eq!((story.answer(eight), story.answer(nine)), (new.clone(), None));
     story.alone(3_000_000);
-    assert_eq!(story.told(nine), new.clone());
+    assert_eq!(story.answer(nine), new.clone());
     story.alone(3_000_000);
 
     // Somebody asks again and again.
@@ -177,21 +177,21 @@ fn contenders_wait_for_holder_of_reservation() {
         story.contend(4, true);
         story.alone(1_000_000);
         story.together();
-        assert_eq!(story.told(five), None);
+        assert_eq!(story.answer(five), None);
     }
     story.contend(4, true);
     story.alone(1_000_000);
     story.together();
-    assert_eq!(story.told(five), new);
+    assert_eq!(story.answer(five), new);
 }
 
 #[test]
 fn repeated_step_gets_same_reply_after_lock_passed_on() {
     let mut story = Story::new();
     let first = story.begin();
-    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
+    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), coordinator: 9, attempt: 0 };
     // An older one comes, that would wait for nobody younger for long.
-    let older = TxnId { by: 8, ..id(1) };
+    let older = TxnId { coordinator: 8, ..id(1) };
     let other = story.prepare(older, b"2", None);
     story.together();
     assert!(story.voted(other) > Some(first));
@@ -216,14 +216,14 @@ fn repeated_step_gets_same_reply_after_lock_passed_on() {
 fn repeated_step_of_committed_txn_is_done_once() {
     let mut story = Story::new();
     let first = story.begin();
-    let id = |by: u64| TxnId { start: Timestamp::from_millis(3), by, attempt: 0 };
+    let id = |coordinator: u64| TxnId { start: Timestamp::from_millis(3), coordinator, attempt: 0 };
     let commits = Role::Commits(first);
     let asked = story.prepare_as(id(9), (b"1", None), commits, None);
     story.together();
     let done = story.voted(asked).expect("nobody is in its way");
     let other = story.prepare(id(8), b"2", None);
     story.together();
-    let locked = story.voted(other).expect("it is free again");
+    let locked = story.voted(other).expect("the key is free again");
     let again = story.prepare_as(id(9), (b"1", None), commits, None);
     story.together();
     assert_eq!(story.voted(again), Some(done));
@@ -232,5 +232,5 @@ fn repeated_step_of_committed_txn_is_done_once() {
     story.step(&Step::Resolve { id: id(8), outcome, keys: smallvec![KEY] });
     let read = story.ask();
     story.together();
-    assert_eq!(story.told(read), Some((b"2".to_vec(), locked)));
+    assert_eq!(story.answer(read), Some((b"2".to_vec(), locked)));
 }

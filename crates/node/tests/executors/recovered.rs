@@ -48,7 +48,7 @@ fn key(number: u64) -> Vec<u8> {
 
 /// The keys that a state holds.
 fn keys(state: &ShardState, count: u64) -> BTreeSet<u64> {
-    let engine = state.keys().expect("a shard of keys");
+    let engine = state.engine().expect("a shard of keys");
     let is_there = |number: &u64| {
         let name = key(*number);
         engine.newest(&hasher().key(&name), Timestamp::ZERO).is_some()
@@ -80,7 +80,8 @@ fn run(five: &mut Five, random: &mut Random) -> u64 {
             count += 1;
             if step % 20 == 10 {
                 let generation = {
-                    let view = five.executors[node - 1].view(SHARD).expect("it leads");
+                    let view =
+                        five.executors[node - 1].view(SHARD).expect("the shard is on this node");
                     let state = view.read();
                     state.descriptor.generation
                 };
@@ -153,7 +154,7 @@ fn begin(node: usize, log: &[(u8, Vec<u8>)], count: u64) -> BTreeSet<u64> {
     let mut executor = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
     executor.observe(1);
     let mut found = replay(node, log);
-    let recovering = found.shards.remove(&SHARD).expect("it goes on here");
+    let recovering = found.shards.remove(&SHARD).expect("the replica goes on here");
     let view = executor.adopt(recovering.finish(Durability::Sync));
     let held = keys(&view.read(), count);
     propose(&mut executor, count);
@@ -190,32 +191,37 @@ fn one(seed: u64) -> (bool, bool) {
     let shown: BTreeSet<u64> = shown.flat_map(|view| keys(&view.read(), count)).collect();
 
     let logs = &mut five.logs;
-    let said: Vec<_> = left.iter().map(|at| survivor(*at, replay(*at, &logs[at - 1]))).collect();
-    let plan = match quorum_loss::plan(&said) {
+    let survivors: Vec<_> =
+        left.iter().map(|at| survivor(*at, replay(*at, &logs[at - 1]))).collect();
+    let plan = match quorum_loss::plan(&survivors) {
         Ok(plan) => plan,
         Err(refused) => {
             assert!(matches!(refused, RecoveryRefused::Sound { .. }), "seed {seed}: {refused}");
             return (false, false);
         }
     };
-    let [rescue] = &plan.shards[..] else { panic!("seed {seed}: {plan:?}") };
+    let [recovery] = &plan.shards[..] else { panic!("seed {seed}: {plan:?}") };
     for node in &left {
         assert_eq!(carry_out(&plan, *node, &mut logs[node - 1]), 1, "seed {seed}");
         assert_eq!(carry_out(&plan, *node, &mut logs[node - 1]), 0, "seed {seed}: again");
         let found = replay(*node, &logs[node - 1]);
-        let is_chosen = rescue.record.node == NodeId(*node as u64);
+        let is_chosen = recovery.record.node == NodeId(*node as u64);
         assert_eq!(found.shards.contains_key(&SHARD), is_chosen, "seed {seed}");
         assert_eq!(found.ended.contains_key(&SHARD), !is_chosen, "seed {seed}");
     }
-    let chosen = rescue.record.node.0 as usize;
-    let state = replay(chosen, &logs[chosen - 1]).shards.remove(&SHARD).expect("it goes on here");
-    assert!(state.state().members.is_sole(rescue.record.replica) && state.waiting().count() == 0);
-    assert_eq!(state.state().descriptor.replicas, [(rescue.record.replica, rescue.record.node)]);
-    assert_eq!(state.hard_state().term, rescue.record.term);
+    let chosen = recovery.record.node.0 as usize;
+    let state =
+        replay(chosen, &logs[chosen - 1]).shards.remove(&SHARD).expect("the replica goes on here");
+    assert!(state.state().members.is_sole(recovery.record.replica) && state.waiting().count() == 0);
+    assert_eq!(
+        state.state().descriptor.replicas,
+        [(recovery.record.replica, recovery.record.node)]
+    );
+    assert_eq!(state.hard_state().term, recovery.record.term);
     let held = begin(chosen, &logs[chosen - 1], count);
     assert!(shown.is_subset(&held), "seed {seed}: what was shown by one that is left is gone");
     let is_missing = !acknowledged.is_subset(&held);
-    assert!(rescue.may_miss || !is_missing, "seed {seed}: nothing was to be missing");
+    assert!(recovery.may_miss || !is_missing, "seed {seed}: nothing was to be missing");
     (true, is_missing)
 }
 
@@ -232,17 +238,19 @@ fn recovered_shard_has_all_that_survivor_knew() {
 fn recovery_record_is_applied_once() {
     let mut five = Five::new();
     run(&mut five, &mut Random::new(3));
-    let said = survivor(1, replay(1, &five.logs[0]));
-    let plan = quorum_loss::plan(&[said]).expect("one of five");
+    let survivors = [survivor(1, replay(1, &five.logs[0]))];
+    let plan = quorum_loss::plan(&survivors).expect("one of five");
     let log = &mut five.logs[0];
     assert_eq!(carry_out(&plan, 1, log), 1);
-    let before = replay(1, log).shards.remove(&SHARD).expect("it goes on here").into_state();
+    let before =
+        replay(1, log).shards.remove(&SHARD).expect("the replica goes on here").into_state();
     let (_, payload) = log.last().cloned().expect("the record");
     let entry =
         [&record::entry_prefix(before.applied_index + 1, plan.shards[0].record.term)[..], &[]];
     log.push((record::ENTRY, entry.concat()));
     log.push((record::REPLICA_RECOVERED, payload));
-    let after = replay(1, log).shards.remove(&SHARD).expect("it goes on here").into_state();
+    let after =
+        replay(1, log).shards.remove(&SHARD).expect("the replica goes on here").into_state();
     assert_eq!(after.applied_index, before.applied_index + 1);
     assert_eq!(after.descriptor, before.descriptor);
 }
@@ -251,20 +259,21 @@ fn recovery_record_is_applied_once() {
 /// its keys: the shard goes on with the left half alone, and so does the record of the replica that
 /// ends. Otherwise tables of shards would end the right half.
 #[test]
-fn what_was_cut_off_since_is_not_taken_back() {
+fn recovery_does_not_take_back_split_off_keys() {
     let of_two = |seed| {
         let mut five = Five::new();
         run(&mut five, &mut Random::new(seed));
-        let said = [1, 2].map(|at| survivor(at, replay(at, &five.logs[at - 1])));
+        let survivors = [1, 2].map(|at| survivor(at, replay(at, &five.logs[at - 1])));
         // Neither is the whole group by now.
-        let is_lost = quorum_loss::plan(&said).is_ok_and(|plan| plan.shards[0].removed.len() == 1);
-        is_lost.then(|| (five, said.to_vec()))
+        let is_lost =
+            quorum_loss::plan(&survivors).is_ok_and(|plan| plan.shards[0].removed.len() == 1);
+        is_lost.then(|| (five, survivors.to_vec()))
     };
-    let (mut five, mut said) = (1..100).find_map(of_two).expect("most of five are lost");
+    let (mut five, mut survivors) = (1..100).find_map(of_two).expect("most of five are lost");
     let (half, at) = (ShardId(6), b"key-5");
-    let generation = said.iter().map(|one| one.replicas[&SHARD].generation).max();
+    let generation = survivors.iter().map(|one| one.replicas[&SHARD].generation).max();
     let generation = Generation(generation.expect("two").0 + 1);
-    let mut other = said[0].clone();
+    let mut other = survivors[0].clone();
     (other.node, other.catalogue) = (NodeId(6), None);
     let right = SurvivingReplica {
         keyspace: KeyspaceId(1),
@@ -273,20 +282,20 @@ fn what_was_cut_off_since_is_not_taken_back() {
         ..other.replicas.remove(&ShardId(0)).expect("the catalogue's")
     };
     other.replicas = BTreeMap::from([(half, right)]);
-    said.push(other);
-    let plan = quorum_loss::plan(&said).expect("two of five");
-    let [rescue] = &plan.shards[..] else { panic!("{plan:?}") };
-    assert_eq!(rescue.record.cut, Some(Cut::Key(at[..].into())));
-    let chosen = rescue.record.node.0 as usize;
+    survivors.push(other);
+    let plan = quorum_loss::plan(&survivors).expect("two of five");
+    let [recovery] = &plan.shards[..] else { panic!("{plan:?}") };
+    assert_eq!(recovery.record.cut, Some(Cut::Key(at[..].into())));
+    let chosen = recovery.record.node.0 as usize;
     for node in [1, 2] {
         let log = &mut five.logs[node - 1];
-        let before = replay(node, log).shards.remove(&SHARD).expect("it was there");
+        let before = replay(node, log).shards.remove(&SHARD).expect("the replica was replayed");
         let before = keys(before.state(), 60);
         assert_eq!((carry_out(&plan, node, log), carry_out(&plan, node, log)), (1, 0));
         let mut found = replay(node, log);
         let is_left = |number: &u64| key(*number)[..] < at[..];
         if node == chosen {
-            let state = found.shards.remove(&SHARD).expect("it goes on here").into_state();
+            let state = found.shards.remove(&SHARD).expect("the replica goes on here").into_state();
             let held = keys(&state, 60);
             assert!(held.is_superset(&before.into_iter().filter(is_left).collect()), "{held:?}");
             assert!(!held.is_empty() && held.iter().all(is_left), "{held:?}");

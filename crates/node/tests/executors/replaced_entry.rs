@@ -55,16 +55,16 @@ fn replaced_entry_that_may_commit_is_not_reported_undone() {
     five.settle(&[second], |_, to| to == 1);
     five.settle(&[1], |_, _| false);
     let others: Vec<usize> = [2, 3, 4, 5].into_iter().filter(|other| *other != second).collect();
-    let told = five.answers.len();
+    let answered = five.answers.len();
     assert_eq!(elect(&mut five, &others), 2);
     five.settle(&others, |_, to| to != second && to != 1);
-    let view = five.executors[1].view(SHARD).expect("it is there");
+    let view = five.executors[1].view(SHARD).expect("the shard is on this node");
     let key = KeyHasher::new([7; 16]).key(KEY);
     let state = view.read();
-    let version = state.keys().and_then(|engine| engine.newest(&key, keyspace::Timestamp::ZERO));
+    let version = state.engine().and_then(|engine| engine.newest(&key, keyspace::Timestamp::ZERO));
     assert_eq!(version.map(|version| version.value.to_vec()), Some(b"1".to_vec()));
     drop(state);
-    assert_eq!(told, 0, "{:?}", five.answers);
+    assert_eq!(answered, 0, "{:?}", five.answers);
     // The first hears of it at last.
     five.settle(&[1, 2, 3, 4, 5], |from, to| from != second && to != second);
     for _ in 0..8 {

@@ -48,7 +48,7 @@ fn log_replaced_by_fewer_entries_is_not_needed() {
     pass(&mut five, &[1, 2, 3, 4, 5], 60);
     let end = Lsn(1_000_000);
     for executor in &five.executors {
-        let shard = executor.shard(SHARD).expect("it is there");
+        let shard = executor.shard(SHARD).expect("the shard is on this node");
         let report = shard.report(five.now);
         assert_eq!(report.last_index, report.applied);
         assert!(report.applied < 20, "fewer than it had");

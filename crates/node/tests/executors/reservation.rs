@@ -21,7 +21,7 @@ const FAIR_NANOS: u64 = 50_000_000;
 const KEPT_NANOS: u64 = 100_000_000;
 
 fn id(millis: u64) -> TxnId {
-    TxnId { start: Timestamp::from_millis(millis), by: 9, attempt: 0 }
+    TxnId { start: Timestamp::from_millis(millis), coordinator: 9, attempt: 0 }
 }
 
 fn name(millis: u64) -> Timestamp {
@@ -39,7 +39,7 @@ fn reservation_holder_writes_before_later_commands() {
     let first = story.begin();
     let asked = story.contend_by(name(10), ReserveFrom::Everyone);
     story.together();
-    assert_eq!(story.told(asked), Some((b"0".to_vec(), first)));
+    assert_eq!(story.answer(asked), Some((b"0".to_vec(), first)));
 
     let (command, younger) = (story.set(b"c"), story.prepare(id(20), b"y", None));
     story.alone(YOUNG_NANOS - 1);
@@ -76,14 +76,14 @@ fn retry_waits_for_older_and_in_flight_writes() {
     let asked = story.contend_by(name(10), ReserveFrom::Everyone);
     let older = story.prepare(id(5), b"older", None);
     story.alone(1_000_000);
-    assert_eq!(story.told(asked), None, "it is about to change");
+    assert_eq!(story.answer(asked), None, "it is about to change");
     story.together();
     assert!(story.is_done(command));
-    let locked = story.voted(older).expect("it is older");
-    assert_eq!(story.told(asked), None);
+    let locked = story.voted(older).expect("the transaction is older");
+    assert_eq!(story.answer(asked), None);
     resolve(&mut story, id(5), locked);
     story.together();
-    assert_eq!(story.told(asked), Some((b"older".to_vec(), locked)));
+    assert_eq!(story.answer(asked), Some((b"older".to_vec(), locked)));
     assert!(locked > first);
 
     // Of two who want it kept the older one has it, and the younger is told when he is through.
@@ -93,14 +93,14 @@ fn retry_waits_for_older_and_in_flight_writes() {
     );
     story.alone(1_000_000);
     story.together();
-    assert_eq!(story.told(again), Some((b"older".to_vec(), locked)));
-    assert_eq!(story.told(younger), None);
+    assert_eq!(story.answer(again), Some((b"older".to_vec(), locked)));
+    assert_eq!(story.answer(younger), None);
     let own = story.prepare_as(id(30), (b"own", Some(locked)), Role::Votes, Some(name(10)));
     story.together();
     let own = story.voted(own).expect("nothing has changed since he was told");
     resolve(&mut story, id(30), own);
     story.together();
-    assert_eq!(story.told(younger), Some((b"own".to_vec(), own)));
+    assert_eq!(story.answer(younger), Some((b"own".to_vec(), own)));
 }
 
 /// One who has a key kept, and has come for it; and an older one, who wants it kept just then: they
@@ -111,12 +111,12 @@ fn reservation_holder_does_not_wait_for_its_waiters() {
     let first = story.begin();
     let younger = story.contend_by(name(12), ReserveFrom::Everyone);
     story.together();
-    assert!(story.told(younger).is_some());
+    assert!(story.answer(younger).is_some());
     let older = story.contend_by(name(10), ReserveFrom::Everyone);
     let waits = story.prepare_as(id(30), (b"younger", Some(first)), Role::Votes, Some(name(12)));
     story.alone(1_000_000);
     story.together();
-    assert_eq!(story.told(older), Some((b"0".to_vec(), first)));
+    assert_eq!(story.answer(older), Some((b"0".to_vec(), first)));
     assert_eq!(story.voted(waits), None);
 }
 

@@ -18,14 +18,14 @@ fn raise(story: &mut Story, to: Timestamp) -> Timestamp {
     story.five.executors[0].accept(Input::RaiseShard { shard: SHARD, to });
     story.together();
     let view = story.five.executors[0].view(SHARD).expect("a replica");
-    view.read().keys().expect("it has keys").safe_point()
+    view.read().engine().expect("the shard has keys").safe_point()
 }
 
 #[test]
 fn safe_point_rises_after_the_lock_that_held_it() {
     let mut story = Story::new();
     story.begin();
-    let id = TxnId { start: Timestamp::from_millis(2), by: 9, attempt: 0 };
+    let id = TxnId { start: Timestamp::from_millis(2), coordinator: 9, attempt: 0 };
     let asked = story.prepare(id, b"1", None);
     story.together();
     let locked = story.voted(asked).expect("nobody is in its way");

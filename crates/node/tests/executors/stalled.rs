@@ -30,7 +30,7 @@ fn pass(five: &mut Five, ticks: u64) {
 }
 
 fn report(five: &Five, at: usize) -> ShardReport {
-    five.executors[at - 1].shard(SHARD).expect("it is there").report(five.now)
+    five.executors[at - 1].shard(SHARD).expect("the shard is on this node").report(five.now)
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn leader_without_acks_is_stalled_until_commit() {
 }
 
 #[test]
-fn voters_that_are_silent_are_no_support_and_a_shard_hinges_on_the_third() {
+fn with_two_silent_voters_each_other_voter_is_essential() {
     let mut five = Five::new();
     five.settle(&ALL, |_, _| true);
     pass(&mut five, 10);
     let shard = |five: &Five, id: u64| {
-        let shard = five.executors[0].shard(SHARD).expect("it is there");
+        let shard = five.executors[0].shard(SHARD).expect("the shard is on this node");
         shard.is_blocked_by(ReplicaId(id), five.now)
     };
     let voters: Vec<ReplicaId> = (1..=5).map(ReplicaId).collect();
@@ -90,6 +90,6 @@ fn voters_that_are_silent_are_no_support_and_a_shard_hinges_on_the_third() {
     };
     assert!(nanos > 2_900_000_000, "{nanos}");
     assert!(shard(&five, 2) && shard(&five, 3) && !shard(&five, 9));
-    let elsewhere = five.executors[1].shard(SHARD).expect("it is there");
+    let elsewhere = five.executors[1].shard(SHARD).expect("the shard is on this node");
     assert!(!elsewhere.is_blocked_by(ReplicaId(3), five.now), "only the leader knows");
 }

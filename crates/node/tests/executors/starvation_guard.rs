@@ -19,7 +19,7 @@ const C: &[u8] = b"c";
 const AFTER_NANOS: u64 = 20_000_000;
 
 fn id(millis: u64) -> TxnId {
-    TxnId { start: Timestamp::from_millis(millis), by: 9, attempt: 0 }
+    TxnId { start: Timestamp::from_millis(millis), coordinator: 9, attempt: 0 }
 }
 
 /// Y has locked a key, and X waits for it; and what X has asked.

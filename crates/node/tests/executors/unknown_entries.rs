@@ -33,7 +33,7 @@ fn unheard_of() -> Vec<u8> {
 }
 
 #[test]
-fn a_start_refuses_it_by_name() {
+fn start_refuses_unknown_entry_by_name() {
     let mut replay = Replay::new(NodeId(1), BTreeMap::new(), KeyHasher::new([7; 16]));
     let mut record =
         |kind, payload: &[u8]| replay.record(Lsn::NEW, &Record { shard: SHARD, kind, payload });
@@ -49,6 +49,6 @@ fn a_start_refuses_it_by_name() {
 
 #[test]
 #[should_panic(expected = "entry 2 of its log is of kind 200, which this program does not know")]
-fn a_node_that_runs_stops_at_it() {
+fn running_node_stops_at_unknown_entry() {
     state().apply(&Entry::new(2, 1, unheard_of().into(), false), &mut Vec::new());
 }

@@ -18,7 +18,7 @@ pub fn ordered(shard: u64, arc: Arc) -> ShardState {
 
 /// The newest value of a key, whatever is locked.
 pub fn value(state: &ShardState, key: &[u8], at: Timestamp) -> String {
-    let engine = state.keys().expect("it has keys");
+    let engine = state.engine().expect("the shard has keys");
     let found = engine.newest(&HASHER.key(key), at);
     let found = found.filter(|version| version.expiry_ms == 0 || version.expiry_ms > at.millis());
     found.map_or("nil".to_owned(), |version| format!("\"{}\"", words::text(version.value)))

@@ -176,7 +176,7 @@ mod tests {
         // Of the later joiner the first word is heard first, and its second last.
         let first = |ring: &Ring, word| ring.words.iter().position(|(_, said)| *said == word);
         for word in [Message::SetNext(30), Message::SetPrevious(20), Message::SetNext(20)] {
-            let at = first(&ring, word).expect("it was said");
+            let at = first(&ring, word).expect("the word is in the ring");
             ring.hear(at);
         }
         settle(&mut ring);

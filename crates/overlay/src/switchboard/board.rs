@@ -223,7 +223,7 @@ impl NodeTables {
         let Message::Ring { strategy, to, .. } = &message else { return };
         let (strategy, to) = (*strategy, *to);
         let Some(keyspace) = self.keyspaces.get(&to) else { return };
-        let tables = self.led.get_mut(&(*keyspace, to)).expect("it is led here");
+        let tables = self.led.get_mut(&(*keyspace, to)).expect("the shard is led here");
         tables.of_mut(strategy).step(from, message, out);
     }
 

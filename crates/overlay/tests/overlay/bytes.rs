@@ -335,7 +335,7 @@ fn kinds_have_names_of_their_own() {
 /// The fuzzer's seeds: the good ones are messages, the bad ones are refused.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
-fn the_corpus_is_read_and_written_the_same() {
+fn fuzz_corpus_roundtrips_and_bad_seeds_are_refused() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/lookup_message");
     let mut count = 0;
     for file in std::fs::read_dir(corpus).unwrap() {

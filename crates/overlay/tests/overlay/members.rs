@@ -93,7 +93,7 @@ fn member_ignores_claims_of_another_place() {
 #[test]
 fn an_answer_from_another_place_is_none() {
     let mut table = third();
-    let (_, to, number) = asks(&mut table).expect("it stabilises");
+    let (_, to, number) = asks(&mut table).expect("the table asks to stabilise");
     assert_eq!(to, ShardId(4));
     let answer = RingMessage::Neighbours { number, predecessor: None, successors: Vec::new() };
     assert_eq!(hear(&mut table, &member(4, arc(b"p", b""), 9), answer.clone()).len(), 0);
@@ -106,7 +106,7 @@ fn an_answer_from_another_place_is_none() {
 fn asked_member_is_asked_at_its_new_leader() {
     let hint = Hint { leader: ReplicaId(2), term: 7 };
     let mut table = third();
-    assert_eq!(asks(&mut table).expect("it stabilises").0, NodeId(4));
+    assert_eq!(asks(&mut table).expect("the table asks to stabilise").0, NodeId(4));
     let news = Update::Leader { shard: ShardId(4), hint };
     assert_eq!(table.learn(news), LearnOutcome::Leader);
     assert_eq!(asks(&mut table).expect("again").0, NodeId(40));
@@ -159,16 +159,16 @@ fn late_answers_to_a_table_of_before_are_not_taken() {
     let answer =
         |number| RingMessage::Neighbours { number, predecessor: None, successors: Vec::new() };
     let from = member(4, arc(b"t", b""), 1);
-    let (_, _, number) = asks(&mut third()).expect("it stabilises");
+    let (_, _, number) = asks(&mut third()).expect("the table asks to stabilise");
     // Made anew, it would count the same way …
     let mut again = third();
-    asks(&mut again).expect("it stabilises");
+    asks(&mut again).expect("the table asks to stabilise");
     hear(&mut again, &from, answer(number));
     assert!(!again.ring().is_asking());
     // … unless it is told where to begin, even at the end of all numbers.
     for first in [1 << 40, u64::MAX - 1, u64::MAX] {
         let mut again = third().counting_from(first);
-        let (_, _, own) = asks(&mut again).expect("it stabilises");
+        let (_, _, own) = asks(&mut again).expect("the table asks to stabilise");
         assert!(own != 0);
         if own != number {
             hear(&mut again, &from, answer(number));

@@ -176,7 +176,7 @@ impl World {
     /// alive owns it.
     pub fn split(&mut self, place: &[u8], told: bool, handed: bool) -> Option<ShardId> {
         let owner = self.owner(place)?;
-        let table = self.tables.get_mut(&owner).expect("it owns the place");
+        let table = self.tables.get_mut(&owner).expect("the shard owns the place");
         let old = table.ring().me().clone();
         let (left, right) = old.arc().split(&Position::at(KEYSPACE, place))?;
         self.last_shard += 1;
@@ -199,7 +199,7 @@ impl World {
         let old = self.tables.get(&shard)?.ring().me().clone();
         let is_left = |ring: &&Ring| ring.me().arc().is_before(old.arc());
         let left = self.rings().find(is_left)?.me().clone();
-        let arc = left.arc().join(old.arc()).expect("they are next to each other");
+        let arc = left.arc().join(old.arc()).expect("the arcs are neighbours");
         let above = left.generation().max(old.generation());
         self.fail(shard);
         let merged = remade(&left, arc, above);

@@ -343,7 +343,7 @@ fn what_a_later_descriptor_contradicts_is_not_learnt() {
         let mut world = World::grown(kind, 3, &[b"d".to_vec(), b"m".to_vec()]);
         let second = world.owner(b"d").expect("alive");
         let old = world.tables[&second].ring().me().clone();
-        let left = world.merge(second).expect("it has a neighbour");
+        let left = world.merge(second).expect("the shard has a neighbour");
         let table = world.tables.get_mut(&left).expect("alive");
         assert!(table.ring().successors().iter().all(|entry| entry.shard() != second));
         assert_eq!(table.lookup_mut().learn(Update::Shard(old)), LearnOutcome::Stale);

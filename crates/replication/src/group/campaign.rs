@@ -85,7 +85,7 @@ impl Group {
     /// Obeys a `TimeoutNow` that came too early, as soon as it can.
     pub(super) fn campaign_if_pending(&mut self) {
         if self.pending_timeout_now.is_some() && self.can_obey_timeout_now() {
-            let timeout_now = self.pending_timeout_now.take().expect("it was just looked at");
+            let timeout_now = self.pending_timeout_now.take().expect("the entry was found above");
             // If its term is over, the step ignores it.
             let _refused = self.step(timeout_now, self.now);
         }

@@ -28,7 +28,7 @@ fn settle(group: &mut Group, applied: &mut Vec<Bytes>) {
 }
 
 #[test]
-fn a_sole_voter_leads_and_commits_what_it_persisted() {
+fn sole_voter_leads_and_commits_persisted_entries() {
     let mut group = sole();
     assert_eq!(group.propose(vec![1]), Err(NotLeader));
     group.campaign();
@@ -46,7 +46,7 @@ fn a_sole_voter_leads_and_commits_what_it_persisted() {
 }
 
 #[test]
-fn restarts_from_a_checkpoint_and_a_log() {
+fn group_restarts_from_checkpoint_and_log() {
     let start = StartState {
         hard_state: HardState { term: 3, vote: 1, commit: 7 },
         before: (7, 2),
@@ -248,7 +248,7 @@ fn dead_follower_takes_no_share_of_retained_log() {
         now += 100_000_000;
         groups[0].tick(now);
         if round > 20 {
-            groups[0].propose(vec![7; 100]).expect("it leads");
+            groups[0].propose(vec![7; 100]).expect("the group leads");
         }
         let before = std::mem::take(&mut late);
         for from in [0, 1, 2, 0, 4, 0] {
@@ -256,11 +256,13 @@ fn dead_follower_takes_no_share_of_retained_log() {
                 match message.to().0 {
                     4 if round >= 10 => {}
                     5 if round >= 10 => late.push(message),
-                    to => groups[to as usize - 1].step(message, now).expect("it is sound"),
+                    to => groups[to as usize - 1].step(message, now).expect("the message is valid"),
                 }
             }
         }
-        before.into_iter().for_each(|late| groups[4].step(late, now).expect("it is sound"));
+        before
+            .into_iter()
+            .for_each(|late| groups[4].step(late, now).expect("the message is valid"));
     }
     let first = groups[0].raw.store().first_index().expect("in memory");
     let kept = groups[0].committed() - first;
@@ -273,7 +275,7 @@ fn dead_follower_takes_no_share_of_retained_log() {
 
 /// Who has the log and no group finds the same members.
 #[test]
-fn members_follow_from_changes_alone() {
+fn members_follow_from_change_entries_alone() {
     let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
     let enter = |promote: &[u64], remove: &[u64]| Change::EnterJoint {
         promote: ids(promote),

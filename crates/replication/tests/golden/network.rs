@@ -91,7 +91,7 @@ fn of_message(message: &Message) -> String {
         MessageKind::Vote => format!("vote last={index}@{log_term}"),
         MessageKind::VoteAnswer => format!("vote_response {said}"),
         MessageKind::Snapshot => {
-            let (index, term) = message.snapshot().expect("it heads one");
+            let (index, term) = message.snapshot().expect("the message heads a snapshot");
             format!("snapshot {index}@{term}")
         }
         MessageKind::TimeoutNow => "timeout_now".into(),
@@ -130,18 +130,18 @@ impl Network {
     }
 
     pub fn restart(&mut self, id: ReplicaId, is_losing: bool) {
-        let mut disk = self.replicas.remove(&id).expect("it is there").disk;
+        let mut disk = self.replicas.remove(&id).expect("the replica exists").disk;
         self.flying.retain(|message| message.from() != id && message.to() != id);
         if is_losing {
             (disk.entries, disk.applied, disk.state) = (Vec::new(), 1, Vec::new());
             disk.hard_state.commit = 1;
         }
         self.start(id, disk, self.now);
-        self.replicas.get_mut(&id).expect("it was started").role = "follower".to_owned();
+        self.replicas.get_mut(&id).expect("the replica was started").role = "follower".to_owned();
     }
 
     fn with(&mut self, id: ReplicaId, act: impl FnOnce(&mut Group)) {
-        let replica = self.replicas.get_mut(&id).expect("it is there");
+        let replica = self.replicas.get_mut(&id).expect("the replica exists");
         replica.group.observe(self.now);
         act(&mut replica.group);
         self.work(id);
@@ -254,11 +254,11 @@ impl Network {
     }
 
     pub fn slow(&mut self, id: ReplicaId) {
-        self.replicas.get_mut(&id).expect("it is there").is_slow = true;
+        self.replicas.get_mut(&id).expect("the replica exists").is_slow = true;
     }
 
     pub fn sync(&mut self, id: ReplicaId) {
-        self.replicas.get_mut(&id).expect("it is there").is_slow = false;
+        self.replicas.get_mut(&id).expect("the replica exists").is_slow = false;
         self.work(id);
     }
 
@@ -323,12 +323,12 @@ impl Network {
 
     /// The state travels beside the head of a snapshot; the receiver installs it first.
     fn install(&mut self, head: &Message) {
-        let (index, term) = head.snapshot().expect("it heads one");
+        let (index, term) = head.snapshot().expect("the message heads a snapshot");
         if !self.replicas[&head.to()].group.wants(head) {
             return self.say(&format!("   {} has that already", head.to().0));
         }
         let state = self.replicas[&head.from()].disk.state.clone();
-        let replica = self.replicas.get_mut(&head.to()).expect("it is there");
+        let replica = self.replicas.get_mut(&head.to()).expect("the replica exists");
         replica.unsynced.clear();
         let disk = &mut replica.disk;
         (disk.state, disk.entries) = (state, Vec::new());
@@ -339,7 +339,7 @@ impl Network {
     /// A replica does what is to be done: its disk, its state machine, its messages.
     fn work(&mut self, id: ReplicaId) {
         let mut out = String::new();
-        let replica = self.replicas.get_mut(&id).expect("it is there");
+        let replica = self.replicas.get_mut(&id).expect("the replica exists");
         let Replica { group, disk, unsynced, is_slow, role } = replica;
         loop {
             if !*is_slow {

@@ -357,7 +357,7 @@ impl World {
 
     /// The group of a replica that runs.
     pub fn group(&self, id: ReplicaId) -> &Group {
-        self.replicas[&id].group.as_ref().expect("it runs")
+        self.replicas[&id].group.as_ref().expect("the replica runs")
     }
 
     pub fn leader(&self) -> Option<&Group> {

@@ -99,8 +99,8 @@ impl AddressFile {
             Ok(()) => (self.stored, self.retry_at) = (addresses, None),
             Err(error) => {
                 tracing::warn!(
-                    "the addresses of the other members cannot be stored: {error}. Nothing else \
-                     is lost; it is tried again in {} s",
+                    "cannot store the addresses of the other members: {error}. No other data is \
+                     affected; the node tries again in {} s",
                     RETRY_PAUSE.as_secs()
                 );
                 self.retry_at = Some(Instant::now() + RETRY_PAUSE);

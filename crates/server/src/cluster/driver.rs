@@ -31,7 +31,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// What was counted since the start.
 #[derive(Clone, Debug)]
 pub struct ClusterCounters {
-    /// Frames about members that made no sense.
+    /// Membership frames that could not be decoded.
     pub bad_frames: u64,
     /// Frames of other kinds that came before anybody was attached.
     pub early_frames: u64,
@@ -144,7 +144,7 @@ impl MembershipDriver {
         let mut desk = self.desk.lock();
         if desk.identity.is_none() {
             tracing::info!(
-                "waiting to join a cluster: with --join and an empty directory a node never makes \
+                "waiting to join a cluster: with --join and an empty directory a node never founds \
                  one of its own. Seeds: {}",
                 desk.seed_statuses.shown()
             );

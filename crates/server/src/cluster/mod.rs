@@ -124,9 +124,9 @@ pub enum ClusterError {
     },
     /// This node is no member any more.
     #[error(
-        "node {:016x} was removed from the cluster, which is for good: this directory is of no use \
-         any more. To have the machine back, start it on an empty directory with --join: it joins \
-         as a new node", node.0
+        "node {:016x} was removed from the cluster for good: this directory cannot be used again. \
+         To use the machine again, start it on an empty directory with --join: it joins as a new \
+         node", node.0
     )]
     Removed {
         /// This node.

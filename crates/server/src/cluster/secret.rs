@@ -79,7 +79,7 @@ pub enum SecretError {
     },
     /// The file is something else.
     #[error(
-        "{} is longer than {SECRET_BYTES_MAX} bytes, which no secret of a cluster is",
+        "{} is longer than {SECRET_BYTES_MAX} bytes, the limit of a secret",
         path.display()
     )]
     TooLong {
@@ -110,7 +110,8 @@ pub fn read(path: &Path, is_of_a_cluster: bool) -> Result<Secret, SecretError> {
     }
     match check_strength(path, text.trim_ascii()) {
         Err(weak) if is_of_a_cluster => tracing::warn!(
-            "{weak}, while all are stopped. This node is of a cluster already, and starts with it"
+            "{weak}, while all are stopped. This node belongs to a cluster already, and starts \
+             with this secret"
         ),
         checked => checked?,
     }

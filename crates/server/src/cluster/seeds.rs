@@ -112,7 +112,7 @@ impl SeedStatuses {
             None => format!("{seed}: no answer yet"),
             Some(DialFailure::Refused(why)) => format!("{seed}: {why}"),
             Some(DialFailure::Unreachable(why)) => format!(
-                "{seed}: nobody answers ({why}); is a member running, and is this its --peer \
+                "{seed}: no node answers ({why}); is a member running, and is this its --peer \
                  address?"
             ),
         };
@@ -125,7 +125,7 @@ impl SeedStatuses {
         match self.all.get(address).and_then(|door| door.why.as_ref()) {
             None => "no answer yet".into(),
             Some(DialFailure::Refused(why)) => why.clone(),
-            Some(DialFailure::Unreachable(why)) => format!("nobody answers ({why})"),
+            Some(DialFailure::Unreachable(why)) => format!("no node answers ({why})"),
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
         seed_statuses.unreachable("a:1", "Connection refused");
         assert_eq!(seed_statuses.refused("b:2", &Refusal::WrongSecret, None, now), None);
         let shown = seed_statuses.shown();
-        for words in ["a:1: nobody answers (Connection", "b:2: wrong secret", "c:3: no answer yet"]
+        for words in ["a:1: no node answers (Connection", "b:2: wrong secret", "c:3: no answer yet"]
         {
             assert!(shown.contains(words), "{shown}");
         }
@@ -198,7 +198,7 @@ mod tests {
         assert!(!seed_statuses.shown().contains("b:2"), "no seed");
         assert!(seed_statuses.refused("a:1", &wrong, Some(&IDENTITY), now).is_some());
         seed_statuses.unreachable("b:2", "Connection refused");
-        assert_eq!(seed_statuses.outcome("b:2"), "nobody answers (Connection refused)");
+        assert_eq!(seed_statuses.outcome("b:2"), "no node answers (Connection refused)");
         seed_statuses.linked(Some("b:2"));
         assert_eq!(seed_statuses.outcome("b:2"), "no answer yet");
         seed_statuses.follow([].iter());

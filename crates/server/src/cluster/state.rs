@@ -84,9 +84,7 @@ impl MembershipState {
             .filter(|there| self.identity.is_some_and(|identity| identity.cluster.id != *there));
         if let Some(there) = other {
             // While this node had no cluster it asked several seeds at once.
-            tracing::error!(
-                "--join names members of several clusters; {there:016x} is passed over"
-            );
+            tracing::error!("--join names members of several clusters; {there:016x} is ignored");
         }
         let address = self.book.get(node).map(|address| address.peer.clone());
         self.seed_statuses.linked(address.as_deref());
@@ -142,7 +140,7 @@ impl MembershipState {
     fn count(&mut self, heard: Result<(), FrameError>) {
         if let Err(error) = heard {
             self.bad_frames += 1;
-            tracing::warn!("passed over what a peer said of members: {error}");
+            tracing::warn!("ignored a peer's message about members: {error}");
         }
     }
 
@@ -214,7 +212,7 @@ impl MembershipState {
         self.stale = true;
         let name = |node| match self.membership.member(node) {
             Some(member) => format!("{} at {}", member.facts.name, member.facts.peer),
-            None => "of no name".to_owned(),
+            None => "without a name".to_owned(),
         };
         let id = |node: NodeId| format!("{:016x}", node.0);
         match news {
@@ -235,12 +233,12 @@ impl MembershipState {
             }
             News::Facts(_) => {}
             News::Forgotten(node) => {
-                tracing::info!(node = id(node), "a member is forgotten")
+                tracing::info!(node = id(node), "the record of a member is dropped")
             }
             News::Refuted(_) => {
                 self.refutations += 1;
                 tracing::warn!(
-                    "other nodes took this one for down: it was paused, overloaded or cut off"
+                    "other nodes considered this one down: it was paused, overloaded or partitioned"
                 );
             }
         }

@@ -131,15 +131,15 @@ pub enum ConfigError {
     },
     /// Nodes would have nothing to know each other by.
     #[error(
-        "peer is on, but peer_secret_file is not set: nodes know each other by a secret that all \
-         of them share. Make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`, \
-         copy it to every node, and add --peer-secret-file FILE"
+        "peer is on, but peer_secret_file is not set: nodes authenticate each other with a secret \
+         that all of them share. Make one with `(umask 077; head -c 32 /dev/urandom | base64 > \
+         FILE)`, copy it to every node, and add --peer-secret-file FILE"
     )]
     NoSecret,
     /// "Any address" is no place that others could go to.
     #[error(
-        "peer = {address} listens on every address of this machine, and none of them can be told \
-         to others: say which with --advertise, such as --advertise 10.0.0.1"
+        "peer = {address} listens on every address of this machine, and other nodes cannot know \
+         which to use: name one with --advertise, such as --advertise 10.0.0.1"
     )]
     NothingToAdvertise {
         /// The listener's address.
@@ -148,7 +148,7 @@ pub enum ConfigError {
     /// A port of Redis clients is advertised, but nobody listens.
     #[error(
         "resp_advertise_port = {port} is set, but resp is off: clients would be sent to a port \
-         that nobody serves. Turn resp on, such as --resp 127.0.0.1:6379, or leave \
+         that no node serves. Turn resp on, such as --resp 127.0.0.1:6379, or leave \
          resp_advertise_port out"
     )]
     PortOfNobody {

@@ -210,6 +210,16 @@ fn shown(value: &str) -> String {
 }
 
 impl Config {
+    /// How many threads run scripts.
+    pub fn script_threads_count(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(2, usize::from);
+        match self.script_threads {
+            0 => cores().max(5),
+            // The first serves queues only, the second short scripts, and one must take long ones.
+            threads => (threads as usize).max(3),
+        }
+    }
+
     /// The listeners, one row each, those that are off among them.
     pub fn listeners(&self) -> [Listener; 4] {
         let row = |protocol, listen, lookup: Option<LookupChoice>| Listener {

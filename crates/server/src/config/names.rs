@@ -49,7 +49,7 @@ pub struct Advertised {
     pub port: Option<u16>,
 }
 
-/// `HOST` or `HOST:PORT`; empty: not said.
+/// `HOST` or `HOST:PORT`; empty: not given.
 pub struct Advertise;
 
 impl Kind for Advertise {
@@ -68,7 +68,7 @@ impl Kind for Advertise {
     }
 
     fn accepts(&self) -> String {
-        "a host that others can reach, such as db1.example or 10.0.0.1, and perhaps a port: \
+        "a host that other nodes can reach, such as db1.example or 10.0.0.1, and perhaps a port: \
          db1.example:7600"
             .into()
     }
@@ -186,12 +186,13 @@ mod tests {
 
     #[test]
     fn hosts_and_ports_are_told_apart() {
-        let said = |text| Advertise.parse(text).unwrap().map(|said| (said.host, said.port));
-        assert_eq!(said(""), None);
-        assert_eq!(said("db1"), Some(("db1".into(), None)));
-        assert_eq!(said("db1:7"), Some(("db1".into(), Some(7))));
-        assert_eq!(said("::1"), Some(("::1".into(), None)));
-        assert_eq!(said("[::1]:7"), Some(("::1".into(), Some(7))));
+        let parsed =
+            |text| Advertise.parse(text).unwrap().map(|address| (address.host, address.port));
+        assert_eq!(parsed(""), None);
+        assert_eq!(parsed("db1"), Some(("db1".into(), None)));
+        assert_eq!(parsed("db1:7"), Some(("db1".into(), Some(7))));
+        assert_eq!(parsed("::1"), Some(("::1".into(), None)));
+        assert_eq!(parsed("[::1]:7"), Some(("::1".into(), Some(7))));
         for wrong in ["db1:", ":7", "db1:0", "0.0.0.0", "::", "[::]:7", "a b", "a:b:7", "x:70000"] {
             assert!(Advertise.parse(wrong).is_err(), "{wrong}");
         }

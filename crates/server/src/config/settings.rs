@@ -160,6 +160,18 @@ settings! {
     /// Longest time from a request's last byte to its answer. A transaction over several shards
     /// whose outcome is still unknown then gets as long again.
     request_timeout_ms: u64 = "5s", Millis(100..=3_600_000), Millis;
+    /// Longest time that a script runs, without waits for its keys. Beyond it is stopped, and
+    /// nothing of it is done.
+    script_time_ms: u64 = "5s", Millis(1..=3_600_000), Millis;
+    /// Instructions of Lua that a script runs at most.
+    script_instructions: u64 = "2000000000", Number(1_000..=1_000_000_000_000), Number;
+    /// Memory that a script takes at most, for its variables.
+    script_memory_bytes: u64 = "64MiB", Size(MIB..=16 * GIB), Size;
+    /// Threads that run scripts; 0 = as many as there are cores, and five at least.
+    script_threads: u64 = "0", Number(0..=1024), Number;
+    /// Bytes of sources of scripts that are kept for EVALSHA, and 320 for each; beyond, those not
+    /// used for longest are forgotten.
+    script_cache_bytes: u64 = "16MiB", Size(64 * KIB..=16 * GIB), Size;
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.
     consistency_check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
@@ -217,6 +229,13 @@ settings! {
     /// Bytes of replies that all connections together may leave unread; beyond, those are closed
     /// that have left most. Never less than output_bytes_max.
     output_bytes_total_max: u64 = "1GiB", Size(64 * KIB..=1024 * GIB), Size;
+    /// Keys that clients of this node may cache and be told of (CLIENT TRACKING), all together;
+    /// beyond, clients are told to forget one that was read before.
+    tracking_keys_max: u64 = "1000000", Number(1..=1_000_000_000), Number;
+    /// Bytes of messages (PUBLISH) and replies that a subscriber may leave unread; beyond, or with
+    /// a quarter of it unread for 60 s, its connection is closed, as Redis does with
+    /// client-output-buffer-limit pubsub.
+    pubsub_output_bytes_max: u64 = "32MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: the value is
     /// empty, as the original clients know it; then a missing key cannot be told from a failure.
     native_error_reason: bool = "false", Switch, Switch;

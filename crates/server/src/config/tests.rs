@@ -111,7 +111,12 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "value_bytes_max" => "3mb",
         "snapshot_rate" | "split_bytes" | "merge_bytes" => "8MiB",
         "split_rate" | "split_keys" => "7000",
-        "segment_bytes" => "128 MiB",
+        "segment_bytes"
+        | "script_memory_bytes"
+        | "script_cache_bytes"
+        | "pubsub_output_bytes_max" => "128 MiB",
+        "script_instructions" | "tracking_keys_max" => "123456",
+        "script_threads" => "3",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
         "output_bytes_total_max" => "2GiB",
         "resp_advertise_port" => "6380",
@@ -298,12 +303,12 @@ fn a_peer_listener_is_open_only_if_told_so_and_says_where_it_is() {
     let error = with_peers(&open).unwrap_err().to_string();
     assert!(error.contains("--advertise 10.0.0.1"), "{error}");
     let config = with_peers(&[open[0], open[1], ("advertise", "db1")]).unwrap();
-    let told = |config: &Config| config.advertised(config.peer.address().unwrap()).unwrap();
-    assert_eq!(told(&config), ("db1".into(), "db1:7600".into()));
+    let advertised = |config: &Config| config.advertised(config.peer.address().unwrap()).unwrap();
+    assert_eq!(advertised(&config), ("db1".into(), "db1:7600".into()));
     let config = with_peers(&[("peer", "[::1]:7600")]).unwrap();
-    assert_eq!(told(&config), ("::1".into(), "[::1]:7600".into()));
+    assert_eq!(advertised(&config), ("::1".into(), "[::1]:7600".into()));
     let config = with_peers(&[("advertise", "db1:7")]).unwrap();
-    assert_eq!(told(&config), ("db1".into(), "db1:7".into()));
+    assert_eq!(advertised(&config), ("db1".into(), "db1:7".into()));
     let same = with_peers(&[("http", "127.0.0.1:7600")]).unwrap_err().to_string();
     assert!(same.starts_with("http and peer both listen on 127.0.0.1:7600"), "{same}");
 }

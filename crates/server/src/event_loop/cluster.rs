@@ -116,10 +116,13 @@ impl EventLoop {
             }
             Request::Write(write) => slots.add_all(write),
             Request::WriteEach { writes, .. } => writes.iter().for_each(|w| slots.add_all(w)),
+            Request::Script(call) => call.keys.iter().for_each(|key| slots.add(key)),
             _ => return None,
         }
         let slot = slots.first?;
         match (slots.differ, request) {
+            // A script may touch any keys, and in mode cluster as well.
+            (true, Request::Script(_)) => None,
             (true, _) if self.config.resp_mode == Mode::Any => None,
             (true, _) => Some(CROSS_SLOT.into()),
             (false, Request::Read(_)) => {
@@ -190,7 +193,7 @@ impl EventLoop {
 
     /// A shard's leader, as far as it is known here; or else a node with a replica, which may know
     /// the leader.
-    fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
+    pub(super) fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
         let state = route.views[place].read();
         let descriptor = &state.descriptor;
         if descriptor.replica_on(self.runtime.identity.node).is_some() {

@@ -2,15 +2,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use command::Reply;
+use command::{Read, Reply};
+use keyspace::ShardId;
+use node::routing::pipeline::Pipeline;
 use node::routing::route::Route;
 
 use super::cluster::Redirects;
+use super::late::Executed;
 use super::memory_need::PendingMemoryNeeds;
-use super::pending_reply::{PendingReply, ReplyFrame, ReplyState, UNKNOWN};
+use super::pending_reply::{PendingReply, ReplyFrame, ReplyKind, ReplyState, UNKNOWN};
+use super::pubsub::CommitEffect;
 use super::state::{ConnectionState, LoopLists, Next, Output, Ready, WaitsFor, Watching};
-use super::transactions::{ExecPart, write_executed};
+use super::tracking_connection::TrackingConnection;
+use super::transactions::{ExecPart, effects_of, write_executed};
 use super::transport::Transport;
 use super::value_moves::{RetriedCommand, SpeculativeReply};
 use super::wait::WrittenShards;
@@ -18,6 +24,8 @@ use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
 use gateway::native::{self, FrameSink};
 use gateway::resp::{ArgRanges, RespWriter, Session, Version};
+
+mod joined_reads;
 
 /// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
 pub const PENDING_MAX: usize = 4096;
@@ -29,6 +37,11 @@ pub const QUEUED: &[u8] = b"+QUEUED\r\n";
 
 /// Numbers of replies owed have 31 bits; others mean something else to the loop.
 const NUMBER_MASK: u32 = u32::MAX >> 1;
+
+/// Whether a reply owed is that of this number, or stands before it.
+pub(super) fn is_at_most(reply: u32, number: u32) -> bool {
+    number.wrapping_sub(reply) & NUMBER_MASK < PENDING_MAX as u32
+}
 
 /// The protocol of a connection, and what it remembers.
 pub enum Protocol {
@@ -45,10 +58,25 @@ pub struct ReplyPlace {
     owed: usize,
 }
 
+/// What replies are, as far as the process counts it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RepliesCount {
+    /// Errors.
+    pub errors: u64,
+    /// GETs that found a value, of those that have joined a batch of the log.
+    pub hits: u64,
+    /// … and that found none.
+    pub misses: u64,
+}
+
 /// One client.
 pub struct Connection {
     /// Its number in the whole process, never used again.
     pub id: u64,
+    /// Whether this node made it for itself: it is not counted, shown or closed when idle.
+    pub is_own: bool,
+    /// The command in what other connections' CLIENT LIST shows of it.
+    pub(super) shown_command: &'static str,
     /// The client.
     pub principal: Principal,
     /// The way to its client.
@@ -67,7 +95,11 @@ pub struct Connection {
     pub pending: VecDeque<PendingReply>,
     /// The number of the oldest; numbers count up and wrap.
     pub first_number: u32,
-    /// Its next command.
+    /// What reads behind replies owed must know.
+    pub pipeline: Pipeline,
+    /// How many of the oldest parked reads were there when `next.at` was taken for them.
+    pub(super) parked_at: usize,
+    /// Its next command, or its oldest parked read while that waits for a shard.
     pub next: Next,
     /// What it watches.
     pub watching: Watching,
@@ -81,8 +113,16 @@ pub struct Connection {
     pub(super) redirects: Redirects,
     /// The shards it has written to, for WAIT; nothing on a node alone.
     pub(super) written: WrittenShards,
+    /// What its client caches, if it does.
+    pub(super) tracking: Option<Box<TrackingConnection>>,
+    /// The reply of its newest PUBLISH that waits for other nodes.
+    pub(super) published: Option<u32>,
+    /// What committed transactions do beside their writes, to be done now.
+    pub(super) effects: Vec<CommitEffect>,
     /// What its writes under way may take of memory.
     pub(super) takes: PendingMemoryNeeds,
+    /// Whether its client is gone, or has ended its side: for its scripts.
+    pub gone: Arc<AtomicBool>,
     /// Which lists of its loop it is in.
     pub turn: LoopLists,
     /// When it last sent something, in milliseconds.
@@ -100,6 +140,8 @@ impl Connection {
     ) -> Self {
         Self {
             id,
+            is_own: false,
+            shown_command: "",
             principal,
             transport,
             ready: Ready { readable: true, hung_up: false, writable: true },
@@ -109,6 +151,8 @@ impl Connection {
             output: Output::default(),
             pending: VecDeque::new(),
             first_number: 0,
+            pipeline: Pipeline::default(),
+            parked_at: 0,
             next: Next::default(),
             watching: Watching::default(),
             route: None,
@@ -116,7 +160,11 @@ impl Connection {
             last_routes: Vec::new(),
             redirects: Redirects::default(),
             written: WrittenShards::default(),
+            tracking: None,
+            published: None,
+            effects: Vec::new(),
             takes: PendingMemoryNeeds::default(),
+            gone: Arc::default(),
             turn: LoopLists::default(),
             active_millis: now_millis,
         }
@@ -132,21 +180,50 @@ impl Connection {
     /// that wait too many, or if the client speaks no RESP3: then nothing is sent.
     pub fn push(&mut self, frames: Vec<u8>, bytes_max: usize) -> bool {
         let Protocol::Resp(session, _) = &self.protocol else { return false };
+        session.version() == Version::V3 && self.push_frames(&frames, bytes_max)
+    }
+
+    /// The same to a client of any protocol, which may be the one that is being served.
+    pub(super) fn push_frames(&mut self, frames: &[u8], bytes_max: usize) -> bool {
         let waiting = self.unsent() + self.output.pushes_bytes;
-        let is_too_much = waiting + frames.len() > bytes_max || self.pending.len() >= PENDING_MAX;
-        if is_too_much || session.version() != Version::V3 || self.life >= ConnectionState::Closing
-        {
+        let joins = self.pending.back().is_some_and(PendingReply::is_push);
+        let is_too_many = self.pending.len() >= PENDING_MAX && !joins;
+        let is_too_much = waiting + frames.len() > bytes_max || is_too_many;
+        if is_too_much || self.life >= ConnectionState::Closing {
             return false;
         }
         // It may be long before another command comes: WATCH's reply is on its way with it.
         self.watching.is_new = false;
         if self.pending.is_empty() {
-            self.output.bytes.extend_from_slice(&frames);
-        } else {
-            self.output.pushes_bytes += frames.len();
-            self.pending.push_back(PendingReply::push(frames));
+            self.output.bytes.extend_from_slice(frames);
+            return true;
+        }
+        self.output.pushes_bytes += frames.len();
+        match self.pending.back_mut() {
+            Some(last) if joins => last.push_more(frames),
+            _ => self.pending.push_back(PendingReply::push(frames.to_vec())),
         }
         true
+    }
+
+    /// Sends a push of these bytes, whole frames, before all replies that are owed now. Not if it
+    /// would make what waits for the client longer than `bytes_max`; then nothing is sent.
+    pub(super) fn push_before_replies(&mut self, frames: &[u8], bytes_max: usize) -> bool {
+        if self.life >= ConnectionState::Closing {
+            return true;
+        }
+        if self.unsent() + self.output.pushes_bytes + frames.len() > bytes_max {
+            return false;
+        }
+        self.watching.is_new = false;
+        self.output.bytes.extend_from_slice(frames);
+        true
+    }
+
+    /// Whether nothing is owed but counts of messages that it has published right before.
+    pub(super) fn may_publish(&self) -> bool {
+        let newest = self.next_number().wrapping_sub(1) & NUMBER_MASK;
+        self.pending.is_empty() || self.published == Some(newest)
     }
 
     /// The number that the next reply owed will have.
@@ -154,11 +231,16 @@ impl Connection {
         self.first_number.wrapping_add(self.pending.len() as u32) & NUMBER_MASK
     }
 
-    /// A reply, or a part of one, has come.
-    pub fn fill(&mut self, number: u32, reply: Result<Reply, Box<str>>) {
+    /// A reply, or a part of one, has come; from this shard, if it was done.
+    #[inline]
+    pub fn fill(&mut self, number: u32, reply: Result<Reply, Box<str>>, shard: Option<ShardId>) {
         let at = (number.wrapping_sub(self.first_number) & NUMBER_MASK) as usize;
         let slot = self.pending.get_mut(at).expect("replies come to those who are owed them");
+        slot.shard = shard;
         slot.fill(reply);
+        if slot.kind == ReplyKind::JoinedRead {
+            self.hold_answer(at, number);
+        }
     }
 
     /// The only reply that is owed, if it is known unless something changes.
@@ -167,7 +249,7 @@ impl Connection {
         if !self.pending.iter().skip(1).all(PendingReply::is_push) {
             return None;
         }
-        if let [ExecPart::Speculative(told)] = &**parts { Some(told) } else { None }
+        if let [ExecPart::Speculative(speculative)] = &**parts { Some(speculative) } else { None }
     }
 
     /// Its speculative reply is not valid: returns the command to run again, and whether it is
@@ -176,33 +258,95 @@ impl Connection {
         self.speculative_reply()?;
         let slot = self.pending.pop_front()?;
         let (ReplyState::Executing(parts), frame) = (slot.state, slot.frame) else { return None };
-        let Some(ExecPart::Speculative(told)) = parts.into_iter().next() else { return None };
+        let Some(ExecPart::Speculative(speculative)) = parts.into_iter().next() else {
+            return None;
+        };
         self.next.barrier = false;
         // Pushes have waited for it.
         if !self.pending.is_empty() {
             self.write_replies(native::ErrorText::Empty);
         }
-        Some((told.again, matches!(frame, ReplyFrame::Resp { muted: true, .. })))
+        Some((speculative.again, matches!(frame, ReplyFrame::Resp { muted: true, .. })))
     }
 
-    /// Writes the complete replies, in order, up to the first that is not. Returns how many of them
-    /// are errors that were not counted yet.
-    pub fn write_replies(&mut self, reason: native::ErrorText) -> u64 {
-        let mut errors = 0;
+    /// Writes the complete replies, in order, up to the first that is not. Returns what in them was
+    /// not counted yet.
+    pub fn write_replies(&mut self, reason: native::ErrorText) -> RepliesCount {
+        let mut count = RepliesCount::default();
         while self.pending.front().is_some_and(PendingReply::is_done) {
-            let Some(slot) = self.pending.pop_front() else { break };
-            errors += slot.state.errors();
-            self.takes.is_answered(self.first_number);
-            self.first_number = self.first_number.wrapping_add(1) & NUMBER_MASK;
+            if !self.settle_read() {
+                break;
+            }
+            if let Some((ReplyKind::JoinedRead, ReplyState::Done(reply))) =
+                self.pending.front().map(|slot| (slot.kind, &slot.state))
+                && let Some((_, Read::Get(_))) = self.pipeline.reads().next()
+            {
+                *if *reply == Reply::Nil { &mut count.misses } else { &mut count.hits } += 1;
+            }
+            if self.tracking.is_some() {
+                self.tell_before_reply();
+            }
+            let number = self.first_number;
+            let Some(slot) = self.pop_reply() else { break };
+            count.errors += slot.state.errors();
             if self.life < ConnectionState::Broken {
                 self.write(slot, reason);
+                if self.tracking.is_some() {
+                    self.tell_behind_reply(number);
+                }
+            } else if let ReplyState::Executed(executed) = slot.state {
+                self.effects.extend(effects_of(&executed.0, &executed.1));
             }
         }
+        self.end_replies();
+        count
+    }
+
+    /// Puts what the oldest reply owed depends on before it.
+    #[cold]
+    fn tell_before_reply(&mut self) {
+        let Protocol::Resp(session, _) = &self.protocol else { return };
+        if let (Some(tracking), Some(slot)) = (&mut self.tracking, self.pending.front())
+            && self.life < ConnectionState::Broken
+        {
+            let out = &mut self.output.bytes;
+            tracking.before_reply(self.first_number, &slot.state, session.version(), out);
+        }
+    }
+
+    /// Puts what a reply that was just written may show otherwise behind it.
+    #[cold]
+    fn tell_behind_reply(&mut self, number: u32) {
+        let Protocol::Resp(session, _) = &self.protocol else { return };
+        if let Some(tracking) = &mut self.tracking {
+            tracking.after_reply(number, session.version(), &mut self.output.bytes);
+        }
+    }
+
+    /// Takes the oldest reply owed.
+    #[inline]
+    pub(super) fn pop_reply(&mut self) -> Option<PendingReply> {
+        let slot = self.pending.pop_front()?;
+        self.takes.is_answered(self.first_number);
+        self.first_number = self.first_number.wrapping_add(1) & NUMBER_MASK;
+        match slot.kind {
+            ReplyKind::JoinedRead | ReplyKind::ParkedRead => {
+                self.takes.release(slot.answer_bytes().unwrap_or(0));
+                self.pipeline.pop();
+            }
+            _ => slot.shard.into_iter().for_each(|shard| self.pipeline.answered(shard)),
+        }
+        Some(slot)
+    }
+
+    /// If nothing is owed any more, forgets what concerns replies owed.
+    pub(super) fn end_replies(&mut self) {
         if self.pending.is_empty() {
             self.next.barrier = false;
+            self.next.scripts = None;
             self.takes.all_are_answered();
+            self.pipeline.all_are_answered();
         }
-        errors
     }
 
     fn write(&mut self, slot: PendingReply, reason: native::ErrorText) {
@@ -215,6 +359,17 @@ impl Connection {
                 self.output.bytes.extend_from_slice(&bytes);
             }
             (_, ReplyState::Bytes(bytes)) => self.output.bytes.extend_from_slice(&bytes),
+            (ReplyFrame::Kept, state) => {
+                let (parts, outcome) = match state {
+                    ReplyState::Executed(executed) => (executed.0, Ok(executed.1)),
+                    ReplyState::Failed(text) => (Box::default(), Err(text)),
+                    _ => unreachable!("only what is done is written"),
+                };
+                self.next.executed = Some(Box::new(Executed { parts, outcome }));
+            }
+            (ReplyFrame::Resp { muted: true, .. }, ReplyState::Executed(executed)) => {
+                self.effects.extend(effects_of(&executed.0, &executed.1));
+            }
             (ReplyFrame::Resp { muted: true, .. } | ReplyFrame::Bytes | ReplyFrame::Push, _) => {}
             (ReplyFrame::Resp { version, .. }, state) => {
                 let mut writer = RespWriter::new(&mut self.output.bytes, version);
@@ -223,6 +378,7 @@ impl Connection {
                     ReplyState::Executed(executed) => {
                         let (parts, reply) = *executed;
                         write_executed(&parts, &reply, version, &mut self.output.bytes);
+                        self.effects.extend(effects_of(&parts, &reply));
                     }
                     ReplyState::Failed(text) => writer.error(text.as_bytes()),
                     _ => unreachable!("only what is done is written"),
@@ -281,6 +437,20 @@ impl Connection {
         !self.pending.is_empty()
     }
 
+    /// Bytes that are a reply, or no bytes if it is muted, have come.
+    pub fn fill_bytes(&mut self, number: u32, bytes: Vec<u8>) {
+        let at = (number.wrapping_sub(self.first_number) & NUMBER_MASK) as usize;
+        let slot = self.pending.get_mut(at).expect("replies come to those who are owed them");
+        slot.fill_bytes(bytes);
+    }
+
+    /// Whether its next command, which is no script of that queue, must wait for scripts. Then it
+    /// is marked as waiting.
+    pub fn waits_for_scripts(&mut self) -> bool {
+        self.next.barrier |= self.next.scripts.is_some();
+        self.next.scripts.is_some()
+    }
+
     /// Whether its next command must wait, whatever it is.
     pub fn must_wait(&self) -> bool {
         self.next.waits_for != WaitsFor::Nothing || (self.next.barrier && !self.pending.is_empty())
@@ -332,7 +502,7 @@ mod tests {
     #[test]
     fn failed_read_only_command_reports_not_done() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-        let address = listener.local_addr().expect("it listens");
+        let address = listener.local_addr().expect("the listener has an address");
         let stream = TcpStream::connect(address).expect("somebody listens");
         let stream = Transport::new(TransportKind::Plain, stream);
         let mut connection = Connection::new(1, Principal::Local, stream, Protocol::Native, 0);
@@ -341,19 +511,19 @@ mod tests {
             let slot = PendingReply::executing(vec![ExecPart::Next], frame).reading(only_reads);
             let number = connection.next_number();
             connection.pending.push_back(slot);
-            connection.fill(number, Err("UNKNOWN nobody has answered".into()));
+            connection.fill(number, Err("UNKNOWN nobody has answered".into()), None);
             connection.write_replies(native::ErrorText::Text);
         }
-        let said = String::from_utf8(connection.output.bytes).expect("it is text");
-        let said: Vec<&str> =
-            said.split(' ').map(|word| word.rsplit("\r\n").next().unwrap()).collect();
-        assert!(said.contains(&"-BUSY") && said.contains(&"-UNKNOWN"), "{said:?}");
+        let replies = String::from_utf8(connection.output.bytes).expect("the bytes are text");
+        let replies: Vec<&str> =
+            replies.split(' ').map(|word| word.rsplit("\r\n").next().unwrap()).collect();
+        assert!(replies.contains(&"-BUSY") && replies.contains(&"-UNKNOWN"), "{replies:?}");
     }
 
     /// A RESP3 connection and its client's end.
-    fn connect() -> (Connection, TcpStream) {
+    pub(super) fn connect() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-        let address = listener.local_addr().expect("it listens");
+        let address = listener.local_addr().expect("the listener has an address");
         let client = TcpStream::connect(address).expect("somebody listens");
         let (stream, _) = listener.accept().expect("a client has connected");
         let (limits, lookup) = (gateway::resp::RequestLimits::default(), LookupChoice::default());
@@ -372,11 +542,29 @@ mod tests {
         bytes
     }
 
-    fn owe(connection: &mut Connection) -> u32 {
+    pub(super) fn owe(connection: &mut Connection) -> u32 {
         let number = connection.next_number();
         let frame = ReplyFrame::Resp { version: Version::V3, muted: false };
         connection.pending.push_back(PendingReply::waiting(frame));
         number
+    }
+
+    #[test]
+    fn messages_join_the_push_before_them_within_the_limits() {
+        let (mut connection, _client) = connect();
+        owe(&mut connection);
+        for number in 0..2 * PENDING_MAX {
+            assert!(connection.push_frames(b"+m\r\n", 1 << 20), "message {number}");
+        }
+        assert_eq!(connection.pending.len(), 2, "they wait together for the reply owed before");
+        assert_eq!(connection.output.pushes_bytes, 2 * PENDING_MAX * 4);
+        assert!(!connection.may_publish());
+        let newest = connection.next_number();
+        owe(&mut connection);
+        connection.published = Some(newest);
+        assert!(connection.may_publish(), "only counts of messages are owed behind the newest");
+        (connection.pending.len()..PENDING_MAX).for_each(|_| _ = owe(&mut connection));
+        assert!(!connection.push_frames(b"+m\r\n", 1 << 20), "too many replies are owed");
     }
 
     #[test]
@@ -395,10 +583,10 @@ mod tests {
         assert!(connection.push(pushed("c"), 1000));
         let waiting = connection.unsent() + connection.output.pushes_bytes;
         assert!(!connection.push(pushed("d"), waiting + pushed("d").len() - 1), "one byte more");
-        connection.fill(second, Ok(Reply::Int(2)));
+        connection.fill(second, Ok(Reply::Int(2)), None);
         connection.write_replies(native::ErrorText::Empty);
         assert_eq!(connection.output.bytes, pushed("a"), "the first reply is owed before all");
-        connection.fill(first, Ok(Reply::Int(1)));
+        connection.fill(first, Ok(Reply::Int(1)), None);
         connection.write_replies(native::ErrorText::Empty);
         assert_eq!((connection.output.pushes_bytes, connection.pending.len()), (0, 0));
 

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use command::TopicKind;
 use keyspace::{Durability, Feature, Timestamp};
 use parking_lot::Mutex;
 use storage::engine::ExpiryUsage;
 
+use super::statistics::{CountersAtReset, Statistics};
 use super::topology;
 use super::unread::Unread;
 use crate::config::Config;
 use crate::runtime::NodeRuntime;
 use api::Overview;
 use gateway::resp::{
-    ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology,
+    ClientFacts, ClusterFacts, CommandCalls, Context, Facts, KeyspaceFacts, LiveSetting, Mode,
+    Peer, ScriptFacts, SlowCommand, Topology,
 };
 
 /// All Redis clients of the process, for CLIENT LIST and KILL.
@@ -23,6 +26,8 @@ pub struct Clients {
     all: Mutex<BTreeMap<u64, Client>>,
     /// Of these and of native ones.
     pub(super) unread: Unread,
+    /// Of their commands.
+    pub(super) statistics: Statistics,
 }
 
 struct Client {
@@ -83,7 +88,7 @@ impl Texts {
 }
 
 /// The server as one command of one connection sees it.
-pub(super) struct CommandContext<'a> {
+pub(crate) struct CommandContext<'a> {
     pub runtime: &'a NodeRuntime,
     pub config: &'a Config,
     pub clients: &'a Clients,
@@ -94,17 +99,46 @@ pub(super) struct CommandContext<'a> {
 }
 
 impl CommandContext<'_> {
+    /// What the counters of INFO have, since the process started.
+    fn counters(&self) -> CountersAtReset {
+        let counters = &self.runtime.counters;
+        CountersAtReset {
+            connections_received: counters.connections_accepted.get(),
+            connections_rejected: counters.connections_rejected.get(),
+            clients_evicted: counters.connections_evicted.get(),
+            commands: counters.commands.get(),
+            input_bytes: counters.input_bytes.get(),
+            output_bytes: counters.output_bytes.get(),
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            expired_keys: self.expired_keys(),
+            errors: counters.errors.get(),
+        }
+    }
+
     /// Expired keys whose memory is free again, and those that are still in memory.
     fn expired_keys(&self) -> u64 {
         let mut expired = self.runtime.counters.expired_keys.get();
         for route in self.runtime.routing.routes().iter() {
             for view in &route.views {
-                if let Some(engine) = view.read().keys() {
+                if let Some(engine) = view.read().engine() {
                     expired += engine.expired_keys() + engine.expiry_usage(self.now).expired;
                 }
             }
         }
         expired
+    }
+
+    fn script_facts(&self) -> ScriptFacts {
+        let scripts = &self.runtime.scripts;
+        let (cached, cached_bytes) = scripts.cache.size();
+        let mut facts = ScriptFacts { cached: cached as u64, cached_bytes, ..Default::default() };
+        for library in scripts.libraries.all().iter() {
+            facts.libraries += 1;
+            facts.functions += library.functions.len() as u64;
+            facts.library_bytes += library.code.len() as u64;
+        }
+        facts
     }
 }
 
@@ -122,6 +156,10 @@ impl Context for CommandContext<'_> {
         self.runtime.lifecycle.is_ready()
     }
 
+    fn has_function(&self, name: &[u8]) -> bool {
+        self.runtime.scripts.libraries.find(name).is_some()
+    }
+
     fn may_limit_appends(&self) -> bool {
         self.runtime.version.allows(Feature::AppendLimits)
     }
@@ -133,6 +171,8 @@ impl Context for CommandContext<'_> {
         let durability =
             routes.get("0").map_or(Durability::Sync, |route| route.keyspace.options.durability);
         let process = crate::process::usage();
+        let (now, reset) = (self.counters(), *self.clients.statistics.reset.lock());
+        let tracking = self.runtime.tracking.facts();
         Facts {
             carillon_version: env!("CARGO_PKG_VERSION"),
             node_id: &self.texts.node_id,
@@ -148,25 +188,35 @@ impl Context for CommandContext<'_> {
             started_millis: self.runtime.clock.started_millis(),
             clients: counters.connections.get(),
             clients_blocked: counters.connections_blocked.get(),
-            clients_evicted: counters.connections_evicted.get(),
+            clients_evicted: now.clients_evicted - reset.clients_evicted,
             clients_max: self.config.connections_max,
             idle_timeout_secs: self.config.idle_timeout_ms / 1000,
+            script_time_ms: self.config.script_time_ms,
             memory_used_bytes: self.runtime.memory.used_bytes(),
             memory_peak_bytes: counters.memory_peak_bytes.get(),
             memory_rss_bytes: process.rss_bytes,
             memory_max_bytes: self.runtime.memory.bytes_max(),
-            connections_received: counters.connections_accepted.get(),
-            connections_rejected: counters.connections_rejected.get(),
-            commands_processed: counters.commands.get(),
+            scripts: self.script_facts(),
+            connections_received: now.connections_received - reset.connections_received,
+            connections_rejected: now.connections_rejected - reset.connections_rejected,
+            commands_processed: now.commands - reset.commands,
             commands_per_second: counters.commands_per_second.get(),
-            input_bytes: counters.input_bytes.get(),
-            output_bytes: counters.output_bytes.get(),
-            hits: counters.hits.get(),
-            misses: counters.misses.get(),
-            expired_keys: self.expired_keys(),
-            error_replies: counters.errors.get(),
+            input_bytes: now.input_bytes - reset.input_bytes,
+            output_bytes: now.output_bytes - reset.output_bytes,
+            hits: now.hits - reset.hits,
+            misses: now.misses - reset.misses,
+            // Keys that move to another node are not counted here any more.
+            expired_keys: now.expired_keys.saturating_sub(reset.expired_keys),
+            error_replies: now.errors - reset.errors,
             cpu_system_micros: process.cpu_system_micros,
             cpu_user_micros: process.cpu_user_micros,
+            channels: self.runtime.pubsub.own_len(TopicKind::Channel),
+            patterns: self.runtime.pubsub.own_len(TopicKind::Pattern),
+            shard_channels: self.runtime.pubsub.own_len(TopicKind::Shard),
+            tracking_clients: tracking.clients,
+            tracking_keys: tracking.keys as u64,
+            tracking_items: tracking.items as u64,
+            tracking_prefixes: tracking.prefixes as u64,
             log_bytes: log.bytes_on_disk,
             checkpoint_millis: counters.checkpoint_millis.get(),
             checkpoint_running: counters.checkpoint_running.get() > 0,
@@ -190,11 +240,25 @@ impl Context for CommandContext<'_> {
         topology::gather(self.runtime, self.config, keyspace)
     }
 
+    fn channels(&self, kind: TopicKind) -> Vec<Box<[u8]>> {
+        match self.config.resp_mode {
+            Mode::Any => self.runtime.pubsub.names(kind),
+            Mode::Cluster => self.runtime.pubsub.own_names(kind),
+        }
+    }
+
+    fn subscribers(&self, kind: TopicKind, name: &[u8]) -> u64 {
+        match self.config.resp_mode {
+            Mode::Any => self.runtime.pubsub.subscribers(kind, name),
+            Mode::Cluster => self.runtime.pubsub.own_subscribers(kind, name),
+        }
+    }
+
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
         for route in self.runtime.routing.routes().iter() {
             let (mut keys, mut expiring) = (0, ExpiryUsage::default());
             for view in &route.views {
-                if let Some(engine) = view.read().keys() {
+                if let Some(engine) = view.read().engine() {
                     keys += engine.len(self.now);
                     expiring.add(engine.expiry_usage(self.now));
                 }
@@ -212,6 +276,41 @@ impl Context for CommandContext<'_> {
         for (id, client) in self.clients.all.lock().iter().filter(|(id, _)| **id != self.id) {
             let Client { addr, laddr, line, .. } = client;
             show(ClientFacts { id: *id, addr, laddr, line });
+        }
+    }
+
+    fn slow_commands(&self) -> Vec<SlowCommand> {
+        self.clients.statistics.slow_commands()
+    }
+
+    fn forget_slow_commands(&self) {
+        self.clients.statistics.forget_slow_commands();
+    }
+
+    fn command_calls(&self) -> Vec<(&'static str, CommandCalls)> {
+        self.clients.statistics.calls()
+    }
+
+    fn reset_statistics(&self) {
+        *self.clients.statistics.reset.lock() = self.counters();
+        self.clients.statistics.forget_calls();
+    }
+
+    fn live_setting(&self, setting: LiveSetting) -> i64 {
+        match setting {
+            LiveSetting::SlowMicros => self.clients.statistics.slow_micros(),
+            LiveSetting::SlowCommandsMax => self.clients.statistics.slow_commands_max() as i64,
+            LiveSetting::TrackedKeysMax => self.runtime.tracking.keys_max() as i64,
+        }
+    }
+
+    fn set_live_setting(&self, setting: LiveSetting, value: i64) {
+        match setting {
+            LiveSetting::SlowMicros => self.clients.statistics.set_slow_micros(value),
+            LiveSetting::SlowCommandsMax => {
+                self.clients.statistics.set_slow_commands_max(value as usize);
+            }
+            LiveSetting::TrackedKeysMax => self.runtime.tracking.set_keys_max(value as usize),
         }
     }
 }

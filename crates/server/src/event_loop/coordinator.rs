@@ -77,9 +77,14 @@ impl EventLoop {
         let token = EXTERNAL | self.external_txns.next;
         self.external_txns.next += 1;
         self.external_txns.waiting.insert(token, asked.done);
+        let Transact { keyspace, copy, others, before, .. } = asked;
         self.with_coordinator(|coordinator, at, routes| {
-            let transaction = asked.copy.transaction();
-            coordinator.begin_again(asked.keyspace, &transaction, token, asked.before, at, routes);
+            let parts = others.iter().map(|(id, other)| (*id, other.transaction()));
+            // One of its keyspaces at least was used.
+            let own = (others.is_empty() || !copy.is_empty()).then(|| copy.transaction());
+            let parts: Vec<_> = own.map(|own| (keyspace, own)).into_iter().chain(parts).collect();
+            let parts: Vec<_> = parts.iter().map(|(id, part)| (*id, part)).collect();
+            coordinator.begin_spanning(&parts, token, before, at, routes);
         });
     }
 
@@ -192,6 +197,7 @@ impl EventLoop {
     /// Passes outcomes of transactions to their connections: not while a connection is served.
     pub(super) fn deliver_outcomes(&mut self) {
         while let Some((waiter, ended)) = self.endings.pop() {
+            self.tell_news();
             self.ended(waiter, ended);
         }
     }
@@ -200,11 +206,13 @@ impl EventLoop {
         let counters = &self.runtime.counters;
         match &ended {
             TxnOutcome::Done(_) => counters.transactions.add(1),
-            TxnOutcome::Changed(_) => counters.transactions_changed.add(1),
+            TxnOutcome::Changed(_) | TxnOutcome::ChangedIn(..) => {
+                counters.transactions_changed.add(1);
+            }
             _ => counters.transactions_refused.add(1),
         }
         if waiter.0 & EXTERNAL != 0 {
-            let done = self.external_txns.waiting.remove(&waiter.0).expect("it is ended once");
+            let done = self.external_txns.waiting.remove(&waiter.0).expect("the end comes once");
             return done(ended);
         }
         let ended = match ended {
@@ -233,14 +241,16 @@ pub(crate) fn ended_text(ended: &TxnOutcome) -> Cow<'static, str> {
     let text = match ended {
         TxnOutcome::Busy(Some(key)) => {
             return Cow::Owned(format!(
-                "BUSY others had keys of the transaction all the time, '{}' last; nothing was \
+                "BUSY conflict on key '{}' of the transaction; nothing was \
                  done. Send it again",
                 key.escape_ascii()
             ));
         }
-        TxnOutcome::Done(_) | TxnOutcome::Changed(_) => unreachable!("these are no errors"),
+        TxnOutcome::Done(_) | TxnOutcome::Changed(_) | TxnOutcome::ChangedIn(..) => {
+            unreachable!("these are no errors")
+        }
         TxnOutcome::Busy(None) => {
-            "BUSY a shard of the transaction has not answered in time, or nobody led it; nothing \
+            "BUSY a shard of the transaction has not answered in time, or had no leader; nothing \
              was done. Send it again"
         }
         TxnOutcome::Unknown => {

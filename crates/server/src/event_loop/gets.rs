@@ -148,6 +148,7 @@ impl EventLoop {
         });
         self.runtime.counters.errors.add(long);
         self.counted.others += 1;
+        self.statistics.count("get", hits + misses);
         self.counted.hits += hits;
         self.counted.misses += misses;
         if let Some(blocked) = blocked {

@@ -21,6 +21,7 @@ use super::EventLoop;
 use super::connection::Connection;
 use super::keyspace_scan::{needs_other_layout, range_query};
 use super::moment::ReadMoment;
+use super::reply_limit::size_of;
 use super::resp::CommandOutcome;
 use super::serve::go_waiter;
 use super::transactions::{CLUSTER_VERSION_TOO_LOW, ExecPart, write_executed};
@@ -28,8 +29,8 @@ use gateway::resp::{KeyspaceRequest, Range, Request, Session};
 
 /// The error of a transaction that would read and write too much.
 const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, and 32 MiB of keys \
-                        and values, and looks at most at 1024 ranges apart; the command was not \
-                        run, and the transaction goes on";
+                        and values, and at most 1024 separate ranges; the command was not run, and \
+                        the transaction goes on";
 /// … of a command on the connection, or of a keyspace scan.
 const NOT_WITHIN: &str = "ERR the command is not allowed between BEGIN and COMMIT; it was not run, \
                           and the transaction goes on";
@@ -90,7 +91,7 @@ impl EventLoop {
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        let mut transaction = session.take_transaction().expect("it was begun");
+        let mut transaction = session.take_transaction().expect("a transaction is open");
         if transaction.keyspace != Some(route.keyspace.id) {
             return self.refuse(connection, session, DROPPED, muted);
         }
@@ -113,7 +114,10 @@ impl EventLoop {
                 Some((steps, part)) => {
                     let got = self.run_steps(at, connection, &mut transaction, &steps, moment);
                     match got {
-                        StepOutcome::Ready(replies) => {
+                        StepOutcome::Ready(mut replies) => {
+                            if session.replies_size() {
+                                to_sizes(&steps, &mut replies);
+                            }
                             let (version, reply) = (session.version(), Reply::Array(replies));
                             write_executed(&[part], &reply, version, &mut connection.output.bytes);
                             StepOutcome::Ready(())
@@ -306,7 +310,7 @@ impl EventLoop {
         if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
-        let begun = session.take_transaction().expect("it was begun");
+        let begun = session.take_transaction().expect("a transaction is open");
         let id = connection.route.as_ref().map(|route| route.keyspace.id);
         if begun.keyspace != id {
             return self.refuse(connection, session, DROPPED, muted);
@@ -322,8 +326,17 @@ impl EventLoop {
     }
 }
 
+/// Puts sizes in the places of values that were read.
+fn to_sizes(steps: &[Step<'_>], replies: &mut [Reply]) {
+    for (step, reply) in steps.iter().zip(replies) {
+        let Reply::Bulk(value) = &*reply else { continue };
+        let value_bytes = value.len();
+        step.each_key(&mut |key| *reply = Reply::Int(size_of(key.len(), value_bytes)));
+    }
+}
+
 /// What a command does on a copy, and how it is answered; none if it is not for one.
-fn steps_of(request: Request<'_>) -> Option<(Vec<Step<'_>>, ExecPart)> {
+pub(crate) fn steps_of(request: Request<'_>) -> Option<(Vec<Step<'_>>, ExecPart)> {
     Some(match request {
         Request::Read(read) => (vec![Step::Read(read)], ExecPart::Single),
         Request::Write(write) => (vec![Step::Write(write)], ExecPart::Single),

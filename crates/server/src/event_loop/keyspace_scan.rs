@@ -17,7 +17,7 @@ use super::moment::ReadMoment;
 use super::pending_reply::{PendingReply, ReplyFrame};
 use super::remote_scan::{RemoteScan, scanned_place, want_of};
 use super::resp::{CommandOutcome, NO_KEYSPACE};
-use super::scans::{KeyBounds, KeyspaceScan};
+use super::scans::{KeyspaceScan, Pairs};
 use super::serve::{go_waiter, waiter};
 use crate::runtime::request_rates::RequestRates;
 use gateway::resp::{Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session};
@@ -97,14 +97,21 @@ impl EventLoop {
             bytes_max: self.config.output_bytes_max as usize,
         };
         let before = connection.output.bytes.len();
-        let ends = scan.answer(request, &mut session.writer(&mut connection.output.bytes));
-        self.note_scan(request, &route, &asked, ends);
+        let shown = scan.answer(request, &mut session.writer(&mut connection.output.bytes));
+        self.note_scan(request, &route, &asked, &shown);
         if !scan::is_unchanged(&route, &asked) {
             // A shard was split meanwhile.
             connection.output.bytes.truncate(before);
             let somewhere = Blocked::unserved(0);
             self.wait_for(connection, &route, somewhere, now, go_waiter(at));
             return CommandOutcome::Deferred;
+        }
+        if connection.tracking.is_some() && shown.iter().any(|(_, value)| value.is_some()) {
+            let keys = shown.into_iter().map(|(key, _)| key).collect();
+            if !self.hold_shown(at, connection, session, keys, now) {
+                connection.output.bytes.truncate(before);
+                return CommandOutcome::Deferred;
+            }
         }
         if connection.output.bytes.get(before) == Some(&b'-') {
             self.runtime.counters.errors.add(1);
@@ -153,7 +160,7 @@ impl EventLoop {
         request: &KeyspaceRequest<'_>,
         route: &Route,
         asked: &ScanScope,
-        ends: KeyBounds,
+        shown: &Pairs,
     ) {
         let is_noted = matches!(
             request,
@@ -173,8 +180,8 @@ impl EventLoop {
                 });
             }
             _ => {
-                if let Some((one, other)) = ends {
-                    note_range(&self.runtime.request_rates, route, &one, &other);
+                if let (Some((one, _)), Some((other, _))) = (shown.first(), shown.last()) {
+                    note_range(&self.runtime.request_rates, route, one, other);
                 }
             }
         }
@@ -216,6 +223,11 @@ impl EventLoop {
             connection.next.barrier = true;
             return CommandOutcome::Deferred;
         }
+        if !connection.pipeline.has_no_reads() {
+            // It empties what they are to read.
+            connection.next.barrier = true;
+            return CommandOutcome::Deferred;
+        }
         if shards.is_empty() {
             // Dropped since this turn looked the connection's keyspace up.
             return self.refuse(connection, session, NO_KEYSPACE, muted);
@@ -231,6 +243,7 @@ impl EventLoop {
             if self.runtime.peers.is_some() {
                 connection.written.add(shard);
             }
+            connection.pipeline.wrote(shard);
             self.put_in_batch(shard, &piece, waiter(at, number));
         }
         CommandOutcome::Answered

@@ -5,6 +5,8 @@
 //!            the next command waits ◄──────────────────── Killed ◄── CLIENT LIST has it not
 //! ```
 
+use std::sync::atomic::Ordering;
+
 use super::EventLoop;
 use super::connection::Connection;
 use super::pending_reply::{PendingReply, ReplyFrame};
@@ -70,6 +72,8 @@ impl EventLoop {
         // Another one may be at its place by now.
         let Some(connection) = slot.filter(|connection| connection.id == id) else { return false };
         connection.advance(ConnectionState::Broken);
+        connection.gone.store(true, Ordering::Release);
+        self.runtime.scripts.client_gone(id);
         // Its client sees the end at once, though replies may be on their way to it.
         connection.transport.shut_down();
         self.enqueue(at);

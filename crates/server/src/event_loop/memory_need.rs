@@ -5,11 +5,19 @@
 //! loop looks up how much a write may take before it proposes it. The write waits for earlier
 //! replies if all together take too much, or if writes under way make the need unknown. Writes of
 //! other connections at that moment are not counted.
+//!
+//! Reads that join the log are replied to like such writes. How long the values of another node's
+//! shard are is not known here: they count as what came last. So what has come and waits for
+//! earlier replies is counted, too: an answer that is too long is dropped, and its key read again
+//! when the reply is the oldest.
 
 use std::collections::VecDeque;
 
+use command::transaction::REPLY_BYTES_MAX;
+
 use super::OUTPUT_PAUSE_BYTES;
-use super::connection::Connection;
+use super::connection::{Connection, is_at_most};
+use crate::runtime::growth::Reservation;
 
 /// Of one write.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,15 +48,29 @@ impl MemoryNeed {
     }
 }
 
-/// Of all writes that are not answered.
+/// What a value is taken to have whose shard is another node's, before one has come.
+const UNSEEN_VALUE_BYTES: u64 = 1 << 10;
+
+/// Of all writes that are not answered, and of reads that have joined the log.
 #[derive(Debug, Default)]
 pub(super) struct PendingMemoryNeeds {
     lengthens_bytes: u64,
     reply_bytes: u64,
-    /// What those add that add much: the number of the reply, and bytes.
-    adds: VecDeque<(u32, u64)>,
-    /// What those of them have added that were answered since [`Self::take_added`].
-    added_bytes: u64,
+    /// The needs of single replies, where there are some.
+    owed: VecDeque<OwedNeed>,
+    /// What the answers take that have come for reads and wait for replies before theirs.
+    held_bytes: u64,
+    /// About what the longest of the last answers of joined reads had.
+    answer_bytes: u64,
+}
+
+/// Of one reply owed.
+#[derive(Debug)]
+struct OwedNeed {
+    /// The number of the reply.
+    number: u32,
+    reply_bytes: u64,
+    _reservation: Reservation,
 }
 
 impl PendingMemoryNeeds {
@@ -59,12 +81,34 @@ impl PendingMemoryNeeds {
 
     /// One more is on its way: the one whose reply has this number.
     #[inline]
-    pub fn add(&mut self, number: u32, takes: &MemoryNeed) {
+    pub fn add(&mut self, number: u32, takes: &MemoryNeed, reservation: Reservation) {
         self.lengthens(takes.lengthens_bytes);
-        self.reply_bytes += takes.reply_bytes;
-        if takes.adds_bytes > 0 {
-            self.adds.push_back((number, takes.adds_bytes));
+        if takes.reply_bytes > 0 || !reservation.is_empty() {
+            self.reply_bytes += takes.reply_bytes;
+            let reply_bytes = takes.reply_bytes;
+            self.owed.push_back(OwedNeed { number, reply_bytes, _reservation: reservation });
         }
+    }
+
+    /// About how long a value is that this node does not hold.
+    pub fn unseen_value_bytes(&self) -> u64 {
+        if self.answer_bytes == 0 { UNSEEN_VALUE_BYTES } else { self.answer_bytes }
+    }
+
+    /// The answer of a read that has joined takes so many bytes, and waits for replies before its
+    /// own. `false` if it must not be held, for all would take too much. More may be held if the
+    /// read cannot be done again.
+    pub fn hold(&mut self, bytes: u64, can_repeat: bool) -> bool {
+        self.answer_bytes = bytes.max(self.answer_bytes - self.answer_bytes / 16);
+        let held_bytes_max = if can_repeat { OUTPUT_PAUSE_BYTES as u64 } else { REPLY_BYTES_MAX };
+        let holds = self.held_bytes + bytes <= held_bytes_max;
+        self.held_bytes += if holds { bytes } else { 0 };
+        holds
+    }
+
+    /// Such an answer is written or dropped.
+    pub fn release(&mut self, bytes: u64) {
+        self.held_bytes -= bytes;
     }
 
     /// Some value may become longer by so much.
@@ -77,40 +121,70 @@ impl PendingMemoryNeeds {
     /// is owed a reply at every moment, so this cannot wait for [`Self::all_are_answered`].
     #[inline]
     pub fn is_answered(&mut self, number: u32) {
-        if let Some((_, bytes)) = self.adds.pop_front_if(|(of, _)| *of == number) {
-            self.added_bytes += bytes;
+        // A read that joins late may stand behind a later command.
+        let is_due = |need: &mut OwedNeed| is_at_most(need.number, number);
+        while let Some(need) = self.owed.pop_front_if(is_due) {
+            self.reply_bytes -= need.reply_bytes;
         }
     }
 
     /// Nothing is owed any more.
     #[inline]
     pub fn all_are_answered(&mut self) {
-        (self.lengthens_bytes, self.reply_bytes) = (0, 0);
-    }
-
-    /// What the writes that are answered have added, once.
-    pub fn take_added(&mut self) -> u64 {
-        std::mem::take(&mut self.added_bytes)
+        (self.lengthens_bytes, self.reply_bytes, self.held_bytes) = (0, 0, 0);
+        self.owed.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::runtime::growth::Growth;
 
     #[test]
     fn memory_need_shrinks_reply_by_reply() {
+        let growth = Arc::new(Growth::default());
         let mut owed = PendingMemoryNeeds::default();
-        let adds = |adds_bytes| MemoryNeed { adds_bytes, ..MemoryNeed::default() };
-        owed.add(7, &adds(70));
-        owed.add(8, &adds(0));
-        owed.add(9, &adds(90));
+        let reserve = |bytes| growth.ask(bytes, 0, 1000).expect("there is room");
+        let takes = MemoryNeed { reply_bytes: 10, ..MemoryNeed::default() };
+        owed.add(7, &MemoryNeed::default(), reserve(70));
+        owed.add(8, &takes, Reservation::default());
+        owed.add(9, &takes, reserve(90));
         owed.is_answered(7);
-        assert_eq!(owed.take_added(), 70, "though others are owed still");
+        assert_eq!(growth.reserved_bytes(), 90, "though others are owed still");
         owed.is_answered(8);
-        assert_eq!(owed.take_added(), 0);
+        assert_eq!((growth.reserved_bytes(), owed.reply_bytes), (90, 10));
         owed.is_answered(9);
+        assert_eq!((growth.reserved_bytes(), owed.reply_bytes), (0, 0));
+        owed.add(11, &takes, reserve(100));
+        owed.add(10, &takes, Reservation::default());
+        (10..=11).for_each(|number| owed.is_answered(number));
+        assert_eq!((growth.reserved_bytes(), owed.reply_bytes), (0, 0), "a read has joined late");
+        owed.add(10, &takes, reserve(100));
         owed.all_are_answered();
-        assert_eq!((owed.take_added(), owed.take_added()), (90, 0));
+        assert_eq!((growth.reserved_bytes(), owed.reply_bytes), (0, 0), "a command runs again");
+        owed.add(11, &takes, reserve(110));
+        drop(owed);
+        assert_eq!(growth.reserved_bytes(), 0, "the connection is gone");
+    }
+
+    #[test]
+    fn answers_that_wait_are_bounded() {
+        let mut owed = PendingMemoryNeeds::default();
+        let most = OUTPUT_PAUSE_BYTES as u64;
+        assert_eq!(owed.unseen_value_bytes(), UNSEEN_VALUE_BYTES);
+        assert!(owed.hold(most - 10, true) && !owed.hold(11, true) && owed.hold(10, true));
+        assert!(owed.hold(11, false), "it cannot be read again");
+        assert!(!owed.hold(REPLY_BYTES_MAX, false));
+        assert_eq!(owed.unseen_value_bytes(), REPLY_BYTES_MAX, "the next may be as long");
+        owed.release(most);
+        assert!(owed.hold(100, true));
+        for _ in 0..400 {
+            owed.release(100);
+            assert!(owed.hold(100, true));
+        }
+        assert!(owed.unseen_value_bytes() < 200, "all are short by now");
     }
 }

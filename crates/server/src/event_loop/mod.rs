@@ -12,18 +12,21 @@
 //! one log entry per shard, one log write per executor and one socket write per connection, for any
 //! number of commands.
 //!
-//! A read behind a write of the same connection waits for the write's reply (a *barrier*), so it
-//! sees what the connection has written. Pipelined writes to one shard take effect in order; writes
-//! to different shards are under way at the same time.
+//! A read behind unanswered writes of the same connection sees what they write: it joins the log of
+//! its shard, or is parked until they are answered (`parked_reads`). Commands that can do neither
+//! wait until nothing is owed (a *barrier*), and so does all that is behind them. Pipelined writes
+//! to one shard take effect in order; writes to different shards are under way at the same time.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
 //! | input of a connection | `input_bytes_max` | not read further until commands are done |
 //! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
+//! | reads among them | [`node::routing::pipeline::READS_MAX`], copied keys `READ_BYTES_MAX` | the next waits until nothing is owed |
 //! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
 //! | pushes to one | `output_bytes_max`, with its output | not taken: the caller closes the connection |
+//! | messages to a subscriber | `pubsub_output_bytes_max`, with its output | it is cut off |
 //! | output of all together | `output_bytes_total_max` | the longest ones' connections are closed |
 //! | connections | `connections_max` | refused with an error |
 
@@ -33,27 +36,38 @@ mod context;
 mod coordinator;
 mod gets;
 mod interactive;
+mod invalidations;
 mod keyspace_scan;
 mod kill;
+mod late;
+mod libraries;
 mod lookup;
 mod memory_need;
 mod moment;
 mod multi_shard_reads;
 mod native;
+mod parked_reads;
 mod pending_reply;
 mod plain;
 mod polling;
+pub mod pubsub;
 mod reads;
+mod refusals;
 mod remote_scan;
 mod reply_limit;
 mod reserve;
 mod resp;
 mod retries;
 mod scans;
+mod scripts;
+mod selection;
 mod serve;
 mod sockets;
 mod state;
+mod statistics;
 mod topology;
+mod tracking;
+mod tracking_connection;
 mod transactions;
 mod transport;
 mod unread;
@@ -89,10 +103,21 @@ use crate::runtime::NodeRuntime;
 use crate::runtime::boot_nanos;
 use crate::runtime::executors;
 use crate::runtime::mailbox::Mail;
+use crate::scripts::Job;
 use connection::Connection;
+pub(crate) use context::CommandContext;
 pub use context::{Clients, Texts};
+pub(crate) use coordinator::ended_text;
 use gateway::resp::RequestLimits;
 use gets::Get;
+pub(crate) use interactive::steps_of;
+pub(crate) use libraries::write_known;
+pub(crate) use reply_limit::size_of;
+pub(crate) use resp::limits as request_limits;
+use scripts::RunsAt;
+pub(crate) use serve::not_done_text;
+use statistics::LoopStatistics;
+pub(crate) use transactions::write_executed;
 use wait::ReplicaWaits;
 
 /// Bytes read from one socket per turn, so that all get their turn.
@@ -124,6 +149,15 @@ pub struct NewConnection {
     stream: std::net::TcpStream,
     listener: Arc<Listener>,
     id: u64,
+    /// Whether this node made it for itself: no client sees or closes it.
+    is_own: bool,
+}
+
+impl NewConnection {
+    /// A connection that this node made for itself, as if it had come to this listener.
+    pub fn own(stream: std::net::TcpStream, listener: Arc<Listener>, id: u64) -> Self {
+        Self { stream, listener, id, is_own: true }
+    }
 }
 
 #[derive(Default)]
@@ -164,8 +198,12 @@ pub struct EventLoop {
     gets: Vec<Get>,
     /// Other inputs of this iteration for executors.
     inputs: Vec<(ShardId, Input)>,
+    /// Scripts of this iteration, and where they run: behind its writes.
+    scripts: Vec<(RunsAt, Job)>,
     /// Counts of this iteration that are not in the process's counters yet.
     counted: LoopCounters,
+    /// … and the calls of each command.
+    statistics: LoopStatistics,
     /// Which of the requests are noted, to know how often shards are asked.
     sampler: Sampler,
     random: u64,
@@ -176,6 +214,8 @@ pub struct EventLoop {
     waits: ReplicaWaits,
     /// Commands that take values from shard to shard.
     retries: RetryQueue,
+    /// Who subscribes to what.
+    subscribers: pubsub::Subscribers,
     /// Transactions over several shards.
     coordinator: Coordinator,
     /// Outcomes of transactions that their connections have not got yet.
@@ -192,6 +232,8 @@ pub struct EventLoop {
     /// The time of this turn's reads.
     now: Timestamp,
     next_loop: usize,
+    /// When it last looked after what clients track.
+    tracking_ticked: Instant,
     accepting: bool,
     /// Whether it looks around for a while before it sleeps.
     spins: bool,
@@ -208,6 +250,7 @@ impl EventLoop {
         poll: Poll,
         listeners: Vec<Bound>,
     ) -> Self {
+        let statistics = clients.statistics.of_loop();
         let listeners = listeners.into_iter();
         let listeners = listeners.map(|b| (b.row, TcpListener::from_std(b.socket))).collect();
         Self {
@@ -234,16 +277,20 @@ impl EventLoop {
             spare: Vec::new(),
             gets: Vec::with_capacity(gets::GETS_MAX),
             inputs: Vec::new(),
+            scripts: Vec::new(),
             counted: LoopCounters::default(),
+            statistics,
             random: number as u64,
             answers: Vec::new(),
             synced: Vec::new(),
             waits: ReplicaWaits::default(),
             retries: RetryQueue::default(),
+            subscribers: pubsub::Subscribers::default(),
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
             next_loop: 0,
+            tracking_ticked: Instant::now(),
             accepting: true,
             spins: false,
         }
@@ -262,6 +309,7 @@ impl EventLoop {
         let mut swept = Instant::now();
         loop {
             self.wait(&mut events, deadline)?;
+            self.statistics.begin();
             // First, so that what it brings is of this turn.
             if let Some(inline_poller) = &self.inline_poller
                 && events.iter().any(|event| event.token() == PEERS)
@@ -281,6 +329,7 @@ impl EventLoop {
             self.look_at_waits();
             self.tick_coordinator();
             self.tick_retry_queue();
+            self.tick_tracking();
             self.serve_all();
             self.count();
             if self.runtime.lifecycle.is_stopping() {
@@ -308,6 +357,7 @@ impl EventLoop {
     /// Adds what this turn has counted to the process's counters: once a turn, since all loops
     /// share them.
     fn count(&mut self) {
+        self.statistics.end();
         let counters = &self.runtime.counters;
         let LoopCounters { commands, writes, others, hits, misses, input_bytes, output_bytes } =
             std::mem::take(&mut self.counted);
@@ -334,6 +384,9 @@ impl EventLoop {
                 Mail::Durable { executor, ticket } => self.durable(executor, ticket),
                 // Other loops may go on for a while.
                 Mail::Kill(kill) => self.kill_for(&kill),
+                Mail::Message(message) => {
+                    self.runtime.pubsub.taken(&self.runtime, self.number, &message);
+                }
                 _ => {}
             }
         }
@@ -345,11 +398,16 @@ impl EventLoop {
             Mail::Durable { executor, ticket } => self.durable(executor, ticket),
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(kill) => self.kill_for(&kill),
+            Mail::Message(message) => self.take_message(&message),
+            Mail::Push(push) => self.push_to(&push),
+            Mail::Receivers(waiter, count) => self.fill(waiter, Ok(Reply::Int(count))),
             Mail::Evict(id) => self.evict(id),
             Mail::Killed(waiter, count) => self.fill(waiter, Ok(Reply::Int(count))),
             Mail::Abandoned(txn) => self.finish(txn),
             Mail::Traced(at, trace) => self.traced(at, *trace),
             Mail::Transact(asked) => self.transact(*asked),
+            Mail::Scripted(replies) => self.scripted(replies),
+            Mail::Invalidate => self.tell_news(),
         }
     }
 
@@ -391,6 +449,7 @@ impl EventLoop {
                 self.serve(at);
             }
             self.propose();
+            self.hand_over_scripts();
             self.deliver_outcomes();
             if self.inputs.is_empty() && !self.queue.iter().any(|at| self.can_go_on(*at)) {
                 break;
@@ -420,7 +479,7 @@ impl EventLoop {
     /// Whether a queued connection could be served now without waiting for its socket.
     fn can_go_on(&self, at: usize) -> bool {
         let connection = self.connections[at].as_ref().expect("only taken while it is served");
-        !connection.input.is_empty()
+        !connection.input.is_empty() || connection.may_try_parked()
     }
 
     /// Hands the gathered batches to their executors; what is answered at once goes to connections.

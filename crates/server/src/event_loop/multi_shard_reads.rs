@@ -32,8 +32,8 @@ const LOOKS_MAX: u32 = 4;
 /// Looks for LCS, whose work is too long for an entry, so that it locks nothing. Beyond: busy.
 const LOOKS_UNLOCKED_MAX: u32 = 64;
 
-const CHANGES_ALL_THE_TIME: &str = "BUSY others changed one of the keys between any two looks at \
-                                    them; nothing was done. Send it again";
+const CHANGES_ALL_THE_TIME: &str = "BUSY conflict: other clients kept changing the keys between \
+                                    two reads; nothing was done. Send it again";
 
 impl EventLoop {
     /// Serves a read of keys in several shards.
@@ -88,6 +88,9 @@ impl EventLoop {
                     }
                     if muted {
                         connection.output.bytes.truncate(before);
+                    }
+                    if connection.tracking.is_some() {
+                        self.show_observed(connection, session, read, &seen, before);
                     }
                     return CommandOutcome::Answered;
                 }

@@ -8,6 +8,7 @@ use super::EventLoop;
 use super::connection::Connection;
 use super::pending_reply::{PendingReply, ReplyFrame};
 use super::reply_limit::LimitedSink;
+use super::resp::CommandOutcome;
 use super::serve::waiter;
 use super::state::ConnectionState;
 use gateway::native::{self, Command, FrameLimits, FrameSink, Parsed};
@@ -65,35 +66,46 @@ impl EventLoop {
             connection.next.fetched = FetchedData::default();
             let slot = connection.next_number();
             connection.pending.push_back(PendingReply::waiting(frame()));
-            connection.fill(slot, Err(text));
-            let errors = connection.write_replies(self.native_reason());
-            self.runtime.counters.errors.add(errors);
+            connection.fill(slot, Err(text), None);
+            let count = connection.write_replies(self.native_reason());
+            self.count_replies(count);
             self.counted.commands += 1;
             return consumed;
         }
         let Some(route) = connection.route.clone() else {
-            self.create(at, connection, KEYSPACE);
+            if !connection.waits_at_barrier() {
+                self.create(at, connection, KEYSPACE);
+            }
             return 0;
         };
         match request.command() {
             Command::Read(read) => {
                 self.counted.others += 1;
-                if connection.waits_at_barrier() {
-                    return 0;
+                if !connection.pending.is_empty() {
+                    match self.read_behind(at, connection, &read, false, frame()) {
+                        CommandOutcome::Deferred => return 0,
+                        CommandOutcome::Answered => {
+                            self.counted.commands += 1;
+                            return consumed;
+                        }
+                    }
                 }
                 if !self.read_native(at, connection, &route, &request, &read) {
                     return 0;
                 }
             }
             Command::Write(write) => {
+                if self.holds_back(at, connection, |show| write.each_key(&mut |key| show(key))) {
+                    return 0;
+                }
                 let number = connection.next_number();
                 match self.put_write(connection, &write, waiter(at, number)) {
                     Ok(()) => connection.pending.push_back(PendingReply::waiting(frame())),
                     Err(text) => {
                         connection.pending.push_back(PendingReply::waiting(frame()));
-                        connection.fill(number, Err(text.into()));
-                        let errors = connection.write_replies(self.native_reason());
-                        self.runtime.counters.errors.add(errors);
+                        connection.fill(number, Err(text.into()), None);
+                        let count = connection.write_replies(self.native_reason());
+                        self.count_replies(count);
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! One reply that a connection is owed: which parts have come, and how it is written.
 
-use command::Reply;
+use command::{Refusal, Reply};
+use keyspace::ShardId;
 
 use super::transactions::ExecPart;
 use gateway::native::Op;
@@ -12,8 +13,23 @@ pub struct PendingReply {
     pub(super) frame: ReplyFrame,
     /// To stand before it: replies that wait for it, an attribute.
     pub(super) before: Vec<u8>,
-    /// Whether it is a transaction's that only reads: whatever becomes of that, nothing is done.
-    only_reads: bool,
+    /// What it replies to.
+    pub(super) kind: ReplyKind,
+    /// The shard that has answered it, if one has.
+    pub(super) shard: Option<ShardId>,
+}
+
+/// What a reply is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyKind {
+    /// A command that may write, or one that is answered already.
+    Other,
+    /// A transaction that only reads: whatever becomes of it, nothing is done.
+    ReadOnlyTransaction,
+    /// A read that has joined a batch of the log ([`node::routing::pipeline`]).
+    JoinedRead,
+    /// A read that is read when this reply is the oldest.
+    ParkedRead,
 }
 
 /// How the reply will be written.
@@ -25,6 +41,8 @@ pub enum ReplyFrame {
         /// Whether it is.
         muted: bool,
     },
+    /// RESP, once the late commands of the transaction are run (`event_loop::late`).
+    Kept,
     /// Encoded already.
     Bytes,
     /// Encoded already, and no reply: a push.
@@ -61,8 +79,8 @@ pub(super) enum ReplyState {
 pub(super) const UNKNOWN: &str = "UNKNOWN";
 
 /// The text for a transaction that only reads.
-const NOT_READ: &str = "BUSY a shard of the transaction has not answered in time, or is gone; it \
-                        only reads, so nothing was done. Send it again";
+const NOT_READ: &str = "BUSY a shard has not answered in time, or is gone; the command only reads, \
+                        so nothing was done. Send it again";
 
 impl ReplyState {
     /// The error of the reply, once all its parts have come. If other parts were done, the text
@@ -79,6 +97,16 @@ impl ReplyState {
 }
 
 impl ReplyState {
+    /// Whether the reply says that its command has changed something.
+    pub fn has_changed(&self) -> bool {
+        match self {
+            ReplyState::Done(Reply::Refused(_) | Reply::Nil | Reply::Int(0)) => false,
+            ReplyState::Done(_) => true,
+            ReplyState::Executed(executed) => matches!(executed.1, Reply::Array(_)),
+            _ => false,
+        }
+    }
+
     /// How many errors it holds. Code that writes bytes itself counts the errors in them.
     pub fn errors(&self) -> u64 {
         let is_refused = |reply: &&Reply| matches!(reply, Reply::Refused(_));
@@ -97,7 +125,7 @@ impl ReplyState {
 
 impl PendingReply {
     fn new(state: ReplyState, frame: ReplyFrame) -> Self {
-        Self { state, frame, before: Vec::new(), only_reads: false }
+        Self { state, frame, before: Vec::new(), kind: ReplyKind::Other, shard: None }
     }
 
     /// One reply to come.
@@ -117,7 +145,13 @@ impl PendingReply {
 
     /// The same, of one that only reads or does not.
     pub fn reading(self, only_reads: bool) -> Self {
-        Self { only_reads, ..self }
+        let kind = if only_reads { ReplyKind::ReadOnlyTransaction } else { ReplyKind::Other };
+        Self { kind, ..self }
+    }
+
+    /// One reply to come, to a read of this kind.
+    pub(super) fn of_read(frame: ReplyFrame, kind: ReplyKind) -> Self {
+        Self { kind, ..Self::new(ReplyState::Waiting, frame) }
     }
 
     /// The same, with replies before it that are sent together with it.
@@ -133,6 +167,13 @@ impl PendingReply {
     /// A push, in its place among the replies.
     pub fn push(bytes: Vec<u8>) -> Self {
         Self::new(ReplyState::Bytes(bytes), ReplyFrame::Push)
+    }
+
+    /// More bytes of a push.
+    pub(super) fn push_more(&mut self, frames: &[u8]) {
+        if let ReplyState::Bytes(bytes) = &mut self.state {
+            bytes.extend_from_slice(frames);
+        }
     }
 
     /// Whether it is a push.
@@ -151,10 +192,36 @@ impl PendingReply {
         )
     }
 
+    /// What the answer takes that has come for a read that has joined the log; none if there is
+    /// none, or if it was refused as too long for its entry.
+    pub(super) fn answer_bytes(&self) -> Option<u64> {
+        match &self.state {
+            ReplyState::Done(Reply::Refused(Refusal::TooMuch)) => None,
+            ReplyState::Done(reply) => Some(reply.bytes_about() as u64),
+            _ => None,
+        }
+    }
+
+    /// The reply has come, encoded.
+    pub fn fill_bytes(&mut self, bytes: Vec<u8>) {
+        debug_assert!(matches!(self.state, ReplyState::Waiting), "a reply comes once");
+        let is_muted = matches!(self.frame, ReplyFrame::Resp { muted: true, .. });
+        self.state = ReplyState::Bytes(if is_muted { Vec::new() } else { bytes });
+    }
+
     /// The reply, or a part of it, has come.
     pub fn fill(&mut self, reply: Result<Reply, Box<str>>) {
         if let ReplyState::Waiting = self.state {
-            self.state = reply.map_or_else(ReplyState::Failed, ReplyState::Done);
+            self.state = match reply {
+                // The transaction of one read has one answer.
+                Ok(Reply::Array(mut all)) if self.kind == ReplyKind::JoinedRead => {
+                    ReplyState::Done(all.pop().unwrap_or(Reply::Nil))
+                }
+                Err(text) if self.kind != ReplyKind::Other && text.starts_with(UNKNOWN) => {
+                    ReplyState::Failed(NOT_READ.into())
+                }
+                reply => reply.map_or_else(ReplyState::Failed, ReplyState::Done),
+            };
             return;
         }
         self.state = match (std::mem::replace(&mut self.state, ReplyState::Waiting), reply) {
@@ -178,7 +245,7 @@ impl PendingReply {
                 ReplyState::Executed(Box::new((parts, reply)))
             }
             (ReplyState::Executing(_), Err(text))
-                if self.only_reads && text.starts_with(UNKNOWN) =>
+                if self.kind == ReplyKind::ReadOnlyTransaction && text.starts_with(UNKNOWN) =>
             {
                 ReplyState::Failed(NOT_READ.into())
             }

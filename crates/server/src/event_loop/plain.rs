@@ -4,11 +4,12 @@
 //! or muted command, a chosen lookup, a redirect to the leader. It checks again after each other
 //! command.
 
-use command::Write;
+use command::{Read, Write};
 
 use super::EventLoop;
 use super::connection::Connection;
 use super::pending_reply::{PendingReply, ReplyFrame};
+use super::resp::CommandOutcome;
 use super::serve::waiter;
 use gateway::access::Access;
 use gateway::resp::Session;
@@ -16,7 +17,8 @@ use gateway::resp::Session;
 /// Which of a connection's next commands there is nothing else about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlainCommand {
-    /// GETs: they can wait for each other ([`super::gets`]).
+    /// GETs: they can wait for each other ([`super::gets`]), or for writes before them
+    /// ([`super::parked_reads`]).
     pub gets: bool,
     /// SETs of a key and a value: they are on their way at once.
     pub sets: bool,
@@ -27,21 +29,41 @@ impl EventLoop {
         let is_plain = !session.is_quiet()
             && !session.is_queueing()
             && !session.has_transaction()
+            && !session.is_confined()
             && !session.names_lookup()
             && connection.next.refused.is_none()
             && connection.next.muted.is_none()
-            && connection.route.is_some();
+            && connection.next.scripts.is_none()
+            && connection.route.is_some()
+            && connection.tracking.is_none();
         PlainCommand {
             gets: is_plain
                 && session.may(Access::Read)
                 && session.stale_nanos() == 0
-                && connection.pending.is_empty()
                 && !connection.redirects.has_writes(),
             sets: is_plain
                 && session.may(Access::Write)
                 && connection.next.at.is_none()
                 && !self.redirects_clients(session),
         }
+    }
+
+    /// Has a plain GET done behind replies owed.
+    #[inline]
+    pub(super) fn get_behind(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        key: &[u8],
+    ) -> CommandOutcome {
+        let frame = ReplyFrame::Resp { version: session.version(), muted: false };
+        let done = self.read_behind(at, connection, &Read::Get(key), false, frame);
+        if matches!(done, CommandOutcome::Answered) {
+            self.counted.others += 1;
+            self.statistics.count("get", 1);
+        }
+        done
     }
 
     /// Has a plain SET done.
@@ -55,6 +77,7 @@ impl EventLoop {
         value: &[u8],
     ) {
         session.note_command("set");
+        self.statistics.count("set", 1);
         connection.watching.is_new = false;
         let write = Write::set(key, value);
         let number = connection.next_number();

@@ -78,7 +78,13 @@ impl EventLoop {
             (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
             (false, None) => None,
         };
-        let looks = [timeout, self.waits.next_look(), self.next_retry(), self.next_tick()];
+        let looks = [
+            timeout,
+            self.waits.next_look(),
+            self.next_retry(),
+            self.next_tick(),
+            self.next_tracking_tick(),
+        ];
         let timeout = looks.into_iter().flatten().min();
         // What others bring who need this processor is of the same turn then; but a transaction's
         // steps wait for each other, and for this loop between them.

@@ -1,23 +1,40 @@
 //! Reads: answered at once, or when their shard serves, or when the remote leader has answered.
 
-use command::Read;
+use command::{Read, Sink};
 use keyspace::ShardId;
 use node::executor::{Input, Origin};
 use node::replica::entry::Waiter;
 use node::replica::read::{Blocked, ReadTime};
-use node::routing::fetch::FetchRequest;
+use node::routing::fetch::{FetchRequest, FetchedData};
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::Connection;
 use super::moment::ReadMoment;
-use super::reply_limit::{LimitedSink, TOO_LONG};
+use super::pending_reply::ReplyFrame;
+use super::reply_limit::{LimitedSink, SizeSink, TOO_LONG};
 use super::resp::CommandOutcome;
 use super::serve::go_waiter;
 use super::state::WaitsFor;
 use super::writes::crosses;
 use crate::runtime::NO_ORIGIN;
 use gateway::resp::Session;
+
+/// Answers a read of these shards, at most so many nanoseconds old, and how old it is.
+#[inline]
+fn answer(
+    route: &Route,
+    read: &Read<'_>,
+    now: ReadTime,
+    age_max: u64,
+    fetched: &FetchedData,
+    sink: &mut impl Sink,
+) -> Result<u64, Blocked> {
+    match age_max {
+        0 => node::replica::read::read_with(route, read, now, fetched, sink).map(|()| 0),
+        _ => node::replica::read::read_stale(route, read, now, age_max, fetched, sink),
+    }
+}
 
 impl EventLoop {
     pub(super) fn read(
@@ -29,13 +46,21 @@ impl EventLoop {
         ReadMoment { now, fetched }: ReadMoment,
         muted: bool,
     ) -> CommandOutcome {
-        if connection.waits_at_barrier() {
+        let is_alone = session.replies_size() || connection.tracking.is_some();
+        if is_alone && connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
+        }
+        if !connection.pending.is_empty() {
+            let frame = ReplyFrame::Resp { version: session.version(), muted };
+            let is_stale = session.stale_nanos() > 0;
+            return self.read_behind(at, connection, read, is_stale, frame);
         }
         let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        let age_max = session.stale_nanos();
+        let tracks = connection.tracking.is_some();
+        // What is old must not stay in a cache.
+        let age_max = if tracks { 0 } else { session.stale_nanos() };
         let is_wide = read.keys().len() > 1 && self.runtime.peers.is_some() && age_max == 0;
         let in_pieces = || connection.next.looked.is_some() || !fetched.is_of_one_moment();
         if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
@@ -52,11 +77,19 @@ impl EventLoop {
         let mut writer = session.writer(&mut connection.output.bytes);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = LimitedSink::new(&mut writer, bytes_max);
-        let answered = match age_max {
-            0 => {
-                node::replica::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0)
+        let wants_size = session.replies_size();
+        let mut versions = Vec::new();
+        let answered = match read.keys() {
+            [key] if wants_size => {
+                let mut sizes = SizeSink { sink: &mut capped, key_bytes: key.len() };
+                answer(route, read, now, age_max, &fetched, &mut sizes)
             }
-            _ => node::replica::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
+            _ if tracks => {
+                node::replica::read::read_versions(route, read, now, &fetched, &mut capped)
+                    .map(|seen| versions = seen)
+                    .map(|()| 0)
+            }
+            _ => answer(route, read, now, age_max, &fetched, &mut capped),
         };
         if let (Ok(age), true) = (&answered, age_max > 0) {
             session.note_age(*age);
@@ -71,13 +104,17 @@ impl EventLoop {
                 if connection.output.bytes.get(before) == Some(&b'-') {
                     self.runtime.counters.errors.add(1);
                 }
-                if let Read::Get(_) = read {
+                if let (Read::Get(_), false) = (read, wants_size) {
                     let found =
                         connection.output.bytes.get(before + 1).is_some_and(|b| b.is_ascii_digit());
                     if found { self.counted.hits += 1 } else { self.counted.misses += 1 }
                 }
                 if muted {
                     connection.output.bytes.truncate(before);
+                }
+                if tracks {
+                    let versions = versions.into_iter();
+                    self.show_versions(connection, session, read, versions, before);
                 }
                 CommandOutcome::Answered
             }

@@ -58,8 +58,10 @@ impl RemoteScan {
                     remote.pairs.extend(pairs.iter().cloned());
                     remote.is_cut |= reached.is_some();
                 }
-                FetchResult::Versions(_) | FetchResult::Then(_) | FetchResult::Catalogue { .. } => {
-                }
+                FetchResult::Versions(_)
+                | FetchResult::Then(_)
+                | FetchResult::Tracked(_)
+                | FetchResult::Catalogue { .. } => {}
             }
         }
         remote

@@ -79,6 +79,55 @@ impl<S: Sink> Sink for LimitedSink<'_, S> {
     }
 }
 
+/// What a version of a key takes in memory beside its bytes: its header, and its place in the
+/// table.
+const RECORD_BYTES: usize = 32 + 16;
+
+/// What a key and its value take of memory on each replica.
+pub(crate) fn size_of(key_bytes: usize, value_bytes: usize) -> i64 {
+    (RECORD_BYTES + key_bytes + value_bytes) as i64
+}
+
+/// Gives, in place of a key's value, its size.
+pub(super) struct SizeSink<'s, S> {
+    pub sink: &'s mut S,
+    pub key_bytes: usize,
+}
+
+impl<S: Sink> Sink for SizeSink<'_, S> {
+    fn ok(&mut self) {
+        self.sink.ok();
+    }
+
+    fn nil(&mut self) {
+        self.sink.nil();
+    }
+
+    fn int(&mut self, value: i64) {
+        self.sink.int(value);
+    }
+
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.sink.int(size_of(self.key_bytes, bytes.len()));
+    }
+
+    fn status(&mut self, word: &'static str) {
+        self.sink.status(word);
+    }
+
+    fn array(&mut self, len: usize) {
+        self.sink.array(len);
+    }
+
+    fn map(&mut self, len: usize) {
+        self.sink.map(len);
+    }
+
+    fn refused(&mut self, why: Refusal) {
+        self.sink.refused(why);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

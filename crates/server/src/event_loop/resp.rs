@@ -1,9 +1,8 @@
 //! Runs RESP commands.
 
-use std::sync::Arc;
+use std::time::Instant;
 
-use keyspace::{CatalogueOp, Feature, is_made_on_use};
-use node::executor::{Input, Origin};
+use keyspace::Feature;
 use node::replica::read::ReadTime;
 use node::routing::fetch::FetchedData;
 
@@ -13,11 +12,11 @@ use super::context::CommandContext;
 use super::gets::{GETS_MAX, Get};
 use super::moment::ReadMoment;
 use super::pending_reply::PendingReply;
-use super::serve::go_waiter;
-use super::state::{ConnectionState, WaitsFor};
+use super::scripts::TransferCommand;
+use super::state::ConnectionState;
 use super::value_moves::{MoveCommand, moves_value};
 use crate::config::Config;
-use gateway::resp::{self, Args, Parsed, Request, RequestLimits, Session};
+use gateway::resp::{self, Args, Parsed, Request, RequestLimits, Session, table};
 
 /// The error when data takes all of `memory_max`, in Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -35,12 +34,15 @@ pub(super) const COMMAND_TOO_LONG: &str = "ERR the command is longer than an ent
                                             be: 514 MiB, or 64.5 MiB while nodes of an older \
                                             version are members; nothing was done";
 
+/// … when a command is run where only commands on keys are. None is known to come here.
+const NOT_HERE: &str = "ERR this command cannot be run here; nothing was done. Please report it";
+
 /// Longest request, however long `input_bytes_max` lets it be: a longest command, and what frames
 /// its arguments.
 const REQUEST_BYTES_MAX: u64 = 640 << 20;
 
 /// What requests may be like, by the node's configuration.
-pub(super) fn limits(config: &Config) -> RequestLimits {
+pub(crate) fn limits(config: &Config) -> RequestLimits {
     RequestLimits {
         key_bytes_max: config.key_bytes_max as usize,
         value_bytes_max: config.value_bytes_max as usize,
@@ -104,6 +106,7 @@ impl EventLoop {
             let args = ranges.args(rest);
             let key_bytes_max = self.limits.key_bytes_max;
             if plain.gets
+                && connection.pending.is_empty()
                 && let Some(get) = Get::of(args, input, done, key_bytes_max)
             {
                 self.gets.push(get);
@@ -118,10 +121,16 @@ impl EventLoop {
                 break;
             } else if plain.sets
                 && let Some((key, value)) = args.plain_set(key_bytes_max)
+                && !self.holds_back(at, connection, |show| show(key))
             {
                 self.set(at, connection, &mut session, key, value);
-                // Its reply is owed before theirs.
-                plain.gets = false;
+            } else if plain.gets
+                && !connection.pending.is_empty()
+                && let Some(key) = args.plain_get(key_bytes_max)
+            {
+                if let CommandOutcome::Deferred = self.get_behind(at, connection, &session, key) {
+                    break;
+                }
             } else {
                 if let CommandOutcome::Deferred =
                     self.run_command(at, connection, &mut session, args)
@@ -143,19 +152,6 @@ impl EventLoop {
         done
     }
 
-    /// Answers input that is no command, and closes the connection.
-    fn end_malformed(
-        &mut self,
-        connection: &mut Connection,
-        session: &Session,
-        error: &dyn std::fmt::Display,
-    ) {
-        // Not a command's reply: what the one before it was has no say.
-        let muted = session.is_quiet();
-        self.reply_error(connection, session, &error.to_string(), muted);
-        connection.advance(ConnectionState::Closing);
-    }
-
     fn run_command(
         &mut self,
         at: usize,
@@ -163,16 +159,48 @@ impl EventLoop {
         session: &mut Session,
         args: Args<'_>,
     ) -> CommandOutcome {
+        // One that is tried again was counted before.
+        let is_new = connection.next.muted.is_none();
+        let measured = table::lookup_slow(args).map(|spec| (spec.name, Instant::now()));
+        let (done, ran) = self.run_one(at, connection, session, args, is_new);
+        if let (Some((name, began)), true) = (measured, ran) {
+            let nanos = began.elapsed().as_nanos() as u64;
+            self.statistics.measure(name, nanos);
+            let statistics = &self.clients.statistics;
+            statistics.note_slow(nanos / 1000, self.now.millis() / 1000, args, session);
+        }
+        done
+    }
+
+    /// What became of a command, and whether it was run, and not refused or queued.
+    fn run_one(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        args: Args<'_>,
+        is_new: bool,
+    ) -> (CommandOutcome, bool) {
         let replies = connection.reply_place();
         let mut later = Vec::new();
         let command = self.translate_command(connection, session, args, &mut later);
         let muted = command.muted;
+        let ran = session.take_uncounted();
+        if let (Some(name), true) = (ran, is_new) {
+            self.statistics.count(name, 1);
+            if command.request == Request::Exec {
+                session.each_queued_name(&mut |name| self.statistics.count(name, 1));
+            }
+        }
         let done = self.dispatch(at, connection, session, command);
         if !later.is_empty() {
             connection.pending.push_back(PendingReply::bytes(later));
         }
         if matches!(done, CommandOutcome::Answered) && connection.speculative_reply().is_none() {
             self.leave_retry_queue(at);
+        }
+        if connection.tracking.is_some() && matches!(done, CommandOutcome::Answered) {
+            self.end_caching(session, args);
         }
         match done {
             CommandOutcome::Deferred => connection.next.muted = Some(muted),
@@ -182,7 +210,20 @@ impl EventLoop {
             }
             CommandOutcome::Answered => {}
         }
-        done
+        (done, ran.is_some())
+    }
+
+    /// The server as a command of this connection sees it.
+    #[inline]
+    pub(super) fn context_of(&self, connection: &Connection) -> CommandContext<'_> {
+        CommandContext {
+            runtime: &self.runtime,
+            config: &self.config,
+            clients: &self.clients,
+            texts: &self.texts,
+            now: self.now,
+            id: connection.id,
+        }
     }
 
     /// Translates a command, and takes what it has gathered while it waited. A reply that is known
@@ -195,14 +236,7 @@ impl EventLoop {
         args: Args<'a>,
         later: &mut Vec<u8>,
     ) -> Command<'a> {
-        let context = CommandContext {
-            runtime: &self.runtime,
-            config: &self.config,
-            clients: &self.clients,
-            texts: &self.texts,
-            now: self.now,
-            id: connection.id,
-        };
+        let context = self.context_of(connection);
         let behind = !connection.pending.is_empty();
         let out = if behind { later } else { &mut connection.output.bytes };
         let before = out.len();
@@ -246,7 +280,13 @@ impl EventLoop {
                 }
                 CommandOutcome::Answered
             }
-            Request::Reset => self.reset(connection, session),
+            Request::Reset => {
+                self.end_tracking(connection);
+                self.reset(at, connection, session)
+            }
+            Request::Track(tracking) if command.refused.is_none() => {
+                self.track(at, connection, session, tracking, muted)
+            }
             Request::Close => {
                 connection.advance(ConnectionState::Closing);
                 CommandOutcome::Answered
@@ -254,6 +294,35 @@ impl EventLoop {
             request if let Some(text) = command.refused.take() => {
                 self.refuse_command(connection, session, &request, &text, muted)
             }
+            request @ Request::Script(_) if !session.has_transaction() => {
+                match self.redirect_for(connection, session, &request) {
+                    Some(text) => self.refuse(connection, session, &text, muted),
+                    None if connection.tracking.is_some()
+                        && !self.hold_keys(
+                            at,
+                            connection,
+                            session,
+                            &request,
+                            command.put_off_at,
+                        ) =>
+                    {
+                        CommandOutcome::Deferred
+                    }
+                    None => self.script(at, connection, session, &request, muted),
+                }
+            }
+            _ if connection.waits_for_scripts() => CommandOutcome::Deferred,
+            Request::Scripts(asked) => self.ask_of_scripts(at, connection, session, asked, muted),
+            Request::Transfer(asked) if !session.has_transaction() => {
+                let what = TransferCommand { args: command.args, asked };
+                self.transfer(at, connection, session, what, muted)
+            }
+            Request::Libraries(asked) => {
+                self.ask_of_libraries(at, connection, session, asked, muted)
+            }
+            request @ (Request::Subscribe { .. }
+            | Request::Unsubscribe { .. }
+            | Request::Publish { .. }) => self.run_pubsub(at, connection, session, request, muted),
             Request::Kill(kill) => self.kill_clients(at, connection, session, kill, muted),
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
             Request::LastRoutes => self.last_routes(connection, session, muted),
@@ -265,17 +334,59 @@ impl EventLoop {
                 CommandOutcome::Deferred
             }
             Request::Begin => self.begin(at, connection, session, muted),
-            Request::Commit => self.commit(at, connection, session, muted),
+            Request::Commit => {
+                let (touched, route) =
+                    (Self::touched(session, &Request::Commit), connection.route.clone());
+                let owed = (connection.next_number(), connection.output.bytes.len());
+                let done = self.commit(at, connection, session, muted);
+                if connection.tracking.is_some() && matches!(done, CommandOutcome::Answered) {
+                    self.note_touched(connection, session, route, touched, owed);
+                }
+                done
+            }
             request if session.has_transaction() => {
                 let now = command.put_off_at.unwrap_or_else(|| self.moment());
                 let moment = ReadMoment { now, fetched: command.fetched };
-                self.interact(at, connection, session, request, moment, muted)
+                let tracks = connection.tracking.is_some();
+                let touched = tracks.then(|| Self::touched(session, &request));
+                let owed = (connection.next_number(), connection.output.bytes.len());
+                let done = self.interact(at, connection, session, request, moment, muted);
+                if let (Some(touched), CommandOutcome::Answered) = (touched, &done) {
+                    self.doubt_shown(connection, session, touched, owed);
+                }
+                done
             }
             ref request if let Some(text) = self.redirect_for(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
             }
+            request if connection.tracking.is_some() => {
+                self.run_tracked(at, connection, session, request, command)
+            }
             request => self.run_request(at, connection, session, request, command),
         }
+    }
+
+    /// As [`Self::run_request`], of a connection whose client caches what it reads.
+    #[cold]
+    fn run_tracked(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        request: Request<'_>,
+        command: Command<'_>,
+    ) -> CommandOutcome {
+        if !self.hold_keys(at, connection, session, &request, command.put_off_at) {
+            return CommandOutcome::Deferred;
+        }
+        let touched = Self::touched(session, &request);
+        let route = self.tracked_route(connection, session, &request);
+        let owed = (connection.next_number(), connection.output.bytes.len());
+        let done = self.run_request(at, connection, session, request, command);
+        if matches!(done, CommandOutcome::Answered) {
+            self.note_touched(connection, session, route, touched, owed);
+        }
+        done
     }
 
     /// Runs a request for keys, which this node is to answer, outside of BEGIN.
@@ -334,12 +445,38 @@ impl EventLoop {
             }
             Request::Wait(wait) => self.wait_for_replicas(at, connection, session, wait, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
-            other => unreachable!("{other:?} is no request for keys"),
+            // All others are named, so that a new one must find its place.
+            Request::Answered
+            | Request::Begin
+            | Request::Commit
+            | Request::Transfer(_)
+            | Request::Script(_)
+            | Request::Scripts(_)
+            | Request::Libraries(_)
+            | Request::Explain(_)
+            | Request::LastRoutes
+            | Request::Kill(_)
+            | Request::Track(_)
+            | Request::Subscribe { .. }
+            | Request::Unsubscribe { .. }
+            | Request::Publish { .. }
+            | Request::Reset
+            | Request::Close => self.refuse(connection, session, NOT_HERE, muted),
         }
     }
 
     /// The session begins anew.
-    fn reset(&mut self, connection: &mut Connection, session: &Session) -> CommandOutcome {
+    fn reset(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+    ) -> CommandOutcome {
+        let subscriptions = std::mem::take(session.subscriptions_mut());
+        if !subscriptions.is_empty() {
+            self.end_subscriptions(at, &subscriptions);
+            self.describe(connection, session);
+        }
         connection.last_routes.clear();
         connection.route_version = u64::MAX;
         match connection.pending.is_empty() {
@@ -350,123 +487,12 @@ impl EventLoop {
         CommandOutcome::Answered
     }
 
-    /// A command that waited cannot be run.
-    fn refuse_command(
-        &mut self,
-        connection: &mut Connection,
-        session: &mut Session,
-        request: &Request<'_>,
-        text: &str,
-        muted: bool,
-    ) -> CommandOutcome {
-        (connection.next.looked, connection.next.copy) = (None, None);
-        if *request == Request::Exec {
-            session.end_transaction();
-        }
-        if *request == Request::Commit {
-            session.take_transaction();
-        }
-        self.refuse(connection, session, text, muted)
-    }
-
-    /// The session's keyspace does not exist: 0 to 15 are created, any other is an error.
-    pub(super) fn without_keyspace(
-        &mut self,
-        at: usize,
-        connection: &mut Connection,
-        session: &Session,
-        muted: bool,
-    ) -> CommandOutcome {
-        let name = session.keyspace();
-        if !is_made_on_use(name) {
-            return self.refuse(connection, session, NO_KEYSPACE, muted);
-        }
-        self.create(at, connection, name);
-        CommandOutcome::Deferred
-    }
-
-    fn select(
-        &mut self,
-        at: usize,
-        connection: &mut Connection,
-        session: &mut Session,
-        name: &[u8],
-        muted: bool,
-    ) -> CommandOutcome {
-        if connection.waits_at_barrier() {
-            return CommandOutcome::Deferred;
-        }
-        let name = String::from_utf8_lossy(name).into_owned();
-        if self.runtime.routing.routes().get(&name).is_none() {
-            if is_made_on_use(&name) {
-                self.create(at, connection, &name);
-                return CommandOutcome::Deferred;
-            }
-            return self.refuse(connection, session, NO_KEYSPACE, muted);
-        }
-        session.selected(&name);
-        connection.route_version = u64::MAX;
-        self.route_of(connection, session);
-        if !muted {
-            connection.output.bytes.extend_from_slice(b"+OK\r\n");
-        }
-        CommandOutcome::Answered
-    }
-
-    /// Creates a numbered keyspace; the connection's next command waits for it.
-    pub(super) fn create(&mut self, at: usize, connection: &mut Connection, name: &str) {
-        connection.next.waits_for = WaitsFor::Permission;
-        connection.route_version = u64::MAX;
-        let mut op = Vec::new();
-        let options = self.config.keyspace_options();
-        CatalogueOp::Create { name, options }.encode(&mut op);
-        let origin = Origin(self.number as u32);
-        let input = Input::Catalogue { op, origin, waiter: go_waiter(at) };
-        self.inputs.push((keyspace::ShardId(0), input));
-    }
-
     /// Renews what other connections' CLIENT LIST shows of this one.
-    pub(super) fn describe(&self, connection: &Connection, session: &Session) {
+    pub(super) fn describe(&self, connection: &mut Connection, session: &Session) {
+        connection.shown_command = session.last_command();
         let (input, output) = (connection.input.len(), connection.unsent());
         let idle_secs = self.now.millis().saturating_sub(connection.active_millis) / 1000;
         let line = session.describe(self.now.millis(), idle_secs, input, output);
         self.clients.describe(connection.id, line);
-    }
-
-    fn route_of(&self, connection: &mut Connection, session: &Session) {
-        connection.route = self.runtime.routing.routes().get(session.keyspace()).map(Arc::clone);
-    }
-
-    /// Has a command done by replying with an error.
-    pub(super) fn refuse(
-        &mut self,
-        connection: &mut Connection,
-        session: &Session,
-        text: &str,
-        muted: bool,
-    ) -> CommandOutcome {
-        self.reply_error(connection, session, text, muted);
-        CommandOutcome::Answered
-    }
-
-    /// Replies with an error, behind what is owed already.
-    fn reply_error(
-        &mut self,
-        connection: &mut Connection,
-        session: &Session,
-        text: &str,
-        muted: bool,
-    ) {
-        self.runtime.counters.errors.add(1);
-        if muted {
-            return;
-        }
-        if connection.pending.is_empty() {
-            session.writer(&mut connection.output.bytes).error(text);
-        } else {
-            let mut bytes = Vec::new();
-            session.writer(&mut bytes).error(text);
-            connection.pending.push_back(PendingReply::bytes(bytes));
-        }
     }
 }

@@ -11,10 +11,7 @@ use command::glob;
 use gateway::resp::{KeyspaceRequest, RANGE_NEEDS_ORDER, Range, RespWriter};
 
 /// Keys, and values if they are asked for.
-type Pairs = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
-
-/// The first and the last key that a RANGE has shown.
-pub(super) type KeyBounds = Option<(Box<[u8]>, Box<[u8]>)>;
+pub(super) type Pairs = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
 
 /// A keyspace as one command sees it.
 pub(super) struct KeyspaceScan<'a> {
@@ -33,8 +30,8 @@ pub(super) struct KeyspaceScan<'a> {
 }
 
 impl KeyspaceScan<'_> {
-    /// Writes the reply; of RANGE, between which keys it lies.
-    pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> KeyBounds {
+    /// Writes the reply. Returns what RANGE has shown.
+    pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> Pairs {
         match request {
             KeyspaceRequest::Size => {
                 writer.int((scan::size(self.route, self.asked) + self.remote.size) as i64);
@@ -54,7 +51,7 @@ impl KeyspaceScan<'_> {
                 unreachable!("flushes are writes")
             }
         }
-        None
+        Pairs::new()
     }
 
     /// By size, so that keys of neither side are favoured.
@@ -148,7 +145,7 @@ impl KeyspaceScan<'_> {
         }
     }
 
-    fn write_range(&self, range: &Range<'_>, writer: &mut RespWriter<'_>) -> KeyBounds {
+    fn write_range(&self, range: &Range<'_>, writer: &mut RespWriter<'_>) -> Pairs {
         let (mut found, mut bytes): (Pairs, _) = (Vec::new(), 0);
         let mut show = |key: &[u8], value: &[u8]| {
             bytes += key.len() + if range.with_values { value.len() } else { 0 };
@@ -179,8 +176,7 @@ impl KeyspaceScan<'_> {
             }
             Err(_) => writer.error(RANGE_NEEDS_ORDER),
         }
-        let (first, last) = found.first().zip(found.last())?;
-        Some((first.0.clone(), last.0.clone()))
+        found
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use command::{NotDone, Reply};
 use keyspace::CatalogueError;
 use mio::event::Event;
 use node::executor::Answer;
 use node::replica::entry::{Batch, Waiter};
+use node::routing::fetch::FetchRequest;
 
-use super::connection::{Connection, PENDING_MAX, Protocol};
+use super::connection::{Connection, PENDING_MAX, Protocol, RepliesCount};
 use super::state::{ConnectionState, WaitsFor};
 use super::{
     EventLoop, OUTPUT_PAUSE_BYTES, OUTPUT_SPARE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
@@ -44,19 +46,32 @@ impl EventLoop {
             if event.is_error() {
                 connection.advance(ConnectionState::Broken);
             }
+            // A client that has only ended its side has its long scripts stopped as well.
+            if connection.ready.hung_up || connection.life == ConnectionState::Broken {
+                let was_gone = connection.gone.swap(true, Ordering::AcqRel);
+                // Its scripts know the flag: who has none asks no script thread.
+                if !was_gone && Arc::strong_count(&connection.gone) > 1 {
+                    self.runtime.scripts.client_gone(connection.id);
+                }
+            }
             self.enqueue(at);
         }
     }
 
     /// Serves one connection as far as it goes now.
     pub(super) fn serve(&mut self, at: usize) {
+        self.tell_news();
         let mut connection =
             self.connections[at].take().expect("a connection is served by one at a time");
         connection.turn.queued = false;
         self.refresh_route(&mut connection);
+        self.answer_parked(at, &mut connection);
         let mut buffer = std::mem::take(&mut self.buffer);
         self.read_and_run(at, &mut connection, &mut buffer);
         self.buffer = buffer;
+        if connection.tracking.is_some() {
+            self.tell_unsent(&mut connection);
+        }
         self.count_long_output(&mut connection);
         connection.output.paused |= connection.unsent() >= OUTPUT_PAUSE_BYTES;
         // A client that has sent its last is answered everything it asked.
@@ -85,7 +100,7 @@ impl EventLoop {
                 self.forget(at, &connection);
                 continue;
             }
-            let again = reads || resumes || connection.is_finished();
+            let again = reads || resumes || connection.is_finished() || connection.may_try_parked();
             self.connections[at] = Some(connection);
             if again {
                 self.enqueue(at);
@@ -96,7 +111,7 @@ impl EventLoop {
     }
 
     /// Has a connection's output sent at the end of the turn.
-    fn touch(&mut self, at: usize) {
+    pub(super) fn touch(&mut self, at: usize) {
         if let Some(Some(connection)) = self.connections.get_mut(at)
             && !connection.turn.touched
         {
@@ -179,7 +194,7 @@ impl EventLoop {
     }
 
     /// Sends what is there to send.
-    fn flush(&mut self, connection: &mut Connection) {
+    pub(super) fn flush(&mut self, connection: &mut Connection) {
         if connection.is_held() {
             return;
         }
@@ -244,12 +259,13 @@ impl EventLoop {
 
     /// Gives an answer to the connections it is for.
     pub(super) fn answered(&mut self, answer: Answer) {
+        self.tell_news();
         match answer {
-            Answer::Applied { spent, replies, .. } => {
+            Answer::Applied { spent, replies, shard, .. } => {
                 let mut replies = spent.waiters.iter().zip(replies).peekable();
                 while let Some((waiter, reply)) = replies.next() {
                     let at = place(*waiter);
-                    self.connection_at(at).fill(waiter.0 as u32, Ok(reply));
+                    self.connection_at(at).fill(waiter.0 as u32, Ok(reply), Some(shard));
                     // What is for one connection is looked after together.
                     if replies.peek().is_none_or(|(next, _)| place(**next) != at) {
                         self.filled(at);
@@ -279,6 +295,9 @@ impl EventLoop {
                 }
             }
             Answer::Retry { waiter, .. } => self.go_on(waiter, None),
+            Answer::Fetched { waiter, want, .. } if matches!(*want, FetchRequest::Track { .. }) => {
+                self.go_on(waiter, None);
+            }
             Answer::Fetched { waiter, shard, at, want, found, .. } => {
                 if let Some(Some(connection)) = self.connections.get_mut(place(waiter)) {
                     connection.next.fetched.add(shard, at, *want, *found);
@@ -301,7 +320,7 @@ impl EventLoop {
 
     pub(super) fn fill(&mut self, waiter: Waiter, reply: Result<Reply, Box<str>>) {
         let at = place(waiter);
-        self.connection_at(at).fill(waiter.0 as u32, reply);
+        self.connection_at(at).fill(waiter.0 as u32, reply, None);
         self.filled(at);
     }
 
@@ -311,19 +330,25 @@ impl EventLoop {
     }
 
     /// Replies have come for a connection: writes those that are next in order, and goes on.
-    fn filled(&mut self, at: usize) {
+    pub(super) fn filled(&mut self, at: usize) {
         let reason = self.native_reason();
         let connection = self.connection_at(at);
-        let errors = connection.write_replies(reason);
-        let added_bytes = connection.takes.take_added();
+        let count = connection.write_replies(reason);
+        let is_tracking = connection.tracking.is_some();
+        let has_effects = !connection.effects.is_empty();
         let waits_for_more = connection.input.is_empty()
             && !connection.ready.readable
-            && connection.life < ConnectionState::Ended;
-        if added_bytes > 0 {
-            self.runtime.memory.growth().done(added_bytes);
+            && connection.life < ConnectionState::Ended
+            && !connection.may_try_parked();
+        self.count_replies(count);
+        if is_tracking
+            && let Some(Some(mut connection)) = self.connections.get_mut(at).map(Option::take)
+        {
+            self.tell_unsent(&mut connection);
+            self.connections[at] = Some(connection);
         }
-        if errors > 0 {
-            self.runtime.counters.errors.add(errors);
+        if has_effects {
+            self.run_effects(at);
         }
         if waits_for_more { self.touch(at) } else { self.enqueue(at) }
     }
@@ -339,6 +364,15 @@ impl EventLoop {
         if connection.next.waits_for == WaitsFor::Nothing {
             self.enqueue(at);
         }
+    }
+
+    /// Counts what is in replies.
+    pub(super) fn count_replies(&mut self, RepliesCount { errors, hits, misses }: RepliesCount) {
+        if errors > 0 {
+            self.runtime.counters.errors.add(errors);
+        }
+        self.counted.hits += hits;
+        self.counted.misses += misses;
     }
 
     pub(super) fn native_reason(&self) -> ErrorText {
@@ -391,25 +425,23 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
              Send it again"
         }
         NotDone::ReplicaLagging => {
-            "TRYAGAIN the replica of the key's shard here lacks too much; nothing was done. Send \
+            "TRYAGAIN the local replica of the key's shard is lagging; nothing was done. Send \
              it again"
         }
         NotDone::Busy => {
-            "BUSY too much waits for the node that leads this key's shard; nothing was done. Send \
-             it again later"
+            "BUSY too many requests wait for the leader of this key's shard; nothing was done. \
+             Send it again later"
         }
-        NotDone::Locked => {
-            "BUSY transactions had the key all the time; nothing was done. Send it again"
-        }
+        NotDone::Locked => "BUSY transactions kept the key locked; nothing was done. Send it again",
         NotDone::TooLong => super::reply_limit::TOO_LONG,
         // When it came they lay in one shard.
         NotDone::CrossShard => {
-            "TRYAGAIN the shard of the command's keys was cut between them meanwhile; nothing was \
+            "TRYAGAIN the shard was split between the command's keys meanwhile; nothing was \
              done. Send it again"
         }
         NotDone::DiskFull => {
-            "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
-             is space"
+            "MISCONF the disk is full; nothing was done. Reads go on; writes resume when there is \
+             space"
         }
     }
 }

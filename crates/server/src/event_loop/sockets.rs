@@ -60,7 +60,7 @@ impl EventLoop {
         counters.connections.add(1);
         let id = self.clients.next_id();
         let stream = std::net::TcpStream::from(stream);
-        let new = NewConnection { stream, listener, id };
+        let new = NewConnection { stream, listener, id, is_own: false };
         let target = self.next_loop % self.runtime.delivery.mailboxes.len();
         self.next_loop += 1;
         if target == self.number {
@@ -88,7 +88,9 @@ impl EventLoop {
         let entry = self.connections.vacant_entry();
         if let Err(error) = transport.register(self.poll.registry(), Token(entry.key())) {
             tracing::warn!("cannot watch a connection, so it is closed: {error}");
-            self.runtime.counters.connections.sub(1);
+            if !new.is_own {
+                self.runtime.counters.connections.sub(1);
+            }
             return;
         }
         let protocol = match listener.protocol {
@@ -97,16 +99,18 @@ impl EventLoop {
                 unreachable!("the loops have no such listeners")
             }
             listeners::Protocol::Resp => {
-                self.clients.add(new.id, (self.number, entry.key()), &peer);
+                if !new.is_own {
+                    self.clients.add(new.id, (self.number, entry.key()), &peer);
+                }
                 let now_millis = self.runtime.clock.millis();
                 let session = Session::new(new.id, peer, self.limits, listener.lookup, now_millis);
-                self.clients
-                    .describe(new.id, session.describe(self.runtime.clock.millis(), 0, 0, 0));
+                self.clients.describe(new.id, session.describe(now_millis, 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };
         let mut connection =
             Connection::new(new.id, principal, transport, protocol, self.runtime.clock.millis());
+        connection.is_own = new.is_own;
         // Accepted by another loop when this one had begun to stop already.
         if self.runtime.lifecycle.is_stopping() {
             connection.advance(ConnectionState::Ended);
@@ -120,17 +124,32 @@ impl EventLoop {
     pub(super) fn forget(&mut self, at: usize, connection: &Connection) {
         self.connections.remove(at);
         self.leave_retry_queue(at);
+        if let Protocol::Resp(session, _) = &connection.protocol {
+            self.end_subscriptions(at, session.subscriptions());
+        }
         self.forget_output(connection);
         self.clients.remove(connection.id);
-        self.runtime.counters.connections.sub(1);
+        if let Some(tracking) = &connection.tracking {
+            self.runtime.tracking.forget(tracking.client);
+        }
+        if !connection.is_own {
+            self.runtime.counters.connections.sub(1);
+        }
     }
 
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
         let now = self.runtime.clock.millis();
         let limit = self.config.idle_timeout_ms;
+        // As in Redis: messages may come at any time.
+        let subscribes = |connection: &Connection| {
+            matches!(&connection.protocol, Protocol::Resp(session, _)
+                if !session.subscriptions().is_empty())
+        };
         let idle = |connection: &Connection| {
             connection.pending.is_empty()
+                && !connection.is_own
+                && !subscribes(connection)
                 && connection.next.waits_for == WaitsFor::Nothing
                 && now.saturating_sub(connection.active_millis) > limit
         };

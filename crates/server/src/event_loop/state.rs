@@ -1,11 +1,12 @@
 //! State of a connection: lifecycle, socket, output, next command, watched keys.
 
 use command::ObservedVersion;
-use keyspace::Timestamp;
+use keyspace::{ShardId, Timestamp};
 use node::replica::read::ReadTime;
 use node::routing::fetch::FetchedData;
 use txn::interactive::InteractiveTxn;
 
+use super::late::Executed;
 use crate::runtime::lookups::Trace;
 
 /// A connection's lifecycle. It only moves down this list.
@@ -43,6 +44,8 @@ pub struct Output {
     pub unread_bytes: usize,
     /// Bytes of pushes that wait for replies owed before them.
     pub pushes_bytes: usize,
+    /// Since when a subscriber's have been many.
+    pub long_since_millis: Option<u64>,
     /// Whether commands waited for them to be sent.
     pub paused: bool,
 }
@@ -92,6 +95,13 @@ pub struct Next {
     pub looked: Option<(u32, Vec<ObservedVersion>)>,
     /// Whether its keys were looked up, and the lookups that ended so far.
     pub lookups: Option<Vec<Trace>>,
+    /// Of an EXEC: that what shards do of it is done.
+    pub executed: Option<Box<Executed>>,
+    /// Scripts that are owed replies, all in the queue of this shard, and how many: other commands
+    /// wait for them.
+    pub scripts: Option<(ShardId, usize)>,
+    /// Whether others were asked for the script or function that it names.
+    pub has_asked_others: bool,
     /// Whether it has waited for a reservation, and now goes on as any other.
     pub has_waited_for_reservation: bool,
 }

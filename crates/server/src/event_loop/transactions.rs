@@ -6,27 +6,33 @@
 //! puts these replies between the shard's answers.
 
 use command::transaction::WRITTEN_BYTES_MAX;
-use command::{Read, Reply, Sink as _, Step, Transaction, Write};
+use command::{Read, Reply, Sink as _, Step, TopicKind, Transaction, Write};
 use keyspace::Feature;
 use node::routing::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, OK, QUEUED};
-use super::context::CommandContext;
+use super::late::{Executed, LcsOptions, MOVES_BESIDE_LATE, Order};
+use super::libraries::write_known;
 use super::memory_need::MemoryNeed;
 use super::moment::ReadMoment;
 use super::pending_reply::{PendingReply, ReplyFrame};
-use super::reply_limit::TOO_LONG;
+use super::pubsub::CommitEffect;
+use super::reply_limit::{TOO_LONG, size_of};
 use super::resp::{COMMAND_TOO_LONG, CommandOutcome, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
 use super::serve::waiter;
 use super::state::WatchedExec;
 use super::value_moves::Execution;
 use super::value_moves::SpeculativeReply;
-use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
+use crate::runtime::growth::Reservation;
+use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched, is_script};
+use gateway::resp::{flushes, runs_late, spans_keyspaces};
 
 /// The error of a command in a transaction whose own keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
+/// The error of SSUBSCRIBE in EXEC.
+const SHARD_SUBSCRIPTION: &str = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
 /// … whose cluster has nodes that cannot read a transaction yet.
 pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher cluster version; \
                                                   nothing was done. See `carillon upgrade --check`";
@@ -35,8 +41,16 @@ pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher
 pub enum ExecPart {
     /// With these bytes, whatever else is done.
     Known(Vec<u8>),
+    /// With these, and beside the transaction it does this.
+    Effect(Vec<u8>, CommitEffect),
     /// With the next of the shard's answers.
     Next,
+    /// With the size of that, which is the value of a key of so many bytes.
+    Size(usize),
+    /// With the LCS of the next two, which are values.
+    Lcs(LcsOptions),
+    /// With what the command says when it is run, behind the others.
+    Late,
     /// With so many of these, as a list.
     List(usize),
     /// With so many of these, as one.
@@ -85,11 +99,23 @@ pub fn write_executed(parts: &[ExecPart], reply: &Reply, version: Version, out: 
     }
     for part in parts {
         match part {
-            ExecPart::Known(bytes) => writer.out.extend_from_slice(bytes),
+            ExecPart::Known(bytes) | ExecPart::Effect(bytes, _) => {
+                writer.out.extend_from_slice(bytes)
+            }
             ExecPart::Committed => writer.ok(),
             ExecPart::Next | ExecPart::Single => {
                 answers.next().unwrap_or(&Reply::Nil).give(&mut writer)
             }
+            ExecPart::Size(key_bytes) => match answers.next() {
+                Some(Reply::Bulk(value)) => writer.int(size_of(*key_bytes, value.len())),
+                other => other.unwrap_or(&Reply::Nil).give(&mut writer),
+            },
+            ExecPart::Lcs(options) => {
+                let (one, other) = (answers.next(), answers.next());
+                let found = [one, other].map(|found| found.unwrap_or(&Reply::Nil));
+                options.give(found, &mut writer);
+            }
+            ExecPart::Late => writer.nil(),
             ExecPart::List(count) | ExecPart::Listed(count) => {
                 writer.array(*count);
                 answers.by_ref().take(*count).for_each(|answer| answer.give(&mut writer));
@@ -109,6 +135,17 @@ pub fn write_executed(parts: &[ExecPart], reply: &Reply, version: Version, out: 
     }
 }
 
+/// What a transaction does beside its writes, if this reply says that it was committed.
+pub fn effects_of(parts: &[ExecPart], reply: &Reply) -> Vec<CommitEffect> {
+    let is_committed = matches!(reply, Reply::Array(_));
+    let effects = parts.iter().filter(|_| is_committed).flat_map(|part| match part {
+        ExecPart::Effect(_, effect) => std::slice::from_ref(effect),
+        ExecPart::Speculative(speculative) => &speculative.effects,
+        _ => &[],
+    });
+    effects.cloned().collect()
+}
+
 /// Why a transaction of the session's keyspace cannot be done, if keys of another are watched.
 fn watches_elsewhere(watched: &Watched, session: &Session) -> Option<String> {
     let is_elsewhere = !watched.is_empty() && watched.keyspace() != session.keyspace();
@@ -126,6 +163,18 @@ fn watches_elsewhere(watched: &Watched, session: &Session) -> Option<String> {
 pub(super) struct QueuedCommands<'a> {
     pub queue: &'a Queue,
     pub watched: &'a Watched,
+}
+
+/// The queued commands of an EXEC, translated.
+struct Understood<'q> {
+    /// How each is answered.
+    parts: Vec<ExecPart>,
+    /// What shards do.
+    commands: Vec<Step<'q>>,
+    /// Why they cannot be done in this order.
+    misplaced: Option<&'static str>,
+    /// Whether a SELECT stands before some of them.
+    spans_keyspaces: bool,
 }
 
 impl EventLoop {
@@ -196,19 +245,49 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        QueuedCommands { queue, watched }: QueuedCommands<'_>,
+        queued: QueuedCommands<'_>,
         moment: ReadMoment,
         muted: bool,
     ) -> CommandOutcome {
+        let QueuedCommands { queue, watched } = queued;
+        if connection.next.executed.is_some() {
+            return self.run_late(at, connection, session, queue, moment, muted);
+        }
         if !self.runtime.version.allows(Feature::Transactions) {
             return self.refuse(connection, session, CLUSTER_VERSION_TOO_LOW, muted);
+        }
+        if watched.is_empty() && !self.select_first(at, connection, session, queue) {
+            return CommandOutcome::Deferred;
         }
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        let (parts, commands) = self.understand(connection, session, queue);
         if let Some(text) = watches_elsewhere(watched, session) {
             return self.refuse(connection, session, &text, muted);
+        }
+        let is_same = watched.is_empty() || watched.is_of(route.keyspace.id);
+        let needs_copies = |args| is_script(args) || spans_keyspaces(args) || flushes(args);
+        if is_same && queue.commands().any(needs_copies) {
+            return self.exec_scripts(at, connection, session, queued, muted);
+        }
+        let understood = self.understand(connection, session, queue);
+        if is_same && understood.spans_keyspaces {
+            return self.exec_scripts(at, connection, session, queued, muted);
+        }
+        let Understood { parts, commands, misplaced, .. } = understood;
+        if let Some(text) = misplaced {
+            return self.refuse(connection, session, text, muted);
+        }
+        let has_late = parts.iter().any(|part| matches!(part, ExecPart::Late));
+        let has_effects = parts.iter().any(|part| matches!(part, ExecPart::Effect(..)));
+        // They are done with its reply, and by then in the order of the client's commands.
+        if (has_late || has_effects) && connection.waits_at_barrier() {
+            return CommandOutcome::Deferred;
+        }
+        if has_late && commands.is_empty() && watched.is_empty() {
+            let (parts, outcome) = (parts.into(), Ok(Reply::Array(Vec::new())));
+            connection.next.executed = Some(Box::new(Executed { parts, outcome }));
+            return self.run_late(at, connection, session, queue, moment, muted);
         }
         // What was watched is gone with its keyspace, whatever has its name now.
         let is_gone = !watched.is_empty() && !watched.is_of(route.keyspace.id);
@@ -222,40 +301,57 @@ impl EventLoop {
             if !muted {
                 connection.reply_with(bytes);
             }
+            let effects = effects_of(&parts, &reply);
+            if !effects.is_empty() {
+                self.run_effects_of(at, connection, session, effects);
+            }
             return CommandOutcome::Answered;
         }
         if commands.iter().any(|step| crosses_in(step, &route)) {
-            let queued = QueuedCommands { queue, watched };
+            if has_late {
+                return self.refuse(connection, session, MOVES_BESIDE_LATE, muted);
+            }
             let what = Execution { parts: &parts, steps: &commands, queued };
             return self.exec_on_copy(at, connection, session, what, moment, muted);
         }
-        let takes = match self.make_room(connection, &commands) {
-            Ok(takes) => takes,
+        let (takes, reservation) = match self.make_room(connection, &commands) {
+            Ok(room) => room,
             Err(None) => return CommandOutcome::Deferred,
             Err(Some(text)) => return self.refuse(connection, session, text, muted),
         };
         let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
+        // It must see what the writes before it have done, in whichever shard (SAFETY G26).
+        if only_reads && !connection.pending.is_empty() && connection.waits_at_barrier() {
+            return CommandOutcome::Deferred;
+        }
         let watched = watched.keys().collect();
         let transaction = Box::new(Transaction { watched, commands, ..Transaction::default() });
         if let Err(refused) = self.put_exec(at, connection, transaction) {
-            if takes.adds_bytes > 0 {
-                self.runtime.memory.growth().done(takes.adds_bytes);
-            }
             return match refused {
                 None => CommandOutcome::Deferred,
                 Some(text) => self.refuse(connection, session, text, muted),
             };
         }
         let number = connection.next_number();
-        let frame = ReplyFrame::Resp { version: session.version(), muted };
+        let frame = match has_late {
+            true => ReplyFrame::Kept,
+            false => ReplyFrame::Resp { version: session.version(), muted },
+        };
         // What MULTI and the queued commands were answered says nothing yet: if it was not sent, it
         // goes with EXEC's reply.
         let queued_bytes = if muted { 0 } else { OK.len() + QUEUED.len() * queue.len() };
-        let is_next = connection.pending.is_empty();
+        // Invalidations may come between.
+        let is_next = connection.pending.is_empty() && connection.tracking.is_none();
         let before = connection.take_unsent(if is_next { queued_bytes } else { 0 });
         let slot = PendingReply::executing(parts, frame).behind(before).reading(only_reads);
         connection.pending.push_back(slot);
-        connection.takes.add(number, &takes);
+        connection.takes.add(number, &takes, reservation);
+        connection.next.barrier |= has_effects;
+        if has_late {
+            // EXEC is run again when the answer is there.
+            connection.next.barrier = true;
+            return CommandOutcome::Deferred;
+        }
         CommandOutcome::Answered
     }
 
@@ -265,7 +361,7 @@ impl EventLoop {
         &self,
         connection: &mut Connection,
         commands: &[Step<'_>],
-    ) -> Result<MemoryNeed, Option<&'static str>> {
+    ) -> Result<(MemoryNeed, Reservation), Option<&'static str>> {
         let takes = self.all_take(connection, commands);
         if takes.reply_bytes > self.config.output_bytes_max {
             return Err(Some(TOO_LONG));
@@ -274,12 +370,11 @@ impl EventLoop {
             connection.next.barrier = true;
             return Err(None);
         }
-        // Before room is asked for, which would be kept for it.
         let has_none = self.is_out_of_memory() && commands.iter().any(may_grow);
-        if has_none || !self.has_room(&takes) {
-            return Err(Some(EXEC_OUT_OF_MEMORY));
+        match self.runtime.memory.reserve(takes.adds_bytes).filter(|_| !has_none) {
+            Some(reservation) => Ok((takes, reservation)),
+            None => Err(Some(EXEC_OUT_OF_MEMORY)),
         }
-        Ok(takes)
     }
 
     /// As [`Self::put_transaction`], for an EXEC.
@@ -322,6 +417,9 @@ impl EventLoop {
             crosses |= *first.get_or_insert(here) != here;
         });
         if !crosses {
+            if self.holds_back(at, connection, |show| transaction.each_key(&mut |key| show(key))) {
+                return Err(None);
+            }
             let write = Write::Transaction(transaction);
             return self.put_write(connection, &write, waiter).map_err(Some);
         }
@@ -345,18 +443,23 @@ impl EventLoop {
         connection: &Connection,
         session: &mut Session,
         queue: &'q Queue,
-    ) -> (Vec<ExecPart>, Vec<Step<'q>>) {
-        let context = CommandContext {
-            runtime: &self.runtime,
-            config: &self.config,
-            clients: &self.clients,
-            texts: &self.texts,
-            now: self.now,
-            id: connection.id,
-        };
+    ) -> Understood<'q> {
+        let mut context = self.context_of(connection);
+        // An EXEC that has waited is of the time at which it began.
+        if let Some(copy) = &connection.next.copy {
+            context.now = copy.began();
+        }
         let (mut parts, mut commands) = (Vec::with_capacity(queue.len()), Vec::new());
+        let mut subscriptions = None;
+        let mut order = Order::default();
         for args in queue.commands() {
             let mut known = Vec::new();
+            if runs_late(args) {
+                order.late(args, session.keyspace());
+                parts.push(ExecPart::Late);
+                continue;
+            }
+            let steps_before = commands.len();
             parts.push(match session.translate_queued(args, &context, &mut known) {
                 Request::Answered => ExecPart::Known(known),
                 // Whichever shards they lie in.
@@ -369,9 +472,17 @@ impl EventLoop {
                     commands.extend(keys.iter().map(one));
                     ExecPart::Gathered(Gather::Sum, keys.len())
                 }
+                Request::Read(read) if let Some((keys, options)) = LcsOptions::of(&read) => {
+                    commands.extend(keys.map(|key| Step::Read(Read::Get(key))));
+                    ExecPart::Lcs(options)
+                }
                 Request::Read(read) => {
+                    let key_bytes = read.keys().first().map_or(0, |key| key.len());
                     commands.push(Step::Read(read));
-                    ExecPart::Next
+                    match session.replies_size() {
+                        true => ExecPart::Size(key_bytes),
+                        false => ExecPart::Next,
+                    }
                 }
                 Request::Write(write) => {
                     commands.push(Step::Write(write));
@@ -382,13 +493,31 @@ impl EventLoop {
                     commands.extend(writes.into_iter().map(Step::Write));
                     ExecPart::Gathered(gather, count)
                 }
-                _ => {
-                    session.writer(&mut known).error("ERR this is not allowed in transactions");
+                // Redis takes the others within MULTI for compatibility alone.
+                Request::Subscribe { kind: TopicKind::Shard, .. } => {
+                    session.writer(&mut known).error(SHARD_SUBSCRIPTION);
+                    ExecPart::Known(known)
+                }
+                request @ (Request::Subscribe { .. }
+                | Request::Unsubscribe { .. }
+                | Request::Publish { .. }) => {
+                    let subscriptions =
+                        subscriptions.get_or_insert_with(|| session.subscriptions().clone());
+                    let (bytes, effect) = self.queue_pubsub(session, subscriptions, request);
+                    ExecPart::Effect(bytes, effect)
+                }
+                request => {
+                    let mut writer = session.writer(&mut known);
+                    if !write_known(&self.runtime, &request, &mut writer) {
+                        writer.error("ERR this is not allowed in transactions");
+                    }
                     ExecPart::Known(known)
                 }
             });
+            order.steps(&commands[steps_before..]);
         }
-        (parts, commands)
+        let spans_keyspaces = order.spans_keyspaces;
+        Understood { parts, commands, misplaced: order.misplaced, spans_keyspaces }
     }
 
     /// What the commands of a transaction may take of memory, all together.

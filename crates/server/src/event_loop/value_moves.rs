@@ -23,22 +23,27 @@ use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::interactive::StepOutcome;
 use super::moment::ReadMoment;
+use super::pubsub::CommitEffect;
 use super::resp::{CommandOutcome, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::place;
 use super::state::WaitsFor;
-use super::transactions::{ExecPart, QueuedCommands, crosses_in, may_grow, write_executed};
+use super::transactions::{
+    ExecPart, QueuedCommands, crosses_in, effects_of, may_grow, write_executed,
+};
 use gateway::resp::{Args, Queue, Session, Watched};
 
 /// Bytes that such a command may read and write: a value that a shard may have locked, twice.
 const BYTES_MAX: u64 = 256 << 20;
 /// The error beyond this limit.
-const TOO_MUCH: &str = "ERR the command takes values of more than 128 MiB, or more than 65536 \
+const TOO_MUCH: &str = "ERR the command moves values of more than 128 MiB, or more than 65536 \
                         keys, from shard to shard; nothing was done";
 
 /// A reply that is known, if nothing changes before it is true.
 pub struct SpeculativeReply {
     /// In the protocol of its client.
     pub bytes: Vec<u8>,
+    /// What is done beside it.
+    pub(super) effects: Vec<CommitEffect>,
     /// What is run again otherwise.
     pub(super) again: RetriedCommand,
 }
@@ -107,7 +112,11 @@ impl EventLoop {
         let mut bytes = Vec::new();
         let reply = Reply::Array(replies);
         write_executed(&[ExecPart::Single], &reply, session.version(), &mut bytes);
-        let told = SpeculativeReply { bytes, again: RetriedCommand::Command(encoded(args)) };
+        let told = SpeculativeReply {
+            bytes,
+            effects: Vec::new(),
+            again: RetriedCommand::Command(encoded(args)),
+        };
         let transaction = Box::new(copy.transaction());
         self.write_all(
             at,
@@ -138,11 +147,13 @@ impl EventLoop {
             StepOutcome::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
         };
         let mut bytes = Vec::new();
-        write_executed(parts, &Reply::Array(replies), session.version(), &mut bytes);
+        let reply = Reply::Array(replies);
+        write_executed(parts, &reply, session.version(), &mut bytes);
+        let effects = effects_of(parts, &reply);
         let again = RetriedCommand::Exec(Box::new(queue.clone()), watched.clone());
         let mut transaction = Box::new(copy.transaction());
         transaction.watched.splice(0..0, watched.keys());
-        let part = ExecPart::Speculative(Box::new(SpeculativeReply { bytes, again }));
+        let part = ExecPart::Speculative(Box::new(SpeculativeReply { bytes, effects, again }));
         self.write_all(at, connection, session, transaction, part, muted)
     }
 

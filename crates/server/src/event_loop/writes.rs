@@ -35,28 +35,29 @@ impl EventLoop {
             let part = ExecPart::Alone(Gather::One, pairs.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
-        let takes = self.takes(connection, write);
+        if self.holds_back(at, connection, |show| write.each_key(&mut |key| show(key))) {
+            return CommandOutcome::Deferred;
+        }
+        let mut takes = self.takes(connection, write);
+        if let Some(key) = write.replied_key() {
+            takes.reply_bytes = self.expected_value_bytes(connection, key) + takes.unseen_bytes;
+        }
         if takes.must_wait(connection) {
             connection.next.barrier = true;
             return CommandOutcome::Deferred;
         }
-        if !self.has_room(&takes) {
+        let Some(reservation) = self.runtime.memory.reserve(takes.adds_bytes) else {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
-        }
+        };
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
             Ok(()) => connection.pending.push_back(PendingReply::waiting(ReplyFrame::Resp {
                 version: session.version(),
                 muted,
             })),
-            Err(text) => {
-                if takes.adds_bytes > 0 {
-                    self.runtime.memory.growth().done(takes.adds_bytes);
-                }
-                return self.refuse(connection, session, text, muted);
-            }
+            Err(text) => return self.refuse(connection, session, text, muted),
         }
-        connection.takes.add(number, &takes);
+        connection.takes.add(number, &takes, reservation);
         CommandOutcome::Answered
     }
 
@@ -64,19 +65,6 @@ impl EventLoop {
     #[inline]
     pub(super) fn is_out_of_memory(&self) -> bool {
         self.runtime.memory.is_full()
-    }
-
-    /// Whether memory has room for what a write adds; then it is reserved.
-    #[inline]
-    pub(super) fn has_room(&self, takes: &MemoryNeed) -> bool {
-        let MemoryNeed { adds_bytes, .. } = *takes;
-        let used_bytes = || self.runtime.memory.used_bytes();
-        adds_bytes == 0
-            || self.runtime.memory.growth().ask(
-                adds_bytes,
-                used_bytes(),
-                self.runtime.memory.bytes_max(),
-            )
     }
 
     /// What a write may take of memory beyond what the client sends for it.
@@ -97,6 +85,17 @@ impl EventLoop {
             takes.adds_bytes = takes.lengthens_bytes.saturating_sub(before);
         }
         takes
+    }
+
+    /// As [`Self::value_bytes`]; if that cannot be seen at once, how long it was when the local
+    /// replica was not behind, or what values elsewhere have. Only to decide what must wait.
+    pub(super) fn expected_value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
+        let Some(route) = &connection.route else { return 0 };
+        match self.value_bytes(connection, key) {
+            0 => node::replica::read::applied_bytes(route, key)
+                .unwrap_or_else(|| connection.takes.unseen_value_bytes()),
+            bytes => bytes,
+        }
     }
 
     /// How long the value of a key is now, as far as that can be seen at once.
@@ -128,6 +127,12 @@ impl EventLoop {
             let transaction = Box::new(Transaction { commands, ..Transaction::default() });
             let part = ExecPart::Alone(gather, writes.len());
             return self.write_all(at, connection, session, transaction, part, muted);
+        }
+        let each = |show: &mut dyn FnMut(&_)| {
+            writes.iter().for_each(|write| write.each_key(&mut |key| show(key)));
+        };
+        if self.holds_back(at, connection, each) {
+            return CommandOutcome::Deferred;
         }
         let is_long = |write: &Write<'_>| self.runtime.is_too_long(write.bytes_about());
         if writes.iter().any(is_long) {
@@ -214,6 +219,10 @@ impl EventLoop {
         }
         if self.runtime.peers.is_some() {
             connection.written.add(shard);
+        }
+        connection.pipeline.wrote(shard);
+        if !connection.pipeline.has_no_reads() {
+            write.each_key(&mut |key| connection.pipeline.overwrites(route.key(key).hash));
         }
         self.put_in_batch(shard, write, waiter);
         Ok(())

@@ -47,7 +47,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than any frame may be.
-    #[error("a frame of {bytes} bytes came; the limit is {bytes_max}")]
+    #[error("received a frame of {bytes} bytes; the limit is {bytes_max}")]
     TooLong {
         /// The length it claims.
         bytes: usize,
@@ -55,7 +55,7 @@ pub enum FrameError {
         bytes_max: usize,
     },
     /// The checksum does not fit.
-    #[error("a frame of kind {kind} and {bytes} bytes came damaged")]
+    #[error("received a damaged frame of kind {kind} and {bytes} bytes")]
     Damaged {
         /// The kind it claims.
         kind: u8,
@@ -63,7 +63,7 @@ pub enum FrameError {
         bytes: usize,
     },
     /// A piece of a message that cannot be the next one.
-    #[error("a piece of {bytes} bytes came where {wanted} were wanted")]
+    #[error("received a piece of {bytes} bytes, expected {wanted}")]
     Misplaced {
         /// Its length.
         bytes: usize,

@@ -356,13 +356,13 @@ impl Handshake {
             Refusal::Removed { node, seal }
                 if node != self.local.node || seal != self.seal(REMOVED, node.0) =>
             {
-                "who answers says, and cannot show, that this node was removed"
+                "the other node claims, without proof, that this node was removed"
             }
             Refusal::UnsupportedVersion { version, supported, seal }
                 if supported != self.local.supported
                     || seal != self.seal(CLUSTER_VERSION, pack_versions(version, supported)) =>
             {
-                "who answers says, and cannot show, that this node does not support the cluster \
+                "the other node claims, without proof, that this node does not support the cluster \
                  version"
             }
             refusal => return refusal,

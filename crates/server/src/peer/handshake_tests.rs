@@ -248,9 +248,9 @@ fn only_a_member_can_tell_a_node_that_it_does_not_support_the_cluster_version() 
     };
     for dials in [true, false] {
         let mut sealed = Vec::new();
-        let told = outgrown(dials, 1, &mut |record| sealed.clone_from(record));
-        let Refusal::UnsupportedVersion { version, supported, .. } = told.refusal() else {
-            panic!("{told}")
+        let error = outgrown(dials, 1, &mut |record| sealed.clone_from(record));
+        let Refusal::UnsupportedVersion { version, supported, .. } = error.refusal() else {
+            panic!("{error}")
         };
         assert_eq!((*version, *supported), (ClusterVersion::NEWEST, VersionRange::BEFORE));
         // Neither for another version, nor with the seal of another handshake.
@@ -266,8 +266,8 @@ fn only_a_member_can_tell_a_node_that_it_does_not_support_the_cluster_version() 
 fn only_a_member_can_tell_a_node_that_it_was_removed() {
     for dials in [true, false] {
         let mut sealed = Vec::new();
-        let told = expelled(dials, 1, |record| sealed.clone_from(record));
-        let Refusal::Removed { node, .. } = told.refusal() else { panic!("{told}") };
+        let error = expelled(dials, 1, |record| sealed.clone_from(record));
+        let Refusal::Removed { node, .. } = error.refusal() else { panic!("{error}") };
         assert_eq!(*node, NodeId(2));
         // Neither what anybody can write, nor what was said another time.
         let guessed = expelled(dials, 1, |record| record[handshake_record::HEAD_BYTES + 9] ^= 1);

@@ -140,8 +140,8 @@ impl Link {
         if now < before || now - before >= TOO_LONG_LOG_EVERY.as_millis() as u64 {
             counters.too_long_logged_millis.set(now);
             tracing::warn!(
-                "a message of {bytes} bytes cannot be sent to node {:016x}, which takes \
-                 {bytes_max}: what it was for does not get on. Upgrade that node, or delete the \
+                "a message of {bytes} bytes cannot be sent to node {:016x}, which accepts \
+                 {bytes_max}: replication or a read is stuck. Upgrade that node, or delete the \
                  long value",
                 self.node.0
             );

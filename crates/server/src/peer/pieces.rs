@@ -108,7 +108,7 @@ impl Assembly {
         if open.message.len() < open.bytes {
             return Ok(None);
         }
-        let Open { kind, message, .. } = self.0.take().expect("it is whole");
+        let Open { kind, message, .. } = self.0.take().expect("the message is complete");
         Ok(Some(Frame { kind, body: message.into() }))
     }
 }

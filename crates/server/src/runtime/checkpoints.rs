@@ -116,19 +116,19 @@ impl Checkpoints {
                 return self.begin_file(runtime, shard, last, file);
             }
             Effect::WriteBlock => {
-                let File { checkpoint, writer, block } = file.as_mut().expect("it has begun");
+                let File { checkpoint, writer, block } = file.as_mut().expect("the file has begun");
                 if !checkpoint.next_block(block) {
                     return Ok(Event::BlocksEnded { is_void: checkpoint.is_void() });
                 }
                 writer.block(block)?;
             }
             Effect::AbandonFile => {
-                let File { writer, checkpoint, .. } = file.take().expect("it has begun");
+                let File { writer, checkpoint, .. } = file.take().expect("the file has begun");
                 abandon(writer, checkpoint.shard);
             }
             Effect::SyncLog => runtime.log.sync_now()?,
             Effect::FinishFile => {
-                let File { checkpoint, writer, .. } = file.take().expect("it has begun");
+                let File { checkpoint, writer, .. } = file.take().expect("the file has begun");
                 writer.finish()?;
                 let Checkpoint { shard, hard_state, .. } = checkpoint;
                 runtime.with_executor(shard, |executor| executor.covered(shard, hard_state));
@@ -233,7 +233,7 @@ impl Checkpoints {
                 install::Effect::Decline => {
                     let head = Box::new(head.clone());
                     runtime.submit(shard, Input::SnapshotDeclined { shard, head });
-                    abandon(writer.take().expect("it is not finished"), shard);
+                    abandon(writer.take().expect("the writer is open"), shard);
                     install::Event::Done
                 }
                 install::Effect::FinishFile => {
@@ -297,7 +297,10 @@ fn give_state(runtime: &NodeRuntime, head: &Message, state: RecoveringReplica) {
 /// Gives back the space of a file that will not be whole.
 pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
     if let Err(error) = writer.abandon() {
-        tracing::warn!("half a checkpoint of shard {shard} stays until a restart: {error}");
+        tracing::warn!(
+            "an unfinished checkpoint of shard {shard} stays on disk until a restart: \
+             {error}"
+        );
     }
 }
 

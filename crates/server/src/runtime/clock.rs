@@ -34,6 +34,8 @@ use crate::utc::utc;
 pub struct NodeClock {
     hybrid: Arc<Clock>,
     started: Instant,
+    /// How long a millisecond of the wall clock had begun then.
+    begun: Duration,
     physical: ArcSwap<Physical>,
     /// How far clocks may be apart, in ms.
     offset_max: u64,
@@ -51,11 +53,32 @@ impl NodeClock {
     /// A clock that starts now and is later than `highest`, the highest timestamp in the data. It
     /// may be `offset_max` ms away from its peers'.
     pub fn start(highest: Timestamp, offset_max: u64, ahead_from: Option<Timestamp>) -> Self {
-        let physical = ArcSwap::from_pointee(Physical::start(wall_millis(), highest));
-        let (hybrid, started) = (Arc::new(Clock::new(highest)), Instant::now());
+        Self::start_at(wall(), highest, offset_max, ahead_from)
+    }
+
+    /// As [`Self::start`], if the wall clock stands so now.
+    fn start_at(
+        wall: Duration,
+        highest: Timestamp,
+        offset_max: u64,
+        ahead_from: Option<Timestamp>,
+    ) -> Self {
+        let started = Instant::now();
+        let begun = Duration::from_nanos(u64::from(wall.subsec_nanos() % 1_000_000));
+        let physical = Physical::start(wall.as_millis() as u64, highest);
+        let (physical, hybrid) = (ArcSwap::from_pointee(physical), Arc::new(Clock::new(highest)));
         let (stepped, median, away) = Default::default();
-        let clock =
-            Self { hybrid, started, physical, offset_max, ahead_from, stepped, median, away };
+        let clock = Self {
+            hybrid,
+            started,
+            begun,
+            physical,
+            offset_max,
+            ahead_from,
+            stepped,
+            median,
+            away,
+        };
         clock.observe();
         clock
     }
@@ -81,7 +104,9 @@ impl NodeClock {
     }
 
     pub(super) fn elapsed_millis(&self) -> u64 {
-        self.elapsed().as_millis() as u64
+        // So that it is a millisecond later when it is by the wall clock: a client that reckons
+        // with that must not find a value to live longer than it has asked for.
+        (self.begun + self.elapsed()).as_millis() as u64
     }
 
     /// Moves the hybrid clock on to the physical time.
@@ -149,11 +174,11 @@ impl NodeClock {
         };
         Some(format!(
             "time on this node is {} s ahead of this machine's clock. When the node started at {} \
-             by that clock, its data had times up to {}. Either this machine's clock is behind \
-             now, or a clock was ahead, {whose}, when the node {from}. What expires before that \
-             time is gone at once; time goes on from there, slowed by a hundredth until both \
-             agree. If this machine's clock is wrong, set it right and start the node again. If it \
-             is right: carillon repair-clock, see docs/operations.md",
+             by that clock, its data had timestamps up to {}. Either this machine's clock is \
+             behind now, or a clock was ahead, {whose}, when the node {from}. Values that expire \
+             before that time expire at once; the time of the node goes on from there, slowed by a \
+             hundredth until both agree. If this machine's clock is wrong, set it right and start \
+             the node again. If it is right: carillon repair-clock, see docs/operations.md",
             ahead / 1000,
             utc(start),
             utc(start + time.ahead_millis()),
@@ -169,7 +194,7 @@ impl NodeClock {
         if stepped.abs_diff(before) > self.offset_max {
             self.stepped.store(stepped, Ordering::Relaxed);
             let by = stepped - before;
-            tracing::warn!("the wall clock was set by {by} ms: time here goes on without that");
+            tracing::warn!("the wall clock was set by {by} ms: the time of this node ignores that");
         }
         let Some(peers) = peers else { return };
         let offsets: Vec<i64> = offsets_of(peers, stepped).into_values().collect();
@@ -221,5 +246,23 @@ pub fn boot_nanos() -> BootNanos {
 
 /// The wall clock, in milliseconds since 1970.
 pub(super) fn wall_millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    wall().as_millis() as u64
+}
+
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn physical_time_lags_no_millisecond_behind_the_wall_clock() {
+        let wall = Duration::from_millis(5_000) + Duration::from_nanos(999_999);
+        let clock = NodeClock::start_at(wall, Timestamp::ZERO, 1_000, None);
+        while clock.elapsed().is_zero() {}
+        assert!(clock.millis() > 5_000, "a nanosecond later it is 5 001 ms");
+        assert_eq!(clock.started_millis(), 5_000);
+    }
 }

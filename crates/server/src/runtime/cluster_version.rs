@@ -94,7 +94,7 @@ pub(super) fn follow(
     if let Some(before) = before.filter(|_| runtime.lifecycle.is_ready()) {
         tracing::warn!(
             "the cluster version is {version} from now on, and was {before}. Nodes that do \
-             not support {version} are refused; there is no way back"
+             not support {version} are refused; the cluster version never falls"
         );
     }
     runtime.submit_to_all(|| Input::ClusterVersion { version });

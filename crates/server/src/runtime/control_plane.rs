@@ -145,6 +145,7 @@ fn carry_out(runtime: &NodeRuntime, effects: Vec<Effect>) {
                     peers.cluster.set_removed(removed);
                 }
             }
+            Effect::Libraries(libraries) => runtime.scripts.follow(libraries),
             Effect::ClusterVersion { version, before } => {
                 cluster_version::follow(runtime, version, before);
             }

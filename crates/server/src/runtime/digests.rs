@@ -115,8 +115,8 @@ impl Digests {
 pub(super) fn remind(quarantined: &[(ShardId, ReplicaId)]) {
     for (shard, replica) in quarantined {
         tracing::error!(
-            "replica {replica} of shard {shard} is quarantined and was not replaced yet: that \
-             takes a majority of the shard's other replicas. Start their nodes"
+            "replica {replica} of shard {shard} is quarantined and was not replaced yet: a \
+             replacement needs a majority of the shard's other replicas. Start their nodes"
         );
     }
 }

@@ -70,8 +70,8 @@ impl DiskPace {
         let change = self.note_fsync(took, Instant::now());
         match change {
             Some(true) => tracing::warn!(
-                "an fsync has taken {} ms or more: the disk is slow. This node hands its shards \
-                 over to others, and is given none until no fsync has taken {} ms for {} s",
+                "an fsync has taken {} ms or more: the disk is slow. This node transfers its \
+                 leaderships to others, and gets none until no fsync has taken {} ms for {} s",
                 took.as_millis(),
                 STALL.as_millis(),
                 SLOW_FOR.as_secs()

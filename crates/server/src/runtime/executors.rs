@@ -221,7 +221,7 @@ impl ExecutorCell {
             executor.turn(effects);
             if let Some((left, since)) = takes_in.take() {
                 let ms = since.elapsed().as_secs_f64() * 1e3;
-                tracing::debug!("shard {left} has its neighbour's keys, after {ms:.1} ms");
+                tracing::debug!("shard {left} has absorbed its right neighbour, after {ms:.1} ms");
             }
             if effects.is_empty() {
                 break;
@@ -259,6 +259,9 @@ impl ExecutorCell {
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
+        if runtime.tracking.is_active() {
+            runtime.tracking.take(runtime, effects);
+        }
         effects.events.drain(..).for_each(|what| runtime.happened(what));
         let news = effects.changes.drain(..).map(ControlInput::Catalogue);
         let news =

@@ -11,6 +11,7 @@
 //!   measured ──────────────●───►      as `done` was when the last measuring began
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums that only rise, in bytes. See the front page of this module.
@@ -21,23 +22,50 @@ pub struct Growth {
     measured: AtomicU64,
 }
 
+/// Lets a command add some bytes, until it is dropped: when the command is answered, done or not.
+/// The default lets it add none.
+#[derive(Debug, Default)]
+#[must_use = "what it reserves is given back when it is dropped"]
+pub struct Reservation(Option<(Arc<Growth>, u64)>);
+
+impl Reservation {
+    /// Whether it lets its command add nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some((growth, bytes)) = &self.0 {
+            growth.done.fetch_add(*bytes, Ordering::AcqRel);
+        }
+    }
+}
+
 impl Growth {
     /// Lets a command add `bytes` if they fit below `bytes_max`; `used_bytes` is the last
-    /// measurement. After `true` the caller must call [`Self::done`], be the command done or not.
-    pub fn ask(&self, bytes: u64, used_bytes: u64, bytes_max: u64) -> bool {
+    /// measurement.
+    pub fn ask(
+        self: &Arc<Self>,
+        bytes: u64,
+        used_bytes: u64,
+        bytes_max: u64,
+    ) -> Option<Reservation> {
         // In this order: what is measured is asked already.
         let measured = self.measured.load(Ordering::Acquire);
         let counts = self.asked.load(Ordering::Acquire).saturating_sub(measured);
         let fits = used_bytes.saturating_add(counts).saturating_add(bytes) <= bytes_max;
-        if fits {
+        fits.then(|| {
             self.asked.fetch_add(bytes, Ordering::AcqRel);
-        }
-        fits
+            Reservation(Some((self.clone(), bytes)))
+        })
     }
 
-    /// Commands that were admitted for `bytes` in all are answered.
-    pub fn done(&self, bytes: u64) {
-        self.done.fetch_add(bytes, Ordering::AcqRel);
+    /// What commands under way may add.
+    #[cfg(test)]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.asked.load(Ordering::Acquire) - self.done.load(Ordering::Acquire)
     }
 
     /// What a measuring that begins now will find; to be given to [`Self::measured`].
@@ -62,16 +90,16 @@ mod tests {
 
     #[test]
     fn reserved_growth_counts_until_measured() {
-        let growth = Growth::default();
-        assert!(growth.ask(60, 0, 100));
-        assert!(!growth.ask(60, 0, 100));
+        let growth = Arc::new(Growth::default());
+        let fits = |bytes, used_bytes| growth.ask(bytes, used_bytes, 100);
+        let reservation = fits(60, 0);
+        assert!(reservation.is_some() && fits(60, 0).is_none());
         // Done while memory is being measured: maybe found there, maybe not.
         let found = growth.begin_to_measure();
-        growth.done(60);
+        drop(reservation);
         growth.measured(found);
-        assert!(!growth.ask(60, 0, 100));
+        assert!(fits(60, 0).is_none());
         growth.measured(growth.begin_to_measure());
-        assert!(!growth.ask(60, 60, 100));
-        assert!(growth.ask(40, 60, 100));
+        assert!(fits(60, 60).is_none() && fits(40, 60).is_some());
     }
 }

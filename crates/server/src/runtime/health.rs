@@ -50,12 +50,12 @@ pub(super) fn assess(
         judge_messages(&counters, members, wall_millis(), &mut reasons);
     }
     if runtime.log.facts().full {
-        let why = "the disk of this node has no room: writes to shards that it leads are refused \
-                   until there is";
+        let why = "the disk of this node is full: writes to shards that it leads are refused until \
+                   there is room";
         reasons.add(Verdict::Degraded, why.into());
     }
     if runtime.memory.is_full() {
-        let why = "memory is full: writes by way of this node that need more are refused";
+        let why = "memory is full: this node refuses writes that need more";
         reasons.add(Verdict::Degraded, why.into());
     }
     reasons.finish()
@@ -116,8 +116,8 @@ fn judge_messages(
         let at = counters.too_long_millis.get();
         if at > 0 && now_ms.saturating_sub(at) < TOO_LONG_FOR_MS {
             let why = format!(
-                "a message is too long for {}, which runs an older version: what it was for, \
-                 replicas or reads, does not get on. Upgrade that node, or delete the long value",
+                "a message is too long for {}, which runs an older version: replication or reads \
+                 are stuck. Upgrade that node, or delete the long value",
                 name_of(*node, members)
             );
             reasons.add(Verdict::Degraded, why);
@@ -146,7 +146,7 @@ fn judge_shards(
     }
     for seen in shards.iter().filter(|seen| seen.disagrees()) {
         let why = format!(
-            "replicas of {} hold different things and no majority agrees: stop writing to it, keep \
+            "replicas of {} hold different states and no majority agrees: stop writing to it, keep \
              copies of the directories, and see docs/operations.md",
             named(seen.keyspace.as_deref(), &[seen])
         );
@@ -171,13 +171,12 @@ fn leaderless_reason(keyspace: Option<&str>, is_stalled: bool, shards: &[&ShardV
     let named = named(keyspace, shards);
     match is_stalled {
         false => format!(
-            "nobody has led {named} for {seconds:.1} s: requests for it are not done until more \
-             than half of its replicas have elected one"
+            "no leader of {named} for {seconds:.1} s: requests for it are not done until a \
+             majority of its replicas elects one"
         ),
         true => format!(
-            "this node is elected to lead {named}, and nothing has been done there for \
-             {seconds:.1} s: requests for it are not done until more than half of its replicas \
-             answer and take what is written"
+            "this node leads {named}, and has committed nothing there for {seconds:.1} s: requests \
+             for it are not done until a majority of its replicas answers and writes its entries"
         ),
     }
 }

@@ -87,7 +87,7 @@ fn a_dead_node_degrades_and_a_shard_without_leader_fails() {
     let failing = health(&shards, &up);
     assert_eq!(failing.verdict, Verdict::Failing);
     let first = &failing.reasons[0];
-    assert!(first.starts_with("nobody has led shard 3 of keyspace \"0\" for 2.5 s"), "{first}");
+    assert!(first.starts_with("no leader of shard 3 of keyspace \"0\" for 2.5 s"), "{first}");
     assert_eq!(failing.reasons.len(), 2);
     assert_eq!(count(&shards, &[]).shards_without_leader, 1);
 }
@@ -127,8 +127,8 @@ fn an_elected_leader_that_gets_nothing_done_fails_after_a_while() {
     let failing = health(&[shard], &up);
     let first = &failing.reasons[0];
     assert_eq!(failing.verdict, Verdict::Failing);
-    let words = "this node is elected to lead shard 4 of keyspace \"0\", and nothing has been \
-                 done there for 4.0 s";
+    let words = "this node leads shard 4 of keyspace \"0\", and has committed nothing there \
+                 for 4.0 s";
     assert!(first.starts_with(words), "{first}");
     // Of a leader elsewhere nothing is known but that it was elected.
     let mut shard = seen(4, Some(2), &up);
@@ -174,15 +174,15 @@ fn long_lists_are_cut_and_say_so() {
 #[test]
 fn too_long_message_is_a_health_reason_for_a_minute() {
     let counters = [(NodeId(7), std::sync::Arc::new(PeerCounters::default()))];
-    let told = |now_ms| {
+    let health_at = |now_ms| {
         let mut reasons = Reasons::default();
         judge_messages(&counters, &[], now_ms, &mut reasons);
         reasons.finish()
     };
-    assert_eq!(told(1_000_000).verdict, Verdict::Ok);
+    assert_eq!(health_at(1_000_000).verdict, Verdict::Ok);
     counters[0].1.too_long_millis.set(1_000_000);
-    let health = told(1_059_999);
+    let health = health_at(1_059_999);
     assert_eq!(health.verdict, Verdict::Degraded);
     assert!(health.reasons[0].contains("too long for 0000000000000007"), "{:?}", health.reasons);
-    assert_eq!(told(1_060_000).verdict, Verdict::Ok);
+    assert_eq!(health_at(1_060_000).verdict, Verdict::Ok);
 }

@@ -57,7 +57,7 @@ pub fn write_reasons(shards: &[ShardView], members: &[MemberInfo], mut say: impl
     for seen in shards {
         for behind in &seen.behind {
             let node = seen.descriptor.node_of(behind.lagging.replica);
-            let node = node.map_or("a node unknown".into(), |node: NodeId| name_of(node, members));
+            let node = node.map_or("an unknown node".into(), |node: NodeId| name_of(node, members));
             let place = (seen.keyspace.as_deref(), node);
             found.entry(place).or_default().push((seen.id(), *behind));
         }
@@ -73,7 +73,7 @@ pub fn write_reasons(shards: &[ShardView], members: &[MemberInfo], mut say: impl
             shards.push(format!("{more} more"));
         }
         say(format!(
-            "{node} cannot be counted on yet for shard {} {keyspace}: if other nodes stop before, \
+            "{node} is lagging in shard {} {keyspace}: if other nodes stop before it catches up, \
              requests may have to wait for it",
             joined(&shards)
         ));
@@ -166,14 +166,14 @@ mod tests {
             write_reasons(shards, &[], |why| said.push(why));
             said
         };
-        let rest = ": if other nodes stop before, requests may have to wait for it";
-        let three = "0000000000000003 cannot be counted on yet for shard";
+        let rest = ": if other nodes stop before it catches up, requests may have to wait for it";
+        let three = "0000000000000003 is lagging in shard";
         let expected = [
             format!(
                 "{three} 0 (replica 3: it has not answered yet) (the catalogue of keyspaces){rest}"
             ),
             format!(
-                "0000000000000002 cannot be counted on yet for shard 4 (replica 2: it has not \
+                "0000000000000002 is lagging in shard 4 (replica 2: it has not \
                  answered for 2.5 s) of keyspace \"0\"{rest}"
             ),
             format!(

@@ -97,7 +97,7 @@ impl Inner {
     /// beside larger ones that do not.
     fn found_room(&mut self) {
         if self.refused.take_if(|refused| refused.at.elapsed() >= FULL_LASTS).is_some() {
-            tracing::info!("the disk has room again: writes are taken");
+            tracing::info!("the disk has room again: writes are accepted");
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn limit(runtime: &NodeRuntime) {
         tracing::debug!(
             kept = retained,
             share = next,
-            "shards keep fewer entries for replicas that lag"
+            "shards retain fewer log entries for lagging replicas"
         );
     }
     log_retained.bytes.store(retained, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! The mailbox of an event loop: messages from other threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keyspace::KeyspaceId;
@@ -10,7 +11,9 @@ use txn::coordinator::TxnOutcome;
 use txn::{AbandonedTxn, ConflictRetry, interactive::InteractiveTxn};
 
 use super::lookups::Trace;
+use super::pubsub::Message;
 use crate::event_loop::NewConnection;
+use crate::scripts::JobReply;
 
 /// What a loop finds in its mailbox.
 pub enum Mail {
@@ -29,14 +32,34 @@ pub enum Mail {
     Kill(Kill),
     /// It is, and the reply counts so many.
     Killed(Waiter, i64),
+    /// A message for the loop's subscribers.
+    Message(Arc<Message>),
+    /// Other nodes have counted the receivers of a message, or know of a subscription.
+    Receivers(Waiter, i64),
+    /// Frames to be pushed to a connection (`event_loop::pubsub`).
+    Push(Box<Push>),
     /// A connection to be closed, for its output is the longest of too many.
     Evict(u64),
     /// An abandoned transaction over several shards, which the loop's coordinator must finish.
     Abandoned(AbandonedTxn),
     /// The route to a key of the next command of the connection at this place.
     Traced(usize, Box<Trace>),
-    /// A transaction of an HTTP request.
+    /// Its clients have something to hear ([`super::tracking`]).
+    Invalidate,
+    /// A transaction of an HTTP request, or of a script.
     Transact(Box<Transact>),
+    /// Replies of scripts.
+    Scripted(Vec<(Waiter, JobReply)>),
+}
+
+/// Whole frames for a connection, by the protocol that it speaks when they come to its turn.
+pub struct Push {
+    /// Its number in the process.
+    pub id: u64,
+    /// If it speaks RESP2 and subscribes to something; may be empty.
+    pub resp2: Vec<u8>,
+    /// If it speaks RESP3; may be empty.
+    pub resp3: Vec<u8>,
 }
 
 /// Which connection to close, and which one waits for it.
@@ -55,6 +78,8 @@ pub struct Transact {
     pub keyspace: KeyspaceId,
     /// What is to be committed.
     pub copy: Box<InteractiveTxn>,
+    /// What is to be committed with it, in other keyspaces.
+    pub others: Vec<(KeyspaceId, Box<InteractiveTxn>)>,
     /// The state of its earlier attempts.
     pub before: Option<ConflictRetry>,
     /// Called with the outcome. Dropped uncalled: the outcome is unknown.

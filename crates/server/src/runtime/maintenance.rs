@@ -1,5 +1,5 @@
-//! Maintenance: a thread that watches memory, collects old versions, bounds the log, and gossips
-//! this node's load.
+//! Maintenance: a thread that watches memory, collects old versions, bounds the log, gossips this
+//! node's load, and ends what has waited for too long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -233,17 +233,17 @@ fn limit_old_versions(
             continue;
         }
         let look = looks.entry(*shard).or_default();
-        let more = if look.index != index {
+        // Writes collect by themselves, but not all that comes between two looks is a write.
+        let rounds = if look.index == index { COLLECT_ROUNDS } else { 1 };
+        if look.index != index {
             is_busy = true;
             *look = ShardLook { index, is_done: false };
-            view.write().keys_mut().is_some_and(|engine| engine.collect(0))
-        } else {
-            !look.is_done && collect(view, look)
-        };
+        }
+        let more = !look.is_done && collect(view, look, rounds);
         is_busy |= more;
         count_expired(runtime, view);
         let state = view.read();
-        let Some(engine) = state.keys() else { continue };
+        let Some(engine) = state.engine() else { continue };
         let usage = engine.usage();
         sum.live_bytes += usage.live_bytes;
         sum.old_bytes += usage.old_bytes;
@@ -273,8 +273,8 @@ fn limit_old_versions(
 
 /// Adds a shard's expired keys that left its index to the node's.
 fn count_expired(runtime: &NodeRuntime, view: &View) {
-    if view.read().keys().is_some_and(|engine| engine.expired_keys() > 0) {
-        let expired = view.write().keys_mut().map_or(0, MemoryEngine::take_expired_keys);
+    if view.read().engine().is_some_and(|engine| engine.expired_keys() > 0) {
+        let expired = view.write().engine_mut().map_or(0, MemoryEngine::take_expired_keys);
         runtime.counters.expired_keys.add(expired);
     }
 }
@@ -289,10 +289,10 @@ struct ShardLook {
 }
 
 /// Collects a shard's versions below its safe point, a little at a time; whether there is more.
-fn collect(view: &View, look: &mut ShardLook) -> bool {
-    for _ in 0..COLLECT_ROUNDS {
+fn collect(view: &View, look: &mut ShardLook, rounds: usize) -> bool {
+    for _ in 0..rounds {
         let mut state = view.write();
-        let Some(engine) = state.keys_mut() else { return false };
+        let Some(engine) = state.engine_mut() else { return false };
         if !engine.collect(COLLECT_BUDGET) {
             // A stream that pins an old moment may end without an entry.
             look.is_done = !engine.is_pinned();
@@ -302,5 +302,5 @@ fn collect(view: &View, look: &mut ShardLook) -> bool {
     true
 }
 
-/// Holds of the guard per shard and period.
+/// Holds of the guard per shard and period in which nothing was applied.
 const COLLECT_ROUNDS: usize = 50;

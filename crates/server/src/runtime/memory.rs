@@ -6,11 +6,12 @@
 //!   entries kept for lagging replicas ──► `log_retained`: a budget of their own
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use storage::engine::Usage;
 
-use super::growth::Growth;
+use super::growth::{Growth, Reservation};
 use super::log_retention::RaftLogRetention;
 
 /// Old versions may take this share of `memory_max`; beyond it they go before their retention.
@@ -23,7 +24,7 @@ pub struct Memory {
     is_full: AtomicBool,
     used_bytes: AtomicU64,
     old_bytes: AtomicU64,
-    growth: Growth,
+    growth: Arc<Growth>,
     /// Log entries retained for lagging replicas.
     pub log_retained: RaftLogRetention,
 }
@@ -61,10 +62,13 @@ impl Memory {
         &self.growth
     }
 
-    /// Lets a command add `bytes` if they fit. The caller reports `Growth::done` once the command
-    /// is answered.
-    pub fn may_add(&self, bytes: u64) -> bool {
-        bytes == 0 || self.growth.ask(bytes, self.used_bytes(), self.bytes_max)
+    /// Lets a command add `bytes` if they fit.
+    #[inline]
+    pub fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        match bytes {
+            0 => Some(Reservation::default()),
+            _ => self.growth.ask(bytes, self.used_bytes(), self.bytes_max),
+        }
     }
 
     /// Takes what was measured. Whether old versions take more than their share, or all data more
@@ -104,10 +108,11 @@ mod tests {
         let memory = Memory::new(1_000);
         let usage = Usage { live_bytes: 900, ..Usage::default() };
         memory.measured(&usage);
-        assert!(memory.may_add(0) && memory.may_add(60));
-        assert!(!memory.may_add(60));
-        memory.growth().done(60);
+        let reservation = memory.reserve(60);
+        assert!(memory.reserve(0).is_some() && reservation.is_some());
+        assert!(memory.reserve(60).is_none());
+        drop(reservation);
         memory.growth().measured(memory.growth().begin_to_measure());
-        assert!(memory.may_add(60));
+        assert!(memory.reserve(60).is_some());
     }
 }

@@ -24,7 +24,9 @@
 //! | [`control_plane`], [`requests`] | which thread steps control, and what operators ask of it |
 //! | [`routing`], [`admin_states`], [`cluster_version`] | what control decided, for readers |
 //! | [`memory`] (`growth`, [`log_retention`]) | how much memory data takes, and its limit |
+//! | [`tracking`] | which clients must hear that a key has changed |
 //! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
+//! | [`pubsub`] | who subscribes to what, and how messages get there |
 //! | [`peers`] and below | the other nodes: links, RPC frames, snapshots, digests, lookups |
 //!
 //! Free functions of the other modules look over several parts: [`survey`], [`health`] and
@@ -48,7 +50,7 @@ pub mod disk_pace;
 pub mod durations;
 pub mod events;
 pub mod executors;
-mod growth;
+pub mod growth;
 pub mod health;
 pub mod identity;
 pub mod lagging_replicas;
@@ -64,6 +66,7 @@ pub mod open_txns;
 pub mod peer_frames;
 pub mod peers;
 pub mod placement;
+pub mod pubsub;
 pub mod readiness;
 pub mod request_rates;
 pub mod requests;
@@ -73,6 +76,7 @@ pub mod rpc_frames;
 mod snapshots;
 pub mod survey;
 pub mod ticker;
+pub mod tracking;
 
 use std::sync::Arc;
 
@@ -101,8 +105,12 @@ use log::NodeLog;
 use memory::Memory;
 use open_txns::OpenTxns;
 use peers::Peers;
+use pubsub::PubSub;
 use request_rates::RequestRates;
 use routing::Routing;
+use tracking::Tracking;
+
+use crate::scripts::Scripts;
 
 /// The origin of work that nobody waits for.
 pub const NO_ORIGIN: Origin = Origin(u32::MAX);
@@ -139,8 +147,14 @@ pub struct NodeRuntime {
     pub disk_pace: DiskPace,
     /// Interactive transactions of the API's clients.
     pub open_txns: OpenTxns,
+    /// Scripts: those it knows, and those that wait.
+    pub scripts: Scripts,
+    /// What its clients cache.
+    pub tracking: Tracking,
     /// The other nodes, if there is a peer listener.
     pub peers: Option<Peers>,
+    /// Subscriptions, and messages to them.
+    pub pubsub: PubSub,
     /// What has happened lately.
     pub events: Events,
     /// What the process counts.

@@ -15,11 +15,15 @@ use node::control::FirstMessage;
 use node::executor::Input;
 use parking_lot::Mutex;
 
-use super::peers::{self, KIND_LOOKUP, KIND_RPC, KIND_SNAPSHOT, Peers};
+use super::peers::{
+    self, KIND_LOOKUP, KIND_RPC, KIND_SCRIPT, KIND_SCRIPT_QUESTION, KIND_SNAPSHOT, Peers,
+};
+use super::pubsub::KIND_PUBSUB;
 use super::rpc_counters::RpcCounts;
 use super::rpc_frames::{self, Item};
 use super::{ControlInput, NO_ORIGIN, NodeRuntime, lookups};
 use crate::cluster::Frames;
+use crate::scripts;
 
 /// See the front page of this module.
 pub struct PeerFrames {
@@ -79,7 +83,7 @@ impl PeerFrames {
                     self.queue(rpc.shard(), Input::Rpc { from, rpc });
                 }
                 Err(why) => {
-                    tracing::warn!("mail of node {:016x} cannot be read: {why}", from.0);
+                    tracing::warn!("cannot read a frame batch of node {:016x}: {why}", from.0);
                     return;
                 }
             }
@@ -96,6 +100,11 @@ impl Frames for PeerFrames {
                 self.peers().rpc_counters.received.add(&counts);
             }
             KIND_SNAPSHOT => self.peers().snapshots.take_frame(from, body),
+            KIND_SCRIPT => scripts::take_frame(&self.runtime, from, &body),
+            KIND_PUBSUB => self.runtime.pubsub.take_frame(&self.runtime, from, &body),
+            KIND_SCRIPT_QUESTION => {
+                scripts::take_question(&self.runtime, self.peers(), from, &body);
+            }
             KIND_LOOKUP => lookups::take_frame(&self.runtime, self.peers(), from, &body),
             _ => tracing::warn!("node {:016x} has sent a frame of kind {kind}", from.0),
         }
@@ -114,12 +123,16 @@ impl Frames for PeerFrames {
     fn link_up(&self, node: NodeId) {
         tracing::debug!("linked with node {:016x}", node.0);
         self.peers().snapshots.linked(node, true);
+        self.runtime.pubsub.linked(&self.runtime, node);
         self.runtime.submit_to_all(|| Input::Linked { node });
     }
 
     fn link_down(&self, node: NodeId) {
-        tracing::debug!("the link to node {:016x} is gone", node.0);
+        tracing::debug!("lost the link to node {:016x}", node.0);
         self.peers().snapshots.linked(node, false);
+        scripts::link_lost(&self.runtime, node);
+        self.runtime.pubsub.unlinked(&self.runtime, node);
+        scripts::member_lost(&self.runtime, node);
         // What came before the link's end comes before the word of that.
         self.turn_ended();
         self.runtime.submit_to_all(|| Input::LinkLost { node });

@@ -29,6 +29,10 @@ use crate::cluster::MembershipDriver;
 pub const KIND_RPC: u8 = 2;
 /// The kind of frames that carry lookup messages.
 pub const KIND_LOOKUP: u8 = 4;
+/// The kind of frames that carry scripts and their replies.
+pub const KIND_SCRIPT: u8 = 7;
+/// The kind of frames that ask for scripts, and answer.
+pub const KIND_SCRIPT_QUESTION: u8 = 8;
 /// The kind of frames that carry snapshots.
 pub const KIND_SNAPSHOT: u8 = 3;
 
@@ -145,7 +149,7 @@ impl Peers {
 /// Sends what a step has for other nodes.
 pub(super) fn send_effects(runtime: &NodeRuntime, effects: &mut Effects, batch: &mut FrameBatch) {
     for (shard, refused) in effects.refused.drain(..) {
-        tracing::warn!("shard {shard}: a message that makes no sense was ignored: {refused}");
+        tracing::warn!("shard {shard}: ignored an invalid message: {refused}");
     }
     if let Some(Peers { digests, .. }) = &runtime.peers {
         effects.digests.drain(..).for_each(|digesting| digests.add(digesting));

@@ -40,18 +40,18 @@ pub fn is_serving(runtime: &NodeRuntime) -> bool {
 /// reach, and why that fails.
 pub fn why_not_serving(runtime: &NodeRuntime) -> String {
     if runtime.routing.routes().iter().next().is_none() {
-        let why = "no node has told this one yet which keyspaces there are";
+        let why = "this node has not received the catalogue of keyspaces yet";
         return with_unreached(runtime, why.into(), None);
     }
     let missing = missing(runtime).len();
     if missing > 0 {
-        let why = format!("shards are on their way to this node: {missing}");
+        let why = format!("snapshots of shards are on their way to this node: {missing}");
         return with_unreached(runtime, why, None);
     }
     let shards = without_leader(runtime);
     let named: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();
     let why = format!(
-        "nobody leads shard {} yet: more than half of a shard's replicas must be there",
+        "no leader yet of shard {}: a majority of a shard's replicas must be up",
         named.join(", ")
     );
     let views: Vec<View> = shards.iter().filter_map(|shard| runtime.routing.view(*shard)).collect();

@@ -186,7 +186,7 @@ mod tests {
         let mut found = Vec::new();
         for (node, frame) in sent {
             let mut body = Bytes::from(frame);
-            while let Some(Item::Rpc(rpc)) = take(&mut body).expect("it is whole") {
+            while let Some(Item::Rpc(rpc)) = take(&mut body).expect("the message is complete") {
                 found.push((node.0, rpc));
             }
         }
@@ -248,7 +248,7 @@ mod tests {
 
     /// The fuzzer's seeds: the good ones are whole, the bad ones are refused somewhere.
     #[test]
-    fn the_corpus_is_read_and_written_the_same() {
+    fn fuzz_corpus_roundtrips_and_bad_seeds_are_refused() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/frame_batch");
         let mut count = 0;
         for file in std::fs::read_dir(corpus).unwrap() {

@@ -274,8 +274,8 @@ impl<'a> SurveyContext<'a> {
         };
         let mut quarantined = report.as_ref().map_or_else(Vec::new, |r| r.quarantined.clone());
         quarantined.extend(self.quarantined.get(&descriptor.shard));
-        let usage = state.keys().map(|engine| engine.usage());
-        let layout = state.keys().map(|engine| engine.layout());
+        let usage = state.engine().map(|engine| engine.usage());
+        let layout = state.engine().map(|engine| engine.layout());
         let live = members.voters.iter().filter(is_up).count();
         let mut behind = report.as_ref().map_or_else(Vec::new, |report| {
             lagging_replicas::of(report, &members, &self.streams, self.boot)
@@ -292,7 +292,7 @@ impl<'a> SurveyContext<'a> {
             is_settled: state.roster.is_settled,
             replicas_wanted: usize::from(replicas_wanted),
             report,
-            keys: state.keys().map_or(0, |engine| engine.len(self.now)),
+            keys: state.engine().map_or(0, |engine| engine.len(self.now)),
             bytes: usage.map_or(0, |u| u.live_bytes + u.old_bytes),
             sessions: state.sessions.len() as u64,
             quarantined,

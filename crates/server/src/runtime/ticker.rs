@@ -42,6 +42,9 @@ fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     }
     step(ControlInput::Tick);
     lookups::tick(runtime, peers, ticks);
+    runtime.pubsub.tick(runtime, ticks);
+    crate::scripts::tick(runtime);
+    crate::scripts::tick_forwarded(runtime);
     if every(PLACE_TICKS) {
         step(ControlInput::AddReplicas(placement::gossip(runtime, peers)));
     }

@@ -166,7 +166,7 @@ impl NodeApi {
             }
             CatalogueError::NotDraining { node, admin_state } => {
                 let (name, word) = (name_of(node, &members), admin_state.word());
-                let why = format!("{name} is {word} again: somebody else has asked for that");
+                let why = format!("{name} is {word} again: another operator has changed it");
                 ApiError::AdminStateRefused { why }
             }
             other => ApiError::AdminStateRefused { why: other.to_string() },
@@ -183,8 +183,8 @@ fn in_use(node: NodeId, member: Option<&MemberInfo>, replicas: u64) -> String {
         _ => " and is down",
     };
     format!(
-        "{name} still has {replicas} replica{plural}{down}: their shards would have fewer than \
-         their keyspaces promise"
+        "{name} still has {replicas} replica{plural}{down}: their shards would be \
+         under-replicated"
     )
 }
 
@@ -258,8 +258,8 @@ mod tests {
     fn what_is_in_the_way_is_said() {
         assert_eq!(
             in_use(NodeId(7), None, 1),
-            "0000000000000007 still has 1 replica and is down: their shards would have fewer than \
-             their keyspaces promise"
+            "0000000000000007 still has 1 replica and is down: their shards would be \
+             under-replicated"
         );
     }
 }

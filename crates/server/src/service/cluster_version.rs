@@ -48,7 +48,7 @@ impl NodeApi {
             Ok(None) => return done(Ok(self.show_version(&survey))),
             Err(why) => return done(Err(ApiError::VersionRefused { why })),
         };
-        tracing::warn!("cluster version {to} is asked for");
+        tracing::warn!("an operator requests cluster version {to}");
         let this = self.again();
         let callback = move |answer| match answer {
             executor::Answer::Catalogue { result: Ok(_), .. } => {
@@ -95,7 +95,7 @@ impl NodeApi {
             [] => Ok(Some(next)),
             why => Err(format!(
                 "not all nodes support version {next}: {}; upgrade them, or remove those that are \
-                 gone for good",
+                 lost for good",
                 why.join("; ")
             )),
         }

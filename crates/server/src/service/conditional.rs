@@ -175,7 +175,7 @@ impl Attempt {
         let command = Conditional { key, put: self.write.put.clone(), when: Condition::ALWAYS };
         let watched = vec![(&command.key[..], seen)];
         let commands = vec![Step::Write(command.command())];
-        let transaction = Transaction { watched, commands, ranges: Vec::new() };
+        let transaction = Transaction { watched, commands, ..Transaction::default() };
         let write = Write::Transaction(Box::new(transaction));
         if let Err(error) = admit(&runtime, &write) {
             return (self.done)(Err(error));

@@ -26,7 +26,7 @@ pub(super) fn refused(error: CatalogueError) -> ApiError {
 /// As `event_loop::serve` tells it to connections.
 pub(super) const NO_LEADER: &str =
     "no node has answered as the leader of the key's shard; nothing was done";
-pub(super) const LOCKED: &str = "transactions had the key all the time; nothing was done";
+pub(super) const LOCKED: &str = "transactions kept the key locked; nothing was done";
 
 /// The error of a request that was not done; `id` is of a request that may have changed something.
 pub(super) fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
@@ -36,17 +36,15 @@ pub(super) fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
         (NotDone::NoSuchShard | NotDone::Dropped, _) => return ApiError::KeyspaceDropped,
         (NotDone::NotLeader | NotDone::EntryReplaced | NotDone::OutcomeUnknown, _) => NO_LEADER,
         (NotDone::ReplicaLagging, _) => {
-            "the replica of the key's shard here lacks too much; nothing was done"
+            "the local replica of the key's shard is lagging; nothing was done"
         }
         (NotDone::Busy, _) => {
-            "too much waits for the node that leads the key's shard; nothing was done"
+            "too many requests wait for the leader of the key's shard; nothing was done"
         }
         (NotDone::Locked, _) => LOCKED,
-        (NotDone::TooLong, _) => {
-            "what is wanted of a shard elsewhere is too long; nothing was done"
-        }
+        (NotDone::TooLong, _) => "the request to a remote shard is too long; nothing was done",
         (NotDone::CrossShard, _) => {
-            "the shard was cut between the request's keys meanwhile; nothing was done"
+            "the shard was split between the request's keys meanwhile; nothing was done"
         }
     };
     ApiError::Busy { why }

@@ -29,7 +29,7 @@ mod routes;
 mod shards;
 mod splits;
 mod status;
-mod txn;
+pub(crate) mod txn;
 
 use std::sync::Arc;
 
@@ -152,7 +152,10 @@ impl NodeApi {
             // As it was made, though by now another may have changed or dropped it.
             executor::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
                 Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
-                Subject::Node(..) | Subject::Shard(..) | Subject::ClusterVersion(..) => {
+                Subject::Node(..)
+                | Subject::Shard(..)
+                | Subject::ClusterVersion(..)
+                | Subject::Libraries => {
                     unreachable!("it was asked about a keyspace")
                 }
             },

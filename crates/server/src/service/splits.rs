@@ -25,7 +25,7 @@ impl NodeApi {
                 Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&runtime, shard, leader)),
                 Err(NoSplit::CannotSplit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
                 Err(NoSplit::NoId) => Err(ApiError::Busy {
-                    why: "the catalogue has given out no number for the new shard in time; nothing \
+                    why: "the catalogue has not given the new shard an id in time; nothing \
                           was done",
                 }),
             });
@@ -58,7 +58,7 @@ impl NodeApi {
 fn led_elsewhere(runtime: &NodeRuntime, shard: ShardId, leader: Option<NodeId>) -> ApiError {
     let why = match leader {
         Some(node) => format!("shard {shard} is led by {}", name_of(node, &runtime.members())),
-        None => format!("nobody is known to lead shard {shard}"),
+        None => format!("shard {shard} has no known leader"),
     };
     ApiError::NotLeader { why }
 }

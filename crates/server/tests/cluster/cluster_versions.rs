@@ -41,7 +41,7 @@ fn members_learn_versions_that_others_support() {
 
 /// Either side may dial; a member that was down while the version rose, or a node that would join.
 #[test]
-fn too_old_node_ends() {
+fn node_too_old_for_cluster_version_ends() {
     let first = start("first", &[], founder(7, 1));
     first.cluster.set_cluster_version(version(2));
     let member = supporting(1, 1, &first.address, Some(founder(7, 2)));
@@ -61,7 +61,7 @@ fn too_old_node_ends() {
 
 /// A node that knows less may have slept while the version rose: it ends nobody that has a cluster.
 #[test]
-fn too_new_node_ends_only_without_cluster() {
+fn node_too_new_for_cluster_ends_only_if_not_a_member() {
     let first = start("first", &[], founder(7, 1));
     first.cluster.set_cluster_version(version(1));
     let stranger = supporting(2, 3, &first.address, None);
@@ -79,7 +79,7 @@ fn too_new_node_ends_only_without_cluster() {
 
 /// One that is linked already, and learns from its catalogue that the version has risen.
 #[test]
-fn a_member_ends_when_its_catalogue_says_so() {
+fn member_ends_when_cluster_version_rises_above_its_own() {
     let first = start("first", &[], founder(7, 1));
     let (second, _) = join("second", &[&first.address]);
     all_know_all(&[&first, &second]);

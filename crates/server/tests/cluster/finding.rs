@@ -42,7 +42,7 @@ fn nodes_that_know_one_seed_find_all() {
 }
 
 #[test]
-fn a_node_joins_knowing_only_the_youngest() {
+fn node_joins_through_youngest_member() {
     let first = founder(7, 0x11);
     let oldest = start("first", &[], first);
     let (second, _) = join("second", &[&oldest.address]);
@@ -55,7 +55,7 @@ fn a_node_joins_knowing_only_the_youngest() {
 }
 
 #[test]
-fn clocks_do_not_change_who_was_first() {
+fn founder_with_fast_clock_stays_oldest() {
     // The founder's clock is a century ahead.
     let far = u64::MAX / 4;
     let first = start("first", &[], server::cluster::Identity { joined_at: far, ..founder(7, 9) });
@@ -127,7 +127,7 @@ fn node_is_no_member_before_its_identity_is_durable() {
 }
 
 #[test]
-fn leaving_node_is_left_and_load_is_gossiped() {
+fn leaving_node_is_marked_left_and_its_load_is_gossiped() {
     let nodes = cluster(3);
     all_know_all(&only_nodes(&nodes));
     let (leaving, staying) = (&nodes[2].0, &nodes[0].0);

@@ -3,5 +3,5 @@
 mod attached;
 mod cluster_versions;
 mod common;
-mod doors;
 mod finding;
+mod rejected_nodes;

@@ -59,7 +59,7 @@ fn wrong_secret_cluster_or_version_is_refused_with_reason() {
 }
 
 #[test]
-fn another_node_at_the_address_is_noticed_and_so_is_oneself() {
+fn wrong_node_or_own_address_is_reported() {
     let (one, two) = (start(local(1), options()), start(local(2), options()));
     one.net.set_peers([(NodeId(7), two.address.clone())].into());
     let wrong = Refusal::WrongNode { expected: NodeId(7), found: NodeId(2) };
@@ -71,7 +71,7 @@ fn another_node_at_the_address_is_noticed_and_so_is_oneself() {
 }
 
 #[test]
-fn a_second_process_of_one_node_is_refused_while_the_first_lives() {
+fn second_process_of_node_is_refused_while_first_lives() {
     // Heard of within two pings, however busy the machine is.
     let nodes = cluster(3, Options { ping: Duration::from_millis(800), ..options() });
     for (original, victim) in [(1u64, 2usize), (3, 1)] {
@@ -88,7 +88,7 @@ fn a_second_process_of_one_node_is_refused_while_the_first_lives() {
 }
 
 #[test]
-fn garbage_at_the_port_ends_its_connection_and_nothing_else() {
+fn garbage_ends_only_its_own_connection() {
     let nodes = cluster(2, options());
     let all: [&[u8]; 4] = [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -155,7 +155,7 @@ fn peer_that_never_reads_fills_only_its_outbox_and_times_out() {
 }
 
 #[test]
-fn a_slow_reader_gets_everything_that_was_taken() {
+fn slow_reader_gets_all_accepted_frames() {
     let limit = 1 << 20;
     let node = start(local(1), Options { outbox_bytes_max: limit, ..options() });
     let mut slow = link_by_hand(&node, local(9));
@@ -219,7 +219,7 @@ fn thousand_half_open_connections_do_not_block_a_peer() {
 }
 
 #[test]
-fn a_node_that_was_started_anew_is_linked_again() {
+fn restarted_node_is_linked_again() {
     let one = start(local(1), options());
     let two = start(local(2), options());
     introduce(&[&one, &two]);

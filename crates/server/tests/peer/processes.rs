@@ -66,7 +66,7 @@ fn echo(node: &Node, of: u64, body: &'static [u8]) {
 }
 
 #[test]
-fn a_killed_process_is_noticed_at_once_and_linked_when_it_is_back() {
+fn killed_process_is_noticed_at_once_and_linked_after_restart() {
     let one = start(local(1), options());
     let process = Peer::start(2, "0");
     one.net.set_peers([(NodeId(2), process.address.clone())].into());

@@ -69,7 +69,7 @@ fn three_nets_exchange_100_000_frames_each_way_in_order() {
 }
 
 #[test]
-fn many_threads_send_over_one_link_and_each_keeps_its_order() {
+fn frames_of_each_thread_keep_order_on_shared_link() {
     let nodes = cluster(2, options());
     std::thread::scope(|scope| {
         for kind in 20..28 {
@@ -88,7 +88,7 @@ fn many_threads_send_over_one_link_and_each_keeps_its_order() {
 }
 
 #[test]
-fn a_message_longer_than_any_frame_arrives_what_is_urgent_before_it_and_the_rest_behind_it() {
+fn long_message_arrives_behind_urgent_and_before_later_frames() {
     let nodes = cluster(2, Options { dead: Duration::from_secs(10), ..options() });
     let big: Vec<u8> = (0..FRAME_BYTES_MAX as u32 + 100_000).map(|n| (n / 7) as u8).collect();
     nodes[0].net.send(NodeId(2), 3, &[&big[..10], &big[10..]]).unwrap();
@@ -109,7 +109,7 @@ fn a_message_longer_than_any_frame_arrives_what_is_urgent_before_it_and_the_rest
 }
 
 #[test]
-fn a_peer_of_the_version_before_gets_no_pieces_and_nothing_longer_than_a_frame() {
+fn older_peer_gets_no_pieces_and_no_message_above_a_frame() {
     let options = Options { dead: Duration::from_secs(10), ..options() };
     let before = Local { versions: Versions { lowest: 1, highest: 1 }, ..local(2) };
     let nodes = [start(local(1), options), start(before, options)];
@@ -143,7 +143,7 @@ fn stop_sends_frames_that_were_accepted() {
 }
 
 #[test]
-fn silent_links_are_kept_and_pings_are_timed() {
+fn idle_links_stay_open_and_pings_are_timed() {
     let nodes = cluster(2, options());
     std::thread::sleep(Duration::from_millis(2_500));
     for node in &nodes {
@@ -156,7 +156,7 @@ fn silent_links_are_kept_and_pings_are_timed() {
 }
 
 #[test]
-fn echoes_come_back_while_frames_are_flushed_once_a_turn() {
+fn echoes_come_back_with_one_flush_per_iteration() {
     let nodes = cluster(2, options());
     for number in 0..1_000u32 {
         nodes[0].net.send(NodeId(2), ECHO, &[&number.to_le_bytes()]).unwrap();
@@ -186,7 +186,7 @@ fn nodes_that_dial_each_other_at_once_end_with_one_link() {
 }
 
 #[test]
-fn an_address_of_a_node_that_is_linked_already_changes_nothing() {
+fn dialling_linked_node_changes_nothing() {
     let nodes = cluster(2, options());
     for (node, other) in [(0, 1), (1, 0)] {
         let address = nodes[other].address.clone();
@@ -200,7 +200,7 @@ fn an_address_of_a_node_that_is_linked_already_changes_nothing() {
 }
 
 #[test]
-fn a_node_joins_through_an_address_and_learns_the_cluster() {
+fn joining_node_learns_cluster_through_address() {
     let member = start(local(1), options());
     let mut newcomer = local(2);
     let cluster = newcomer.cluster.take();

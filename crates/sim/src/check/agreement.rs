@@ -276,7 +276,7 @@ fn since(data: &[u8]) -> Option<ClusterVersion> {
     let mut version = entry::since(data)?;
     let mut commands = match Header::decode(data) {
         Some((Header { kind: Kind::Commands, .. }, body)) => body,
-        Some((Header { kind: Kind::Once, .. }, body)) => BatchId::split(body)?.1,
+        Some((Header { kind: Kind::SessionBatch, .. }, body)) => BatchId::split(body)?.1,
         _ => &[],
     };
     while !commands.is_empty() {
@@ -314,7 +314,8 @@ fn unite(
 
 /// The batch of an entry, if it has one, and its time in ms.
 fn batch_of(data: &[u8]) -> Option<(BatchId, u64)> {
-    let (header, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Once)?;
+    let (header, body) =
+        Header::decode(data).filter(|(header, _)| header.kind == Kind::SessionBatch)?;
     BatchId::split(body).map(|(batch, _)| (batch, header.timestamp.millis()))
 }
 
@@ -343,7 +344,7 @@ mod tests {
         let mut executor = ShardExecutor::new(Arc::new(Clock::default()), 1, 1 << 20);
         executor.observe(1);
         executor.accept(Input::Create(ReplicaStart::created(state, replica, Durability::Sync)));
-        let begun = executor.shard(shard).expect("it has begun");
+        let begun = executor.shard(shard).expect("the shard is on this node");
 
         let mut agreement = Agreement::default();
         agreement.restarted(node, &BTreeMap::from([(shard, 5)]), &TailEntries::new());

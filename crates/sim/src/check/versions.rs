@@ -66,7 +66,7 @@ impl Versions {
             Kind::Horizon => self.horizon = self.horizon.max(timestamp(body)),
             Kind::SafePoint => self.safe_point = self.safe_point.max(timestamp(body)),
             // One node alone has nobody to ask.
-            Kind::Once | Kind::Steps => {
+            Kind::SessionBatch | Kind::Steps => {
                 return Err(Violation::new("nothing invented", "what only several nodes do"));
             }
             Kind::Catalogue | Kind::KeyspaceSafePoint => {}

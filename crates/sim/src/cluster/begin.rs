@@ -18,7 +18,8 @@ impl World {
         for at in 0..self.node_slots.len() {
             self.start(at)?;
             if at == 0 {
-                let machine = self.node_slots[0].machine.as_ref().expect("it was just started");
+                let machine =
+                    self.node_slots[0].machine.as_ref().expect("the node was just started");
                 self.cluster = Some(machine.cluster());
                 if !self.profile.starts_with_all_replicas {
                     self.create_keyspace();
@@ -44,7 +45,7 @@ impl World {
         for seat in &self.node_slots {
             let Some(machine) = &seat.machine else { continue };
             for id in machine.shard_ids() {
-                let view = machine.view(id).expect("it was listed");
+                let view = machine.view(id).expect("the shard is on this node");
                 let state = view.read();
                 text += &format!(
                     "node {} shard {id} at {} {:?}; ",
@@ -61,7 +62,7 @@ impl World {
         let placement = self.profile.placement();
         let options = KeyspaceOptions { replicas, placement, ..Default::default() };
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
-        let machine = self.node_slots[0].machine.as_mut().expect("it was just started");
+        let machine = self.node_slots[0].machine.as_mut().expect("the node was just started");
         let (origin, waiter) = (NOBODY, Waiter(0));
         if placement == Placement::LinearHash {
             let mut op = Vec::new();
@@ -76,7 +77,7 @@ impl World {
         let profile = self.profile;
         let Some(machine) = self.node_slots[0].machine.as_mut() else { return };
         for shard in machine.shard_ids() {
-            let view = machine.view(shard).expect("it was listed");
+            let view = machine.view(shard).expect("the shard is on this node");
             let generation = view.read().descriptor.generation;
             let (add, remove) = (others[..profile.replicas_of(shard) - 1].to_vec(), Vec::new());
             machine.submit(shard, Input::ChangeReplicas { shard, generation, add, remove });

@@ -24,7 +24,7 @@ const FOREIGN_NODES: [NodeId; 2] = [NodeId(u64::MAX), NodeId(u64::MAX - 1)];
 impl World {
     /// A client asks a node for a change: a guest comes, another changes, or goes.
     pub(super) fn ask_catalogue(&mut self, client: usize, at: usize) {
-        let machine = self.node_slots[at].machine.as_ref().expect("it runs");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
         let name = *self.rng.pick(&GUESTS);
         let there = machine.routes.contains_key(name);
         let levels = [Durability::Sync, Durability::Interval, Durability::Memory];

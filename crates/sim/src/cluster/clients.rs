@@ -33,7 +33,7 @@ use node::routing::fetch::FetchedData;
 use node::routing::route::Route;
 
 use super::keyspace_scans::KeyspaceScan;
-use super::multi_shard::WIDE;
+use super::multi_shard::is_wide;
 use super::options::RunProfile;
 use super::{KEYSPACE, Plant, World};
 use crate::check::linear::ObservedCommand;
@@ -235,7 +235,7 @@ impl Clients {
     /// A command on keys that is under way.
     fn under_way(&mut self, number: u64) -> &mut KeyOp {
         let op = self.ops.get_mut(&number).and_then(Op::of_keys_mut);
-        op.expect("it is under way")
+        op.expect("the op is under way")
     }
 
     /// A question about all keys, if it is under way.
@@ -286,8 +286,8 @@ impl World {
 
     /// Mostly of the keyspace that is always there.
     fn some_route(&mut self, at: usize) -> Arc<Route> {
-        let machine = self.node_slots[at].machine.as_ref().expect("it runs");
-        let routes = || machine.routes.values().filter(|route| &*route.keyspace.name != WIDE);
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
+        let routes = || machine.routes.values().filter(|route| !is_wide(&route.keyspace.name));
         let count = routes().count() as u64;
         if count > 1 && self.rng.one_in(4) {
             let number = self.rng.below(count) as usize;
@@ -328,15 +328,15 @@ impl World {
             KeyOp { route, shard, keys, command, stale_ms, low_ms, moment, ready, place, in_parts };
         let (number, op) = self.new_op(client, at, ClientOp::Keys(what));
         let node = self.node_slots[at].node;
-        let KeyOp { route, command, keys, .. } = op.of_keys().expect("it was just made");
+        let KeyOp { route, command, keys, .. } = op.of_keys().expect("the op was just made");
         let keyspace = &route.keyspace.name;
         let names = self.clients.names_of(keys);
         self.trace.event(format_args!(
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
-        let tile = route.arc(route.place_of(shard).expect("it was just found"));
+        let tile = route.arc(route.place_of(shard).expect("the entry was found above"));
         let plant = self.options.plant;
-        let version = self.node_slots[at].machine.as_ref().expect("it was asked").cluster_version;
+        let version = self.node_slots[at].machine.as_ref().expect("the node runs").cluster_version;
         let flush = (*command == Command::Flush).then(|| Write::flush_of(tile, version));
         if let Some(mut write) = flush.or_else(|| command.write(&names)) {
             if let (Some(Plant::Unwatched), Write::Transaction(transaction)) = (plant, &mut write) {
@@ -344,7 +344,7 @@ impl World {
             }
             let mut batch = Batch::default();
             batch.push(&write, Waiter(number));
-            let machine = self.node_slots[at].machine.as_mut().expect("it was asked");
+            let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
             machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
         }
         self.clients.ops.insert(number, op);
@@ -376,7 +376,7 @@ impl World {
         let node = self.node_slots[at].node;
         self.trace.event(format_args!("op {number} at node {node}: a change of the catalogue"));
         self.clients.ops.insert(number, entry);
-        let machine = self.node_slots[at].machine.as_mut().expect("it was asked");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         let (origin, waiter) = (CLIENTS, Waiter(number));
         machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
     }

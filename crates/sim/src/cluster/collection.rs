@@ -28,7 +28,7 @@ impl World {
     /// A node collects in one of its shards, or wants a safe point raised.
     pub(super) fn keep_versions(&mut self, at: usize) {
         let node = self.node_slots[at].node;
-        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         if machine.routes.is_empty() {
             return;
         }
@@ -39,13 +39,13 @@ impl World {
         if self.calm || !self.rng.one_in(RAISE_IN) {
             let view = self.rng.pick(&route.views);
             let budget = self.rng.between(1, BUDGET) as usize;
-            if let Some(engine) = view.write().keys_mut() {
+            if let Some(engine) = view.write().engine_mut() {
                 engine.collect(budget);
             }
             self.counts.collected += 1;
             return;
         }
-        let points = route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
+        let points = route.views.iter().filter_map(|v| v.read().engine().map(|e| e.safe_point()));
         let current = points.min().unwrap_or_default();
         // As if old versions took too much memory.
         let wanted = now.millis().saturating_sub(self.rng.below(BEHIND_MS));
@@ -98,7 +98,7 @@ impl World {
             for id in machine.shard_ids() {
                 let view = machine.view(id);
                 let view = view.filter(|v| v.read().descriptor.keyspace() == keyspace.id);
-                let point = view.and_then(|v| v.read().keys().map(|engine| engine.safe_point()));
+                let point = view.and_then(|v| v.read().engine().map(|engine| engine.safe_point()));
                 if point.is_some_and(|point| point < to) {
                     let report = machine.shard(id).map(|shard| shard.report(self.now_ms));
                     let view = machine.view(id);
@@ -132,7 +132,7 @@ impl World {
         for machine in self.node_slots.iter().filter_map(|seat| seat.machine.as_ref()) {
             for view in machine.shard_ids().into_iter().filter_map(|id| machine.view(id)) {
                 let mut state = view.write();
-                let Some(engine) = state.keys_mut() else { continue };
+                let Some(engine) = state.engine_mut() else { continue };
                 while engine.collect(usize::MAX) {}
             }
         }
@@ -145,6 +145,6 @@ fn lags_at(machine: &Machine, keyspace: &Keyspace, to: Timestamp) -> bool {
     views.any(|view| {
         let state = view.read();
         let is_of_it = state.descriptor.keyspace() == keyspace.id;
-        is_of_it && state.keys().is_some_and(|engine| engine.safe_point() < to)
+        is_of_it && state.engine().is_some_and(|engine| engine.safe_point() < to)
     })
 }

@@ -60,7 +60,7 @@ impl World {
         }
         let other = self.rng.below(self.node_slots.len() as u64) as usize;
         let machine = self.node_slots[other].machine.as_ref().filter(|_| self.rng.one_in(3));
-        let machine = machine.or(self.node_slots[at].machine.as_ref()).expect("it runs");
+        let machine = machine.or(self.node_slots[at].machine.as_ref()).expect("the node runs");
         machine.clock.now().millis() + self.rng.between(1, self.profile.ttl_ms_max)
     }
 
@@ -112,7 +112,7 @@ impl World {
     /// run of a seed stays as it was.
     fn transaction(&self, at: usize, beside: &[u64]) -> Option<Command> {
         let mut rng = Rng::new(mix(self.options.seed) ^ self.clients.made);
-        let machine = self.node_slots[at].machine.as_ref().expect("it runs");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
         if !machine.cluster_version.allows(Feature::Transactions) || rng.one_in(3) {
             return None;
         }

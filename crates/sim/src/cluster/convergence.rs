@@ -28,7 +28,7 @@ impl World {
         for (at, seat) in self.node_slots.iter().enumerate() {
             let Some(machine) = &seat.machine else { continue };
             let replica = |shard: ShardId| {
-                let here = machine.shard(shard).expect("it was listed");
+                let here = machine.shard(shard).expect("the shard is on this node");
                 let view = here.view();
                 let state = view.read();
                 let members = &state.members;

@@ -7,10 +7,22 @@ use super::Workload;
 pub struct Counts {
     /// Operations answered.
     pub answered: u64,
+    /// Versions that clients have cached, and invalidations that they have heard.
+    pub cached: u64,
+    /// See `cached`.
+    pub invalidations: u64,
+    /// The longest time for which a client held an old version, in ms.
+    pub stale_ms_max: u64,
     /// Operations refused: nothing was done.
     pub refused: u64,
     /// Operations without an answer.
     pub unknown: u64,
+    /// Pipelines of reads and writes all of whose commands were answered.
+    pub pipelines: u64,
+    /// Reads of these that have joined a batch of the log …
+    pub joined_reads: u64,
+    /// … or were parked.
+    pub parked_reads: u64,
     /// Crashes of single nodes.
     pub crashes: u64,
     /// Losses of power of all nodes.
@@ -83,6 +95,24 @@ pub struct Counts {
     pub wide_ones: u64,
     /// Reads of several keys that have seen the same twice.
     pub wide_looks: u64,
+    /// Scripts that were done …
+    pub scripts: u64,
+    /// … sent one behind the other to a queue.
+    pub script_pipelines: u64,
+    /// Batches of several scripts.
+    pub script_batches: u64,
+    /// Transactions that span keyspaces.
+    pub wide_spanning: u64,
+    /// Scripts and batches that ran again because of what others had changed.
+    pub script_conflicts: u64,
+    /// Scripts that have left a queue.
+    pub scripts_left: u64,
+    /// Times that a script lacked keys, which were then read.
+    pub script_reads: u64,
+    /// Times that a script's keys were reserved.
+    pub script_reservations: u64,
+    /// Scripts that were committed over shards.
+    pub scripts_coordinated: u64,
     /// Finished transactions of each workload, in the order of [`Workload::ALL`].
     pub workloads: [u64; Workload::ALL.len()],
     /// Blocks of snapshots that were sent.

@@ -9,7 +9,7 @@ use keyspace::{
 use node::executor::Input;
 use node::replica::entry::Waiter;
 
-use super::multi_shard::{MultiShardClients, WIDE};
+use super::multi_shard::{BESIDE, FLUSHED, MultiShardClients, WIDE};
 use super::options::{Options, RunProfile};
 use super::{KEYSPACE, NodeSlot, World};
 use crate::check::Violation;
@@ -104,13 +104,14 @@ impl World {
         for at in 0..self.node_slots.len() {
             self.start(at)?;
             if self.cluster.is_none() {
-                let machine = self.node_slots[at].machine.as_ref().expect("it was just started");
+                let machine =
+                    self.node_slots[at].machine.as_ref().expect("the node was just started");
                 self.cluster = Some(machine.cluster());
             }
         }
         self.until("the system shard has its replicas", |world| {
             let voters = |machine: &Machine| {
-                let view = machine.view(SYSTEM).expect("it leads it");
+                let view = machine.view(SYSTEM).expect("the shard is on this node");
                 let state = view.read();
                 let is_quiet = !state.members.is_joint() && state.roster.is_settled;
                 if is_quiet { state.members.voters.len() } else { 0 }
@@ -122,7 +123,11 @@ impl World {
         let options = KeyspaceOptions { replicas, placement, ..KeyspaceOptions::default() };
         let more = (1..keyspaces).map(|number| format!("more-{number}"));
         let wide = self.wide.as_ref().map(|_| WIDE.to_owned());
-        for name in [KEYSPACE.to_owned()].into_iter().chain(more).chain(wide) {
+        let beside = self.wide.as_ref().filter(|wide| wide.span_keyspaces());
+        let beside = beside.map(|_| BESIDE.to_owned());
+        let flushed = self.wide.as_ref().filter(|wide| wide.flush_keyspace());
+        let wide = wide.into_iter().chain(flushed.map(|_| FLUSHED.to_owned()));
+        for name in [KEYSPACE.to_owned()].into_iter().chain(more).chain(wide).chain(beside) {
             self.until("a keyspace is there", |world| {
                 let Some(machine) = world.leader_machine(SYSTEM) else { return Ok(false) };
                 if machine.catalogue().is_some_and(|there| there.get(&name).is_some()) {
@@ -146,7 +151,7 @@ impl World {
         self.trace.event(format_args!("{op:?}"));
         let mut body = Vec::new();
         op.encode(&mut body);
-        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         let (op, origin, waiter) = (body, NOBODY, Waiter(0));
         machine.submit(SYSTEM, Input::Catalogue { op, origin, waiter });
     }
@@ -314,7 +319,7 @@ impl World {
     /// The shard of a key that clients ask for, and the node that leads it.
     pub(crate) fn led_key(&self, key: u64) -> Option<(ShardId, usize)> {
         let at = *self.leaders_of(key).first()?;
-        let machine = self.node_slots[at].machine.as_ref().expect("it leads");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
         let route = machine.routes.get(KEYSPACE)?;
         Some((route.shard(route.place(&route.key(self.clients.name(key)))), at))
     }
@@ -336,8 +341,8 @@ impl World {
         let (from, to) = (self.node_slots[from].node, self.node_slots[to].node);
         let Some(at) = self.leader_of(shard) else { return };
         self.trace.event(format_args!("shard {shard}: node {to} for {from}"));
-        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
-        let view = machine.view(shard).expect("it leads it");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
+        let view = machine.view(shard).expect("the shard is on this node");
         let descriptor = view.read().descriptor.clone();
         let (generation, add) = (descriptor.generation, vec![to]);
         let remove = descriptor.replica_on(from).into_iter().collect();

@@ -128,7 +128,7 @@ impl World {
         }
         // What it lost must not reach back to a change of members: it would lead among those of
         // the past (docs/consistency.md).
-        let machine = self.node_slots[at].machine.as_ref().expect("it is awake");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node is awake");
         let views = machine.shard_ids().into_iter().filter_map(|id| machine.view(id));
         let changes = views.map(|view| view.read().descriptor.generation.0).sum::<u64>();
         let end = machine.log.log.written_end();
@@ -159,7 +159,7 @@ impl World {
         machines
             .flat_map(|machine| machine.shard_ids().into_iter().map(move |id| (machine, id)))
             .all(|(machine, id)| {
-                let view = machine.view(id).expect("it was listed");
+                let view = machine.view(id).expect("the shard is on this node");
                 let state = view.read();
                 is_whole(&state, self.replicas_of(machine, id))
             })

@@ -206,15 +206,15 @@ impl World {
         let at = self.rng.below(self.node_slots.len() as u64) as usize;
         let Some(machine) = &self.node_slots[at].machine else { return };
         for shard in machine.shard_ids() {
-            let view = machine.view(shard).expect("it was listed");
+            let view = machine.view(shard).expect("the shard is on this node");
             let mut state = view.write();
             let last = state.last;
-            let hasher = state.keys().map(|engine| engine.hasher());
+            let hasher = state.engine().map(|engine| engine.hasher());
             let Some(key) = hasher.map(|hasher| hasher.key(b"rot")) else { continue };
             if !state.owns(&key) {
                 continue;
             }
-            if let Some(engine) = state.keys_mut() {
+            if let Some(engine) = state.engine_mut() {
                 engine.put(&key, &[b"rot"], 0, last);
                 return;
             }
@@ -312,7 +312,7 @@ impl World {
     fn hand_over(&mut self) {
         let mut led = self.led();
         let has_heirs = |(at, id): &(usize, ShardId)| {
-            let machine = self.node_slots[*at].machine.as_ref().expect("it leads");
+            let machine = self.node_slots[*at].machine.as_ref().expect("the node runs");
             machine.view(*id).is_some_and(|view| view.read().members.voters.len() > 1)
         };
         led.retain(has_heirs);
@@ -324,8 +324,8 @@ impl World {
         led.retain(|one| if all { one.0 == chosen.0 } else { *one == chosen });
         for (at, id) in led {
             let seat = &mut self.node_slots[at];
-            let machine = seat.machine.as_mut().expect("it leads");
-            let shard = machine.shard(id).expect("it leads it");
+            let machine = seat.machine.as_mut().expect("the node runs");
+            let shard = machine.shard(id).expect("the shard is on this node");
             let mut targets = shard.view().read().members.voters.clone();
             targets.retain(|target| *target != shard.replica());
             let to = *self.rng.pick(&targets);

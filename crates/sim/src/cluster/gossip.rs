@@ -67,7 +67,7 @@ impl Gossip {
     }
 
     /// The reports that the node at a place has of all others.
-    pub fn told(
+    pub fn reports_at(
         &self,
         at: usize,
         nodes: &[NodeId],
@@ -75,7 +75,7 @@ impl Gossip {
         now_ms: u64,
     ) -> Vec<NodeReport> {
         let row = self.status.get(at).map(Vec::as_slice).unwrap_or_default();
-        let told = |(place, status): (usize, &Option<PeerStatus>)| {
+        let report = |(place, status): (usize, &Option<PeerStatus>)| {
             let PeerStatus { last_ms, is_up, since_ms, load } = (*status)?;
             Some(NodeReport {
                 id: nodes[place],
@@ -90,7 +90,7 @@ impl Gossip {
                 requests: 0,
             })
         };
-        row.iter().enumerate().filter_map(told).collect()
+        row.iter().enumerate().filter_map(report).collect()
     }
 }
 
@@ -99,7 +99,7 @@ impl World {
     pub(super) fn gossip(&mut self) {
         let count = self.node_slots.len();
         let parts = self.parts();
-        let now = (0..count).map(|at| self.load_of(at)).collect::<Vec<_>>();
+        let current_loads = (0..count).map(|at| self.load_of(at)).collect::<Vec<_>>();
         let now_ms = self.now_ms;
         let Some(placement_state) = &mut self.placement_state else { return };
         let gossip = &mut placement_state.gossip;
@@ -122,7 +122,7 @@ impl World {
                     }
                     continue;
                 }
-                let load = if is_here { now[other] } else { gossip.loads[other] };
+                let load = if is_here { current_loads[other] } else { gossip.loads[other] };
                 let is_heard = is_here || status.is_none() || self.rng.one_in(2);
                 let since_ms = status.filter(|status| status.is_up).map_or(now_ms, |h| h.since_ms);
                 let known = status.map_or(load, |status| status.load);
@@ -130,15 +130,15 @@ impl World {
                 *status = Some(PeerStatus { last_ms: now_ms, is_up: true, since_ms, load });
             }
         }
-        gossip.loads = now;
+        gossip.loads = current_loads;
     }
 
     fn load_of(&self, at: usize) -> Load {
         let mut load = Load::default();
         let Some(machine) = &self.node_slots[at].machine else { return load };
         for id in machine.shard_ids() {
-            let shard = machine.shard(id).expect("it was listed");
-            let usage = shard.view().read().keys().map(|engine| engine.usage());
+            let shard = machine.shard(id).expect("the shard is on this node");
+            let usage = shard.view().read().engine().map(|engine| engine.usage());
             load.replicas += 1;
             load.leaders += u32::from(shard.is_leader());
             load.bytes += usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);

@@ -238,7 +238,7 @@ impl World {
     /// A violation that is certain without the search for an order.
     pub(super) fn try_scan(&mut self, at: usize, number: u64) -> Result<(), Violation> {
         let own_clock = self.has(Plant::OwnClock);
-        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         let node = machine.node();
         let Some(of) = self.clients.scan_mut(number) else { return Ok(()) };
         // Replicas may have come to the node since, or gone from it.
@@ -341,8 +341,8 @@ impl World {
             return self.rest(&op);
         }
         let at = *self.rng.pick(&nodes);
-        let machine = self.node_slots[at].machine.as_ref().expect("it was just looked at");
-        let route = route_of(machine, keyspace).expect("it was just looked at");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
+        let route = route_of(machine, keyspace).expect("the entry was found above");
         self.begin_scan(client, at, route, ScanQuery::Scan(scan));
     }
 }

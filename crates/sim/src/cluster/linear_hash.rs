@@ -114,7 +114,7 @@ impl World {
         let mut arcs: BTreeMap<ShardId, RingArc> = BTreeMap::new();
         for (at, shard) in self.led() {
             let view = self.node_slots[at].machine.as_ref().and_then(|machine| machine.view(shard));
-            let view = view.expect("it leads it");
+            let view = view.expect("the shard is on this node");
             let state = view.read();
             if self.file_at(at).is_some_and(|(id, _)| id == state.descriptor.keyspace()) {
                 arcs.insert(shard, state.descriptor.arc.clone());
@@ -124,7 +124,7 @@ impl World {
         arcs.sort_by(|one, other| one.start().cmp(other.start()));
         let of_buckets = |buckets: u64| {
             let linear_hash_table = linear_hash::table_of(&LinearHashRecord { buckets, ..record })?;
-            let of = |number| linear_hash_table.bucket(number).expect("it is one of them");
+            let of = |number| linear_hash_table.bucket(number).expect("the bucket is in the table");
             let keyspace = arcs.first()?.keyspace();
             let mut arcs: Vec<_> = (0..buckets).map(|number| of(number).arc(keyspace)).collect();
             arcs.sort_by(|one, other| one.start().cmp(other.start()));

@@ -23,7 +23,7 @@ impl World {
         let mut led = self.led();
         led.retain(|(_, shard)| !self.is_bucket(*shard));
         for (at, left) in led {
-            let machine = self.node_slots[at].machine.as_ref().expect("it leads");
+            let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
             if let Some((route, right)) = right_of(machine, left) {
                 let is_used = self.names_in(route.keyspace.id).iter().any(|name| {
                     let shard = route.shard(route.place_of_key(name));
@@ -53,7 +53,7 @@ impl World {
         let Some(machine) = &mut self.node_slots[at].machine else { return };
         let from = machine.node();
         for id in machine.shard_ids() {
-            let view = machine.view(id).expect("it was listed");
+            let view = machine.view(id).expect("the shard is on this node");
             let (merging, yours) = {
                 let state = view.read();
                 (state.merging, state.descriptor.generation)
@@ -75,7 +75,7 @@ impl World {
     pub(crate) fn merge_right(&mut self, at: usize, left: ShardId) {
         self.counts.merges += 1;
         self.trace.event(format_args!("shard {left} is to merge with its neighbour"));
-        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         machine.request(Request::Merge { left });
     }
 }

@@ -27,6 +27,8 @@
 //! | `commands` | which commands, of which keys |
 //! | `keyspace_scans` | FLUSH, and commands over all keys |
 //! | `multi_shard` | transactions over several shards |
+//! | `pipelines` | clients that send reads and writes without waiting between them |
+//! | `tracking` | clients that cache what they read |
 //! | `collection` | safe points rise, old versions are collected |
 //! | `gossip`, `placement` | what nodes know of each other; leaders ask the balancer |
 //! | `convergence` | the ring becomes ideal |
@@ -65,9 +67,11 @@ pub mod network;
 mod node_slot;
 mod node_steps;
 pub mod options;
+mod pipelines;
 mod placement;
 mod settle;
 mod splits;
+mod tracking;
 mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +104,7 @@ const ANSWER_MS_MAX: u64 = 15_000;
 /// one, and so on: else a large cluster would take very long.
 const NODES_A_TURN: usize = 40;
 /// Where there are transactions, states may be sent so many times as fast.
-const MORE_TO_MOVE: NonZeroU64 = NonZeroU64::new(20).expect("it is not 0");
+const MORE_TO_MOVE: NonZeroU64 = NonZeroU64::new(20).expect("20 is not 0");
 /// The keyspace that clients use.
 pub const KEYSPACE: &str = "0";
 
@@ -131,6 +135,10 @@ pub struct World {
     upgrading: Option<upgrade::UpgradeState>,
     /// Whether there are transactions over several shards.
     wide: Option<multi_shard::MultiShardClients>,
+    /// Whether there are pipelines that mix reads and writes.
+    pipelines: Option<pipelines::PipelineClients>,
+    /// Clients that cache, if there are any.
+    caches: Option<tracking::CachingClients>,
     /// Workloads whose judges have found something.
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to split.
@@ -151,6 +159,8 @@ impl World {
         let mut world = Self::with_profile(options, profile, rng);
         if multi_shard::has(options) {
             world.wide = Some(multi_shard::MultiShardClients::new(options));
+            let has_pipelines = pipelines::has(options);
+            world.pipelines = has_pipelines.then(|| pipelines::PipelineClients::new(options));
             // What is known of transactions is sent along with values.
             world.profile.snapshot_rate =
                 profile.snapshot_rate.map(|rate| rate.saturating_mul(MORE_TO_MOVE));
@@ -187,6 +197,8 @@ impl World {
             no_faults_until: 0,
             upgrading: None,
             wide: None,
+            pipelines: None,
+            caches: tracking::has(options).then(|| tracking::CachingClients::new(options)),
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
             reshapes_begun: 0,
@@ -263,7 +275,7 @@ impl World {
         self.step_placement();
         self.expire_ops();
         self.expire_multi_shard();
-        Ok(())
+        self.step_pipelines()
     }
 
     fn deliver(&mut self) -> Result<(), Violation> {

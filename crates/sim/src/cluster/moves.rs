@@ -20,8 +20,8 @@ impl World {
             return;
         }
         let (at, shard) = *self.rng.pick(&led);
-        let machine = self.node_slots[at].machine.as_ref().expect("it leads");
-        let view = machine.view(shard).expect("it leads it");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
+        let view = machine.view(shard).expect("the shard is on this node");
         let (descriptor, members) = {
             let state = view.read();
             (state.descriptor.clone(), state.members.clone())
@@ -49,7 +49,7 @@ impl World {
         }
         self.trace.event(format_args!("shard {shard}: {add:?} for {remove:?}"));
         self.counts.moves += 1;
-        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         let generation = descriptor.generation;
         machine.submit(shard, Input::ChangeReplicas { shard, generation, add, remove });
     }

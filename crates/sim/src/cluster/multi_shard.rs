@@ -8,7 +8,10 @@
 //!                                  in order, the ranges round them are watched
 //!   one APPEND, one GET        ──► as all commands: locks are in their way
 //!   GET of several keys        ──► looked at twice; or locked, if something always changes
+//!   EVAL                       ──► in its shard's queue, or over shards ([`scripts`])
 //! ```
+//!
+//! In some runs a second keyspace has some of the keys, and transactions span both.
 //!
 //! The checker takes all of them for transactions: some order of all must explain every read
 //! ([`crate::check::serial`]). A transaction without an answer may or may not have been done.
@@ -19,7 +22,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use command::{ObservedVersion, Step, Write};
+use command::{ObservedVersion, Step, Transaction, Write};
 use keyspace::random::{Random, mix};
 use keyspace::{
     CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp,
@@ -31,7 +34,7 @@ use txn::interactive::key_ranges::{KeyRange, KeyRangeSet};
 use super::{Options, Plant, World, upgrade};
 use crate::check::Violation;
 use crate::check::register::RegisterAccess;
-use crate::check::serial::ObservedTxn;
+use crate::check::serial::{ObservedTxn, Outcome};
 use crate::machine::{CLIENTS, NOBODY};
 use crate::rng::Rng;
 
@@ -42,6 +45,7 @@ mod parts;
 mod reads;
 #[cfg(test)]
 mod rounds;
+mod scripts;
 pub mod workloads;
 
 pub(crate) use coordinator_deaths::CoordinatorDeath;
@@ -51,6 +55,10 @@ use workloads::{KEYS_OF_ALL, WatchedKey, Workload};
 
 /// Their keyspace.
 pub(super) const WIDE: &str = "wide";
+/// … and the other one of transactions that span keyspaces.
+pub(super) const BESIDE: &str = "wide-beside";
+/// … and that which transactions flush.
+pub(super) const FLUSHED: &str = "wide-flushed";
 /// Numbers of what they ask begin here, far above those of other clients.
 const FIRST: u64 = 1 << 40;
 /// Lists in use.
@@ -83,6 +91,7 @@ pub(super) struct MultiShardClients {
     registers: BTreeMap<usize, Vec<RegisterAccess>>,
     audits: Vec<Vec<i64>>,
     ends: ends::ExpiryChecker,
+    scripts: scripts::Scripts,
 }
 
 /// A transaction or read that is under way.
@@ -100,6 +109,13 @@ struct PendingOp {
     path: OpPath,
 }
 
+impl PendingOp {
+    /// How many parts are of the keyspace [`WIDE`]: they come first.
+    fn own_parts(&self) -> usize {
+        self.parts.iter().take_while(|part| !workloads::is_beside(part.key())).count()
+    }
+}
+
 /// How it is answered.
 enum OpPath {
     /// By the node's coordinator.
@@ -110,6 +126,13 @@ enum OpPath {
     Watching(u64),
     /// By looks.
     Looking(Box<MultiShardRead>),
+    /// By a script.
+    Scripted(Box<scripts::Script>),
+}
+
+/// Whether a keyspace is theirs.
+pub(super) fn is_wide(name: &str) -> bool {
+    [WIDE, BESIDE, FLUSHED].contains(&name)
 }
 
 /// Whether a run has such clients.
@@ -143,6 +166,7 @@ impl MultiShardClients {
             registers: BTreeMap::new(),
             audits: Vec::new(),
             ends: ends::ExpiryChecker::default(),
+            scripts: scripts::Scripts::new(options),
             rng,
         }
     }
@@ -206,21 +230,21 @@ impl World {
             Placement::Hashed | Placement::LinearHash => Vec::new(),
             Placement::Ordered => CUTS.map(|key| wide.names[key].clone()).to_vec(),
         };
+        let spans = wide.span_keyspaces();
+        let mut wanted = vec![(WIDE, placement, &cuts[..])];
+        wanted.extend(wide.flush_keyspace().then_some((FLUSHED, placement, &cuts[..])));
+        wanted.extend(spans.then_some((BESIDE, Placement::Hashed, &cuts[..0])));
         while self.now_ms < deadline {
-            let machine = self.node_slots[0].machine.as_mut().expect("nothing breaks yet");
-            let known = machine.routes.get(WIDE).map(|route| route.views.len());
             if self.now_ms.is_multiple_of(200) {
-                match known {
-                    Some(shards) if shards > cuts.len() => return Ok(()),
-                    Some(shards) => self.cut_wide(&cuts[shards - 1]),
-                    None => {
-                        let replicas = self.profile.replicas as u8;
-                        let options = KeyspaceOptions { replicas, placement, ..Default::default() };
-                        let mut op = Vec::new();
-                        CatalogueOp::Create { name: WIDE, options }.encode(&mut op);
-                        let (origin, waiter) = (NOBODY, Waiter(0));
-                        machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
-                    }
+                let machine = self.node_slots[0].machine.as_ref().expect("nothing breaks yet");
+                let shards = |name: &str| machine.routes.get(name).map(|route| route.views.len());
+                let lacks = |(name, _, cuts): &&(&str, _, &[Vec<u8>])| {
+                    shards(name).is_none_or(|shards| shards <= cuts.len())
+                };
+                match wanted.iter().find(lacks).map(|all| (all, shards(all.0))) {
+                    Some(((name, _, cuts), Some(shards))) => self.cut_wide(name, &cuts[shards - 1]),
+                    Some(((name, placement, _), None)) => self.create_wide(name, *placement),
+                    None => return Ok(()),
                 }
             }
             self.millisecond()?;
@@ -228,10 +252,19 @@ impl World {
         Err(Violation::new("liveness", format!("{WIDE} is not there after {THERE_MS_MAX} ms")))
     }
 
-    fn cut_wide(&mut self, name: &[u8]) {
+    fn create_wide(&mut self, name: &str, placement: Placement) {
+        let replicas = self.profile.replicas as u8;
+        let options = KeyspaceOptions { replicas, placement, ..Default::default() };
+        let mut op = Vec::new();
+        CatalogueOp::Create { name, options }.encode(&mut op);
+        let machine = self.node_slots[0].machine.as_mut().expect("nothing breaks yet");
+        machine.submit(ShardId(0), Input::Catalogue { op, origin: NOBODY, waiter: Waiter(0) });
+    }
+
+    fn cut_wide(&mut self, keyspace: &str, name: &[u8]) {
         let Some(cut) = Cut::at(Placement::Ordered, name) else { return };
         let machine = self.node_slots[0].machine.as_ref().expect("nothing breaks yet");
-        let route = &machine.routes[WIDE];
+        let route = &machine.routes[keyspace];
         let shard = route.shard(route.place_of_key(name));
         if let Some((at, _)) = self.led().into_iter().find(|(_, led)| *led == shard) {
             self.cut_at(at, shard, cut);
@@ -242,7 +275,9 @@ impl World {
     pub(super) fn names_in(&self, keyspace: KeyspaceId) -> &[Vec<u8>] {
         let mut machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let is_it = |machine: &crate::machine::Machine| {
-            machine.routes.get(WIDE).is_some_and(|route| route.keyspace.id == keyspace)
+            let mut theirs =
+                [WIDE, BESIDE, FLUSHED].iter().filter_map(|name| machine.routes.get(*name));
+            theirs.any(|route| route.keyspace.id == keyspace)
         };
         match &self.wide {
             Some(wide) if machines.any(is_it) => &wide.names,
@@ -275,7 +310,7 @@ impl World {
         let is_ready = |pending: &&PendingOp| match &pending.path {
             OpPath::Watching(begins_at) => *begins_at <= self.now_ms,
             OpPath::Looking(looking) => looking.ready,
-            OpPath::Coordinated | OpPath::Proposed => false,
+            OpPath::Coordinated | OpPath::Proposed | OpPath::Scripted(_) => false,
         };
         let here = wide.pending.iter().filter(|(_, pending)| pending.at == at && is_ready(pending));
         here.map(|(number, _)| *number).collect()
@@ -290,6 +325,9 @@ impl World {
             (0..wide.free_at.len()).filter(|client| wide.free_at[*client] <= now_ms).collect();
         let client = *wide.rng.pick(&free);
         wide.free_at[client] = u64::MAX;
+        if wide.scripts.are_sent && wide.rng.one_in(3) {
+            return self.send_scripts(client, at);
+        }
         let client = Some(client);
         let lists = Workload::ListAppend;
         match wide.pick_workload() {
@@ -349,7 +387,7 @@ impl World {
     ) -> u64 {
         let call = self.clients.next_event();
         let node = self.node_slots[at].node;
-        let wide = self.wide.as_mut().expect("they ask");
+        let wide = self.wide.as_mut().expect("the workload runs");
         wide.made += 1;
         let number = wide.made;
         self.trace.event(format_args!("transaction {} at node {node}: {parts:?}", number - FIRST));
@@ -368,15 +406,21 @@ impl World {
         parts: Vec<Part>,
         (watched, reserved_as): (Vec<WatchedKey>, Option<Timestamp>),
     ) {
-        let wide = self.wide.as_mut().expect("they ask");
-        let machine = self.node_slots[at].machine.as_ref().expect("it was asked");
-        let route = &machine.routes[WIDE];
+        let wide = self.wide.as_mut().expect("the workload runs");
+        let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
+        let name = wide.keyspace_of(workload);
+        let Some(route) = machine.routes.get(name) else {
+            let number = self.put_asked(client, at, workload, parts, watched, OpPath::Coordinated);
+            return self.not_done_wide(number, Outcome::NotDone);
+        };
         let keys = parts.iter().map(|part| part.key()).chain(watched.iter().map(|seen| seen.0));
         let mut shards: Vec<ShardId> =
             keys.map(|key| route.shard(route.place_of_key(&wide.names[key]))).collect();
         shards.sort_unstable();
         shards.dedup();
-        let is_one = shards.len() == 1 && wide.rng.one_in(2);
+        let spans = wide.span_keyspaces() && workload == Workload::Spanning;
+        let spans = spans || workload == Workload::Flush;
+        let is_one = !spans && shards.len() == 1 && wide.rng.one_in(2);
         let is_ranged = !wide.gaps(wide.made + 1, &watched).is_empty();
         self.counts.wide_ranges += u64::from(is_ranged);
         let is_one = is_one && !is_ranged && reserved_as.is_none();
@@ -409,9 +453,23 @@ impl World {
         if unranged {
             transaction.ranges.clear();
         }
-        let machine = self.node_slots[pending.at].machine.as_mut().expect("it was asked");
-        let keyspace = machine.routes[WIDE].keyspace.id;
-        machine.coordinate(keyspace, &transaction, number, pending.reserved_as);
+        let machine = self.node_slots[pending.at].machine.as_mut().expect("the node runs");
+        let keyspace = machine.routes[wide.keyspace_of(pending.workload)].keyspace.id;
+        if !wide.span_keyspaces() || pending.workload != Workload::Spanning {
+            let whole = [(keyspace, &transaction)];
+            return machine.coordinate(&whole, number, pending.reserved_as);
+        }
+        let Some(beside) = machine.routes.get(BESIDE).map(|route| route.keyspace.id) else {
+            return self.not_done_wide(number, Outcome::NotDone);
+        };
+        // Parts come in the order of their keyspaces, as replies do.
+        let other = transaction.commands.split_off(pending.own_parts());
+        let other = Transaction { commands: other, ..Transaction::default() };
+        let whole = [(keyspace, &transaction), (beside, &other)];
+        let used: Vec<_> =
+            whole.into_iter().filter(|(_, part)| !part.commands.is_empty()).collect();
+        self.counts.wide_spanning += u64::from(used.len() > 1);
+        machine.coordinate(&used, number, None);
     }
 
     /// Has one shard do it.
@@ -428,7 +486,7 @@ impl World {
             ([Step::Write(write)], true) => write.clone(),
             _ => Write::Transaction(Box::new(transaction)),
         };
-        let machine = self.node_slots[pending.at].machine.as_mut().expect("it was asked");
+        let machine = self.node_slots[pending.at].machine.as_mut().expect("the node runs");
         let route = &machine.routes[WIDE];
         let shard = route.shard(route.place_of_key(&wide.names[pending.parts[0].key()]));
         let mut batch = Batch::default();
@@ -444,7 +502,7 @@ impl World {
         match wide.pending.get(&number).map(|pending| &pending.path) {
             Some(OpPath::Watching(begins_at)) if *begins_at <= now_ms => {
                 let PendingOp { client, workload, parts, watched, reserved_as, .. } =
-                    wide.pending.remove(&number).expect("it was just found");
+                    wide.pending.remove(&number).expect("the entry was found above");
                 self.begin_transaction(client, at, workload, parts, (watched, reserved_as));
             }
             Some(OpPath::Looking(_)) => self.look_at_keys(at, number),

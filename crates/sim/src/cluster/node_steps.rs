@@ -34,7 +34,7 @@ impl World {
         if self.now_ms == self.node_slots[at].awake_at && !self.calm {
             self.look_at(at);
         }
-        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         if let Err(error) = machine.install_arrived() {
             return self.node_failed(at, &error);
         }
@@ -53,6 +53,7 @@ impl World {
                 Err(StepFailure::Fatal(error)) => return self.node_failed(at, &error),
             }
         }
+        self.run_caches(at)?;
         self.send(at);
         Ok(())
     }
@@ -75,7 +76,7 @@ impl World {
         if let Some((_, nanos)) = seat.burst.take_if(|(from_ms, _)| self.now_ms >= *from_ms) {
             seat.boot_offset += nanos;
             self.set_clocks(at);
-            let machine = self.node_slots[at].machine.as_mut().expect("it runs");
+            let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
             (0..nanos / 1_000_000 / TICK_MS).for_each(|_| machine.tick());
         }
         let seat = &mut self.node_slots[at];
@@ -86,7 +87,7 @@ impl World {
                 seat.burst = Some((self.now_ms + BURST_AFTER_MS, missed_ms * seat.rate_ppm));
             }
             seat.next_tick = self.now_ms + TICK_MS;
-            seat.machine.as_mut().expect("it runs").tick();
+            seat.machine.as_mut().expect("the node runs").tick();
             self.follow_sent_on(at);
         }
     }
@@ -117,9 +118,10 @@ impl World {
     /// One thing; false if there is nothing to do.
     fn act(&mut self, at: usize) -> Result<bool, StepFailure> {
         let (reads, may_ask) = (self.clients.ready(at), self.may_ask(at));
+        let has_script_task = self.has_script_task(at);
         let (wide, may_ask_wide) = (self.ready_wide(at), self.may_ask_wide(at));
         let seat = &mut self.node_slots[at];
-        let machine = seat.machine.as_mut().expect("it runs");
+        let machine = seat.machine.as_mut().expect("the node runs");
         let executors = 0..machine.executors.len();
         let busy: Vec<usize> = executors.filter(|executor| machine.is_busy(*executor)).collect();
         let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
@@ -143,6 +145,7 @@ impl World {
             on(!streams.is_empty(), 3),
             on(!wide.is_empty(), 20),
             on(may_ask_wide, 10),
+            on(has_script_task, 20),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -160,19 +163,20 @@ impl World {
             10 => self.step_a_stream(at, &streams)?,
             11 => self.continue_multi_shard(at, &wide),
             12 => self.send_multi_shard(at),
+            13 => self.step_scripts(at),
             _ => self.step_round(at)?,
         }
         Ok(true)
     }
 
     fn machine(&mut self, at: usize) -> &mut Machine {
-        self.node_slots[at].machine.as_mut().expect("it runs")
+        self.node_slots[at].machine.as_mut().expect("the node runs")
     }
 
     /// An executor takes some inputs, or appends.
     fn step_an_executor(&mut self, at: usize, busy: &[usize]) -> Result<(), StepFailure> {
         let seat = &mut self.node_slots[at];
-        let machine = seat.machine.as_mut().expect("it runs");
+        let machine = seat.machine.as_mut().expect("the node runs");
         let executor = *self.rng.pick(busy);
         let inputs_max = self.rng.between(1, 12) as usize;
         let mut witness = self.agreement.of(seat.node);
@@ -196,7 +200,7 @@ impl World {
     /// A sync begins; when it may end is drawn, too.
     fn begin_sync(&mut self, at: usize) -> Result<(), StepFailure> {
         let seat = &mut self.node_slots[at];
-        let machine = seat.machine.as_mut().expect("it runs");
+        let machine = seat.machine.as_mut().expect("the node runs");
         machine.log.begin_sync(self.rng.one_in(2))?;
         let slow = self.rng.one_in(self.profile.slow_sync_in);
         let millis = match slow {
@@ -232,7 +236,7 @@ impl World {
     /// A round of checkpoints goes on; before it, a state that has come is installed.
     fn step_round(&mut self, at: usize) -> Result<(), StepFailure> {
         let seat = &mut self.node_slots[at];
-        let machine = seat.machine.as_mut().expect("it runs");
+        let machine = seat.machine.as_mut().expect("the node runs");
         if machine.is_installing() {
             return Ok(machine.install_arrived()?);
         }

@@ -62,6 +62,12 @@ named! {
         RecordDropped = "record-dropped",
         /// RESOLVE ends whosever lock a key has (G8).
         ResolveByKey = "resolve-by-key",
+        /// A record does not list keys of other keyspaces than its own (G8).
+        OwnNames = "own-names",
+        /// A shard flushes although the transaction was aborted (G8).
+        FlushAborted = "flush-aborted",
+        /// A part of a shard is not flushed with the rest (G8).
+        HalfFlush = "half-flush",
         /// A coordinator does not wait until a record says ABORTED (G8).
         EarlyRetry = "early-retry",
         /// A transaction is committed although a value has ended that it found alive (G22).
@@ -79,12 +85,21 @@ named! {
         ForgottenEnds = "forgotten-ends",
         /// A snapshot goes on to a replica that its group has removed (R12).
         GoneReplica = "gone-replica",
+        /// The entry of a script holds no versions of what it has read (G25).
+        ScriptWithoutVersions = "script-without-versions",
         /// Both halves of a shard are published before its log has agreed (G11).
         EarlySplit = "early-split",
         /// Routes stay as they were when shards of a newer generation are known (G11).
         OldRoute = "old-route",
+        /// A client reads a key before its leader has registered it (G24).
+        LateInterest = "late-interest",
+        /// A node does not notice that a new leader knows nothing of its interests (G24).
+        TrustedStream = "trusted-stream",
         /// A linear-hash table goes on by two buckets when one was cut (R11).
         SecondTurn = "second-turn",
+        /// A read joins the batch of its shard though an earlier write of its connection is
+        /// unanswered in another shard (G26).
+        EagerJoin = "eager-join",
     }
 }
 
@@ -98,8 +113,15 @@ impl Plant {
                 | Self::Unranged
                 | Self::SingleLook
                 | Self::LeftRecord
+                | Self::ScriptWithoutVersions
+                | Self::EagerJoin
         );
         of_world || self.in_coordinators().is_some()
+    }
+
+    /// Whether it shows in what clients cache only.
+    pub fn is_of_caches(self) -> bool {
+        matches!(self, Self::LateInterest | Self::TrustedStream)
     }
 
     /// What it is in coordinators, if it is planted there.
@@ -108,6 +130,9 @@ impl Plant {
             Self::ForgetfulPrevent => Some(PlantedBug::ForgetfulPrevent),
             Self::RecordDropped => Some(PlantedBug::RecordDropped),
             Self::ResolveByKey => Some(PlantedBug::ResolveByKey),
+            Self::OwnNames => Some(PlantedBug::OwnNames),
+            Self::FlushAborted => Some(PlantedBug::FlushAborted),
+            Self::HalfFlush => Some(PlantedBug::HalfFlush),
             Self::EarlyRetry => Some(PlantedBug::EarlyRetry),
             Self::LateCommit => Some(PlantedBug::LateCommit),
             _ => None,

@@ -92,7 +92,7 @@ impl World {
             places.filter(|other| is(*other)).map(|other| ids[other]).collect()
         };
         let gossip = Gossip {
-            reports: heard.told(at, &ids, &placement_state.domains, now_ms),
+            reports: heard.reports_at(at, &ids, &placement_state.domains, now_ms),
             linked: of(&|other| heard.are_together(at, other)),
             settled: of(&|other| heard.is_up_for(at, other, SETTLED_MS, now_ms)),
             is_complete: now_ms - started_at >= UNTOLD_MS + DEAD_AFTER_MS,

@@ -8,7 +8,7 @@ use keyspace::{Keyspace, NodeId, ShardId};
 use node::replica::ShardReport;
 use node::routing::route::Route;
 
-use super::multi_shard::WIDE;
+use super::multi_shard::is_wide;
 use super::{ANSWER_MS_MAX, KEYSPACE, World};
 use crate::check::Violation;
 
@@ -19,7 +19,8 @@ impl World {
         let deadline = self.now_ms + ANSWER_MS_MAX;
         while self.now_ms < deadline {
             self.millisecond()?;
-            let is_idle = self.clients.is_idle() && self.is_multi_shard_idle();
+            let is_idle =
+                self.clients.is_idle() && self.is_multi_shard_idle() && self.is_pipeline_idle();
             if is_idle && self.is_time_to_look() && self.is_settled() {
                 return self.ask_everything();
             }
@@ -41,10 +42,10 @@ impl World {
             machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
         };
         let places: Vec<usize> = (0..self.node_slots.len()).filter(knows).collect();
-        let machine = self.node_slots[places[0]].machine.as_ref().expect("it has settled");
+        let machine = self.node_slots[places[0]].machine.as_ref().expect("the node has settled");
         let replicated =
             |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
-        let others = machine.routes.values().filter(|route| &*route.keyspace.name != WIDE);
+        let others = machine.routes.values().filter(|route| !is_wide(&route.keyspace.name));
         let routes = others.filter(|route| replicated(&route.keyspace));
         let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
         let keys = self.profile.keys;
@@ -104,7 +105,7 @@ impl World {
         for seat in self.node_slots.iter().filter(|seat| !seat.has_left) {
             let Some(machine) = &seat.machine else { return "a node is down".into() };
             for id in machine.shard_ids() {
-                let shard = machine.shard(id).expect("it was listed");
+                let shard = machine.shard(id).expect("the shard is on this node");
                 let view = shard.view();
                 let (applied, merging) = {
                     let state = view.read();
@@ -188,7 +189,7 @@ impl World {
     pub(super) fn compare_states(&self) -> Result<(), Violation> {
         let mut first: BTreeMap<ShardId, (NodeId, Vec<Vec<u8>>)> = BTreeMap::new();
         for seat in self.node_slots.iter().filter(|seat| !seat.has_left) {
-            let machine = seat.machine.as_ref().expect("it has settled");
+            let machine = seat.machine.as_ref().expect("the node has settled");
             for id in machine.shard_ids() {
                 let held = machine.dump(id);
                 match first.get(&id) {

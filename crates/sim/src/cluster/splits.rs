@@ -20,11 +20,11 @@ impl World {
             return;
         }
         let view_of = |(at, shard): (usize, ShardId)| {
-            let machine = self.node_slots[at].machine.as_ref().expect("it leads");
-            machine.view(shard).expect("it leads it")
+            let machine = self.node_slots[at].machine.as_ref().expect("the node runs");
+            machine.view(shard).expect("the shard is on this node")
         };
         let is_hashed = |led: &(usize, ShardId)| {
-            view_of(*led).read().keys().is_some_and(|engine| engine.layout().is_hashed())
+            view_of(*led).read().engine().is_some_and(|engine| engine.layout().is_hashed())
         };
         // An ordered keyspace has few shards, and is to be cut as well.
         let ordered: Vec<_> = led.iter().copied().filter(|led| !is_hashed(led)).collect();
@@ -32,7 +32,7 @@ impl World {
         let (at, shard) = *self.rng.pick(among);
         let view = view_of((at, shard));
         let descriptor = view.read().descriptor.clone();
-        let placement = view.read().keys().map(|engine| engine.layout().placement());
+        let placement = view.read().engine().map(|engine| engine.layout().placement());
         let placement = placement.unwrap_or(Placement::Ordered);
         let is_hashed = placement == Placement::Hashed;
         let arc = &descriptor.arc;
@@ -84,7 +84,7 @@ impl World {
             Cut::Key(key) => CutAt::Key(key.to_vec()),
             Cut::Number(_) => return,
         };
-        let machine = self.node_slots[at].machine.as_mut().expect("it leads");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         machine.request(Request::Split { shard, at: Some(place) });
     }
 
@@ -119,7 +119,7 @@ impl World {
         let machines = self.node_slots.iter().filter_map(|seat| seat.machine.as_ref());
         let mut views = machines.filter_map(|machine| machine.view(shard));
         views.any(|view| {
-            let layout = view.read().keys().map(|engine| engine.layout().placement());
+            let layout = view.read().engine().map(|engine| engine.layout().placement());
             layout == Some(Placement::LinearHash)
         })
     }

@@ -51,7 +51,7 @@ pub struct Outcomes {
 impl Machine {
     /// What its table knows.
     pub fn table(&self) -> TableGuard<'_> {
-        self.control.table().look()
+        self.control.table().guard()
     }
 
     /// The administrative states of nodes, as far as they are known here.
@@ -148,8 +148,10 @@ impl Machine {
             // Who has asked sees what comes of it.
             Effect::Reply { .. } => {}
             // Nobody here goes by them; there are no other lookups.
-            Effect::AdminStates(_) | Effect::DescriptorsLearned(_) | Effect::KeyspaceDropped(_) => {
-            }
+            Effect::AdminStates(_)
+            | Effect::Libraries(_)
+            | Effect::DescriptorsLearned(_)
+            | Effect::KeyspaceDropped(_) => {}
             Effect::Event(what) => self.happened(what),
         }
     }

@@ -13,12 +13,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use command::{NotDone, Transaction};
+use command::{Flush, NotDone, Transaction};
 use keyspace::codec::Reader;
 use keyspace::random::mix;
-use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Cut, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::executor::{Answer, Input, Origin};
 use node::replica::entry::Waiter;
+use storage::engine::Layout;
 use txn::coordinator::{Coordinator, CoordinatorAction, CoordinatorTime, TxnOutcome};
 use txn::locks::{KeyFinding, Mark, Outcome, RecordState, Step, StepReply, TxnId};
 use txn::{AbandonedTxn, ConflictRetry, ShardMap};
@@ -44,8 +45,14 @@ pub enum PlantedBug {
     ResolveByKey,
     /// A record is taken for ABORTED before it says so.
     EarlyRetry,
+    /// A record lists only the keys of its own keyspace.
+    OwnNames,
     /// No lock has a deadline, and no coordinator checks one.
     LateCommit,
+    /// The arcs of an aborted transaction are flushed.
+    FlushAborted,
+    /// A PREPARE locks the first half of an arc that is to be flushed.
+    HalfFlush,
 }
 
 /// When a coordinator ends: it does so much more of what it has to do about transactions of one
@@ -63,7 +70,7 @@ pub struct CoordinatorCrash {
 pub struct NodeCoordinator {
     coordinator: Coordinator,
     /// What its transactions are named by.
-    pub by: u64,
+    pub name: u64,
     /// How many coordinators there were before: their steps are not answered any more.
     before: u64,
     /// When it ends, if that is chosen.
@@ -86,11 +93,11 @@ const STEP_BYTES_MAX: usize = 64 << 20;
 impl NodeCoordinator {
     /// Of a node's process, which has drawn this number.
     pub(super) fn new(node: NodeId, drawn: u64) -> Self {
-        let by = TxnId::name(node, drawn as u32);
-        let coordinator = Coordinator::new(by, REQUEST_TIMEOUT_NANOS, STEP_BYTES_MAX);
+        let name = TxnId::name(node, drawn as u32);
+        let coordinator = Coordinator::new(name, REQUEST_TIMEOUT_NANOS, STEP_BYTES_MAX);
         Self {
             coordinator,
-            by,
+            name,
             before: 0,
             fuse: None,
             of_fuse: BTreeSet::new(),
@@ -106,14 +113,15 @@ impl NodeCoordinator {
         let Some(CoordinatorCrash { of, .. }) = self.fuse else { return false };
         let counts = match act {
             CoordinatorAction::SendStep { step, ask, .. } => {
-                let step = Step::decode(&mut Reader::new(step)).expect("it was encoded");
-                let counts = step.id().by == of;
+                let step =
+                    Step::decode(&mut Reader::new(step)).expect("the bytes were encoded here");
+                let counts = step.id().coordinator == of;
                 if counts {
                     self.of_fuse.insert(*ask);
                 }
                 counts
             }
-            CoordinatorAction::Report { .. } => self.by == of,
+            CoordinatorAction::Report { .. } => self.name == of,
         };
         counts && self.burn()
     }
@@ -126,8 +134,8 @@ impl NodeCoordinator {
             return false;
         }
         // Another process of the same node would have drawn another number.
-        self.by = self.by >> 32 << 32 | u64::from(mix(self.by) as u32);
-        self.coordinator = Coordinator::new(self.by, REQUEST_TIMEOUT_NANOS, STEP_BYTES_MAX);
+        self.name = self.name >> 32 << 32 | u64::from(mix(self.name) as u32);
+        self.coordinator = Coordinator::new(self.name, REQUEST_TIMEOUT_NANOS, STEP_BYTES_MAX);
         self.before += 1;
         (self.fuse, self.has_ended) = (None, true);
         self.of_fuse.clear();
@@ -136,18 +144,18 @@ impl NodeCoordinator {
 }
 
 impl Machine {
-    /// Begins a transaction of the client with this token; its keys may be reserved by a name.
+    /// Begins a transaction of the client with this token, in one keyspace or more; its keys may be
+    /// reserved by a name.
     pub fn coordinate(
         &mut self,
-        keyspace: KeyspaceId,
-        transaction: &Transaction<'_>,
+        whole: &[(KeyspaceId, &Transaction<'_>)],
         token: u64,
         reserved_as: Option<Timestamp>,
     ) {
         self.with_coordinator(|coordinator, at, routes| {
-            let (since, key) = (at.now, Box::default());
+            let (since, key) = (at.now, None);
             let before = reserved_as.map(|_| ConflictRetry { since, key, reserved_as });
-            coordinator.begin_again(keyspace, transaction, token, before, at, routes);
+            coordinator.begin_spanning(whole, token, before, at, routes);
         });
     }
 
@@ -254,7 +262,7 @@ impl Machine {
             (
                 PlantedBug::RecordDropped,
                 Step::Resolve { id, outcome: Outcome::Committed(_), .. },
-            ) if id.by == self.coordinates.by => Some(Ok(StepReply::Done)),
+            ) if id.coordinator == self.coordinates.name => Some(Ok(StepReply::Done)),
             (PlantedBug::ResolveByKey, Step::Resolve { id, outcome: Outcome::Aborted, keys }) => {
                 let view = self.view(shard)?;
                 let state = view.read();
@@ -264,14 +272,46 @@ impl Machine {
                 Step::Resolve { id, outcome: Outcome::Aborted, keys }.encode(&mut other);
                 Some(Err(other))
             }
+            (PlantedBug::OwnNames, Step::Prepare(mut prepare)) => {
+                let keyspace_of = |name| prepare.id.place_of(KeyspaceId(0), name).0;
+                let own = keyspace_of(prepare.record);
+                prepare.promised.retain(|name| keyspace_of(&**name) == own);
+                let mut other = Vec::new();
+                Step::Prepare(prepare).encode(&mut other);
+                Some(Err(other))
+            }
             (PlantedBug::LateCommit, Step::Prepare(mut prepare)) => {
                 prepare.deadline = None;
                 let mut other = Vec::new();
                 Step::Prepare(prepare).encode(&mut other);
                 Some(Err(other))
             }
+            (PlantedBug::FlushAborted, Step::Resolve { id, outcome: Outcome::Aborted, keys }) => {
+                let view = self.view(shard)?;
+                let state = view.read();
+                let mut locks = keys.iter().filter_map(|key| state.locks.get(key));
+                let lock = locks.find(|lock| lock.id == id && lock.reach.arc().is_some())?;
+                let outcome = Outcome::Committed(lock.at);
+                let mut other = Vec::new();
+                Step::Resolve { id, outcome, keys }.encode(&mut other);
+                Some(Err(other))
+            }
+            (PlantedBug::HalfFlush, Step::Prepare(mut prepare)) => {
+                let (witness, from, end) = prepare.part.flushed_arc()?;
+                let middles = [4, 18, 35].map(|key| format!("wide-{key:02}").into_bytes());
+                let middles = middles.map(|key| Cut::Key(key.into()));
+                let slots = [4096, 8192, 12288].map(Cut::Slot);
+                let is_ordered = self.view(shard)?.read().engine()?.layout() == Layout::Ordered;
+                let all = if is_ordered { middles } else { slots };
+                let middle = all.into_iter().find(|middle| from.is_cut_at(middle, end))?;
+                let flush = Flush::Arc { witness, from: from.clone(), end: middle };
+                prepare.part.flush = Some(Box::new(flush));
+                let mut other = Vec::new();
+                Step::Prepare(prepare).encode(&mut other);
+                Some(Err(other))
+            }
             (PlantedBug::EarlyRetry, Step::Decide { id, outcome: Outcome::Aborted, .. })
-                if id.by == self.coordinates.by =>
+                if id.coordinator == self.coordinates.name =>
             {
                 Some(Ok(StepReply::Record(RecordState::Aborted, Vec::new())))
             }
@@ -282,7 +322,7 @@ impl Machine {
     /// The last that is asked for is that the record's keys are forgotten.
     fn count_finished(&mut self, step: &[u8]) {
         if let Ok(Step::Forget { all, .. }) = Step::decode(&mut Reader::new(step)) {
-            let others = all.iter().filter(|(id, _)| id.by != self.coordinates.by);
+            let others = all.iter().filter(|(id, _)| id.coordinator != self.coordinates.name);
             self.coordinates.finished += others.count() as u64;
         }
     }

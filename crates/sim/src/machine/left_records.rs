@@ -38,23 +38,23 @@ type Records = (u64, Vec<u8>);
 fn without_records(locks: &Locks) -> (Locks, Records) {
     let mut bytes = Vec::new();
     locks.encode(&mut bytes);
-    let (before, records, behind) = parts(&bytes).expect("it was encoded");
+    let (before, records, behind) = parts(&bytes).expect("the bytes were encoded here");
     let mut rest = before.to_vec();
     put_varint(0, &mut rest);
     rest.extend_from_slice(behind);
-    (Locks::decode(&mut Reader::new(&rest)).expect("it was encoded"), records)
+    (Locks::decode(&mut Reader::new(&rest)).expect("the bytes were encoded here"), records)
 }
 
 fn with_records(locks: &Locks, (count, more): &Records) -> Locks {
     let mut bytes = Vec::new();
     locks.encode(&mut bytes);
-    let (before, (own, records), behind) = parts(&bytes).expect("it was encoded");
+    let (before, (own, records), behind) = parts(&bytes).expect("the bytes were encoded here");
     let mut all = before.to_vec();
     put_varint(own + count, &mut all);
     all.extend_from_slice(&records);
     all.extend_from_slice(more);
     all.extend_from_slice(behind);
-    Locks::decode(&mut Reader::new(&all)).expect("it was encoded")
+    Locks::decode(&mut Reader::new(&all)).expect("the bytes were encoded here")
 }
 
 /// What stands before the records, these, and what stands behind them.
@@ -115,7 +115,7 @@ mod tests {
     fn prepared(start: u64) -> Locks {
         let (mut locks, hasher) = (Locks::default(), KeyHasher::new([1; 16]));
         let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
-        let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
+        let id = TxnId { start: Timestamp::from_millis(start), coordinator: 7, attempt: 0 };
         let write = |key| Command::Write(Write::append(key, b"1 "));
         let commands = vec![write(b"a"), write(b"b")];
         let part = Transaction { commands, ..Transaction::default() };
@@ -137,8 +137,9 @@ mod tests {
         };
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
-        let owns = Owns { key: &|_| true, up_to: &|_| true };
-        apply(&mut locks, &mut engine, &step, at, &owns);
+        let arc = &keyspace::Arc::whole(keyspace::KeyspaceId(1));
+        let owns = Owns { arc, key: &|_| true, up_to: &|_| true };
+        apply(&mut locks, &mut engine, &step, at, &owns, &mut ());
         locks
     }
 

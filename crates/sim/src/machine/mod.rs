@@ -21,6 +21,7 @@ pub mod open;
 pub mod peers;
 pub mod rounds;
 pub mod streams;
+pub mod tracking;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -55,6 +56,7 @@ use node_log::NodeLog;
 use peers::{OutgoingRpc, Packet};
 use rounds::{Installation, Round};
 use streams::Streams;
+use tracking::NodeTracking;
 
 /// The origin of work that no client waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
@@ -143,6 +145,8 @@ pub struct Machine {
     pub inherited: Vec<(Waiter, ShardId)>,
     /// Shards whose replica here has given up what it held, to be looked at by the world.
     pub given_up: Vec<ShardId>,
+    /// What its clients cache.
+    pub tracking: NodeTracking,
     /// Transactions over several shards.
     pub coordinates: NodeCoordinator,
 }
@@ -307,6 +311,8 @@ impl Machine {
         let effects = &mut self.executors[executor].effects;
         let pending_requests = effects.pending_requests.drain(..).map(Box::new);
         news.extend(pending_requests.map(control_plane::Input::PendingRequests));
+        let messages = effects.tracking.drain(..);
+        self.tracking.take(&effects.answers, messages, self.boot);
         let abandoned = std::mem::take(&mut effects.abandoned);
         for answer in effects.answers.drain(..) {
             // Control answers a change of the catalogue when the change can be used.

@@ -294,6 +294,7 @@ fn without_shards(opened: OpenedNode, highest: Timestamp, start: &Start) -> Mach
         inherited: Vec::new(),
         given_up: Vec::new(),
         coordinates,
+        tracking: Default::default(),
     }
 }
 

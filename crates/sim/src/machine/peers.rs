@@ -212,7 +212,7 @@ impl Machine {
     pub fn peek(&self, shard: ShardId, key: &[u8]) -> Option<Reply> {
         let view = self.view(shard)?;
         let state = view.read();
-        match state.keys()?.newest(&self.hasher.key(key), Timestamp::ZERO) {
+        match state.engine()?.newest(&self.hasher.key(key), Timestamp::ZERO) {
             None => Some(Reply::Nil),
             Some(version) if version.expiry_ms == 0 => Some(Reply::Bulk(version.value.into())),
             Some(_) => None,

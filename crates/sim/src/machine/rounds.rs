@@ -116,16 +116,16 @@ impl Machine {
             }
             Effect::BeginFile { shard, last } => return self.begin_file(shard, last, file),
             Effect::WriteBlock => {
-                let file = file.as_mut().expect("it has begun");
+                let file = file.as_mut().expect("the file has begun");
                 return file.write_block(self.short_checkpoint).map(Some);
             }
             Effect::AbandonFile => {
                 // Left behind, it takes space until the next start removes it.
-                file.take().expect("it has begun").writer.abandon().ok();
+                file.take().expect("the file has begun").writer.abandon().ok();
             }
             Effect::SyncLog => self.log.sync_now()?,
             Effect::FinishFile => {
-                let File { checkpoint, writer, .. } = file.take().expect("it has begun");
+                let File { checkpoint, writer, .. } = file.take().expect("the file has begun");
                 writer.finish()?;
                 let executor = self.executor_of(checkpoint.shard);
                 self.executors[executor].executor.covered(checkpoint.shard, checkpoint.hard_state);
@@ -278,7 +278,7 @@ impl Machine {
             }
             install::Effect::Decline => {
                 self.submit(shard, Input::SnapshotDeclined { shard, head: Box::new(head.clone()) });
-                writer.take().expect("it is not finished").abandon()
+                writer.take().expect("the writer is open").abandon()
             }
             install::Effect::FinishFile => writer.take().expect("once").finish().map(drop),
             install::Effect::StoreManifest(next) => self.store(next),

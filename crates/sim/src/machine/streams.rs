@@ -180,7 +180,7 @@ impl Machine {
         if let Err(why) = self.streams.sender.check(request.term, &self.facts(to)) {
             return self.streams.sender.refuse(to, why.to_owned(), now);
         }
-        let here = self.shard(to.shard).expect("it leads");
+        let here = self.shard(to.shard).expect("the shard is on this node");
         let (end, block) = (self.log.log.written_end(), self.limits.block);
         let begun = source::source(here, request.head.clone(), end, block);
         let begin = frame::begin_of(to.shard, &begun.head);
@@ -318,7 +318,7 @@ impl Machine {
         let settings = self.limits.settings(self.hasher);
         let state = RecoveringReplica::from_checkpoint(shard, &meta, settings).expect("readable");
         let index = state.state().applied_index;
-        let here = self.shard(shard).expect("it was inspected");
+        let here = self.shard(shard).expect("the shard was inspected");
         let (meta, vote) = (here.meta_of(state.state()), facts::vote_of(here));
         let (disk, cluster) = (self.handle.clone(), self.manifest.cluster);
         let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta)?;

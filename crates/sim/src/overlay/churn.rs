@@ -254,7 +254,7 @@ impl<L: MaintainedTable> World<L> {
 
     fn join(&mut self) {
         let (owner, tail) = self.owned();
-        let table = self.tables.get_mut(&owner).expect("it owns the place");
+        let table = self.tables.get_mut(&owner).expect("the shard owns the place");
         let (old, list) = (table.place().me().clone(), table.place().list());
         let halves = old.arc().split(&Position::at(KEYSPACE, &tail));
         let Some((left, right)) = halves else { return };
@@ -281,7 +281,7 @@ impl<L: MaintainedTable> World<L> {
         let next = rings().find(|known| gone.arc().is_before(known.arc())).cloned();
         let (left, next) = (left.expect("arcs tile the circle"), next.expect("so they do"));
         let generation = 1 + left.generation().max(gone.generation()).0;
-        let arc = left.arc().join(gone.arc()).expect("they are neighbours");
+        let arc = left.arc().join(gone.arc()).expect("the arcs are neighbours");
         let table = self.tables.get_mut(&left.shard()).expect("alive");
         table.learn(Update::Shard(shard(left.shard().0, arc, generation)));
         table.learn(Update::Shard(next));

@@ -94,7 +94,7 @@ impl World {
     }
 
     fn finish_flush(&mut self, number: u64, reply: Option<Reply>) {
-        let op = self.ops.remove(&number).expect("it was answered");
+        let op = self.ops.remove(&number).expect("the op was answered");
         self.trace.event(format_args!("op {number}: {reply:?}"));
         self.counts.answered += 1;
         let keys: Vec<u64> = (0..self.profile.keys).collect();

@@ -119,7 +119,7 @@ impl World {
         if awake && self.ask_catalogue(client) {
             return;
         }
-        let machine = self.machine.as_ref().expect("it runs");
+        let machine = self.machine.as_ref().expect("the node runs");
         let routes: Vec<Arc<Route>> = machine.routes.values().cloned().collect();
         if routes.is_empty() {
             return;
@@ -206,7 +206,7 @@ impl World {
 
     /// Reads every key once more, when everything is quiet.
     pub(super) fn ask_everything(&mut self) {
-        let machine = self.machine.as_ref().expect("it runs");
+        let machine = self.machine.as_ref().expect("the node runs");
         let routes: Vec<Arc<Route>> = machine.routes.values().cloned().collect();
         for route in routes {
             for number in 0..self.profile.keys {
@@ -314,7 +314,7 @@ impl World {
         if self.ops.values().any(|op| matches!(op.ask, ClientRequest::Catalogue)) {
             return false;
         }
-        let machine = self.machine.as_ref().expect("it runs");
+        let machine = self.machine.as_ref().expect("the node runs");
         let missing = BASE.into_iter().find(|(name, ..)| !machine.routes.contains_key(*name));
         let guest = machine.routes.contains_key(COMING_AND_GOING);
         let retention_ms = self.profile.retention_ms;

@@ -298,7 +298,7 @@ impl World {
     fn step_an_executor(&mut self, busy: &[usize]) -> Result<(), StepFailure> {
         let executor = *self.rng.pick(busy);
         let inputs_max = self.rng.between(1, 12) as usize;
-        let machine = self.machine.as_mut().expect("it runs");
+        let machine = self.machine.as_mut().expect("the node runs");
         let answers =
             machine.step_executor(executor, inputs_max, &mut self.ledger, &mut self.trace)?;
         for answer in answers {
@@ -356,10 +356,10 @@ impl World {
 
     /// What the maintenance thread does for a keyspace: measures memory, raises the safe point.
     fn keep_versions(&mut self) {
-        let machine = self.machine.as_mut().expect("it runs");
+        let machine = self.machine.as_mut().expect("the node runs");
         let usage = |route: &Arc<Route>| {
             let engines = route.views.iter().map(|view| {
-                let usage = view.read().keys().map(MemoryEngine::usage).unwrap_or_default();
+                let usage = view.read().engine().map(MemoryEngine::usage).unwrap_or_default();
                 (usage.live_bytes + usage.old_bytes, usage.old_bytes)
             });
             engines.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1))
@@ -376,12 +376,12 @@ impl World {
         let at = self.rng.below(machine.routes.len() as u64) as usize;
         let route = machine.routes.values().nth(at).expect("below the number of routes");
         let safe_points =
-            route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
+            route.views.iter().filter_map(|v| v.read().engine().map(|e| e.safe_point()));
         let current = safe_points.min().unwrap_or_default();
         let wanted = if pressed {
             let to_free =
                 |engine: &MemoryEngine| engine.point_to_free(engine.usage().old_bytes / 2);
-            let points = route.views.iter().filter_map(|v| v.read().keys().and_then(to_free));
+            let points = route.views.iter().filter_map(|v| v.read().engine().and_then(to_free));
             points.max()
         } else {
             // Also without need, and at any place.
@@ -405,7 +405,7 @@ impl World {
         if !self.options.faults.has(Fault::Collection) {
             return Ok(());
         }
-        let machine = self.machine.as_mut().expect("it was audited");
+        let machine = self.machine.as_mut().expect("the machine was audited");
         let to = machine.now();
         let keyspaces: Vec<KeyspaceId> =
             machine.routes.values().map(|route| route.keyspace.id).collect();
@@ -416,7 +416,7 @@ impl World {
         for _ in 0..ANSWER_STEPS_MAX {
             let machine = self.machine.as_ref().expect("nothing breaks any more");
             let mut views = machine.routes.values().flat_map(|route| &route.views);
-            let raised = views.all(|v| v.read().keys().is_none_or(|e| e.safe_point() >= to));
+            let raised = views.all(|v| v.read().engine().is_none_or(|e| e.safe_point() >= to));
             // A checkpoint holds the collector back.
             if raised && !machine.is_checkpointing() {
                 return self.nothing_old();
@@ -432,7 +432,7 @@ impl World {
         for route in machine.routes.values() {
             for (view, id) in route.views.iter().zip(&route.keyspace.shards) {
                 let mut state = view.write();
-                let Some(engine) = state.keys_mut() else { continue };
+                let Some(engine) = state.engine_mut() else { continue };
                 while engine.collect(3) {}
                 let usage = engine.usage();
                 let Some(model) = self.ledger.shard(*id).map(|shard| &shard.versions) else {
@@ -452,10 +452,10 @@ impl World {
     fn collect(&mut self) {
         let budget = self.rng.between(1, 40) as usize;
         let pick = self.rng.bits() as usize;
-        let machine = self.machine.as_mut().expect("it runs");
+        let machine = self.machine.as_mut().expect("the node runs");
         let views: Vec<_> = machine.routes.values().flat_map(|route| &route.views).collect();
         if let Some(view) = views.get(pick % views.len().max(1))
-            && let Some(engine) = view.write().keys_mut()
+            && let Some(engine) = view.write().engine_mut()
         {
             engine.collect(budget);
         }

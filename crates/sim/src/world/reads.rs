@@ -36,7 +36,7 @@ impl World {
 
     /// Tries one of them.
     pub(super) fn read(&mut self, number: u64) -> Result<(), Violation> {
-        let op = self.ops.get(&number).expect("it is ready").clone();
+        let op = self.ops.get(&number).expect("the op is ready").clone();
         let Some(route) = op.route.clone() else { return Ok(()) };
         match &op.ask {
             ClientRequest::One(command) => {
@@ -152,7 +152,7 @@ impl World {
                 self.ops.remove(&number);
                 self.counts.answered += 1;
             }
-            false => self.ops.get_mut(&number).expect("it is under way").keys = left,
+            false => self.ops.get_mut(&number).expect("the op is under way").keys = left,
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl World {
         now: Timestamp,
     ) -> Result<(), Violation> {
         let state = route.views[place].read();
-        let version = state.keys().and_then(|engine| engine.newest(key, Timestamp::ZERO));
+        let version = state.engine().and_then(|engine| engine.newest(key, Timestamp::ZERO));
         if let Some(version) = version.filter(|version| version.expiry_ms != 0) {
             let alive = version.expiry_ms > now.millis();
             self.sightings.saw(route.shard(place), key.bytes, version.timestamp, alive)?;
@@ -239,7 +239,7 @@ impl World {
         };
         let found = if self.has_bug(Bug::CollectedRead) {
             let state = route.views[place].read();
-            Ok(state.keys().and_then(|engine| take(engine.at(&route.key(key), at))))
+            Ok(state.engine().and_then(|engine| take(engine.at(&route.key(key), at))))
         } else {
             read::read_at(route, key, at, take)
         };
@@ -299,7 +299,7 @@ impl World {
                 let (next, scan) = models.scan(&asked, *cursor, count, scan.clone())?;
                 self.trace.event(format_args!("op {number}: scanned to {next:x}"));
                 if next != 0 {
-                    let op = self.ops.get_mut(&number).expect("it is under way");
+                    let op = self.ops.get_mut(&number).expect("the op is under way");
                     op.ask = ClientRequest::Scan(next, scan);
                     return Ok(());
                 }
@@ -337,7 +337,7 @@ impl World {
         for route in machine.routes.values() {
             for (view, id) in route.views.iter().zip(&route.keyspace.shards) {
                 let state = view.read();
-                let Some(engine) = state.keys() else { continue };
+                let Some(engine) = state.engine() else { continue };
                 let Some(model) = self.versions(*id) else {
                     // It is being created.
                     continue;
@@ -384,7 +384,7 @@ fn serves(route: &Route, blocked: &Blocked) -> bool {
 fn without_horizon(route: &Route, command: &Command, key: &[u8], now: Timestamp) -> Reply {
     let hashed = route.key(key);
     let state = route.views[route.place(&hashed)].read();
-    let found = state.keys().and_then(|engine| engine.newest(&hashed, now));
+    let found = state.engine().and_then(|engine| engine.newest(&hashed, now));
     let cell = found
         .map(|version| Cell { value: Value(version.value.to_vec()), expiry_ms: version.expiry_ms });
     command.run(cell).1

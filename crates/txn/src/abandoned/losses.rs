@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn begun_at(node: NodeId) -> TxnId {
-        TxnId { start: Timestamp(1), by: TxnId::name(node, 5), attempt: 0 }
+        TxnId { start: Timestamp(1), coordinator: TxnId::name(node, 5), attempt: 0 }
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 mod losses;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{BootNanos, KeyspaceId};
@@ -38,19 +39,20 @@ pub struct AbandonedTxn {
     pub keyspace: KeyspaceId,
     /// Its id.
     pub id: TxnId,
-    /// The key of its record.
+    /// The name of its record's key.
     pub record: Box<[u8]>,
-    /// Keys that it has locked in the shard, some maybe twice; empty if only its record is there.
+    /// Names of keys that it has locked in the shard, some maybe twice; empty if only its record is
+    /// there.
     pub keys: Vec<Box<[u8]>>,
 }
 
 /// What one replica has seen in its inspections so far.
 #[derive(Default)]
 pub struct AbandonedLocks {
-    looked_at: BootNanos,
+    inspected_at: BootNanos,
     /// Locks and records that were there then.
     seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
-    orphans_looked_at: BootNanos,
+    orphans_inspected_at: BootNanos,
     /// Transactions of nodes whose links were lost.
     orphans: BTreeMap<TxnId, Orphan>,
     /// The term in which the replica led then, or 0.
@@ -84,57 +86,57 @@ struct Report {
 
 impl AbandonedLocks {
     /// Whether an inspection is due.
-    pub fn is_due(&self, look: Inspection<'_>) -> bool {
-        let is_stale = look.losses.is_empty() && !self.orphans.is_empty();
-        is_stale || look.term != self.term || self.all_are_due(look) || self.orphans_are_due(look)
+    pub fn is_due(&self, at: Inspection<'_>) -> bool {
+        let is_stale = at.losses.is_empty() && !self.orphans.is_empty();
+        is_stale || at.term != self.term || self.all_are_due(at) || self.orphans_are_due(at)
     }
 
-    fn all_are_due(&self, look: Inspection<'_>) -> bool {
-        self.looked_at.saturating_add(ABANDONED_NANOS) <= look.now
+    fn all_are_due(&self, at: Inspection<'_>) -> bool {
+        self.inspected_at.saturating_add(ABANDONED_NANOS) <= at.now
     }
 
-    fn orphans_are_due(&self, look: Inspection<'_>) -> bool {
-        let is_time = self.orphans_looked_at.saturating_add(ORPHANS_EVERY_NANOS) <= look.now;
-        !look.losses.is_empty() && (is_time || look.term != self.term)
+    fn orphans_are_due(&self, at: Inspection<'_>) -> bool {
+        let is_time = self.orphans_inspected_at.saturating_add(ORPHANS_EVERY_NANOS) <= at.now;
+        !at.losses.is_empty() && (is_time || at.term != self.term)
     }
 
     /// Inspects locks and records; returns the abandoned transactions if the replica leads.
-    pub fn look(
+    pub fn inspect(
         &mut self,
         locks: &Locks,
         keyspace: KeyspaceId,
-        look: Inspection<'_>,
+        at: Inspection<'_>,
     ) -> impl Iterator<Item = AbandonedTxn> + use<> {
         let mut report = Report { keyspace, found: BTreeMap::new() };
-        if self.all_are_due(look) {
-            self.look_at_all(locks, look.now, &mut report);
+        if self.all_are_due(at) {
+            self.inspect_all(locks, at.now, &mut report);
         }
-        if look.losses.is_empty() {
+        if at.losses.is_empty() {
             self.orphans.clear();
-        } else if self.orphans_are_due(look) {
-            self.look_at_orphans(locks, look, &mut report);
+        } else if self.orphans_are_due(at) {
+            self.inspect_orphans(locks, at, &mut report);
         }
-        self.term = look.term;
-        let leads = look.term > 0;
+        self.term = at.term;
+        let leads = at.term > 0;
         report.found.into_values().filter(move |_| leads)
     }
 
-    fn look_at_all(&mut self, locks: &Locks, now: BootNanos, report: &mut Report) {
+    fn inspect_all(&mut self, locks: &Locks, now: BootNanos, report: &mut Report) {
         let mut seen = BTreeSet::new();
-        for (id, record, key) in held(locks) {
+        for (id, record, key) in held(locks, report.keyspace) {
             let place = (id, key.map(Box::from));
             if self.seen.contains(&place) {
-                report.add(id, record, key);
+                report.add(id, &record, key);
             }
             seen.insert(place);
         }
-        (self.looked_at, self.seen) = (now, seen);
+        (self.inspected_at, self.seen) = (now, seen);
     }
 
-    fn look_at_orphans(&mut self, locks: &Locks, look: Inspection<'_>, report: &mut Report) {
-        let Inspection { now, term, losses } = look;
+    fn inspect_orphans(&mut self, locks: &Locks, at: Inspection<'_>, report: &mut Report) {
+        let Inspection { now, term, losses } = at;
         let mut orphans = BTreeMap::new();
-        for (id, record, key) in held(locks) {
+        for (id, record, key) in held(locks, report.keyspace) {
             let Some(loss) = losses.of(id) else { continue };
             let new = Orphan { since: now, reported_at: None };
             let Orphan { since, reported_at } = self.orphans.get(&id).copied().unwrap_or(new);
@@ -145,12 +147,12 @@ impl AbandonedLocks {
                 && stays_since.saturating_add(ORPHAN_NANOS) <= now
                 && reported_at.is_none_or(|at| at.saturating_add(ABANDONED_NANOS) <= now);
             if is_abandoned {
-                report.add(id, record, key);
+                report.add(id, &record, key);
             }
             let reported_at = if is_abandoned { Some(now) } else { reported_at };
             orphans.insert(id, Orphan { since, reported_at });
         }
-        (self.orphans_looked_at, self.orphans) = (now, orphans);
+        (self.orphans_inspected_at, self.orphans) = (now, orphans);
     }
 }
 
@@ -159,12 +161,18 @@ impl Report {
         let keyspace = self.keyspace;
         let new = || AbandonedTxn { keyspace, id, record: record.into(), keys: Vec::new() };
         let abandoned = self.found.entry(id).or_insert_with(new);
-        abandoned.keys.extend(key.map(Box::from));
+        abandoned.keys.extend(key.map(|key| Box::from(id.name_of(keyspace, key))));
     }
 }
 
-/// All that somebody has to see to: whose, the key of its record, and the key that is locked.
-fn held(locks: &Locks) -> impl Iterator<Item = (TxnId, &[u8], Option<&[u8]>)> {
-    let records = locks.unfinished().map(|(id, key, _)| (id, &**key, None));
-    records.chain(locks.iter().map(|(key, lock)| (lock.id, &*lock.record, Some(key))))
+/// All that somebody has to see to: whose, the name of its record's key, and the key that is
+/// locked.
+fn held(
+    locks: &Locks,
+    keyspace: KeyspaceId,
+) -> impl Iterator<Item = (TxnId, Cow<'_, [u8]>, Option<&[u8]>)> {
+    let records = locks.unfinished();
+    let records = records.map(move |(id, key, _)| (id, id.name_of(keyspace, key), None));
+    let locked = locks.iter();
+    records.chain(locked.map(|(key, lock)| (lock.id, Cow::from(&*lock.record), Some(key))))
 }

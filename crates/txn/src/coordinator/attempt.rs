@@ -1,10 +1,10 @@
 //! An attempt: PREPARE at its shards, until all have voted or one has refused.
 
 use keyspace::codec::Reader;
+use smallvec::SmallVec;
 
-use super::plan::Plan;
+use super::plan::{KeyspacePart, Plan};
 use super::{Coordinator, CoordinatorTime, NextStep, Phase, ROUTE_RETRY_NANOS, Routes, TxnOutcome};
-use crate::ShardMap;
 use crate::locks::{
     Answers, Deadline, Name, Outcome, PrepareRefusal, Step, StepReply, Vote, commit_time,
 };
@@ -12,17 +12,27 @@ use command::NotDone;
 use command::{Reply, Transaction};
 
 impl Coordinator {
-    pub(super) fn prepare(&mut self, number: u64, route: &dyn ShardMap) {
+    pub(super) fn prepare(&mut self, number: u64, routes: Routes<'_>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        let body = run.body.clone();
-        let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");
-        let is_contended = run.id.attempt > 0 || self.conflicts.is_high();
-        let Some(plan) = Plan::of(&transaction, route, is_contended) else {
+        let (id, bodies) = (run.id, run.bodies.clone());
+        let mut whole: SmallVec<[KeyspacePart<'_>; 1]> = SmallVec::new();
+        for (keyspace, body) in &bodies {
+            let Some(map) = routes(*keyspace) else {
+                // Nothing of this attempt is done anywhere.
+                return self.end(number, TxnOutcome::NoKeyspace);
+            };
+            let transaction = Transaction::decode(&mut Reader::new(body));
+            let transaction = transaction.expect("the bytes were encoded here");
+            whole.push(KeyspacePart::new(*keyspace, map, transaction));
+        }
+        let is_contended = id.is_retry() || self.conflicts.is_high();
+        let Some(plan) = Plan::of(id, &whole, is_contended) else {
             return self.end(number, TxnOutcome::CrossShard);
         };
-        run.record = plan.record.into();
-        run.keys = plan.keys.iter().map(|key| Name::from_slice(key)).collect();
-        run.in_record_shard = plan.keys_in_record_shard(route).map(Name::from_slice).collect();
+        run.record = plan.record().into();
+        run.keys = plan.keys().map(Name::from_slice).collect();
+        run.in_record_shard = plan.keys_in_record_shard().map(Name::from_slice).collect();
+        run.keyspaces = plan.keyspaces(id);
         let in_order = plan.in_order;
         run.in_order = in_order;
         let mut steps = plan.steps(run.id, run.reserved_as, &mut self.arena);
@@ -77,7 +87,10 @@ impl Coordinator {
                 return;
             }
             Ok(StepReply::Refused(PrepareRefusal::Changed(key))) => {
-                NextStep::Report(TxnOutcome::Changed(key))
+                NextStep::Report(match run.keyspaces.get(part) {
+                    Some(keyspace) => TxnOutcome::ChangedIn(*keyspace, key),
+                    None => TxnOutcome::Changed(key),
+                })
             }
             Ok(StepReply::Refused(PrepareRefusal::TooMuch)) => {
                 NextStep::Report(TxnOutcome::TooMuch)

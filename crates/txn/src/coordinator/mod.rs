@@ -39,7 +39,9 @@
 //!    first of several shards was asked and has refused. So one request is done once.
 //! 3. The coordinator asks for no RESOLVE before the record's outcome is explicit.
 //! 4. An answer to a client has one reply for each of its commands.
-//! 5. The floor that goes with FORGET is at or below the start of every transaction that runs here
+//! 5. A transaction may span keyspaces (`locks::name`): steps show keys of their shard's keyspace,
+//!    and lists of keys, in the record and here, have names.
+//! 6. The floor that goes with FORGET is at or below the start of every transaction that runs here
 //!    or will begin here: this coordinator prepares nothing below it again. (Another coordinator
 //!    may find a transaction that was given up here, and finish it.)
 //!
@@ -69,12 +71,12 @@ use keyspace::{KeyspaceId, ShardId, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 use crate::locks::{KeyFinding, Name, Outcome, Step, StepReply, TxnId, Vote};
-use crate::{ConflictRate, ConflictRetry, ShardMap};
-use command::NotDone;
-use command::{Reply, Transaction};
+use crate::{ConflictRate, ShardMap};
+use command::{NotDone, Reply};
 
 mod arena;
 mod attempt;
+mod begin;
 mod plan;
 mod recovery;
 mod resolve;
@@ -82,10 +84,12 @@ mod resolve;
 mod tests;
 
 use arena::StepArena;
-use plan::by_shard;
+use plan::KeyPlaces;
 
 /// Steps to send, each with its shard.
 type Steps = SmallVec<[(ShardId, Bytes); 2]>;
+/// Encoded transactions, each with its keyspace.
+type Bodies = SmallVec<[(KeyspaceId, Bytes); 1]>;
 
 /// After this time the coordinator looks up a shard again that no longer owns its keys. The same
 /// time passes before the next attempt if a value has expired before the commit time.
@@ -103,6 +107,8 @@ pub enum TxnOutcome {
     Done(Vec<Reply>),
     /// This watched key has changed: nothing was done.
     Changed(Box<[u8]>),
+    /// The same, of a transaction that spans keyspaces: in this one.
+    ChangedIn(KeyspaceId, Box<[u8]>),
     /// Other transactions held its keys all the time, this key last; or a shard has not answered,
     /// mostly because it had no leader: nothing was done.
     Busy(Option<Box<[u8]>>),
@@ -156,7 +162,7 @@ pub type Routes<'a> = &'a dyn Fn(KeyspaceId) -> Option<Arc<dyn ShardMap>>;
 /// See the front page.
 pub struct Coordinator {
     /// The name of this coordinator, part of the ids of its transactions.
-    by: u64,
+    name: u64,
     request_timeout: u64,
     step_bytes_max: usize,
     next_run: u64,
@@ -177,19 +183,23 @@ pub struct Coordinator {
 }
 
 struct RunningTxn {
+    /// Its keyspace, or one of them, if its id spans several.
     keyspace: KeyspaceId,
     id: TxnId,
     /// The client that waits for it; `None` if none does, or not any more.
     token: Option<u64>,
-    /// The encoded transaction; empty if another coordinator's is finished here.
-    body: Bytes,
+    /// What it does in each keyspace, encoded; nothing if another coordinator's is finished here.
+    bodies: Bodies,
     /// How many commands these are.
     commands: usize,
     began: BootNanos,
     /// No attempt begins from then on.
     until: BootNanos,
+    /// The name of the record's key.
     record: Box<[u8]>,
-    /// All keys that it locks.
+    /// Of one that spans keyspaces, that of each of its parts.
+    keyspaces: Vec<KeyspaceId>,
+    /// The names of all keys that it locks.
     keys: Vec<Name>,
     /// Those that are locked together with the record, by one entry; in order.
     in_record_shard: Vec<Name>,
@@ -217,7 +227,7 @@ enum Phase {
     Deciding(Outcome, NextStep),
     /// Keys of each part.
     Resolving(Outcome, Vec<bool>),
-    /// LOOK is under way, because of locks at these keys.
+    /// LOOK is under way, because of locks at the keys of these names.
     ReadingRecord(Vec<Box<[u8]>>),
     /// The findings of each part.
     Preventing(Vec<Option<Vec<KeyFinding>>>),
@@ -239,11 +249,11 @@ enum NextStep {
 }
 
 impl Coordinator {
-    /// A coordinator of the name `by`, which no other process has; clients wait for
+    /// A coordinator of this `name`, which no other process has; clients wait for
     /// `request_timeout` nanoseconds, and no step is longer than `step_bytes_max` bytes.
-    pub fn new(by: u64, request_timeout: u64, step_bytes_max: usize) -> Self {
+    pub fn new(name: u64, request_timeout: u64, step_bytes_max: usize) -> Self {
         Self {
-            by,
+            name,
             request_timeout,
             step_bytes_max,
             next_run: 1,
@@ -262,66 +272,6 @@ impl Coordinator {
     /// Sets the longest step, in bytes, for steps from now on.
     pub fn set_step_bytes_max(&mut self, step_bytes_max: usize) {
         self.step_bytes_max = step_bytes_max;
-    }
-
-    /// Begins a transaction. `routes` finds its keyspace's shards, now and later.
-    pub fn begin(
-        &mut self,
-        keyspace: KeyspaceId,
-        transaction: &Transaction<'_>,
-        token: u64,
-        at: CoordinatorTime,
-        routes: Routes<'_>,
-    ) {
-        self.begin_again(keyspace, transaction, token, None, at, routes);
-    }
-
-    /// Begins a transaction that has failed before: its attempts end at the first one's deadline.
-    pub fn begin_again(
-        &mut self,
-        keyspace: KeyspaceId,
-        transaction: &Transaction<'_>,
-        token: u64,
-        before: Option<ConflictRetry>,
-        at: CoordinatorTime,
-        routes: Routes<'_>,
-    ) {
-        let since = before.as_ref().map_or(at.now, |before| before.since);
-        let body = self.arena.with(|out| transaction.encode(out));
-        let id = self.new_id(at.time);
-        let run = RunningTxn {
-            keyspace,
-            id,
-            token: Some(token),
-            body,
-            commands: transaction.commands.len(),
-            began: at.now,
-            until: since.saturating_add(self.request_timeout),
-            record: Box::default(),
-            keys: Vec::new(),
-            in_record_shard: Vec::new(),
-            in_order: false,
-            phase: Phase::New,
-            reserved_as: before.as_ref().and_then(|before| before.reserved_as),
-            locked: before.map(|before| before.key),
-            tries: 0,
-            not_before: 0,
-            asks_from: 0,
-        };
-        self.start(run, at, routes);
-    }
-
-    fn start(&mut self, run: RunningTxn, at: CoordinatorTime, routes: Routes<'_>) {
-        let number = self.next_run;
-        self.next_run += 1;
-        self.runs.insert(number, run);
-        self.go_on(number, at, routes);
-    }
-
-    /// An id with a start above all earlier ones.
-    fn new_id(&mut self, time: Timestamp) -> TxnId {
-        self.newest = Timestamp(self.newest.0 + 1).max(time);
-        TxnId { start: self.newest, by: self.by, attempt: 0 }
     }
 
     /// Takes the actions for the driver.
@@ -371,39 +321,48 @@ impl Coordinator {
     fn go_on(&mut self, number: u64, at: CoordinatorTime, routes: Routes<'_>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         run.not_before = 0;
-        let Some(route) = routes(run.keyspace) else {
-            // All of it is gone with the keyspace.
-            return self.end(number, TxnOutcome::NoKeyspace);
-        };
         if let Phase::New = run.phase {
             if run.until <= at.now {
                 let locked = run.locked.take();
                 return self.end(number, TxnOutcome::Busy(locked));
             }
-            return self.prepare(number, &*route);
+            return self.prepare(number, routes);
         }
         let id = run.id;
+        let places = KeyPlaces::of(id, run.keyspace, routes);
+        if places.are_dropped() {
+            // All of it is gone with the keyspace.
+            return self.end(number, TxnOutcome::NoKeyspace);
+        }
         let arena = &mut self.arena;
+        let record = id.key_of(&run.record);
+        let record_shard = || places.shard_of(&run.record);
         let steps: Steps = match &run.phase {
             Phase::New | Phase::Preparing(..) => return,
             Phase::ReadingRecord(_) => {
-                let step = Step::ReadRecord { id, record: &run.record };
-                smallvec![(route.shard_of(&run.record), arena.put(&step))]
+                let Some(shard) = record_shard() else {
+                    return self.record_was_dropped(number, at, routes);
+                };
+                smallvec![(shard, arena.put(&Step::ReadRecord { id, record }))]
             }
             Phase::Deciding(outcome, then) => {
+                let Some(shard) = record_shard() else {
+                    return self.record_was_dropped(number, at, routes);
+                };
                 let outcome = outcome.clone();
                 let is_sure = matches!(then, NextStep::Acknowledged);
-                let step = Step::Decide { id, record: &run.record, outcome, is_sure };
-                smallvec![(route.shard_of(&run.record), arena.put(&step))]
+                smallvec![(shard, arena.put(&Step::Decide { id, record, outcome, is_sure }))]
             }
-            Phase::Resolving(outcome, _) => by_shard(&*route, &run.keys)
+            Phase::Resolving(outcome, _) => places
+                .by_shard(&run.keys)
                 .into_iter()
                 .map(|(shard, keys)| {
                     let outcome = outcome.clone();
                     (shard, arena.put(&Step::Resolve { id, outcome, keys }))
                 })
                 .collect(),
-            Phase::Preventing(_) => by_shard(&*route, &run.keys)
+            Phase::Preventing(_) => places
+                .by_shard(&run.keys)
                 .into_iter()
                 .map(|(shard, keys)| (shard, arena.put(&Step::Prevent { id, keys })))
                 .collect(),
@@ -411,6 +370,11 @@ impl Coordinator {
         match &mut run.phase {
             // Nothing is left to be resolved.
             Phase::Resolving(..) if steps.is_empty() => return self.is_over(number, at),
+            // All of them are gone with their keyspaces: nobody knows whether they were locked.
+            Phase::Preventing(_) if steps.is_empty() => {
+                let aborted = Phase::Deciding(Outcome::Aborted, NextStep::Nothing);
+                return self.enter(number, aborted, at, routes);
+            }
             Phase::Resolving(_, done) => *done = vec![false; steps.len()],
             Phase::Preventing(found) => *found = vec![None; steps.len()],
             _ => {}

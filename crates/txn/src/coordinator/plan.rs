@@ -1,26 +1,58 @@
 //! Which shard gets which part of a transaction?
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use keyspace::{ShardId, Timestamp};
+use keyspace::{KeyspaceId, ShardId, Timestamp};
 
+use super::Routes;
 use super::arena::StepArena;
 use crate::ShardMap;
 use crate::locks::{Deadline, Keys, Name, Places, Prepare, Role, Step, TxnId};
-use command::Transaction;
 use command::transaction::KeyRange;
+use command::{Flush, Transaction};
+
+/// What a transaction does in one keyspace.
+pub(super) struct KeyspacePart<'a> {
+    pub keyspace: KeyspaceId,
+    /// The keyspace's shards.
+    pub map: Arc<dyn ShardMap>,
+    pub transaction: Transaction<'a>,
+    /// If it flushes the keyspace, a key in each shard's arc, by the place of the shard.
+    witnesses: Vec<Box<[u8]>>,
+}
+
+impl<'a> KeyspacePart<'a> {
+    /// What it does there, as the shards are now.
+    pub fn new(keyspace: KeyspaceId, map: Arc<dyn ShardMap>, transaction: Transaction<'a>) -> Self {
+        let witness = |place| {
+            let (from, end) = map.arc(place).ends();
+            from.key_before(&end)
+        };
+        let shards = if transaction.flush.is_some() { map.shards().len() } else { 0 };
+        let witnesses = (0..shards).map(witness).collect();
+        Self { keyspace, map, transaction, witnesses }
+    }
+
+    /// What it flushes, each with its shard.
+    fn flushes(&self) -> impl Iterator<Item = (ShardId, Flush<'_>)> {
+        self.witnesses.iter().enumerate().map(|(place, witness)| {
+            let (from, end) = self.map.arc(place).ends();
+            (self.map.shards()[place], Flush::Arc { witness, from, end })
+        })
+    }
+}
 
 /// A transaction, divided by shards.
 pub(super) struct Plan<'a> {
-    /// The key of the record: one of the first shard, or of the last if they are asked in order.
-    pub record: &'a [u8],
-    /// All keys, in order.
-    pub keys: Vec<&'a [u8]>,
+    /// The names of all keys, in order, each with its shard.
+    keys: Vec<(Cow<'a, [u8]>, ShardId)>,
+    /// The place of the record's key among them: one of the first shard, or of the last if shards
+    /// are asked in order.
+    record: usize,
     /// In the order of their shards, each with the places of its commands.
     parts: Vec<(ShardId, (Places, Transaction<'a>))>,
-    /// The shard that has the record.
-    record_shard: ShardId,
     /// Whether shards are asked one after the other, and the last one commits.
     pub in_order: bool,
 }
@@ -28,75 +60,114 @@ pub(super) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Plans a transaction. `None` if the keys of one command lie in several shards, if there are
     /// no keys, or if the record's shard has keys of empty ranges only. A single shard is asked as
-    /// the last of several.
-    pub fn of(
-        transaction: &Transaction<'a>,
-        route: &'a dyn ShardMap,
-        in_order: bool,
-    ) -> Option<Self> {
-        let ranges = transaction.ranges.iter().flat_map(|range| pieces(*range, route));
-        let ranges: Vec<KeyRange<'a>> = ranges.collect();
-        let mut keys: Vec<&[u8]> = ranges.iter().map(|(low, _)| *low).collect();
-        transaction.each_key(&mut |key| keys.push(key));
+    /// the last of several, and so are those of a flush.
+    pub fn of(id: TxnId, whole: &'a [KeyspacePart<'a>], in_order: bool) -> Option<Self> {
+        let mut keys = Vec::new();
+        let mut ranges: Vec<(ShardId, KeyRange<'a>)> = Vec::new();
+        let mut flushed: Vec<(ShardId, Flush<'a>)> = Vec::new();
+        for part in whole {
+            let KeyspacePart { keyspace, map, transaction, .. } = part;
+            let map = &**map;
+            let pieces = transaction.ranges.iter().flat_map(|range| pieces(*range, map));
+            let before = ranges.len();
+            ranges.extend(pieces.map(|piece| (map.shard_of(piece.0), piece)));
+            let mut add = |key| keys.push((id.name_of(*keyspace, key), map.shard_of(key)));
+            ranges[before..].iter().for_each(|(_, (low, _))| add(low));
+            transaction.each_key(&mut add);
+            part.witnesses.iter().for_each(|witness| add(witness));
+            flushed.extend(part.flushes());
+        }
         keys.sort_unstable();
         keys.dedup();
-        let places = || keys.iter().map(|key| (route.shard_of(key), *key));
+        let places = || keys.iter().enumerate().map(|(place, (name, shard))| (shard, name, place));
         let (first, last) = (places().min()?, places().max()?);
-        let in_order = in_order || first.0 == last.0;
-        let (record_shard, record) = if in_order { last } else { first };
+        // A staged record is decided by asking all shards that it names, and a flush names all
+        // that there are: one that is unreachable would leave every key locked.
+        let in_order = in_order || first.0 == last.0 || !flushed.is_empty();
+        let (record_shard, _, record) = if in_order { last } else { first };
+        let record_shard = *record_shard;
         let mut parts = Vec::with_capacity(2);
-        for (key, seen) in &transaction.watched {
-            let (_, part): &mut (Places, Transaction<'a>) =
-                of_shard(&mut parts, route.shard_of(key));
-            part.watched.push((key, *seen));
+        for (shard, range) in ranges {
+            let (_, part): &mut (Places, Transaction<'a>) = of_shard(&mut parts, shard);
+            part.ranges.push(range);
         }
-        for range in ranges {
-            of_shard(&mut parts, route.shard_of(range.0)).1.ranges.push(range);
+        for (shard, flush) in flushed {
+            let (_, part): &mut (Places, Transaction<'a>) = of_shard(&mut parts, shard);
+            part.flush = Some(Box::new(flush));
         }
-        for (place, command) in (0..).zip(&transaction.commands) {
-            let (mut shard, mut crosses) = (None, false);
-            command.each_key(&mut |key| {
-                let here = route.shard_of(key);
-                crosses |= shard.is_some_and(|shard| shard != here);
-                shard = Some(here);
-            });
-            if crosses {
-                return None;
+        let mut place = 0;
+        for KeyspacePart { map, transaction, .. } in whole {
+            for (key, seen) in &transaction.watched {
+                of_shard(&mut parts, map.shard_of(key)).1.watched.push((key, *seen));
             }
-            let shard = shard.unwrap_or(route.shard_of(record));
-            let (places, part) = of_shard(&mut parts, shard);
-            places.push(place);
-            part.commands.push(command.clone());
+            for command in &transaction.commands {
+                let (mut shard, mut crosses) = (None, false);
+                command.each_key(&mut |key| {
+                    let here = map.shard_of(key);
+                    crosses |= shard.is_some_and(|shard| shard != here);
+                    shard = Some(here);
+                });
+                if crosses {
+                    return None;
+                }
+                let (places, part) = of_shard(&mut parts, shard.unwrap_or(record_shard));
+                places.push(place);
+                part.commands.push(command.clone());
+                place += 1;
+            }
         }
         let is_home_there = parts.iter().any(|(shard, _)| *shard == record_shard);
-        is_home_there.then_some(Self { record, keys, parts, record_shard, in_order })
+        is_home_there.then_some(Self { keys, record, parts, in_order })
     }
 
-    /// The keys in the record's shard.
-    pub fn keys_in_record_shard(&self, route: &dyn ShardMap) -> impl Iterator<Item = &'a [u8]> {
-        self.keys.iter().copied().filter(|key| route.shard_of(key) == self.record_shard)
+    /// The name of the record's key.
+    pub fn record(&self) -> &[u8] {
+        &self.keys[self.record].0
+    }
+
+    fn record_shard(&self) -> ShardId {
+        self.keys[self.record].1
+    }
+
+    /// The keyspace of each part, if the transaction may have several.
+    pub fn keyspaces(&self, id: TxnId) -> Vec<KeyspaceId> {
+        if !id.spans_keyspaces() {
+            return Vec::new();
+        }
+        let first_of = |shard: ShardId| self.keys.iter().find(|(_, there)| *there == shard);
+        let parts = self.parts.iter().filter_map(|(shard, _)| first_of(*shard));
+        parts.map(|(name, _)| id.place_of(KeyspaceId(0), name).0).collect()
+    }
+
+    /// The names of all keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|(name, _)| &**name)
+    }
+
+    /// Those of keys in the record's shard.
+    pub fn keys_in_record_shard(&self) -> impl Iterator<Item = &[u8]> {
+        let there = self.record_shard();
+        self.keys.iter().filter(move |(_, shard)| *shard == there).map(|(name, _)| &**name)
     }
 
     /// The PREPARE of each shard, in the order that all transactions share. The one that commits
     /// still lacks the time at which all other keys were locked.
     pub fn steps(
-        self,
+        mut self,
         id: TxnId,
         reserved_as: Option<Timestamp>,
         arena: &mut StepArena,
     ) -> Vec<(ShardId, Bytes)> {
-        let Self { record, mut keys, parts, record_shard, in_order } = self;
+        let (record_shard, parts) = (self.record_shard(), std::mem::take(&mut self.parts));
+        let (record, in_order) = (self.record(), self.in_order);
         let first = parts.first().map(|(shard, _)| *shard);
-        if in_order && let Some((_, (_, part))) = parts.last() {
-            let mut here = BTreeSet::new();
-            part.each_key(&mut |key| {
-                here.insert(key);
-            });
-            keys.retain(|key| !here.contains(key));
-        }
+        // The last one commits, and locks nothing.
+        let is_promised = |shard: ShardId| !in_order || shard != record_shard;
+        let names = self.keys.iter().filter(|(_, shard)| is_promised(*shard));
+        let promised_there: Keys<'_> = names.map(|(name, _)| &**name).collect();
         let step = |(shard, (places, part))| {
             let is_home = shard == record_shard;
-            let promised = if is_home { Keys::from_slice(&keys) } else { Keys::new() };
+            let promised = if is_home { promised_there.clone() } else { Keys::new() };
             let role = match in_order && is_home {
                 true => Role::Commits(Timestamp::ZERO),
                 false => Role::Votes,
@@ -138,13 +209,46 @@ fn pieces<'a>(
     })
 }
 
-/// Keys, by the shards that have them.
-pub(super) fn by_shard<'k>(route: &dyn ShardMap, keys: &'k [Name]) -> Vec<(ShardId, Keys<'k>)> {
-    let mut all: Vec<(ShardId, Keys<'_>)> = Vec::with_capacity(2);
-    for key in keys {
-        of_shard(&mut all, route.shard_of(key)).push(key);
+/// Finds the shards of a transaction's keys, as they are now.
+pub(super) struct KeyPlaces<'r> {
+    id: TxnId,
+    keyspace: KeyspaceId,
+    /// The shards of its keyspace, unless it spans several.
+    map: Option<Arc<dyn ShardMap>>,
+    routes: Routes<'r>,
+}
+
+impl<'r> KeyPlaces<'r> {
+    /// Those of a transaction of this keyspace, or of several.
+    pub fn of(id: TxnId, keyspace: KeyspaceId, routes: Routes<'r>) -> Self {
+        let map = if id.spans_keyspaces() { None } else { routes(keyspace) };
+        Self { id, keyspace, map, routes }
     }
-    all
+
+    /// Whether its only keyspace was dropped.
+    pub fn are_dropped(&self) -> bool {
+        self.map.is_none() && !self.id.spans_keyspaces()
+    }
+
+    /// The shard of a name; `None` if its keyspace was dropped.
+    pub fn shard_of(&self, name: &[u8]) -> Option<ShardId> {
+        if let Some(map) = &self.map {
+            return Some(map.shard_of(name));
+        }
+        let (keyspace, key) = self.id.place_of(self.keyspace, name);
+        Some((self.routes)(keyspace)?.shard_of(key))
+    }
+
+    /// The keys of these names, by the shards that have them; without those of dropped keyspaces.
+    pub fn by_shard<'k>(&self, names: &'k [Name]) -> Vec<(ShardId, Keys<'k>)> {
+        let mut all: Vec<(ShardId, Keys<'_>)> = Vec::with_capacity(2);
+        for name in names {
+            if let Some(shard) = self.shard_of(name) {
+                of_shard(&mut all, shard).push(self.id.key_of(name));
+            }
+        }
+        all
+    }
 }
 
 /// The entry of a shard, created if needed, in the order of shards.

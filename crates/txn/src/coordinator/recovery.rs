@@ -10,10 +10,9 @@
 //! Several coordinators may do so at a time, even the transaction's own: a step that is repeated
 //! answers with what was decided before.
 
-use bytes::Bytes;
 use keyspace::BootNanos;
 
-use super::{Coordinator, CoordinatorTime, NextStep, Phase, Routes, RunningTxn};
+use super::{Bodies, Coordinator, CoordinatorTime, NextStep, Phase, Routes, RunningTxn};
 use crate::AbandonedTxn;
 use crate::locks::{
     Deadline, KeyFinding, Mark, Name, Outcome, RecordState, StepReply, commit_time,
@@ -31,11 +30,12 @@ impl Coordinator {
             keyspace,
             id,
             token: None,
-            body: Bytes::new(),
+            bodies: Bodies::new(),
             commands: 0,
             began: at.now,
             until: BootNanos::MAX,
             record,
+            keyspaces: Vec::new(),
             keys: Vec::new(),
             in_record_shard: Vec::new(),
             in_order: false,
@@ -106,7 +106,9 @@ impl Coordinator {
         let locked_at = |finding: &KeyFinding| match finding {
             KeyFinding::Locked(vote) => Some((vote.at, vote.deadline)),
             // The record says so, whatever is found elsewhere.
-            KeyFinding::Marked(Mark::Committed(at, _, _)) => Some((*at, Deadline::NEVER)),
+            KeyFinding::Marked(Mark::Committed { locked_at, .. }) => {
+                Some((*locked_at, Deadline::NEVER))
+            }
             KeyFinding::Marked(Mark::Aborted) => None,
         };
         let all: Option<Vec<_>> = found.iter().flatten().flatten().map(locked_at).collect();

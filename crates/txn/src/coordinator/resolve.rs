@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{ShardId, Timestamp};
 
+use super::plan::KeyPlaces;
 use super::{
     Coordinator, CoordinatorAction, CoordinatorTime, FORGET_NANOS, NextStep, Phase,
     ROUTE_RETRY_NANOS, Routes, RunningTxn, TRIES_MAX, TxnOutcome,
@@ -33,7 +34,8 @@ impl Coordinator {
                 self.start_retry(number, id, pause, at)
             }
             NextStep::Restart => {
-                let id = self.new_id(at.time);
+                let new = self.new_id(at.time);
+                let id = if id.spans_keyspaces() { new.spanning() } else { new };
                 self.start_retry(number, id, 0, at)
             }
         }
@@ -75,15 +77,14 @@ impl Coordinator {
         }
         let is_known = state != RecordState::TooOld;
         let next = if is_known { self.continue_after_failure(number, then, at) } else { None };
-        if let Some(run) = self.runs.get_mut(&number)
-            && let Some(route) = routes(run.keyspace)
-        {
+        if let Some(run) = self.runs.get_mut(&number) {
+            let places = KeyPlaces::of(run.id, run.keyspace, routes);
             // What comes with the record is resolved with it, or never locked. Other keys may have
             // come there since, by a merge, and keys of the record's may have gone, by a cut.
-            let there = route.shard_of(&run.record);
+            let there = places.shard_of(&run.record);
             let in_record_shard = &run.in_record_shard;
             let is_done = |key: &Name| {
-                in_record_shard.binary_search(key).is_ok() && route.shard_of(key) == there
+                in_record_shard.binary_search(key).is_ok() && places.shard_of(key) == there
             };
             let rest: BTreeSet<Name> = rest.into_iter().collect();
             run.keys.retain(|key| !is_done(key) || rest.contains(key));
@@ -109,11 +110,12 @@ impl Coordinator {
             keyspace: run.keyspace,
             id,
             token: run.token.take(),
-            body: run.body.clone(),
+            bodies: run.bodies.clone(),
             commands: run.commands,
             began: run.began,
             until: run.until,
             record: Box::default(),
+            keyspaces: Vec::new(),
             keys: Vec::new(),
             in_record_shard: Vec::new(),
             in_order: false,
@@ -158,7 +160,29 @@ impl Coordinator {
         if self.finished_records.is_empty() {
             self.forget_at = at.now.saturating_add(FORGET_NANOS);
         }
-        self.finished_records.push((run.keyspace, run.id, run.record));
+        let (keyspace, key) = run.id.place_of(run.keyspace, &run.record);
+        self.finished_records.push((keyspace, run.id, key.into()));
+    }
+
+    /// The keyspace of the record was dropped, and the record with it. What was decided here is
+    /// done elsewhere; else nothing is, since nobody can find out any more (decision 0050).
+    pub(super) fn record_was_dropped(
+        &mut self,
+        number: u64,
+        at: CoordinatorTime,
+        routes: Routes<'_>,
+    ) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let outcome = match &mut run.phase {
+            Phase::Deciding(outcome, _) => outcome.clone(),
+            Phase::ReadingRecord(locked) => {
+                run.keys = std::mem::take(locked).iter().map(|key| Name::from(&**key)).collect();
+                Outcome::Aborted
+            }
+            _ => return,
+        };
+        self.tell(number, TxnOutcome::Unknown);
+        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
     }
 
     /// Asks shards to forget the keys of finished records. No client waits for that: if it is not
@@ -166,11 +190,11 @@ impl Coordinator {
     ///
     /// The step carries the floor: no transaction that runs here began before it.
     pub(super) fn forget(&mut self, routes: Routes<'_>) {
-        let mine = self.runs.values().map(|run| run.id).filter(|id| id.by == self.by);
+        let mine = self.runs.values().map(|run| run.id).filter(|id| id.coordinator == self.name);
         // The next start is above all that there were.
         let next = Timestamp(self.newest.0 + 1);
         let before = mine.map(|id| id.start).min().unwrap_or(next);
-        let floor = Some((self.by, before));
+        let floor = Some((self.name, before));
         let mut by_shard: BTreeMap<ShardId, Vec<(TxnId, &[u8])>> = BTreeMap::new();
         let finished_records = std::mem::take(&mut self.finished_records);
         for (keyspace, id, record) in &finished_records {

@@ -38,9 +38,11 @@ use crate::ShardMap;
 use command::Pair;
 use command::RangeQuery;
 use command::{
-    Expiry, ObservedValues, ObservedVersion, Reply, SetIf, SetReply, Step, Transaction, Write,
+    Expiry, Flush, ObservedValues, ObservedVersion, Reply, SetIf, SetReply, Step, Transaction,
+    Write,
 };
 
+mod flush;
 pub mod key_ranges;
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,9 @@ const COLLECTED: usize = 64;
 /// A transaction would read or write more than it may: the command was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnTooLarge;
+
+/// What was read of a key: its value and expiry, if it had one.
+type ReadValue = Option<(Box<[u8]>, u64)>;
 
 /// See the front page.
 pub struct InteractiveTxn {
@@ -81,6 +86,12 @@ pub struct InteractiveTxn {
     at: Timestamp,
     bytes: u64,
     bytes_max: u64,
+    /// Keys that the client has watched before, which must be as they were.
+    watched: Vec<(Box<[u8]>, ObservedVersion)>,
+    /// Whether it has flushed the keyspace: a key that it has not written since has no value.
+    is_flushed: bool,
+    /// Of a transaction that can restart: what was read of keys that commands have changed since.
+    originals: Option<BTreeMap<Box<[u8]>, ReadValue>>,
 }
 
 impl std::fmt::Debug for InteractiveTxn {
@@ -107,13 +118,78 @@ impl InteractiveTxn {
             at: now,
             bytes: 0,
             bytes_max,
+            watched: Vec::new(),
+            is_flushed: false,
+            originals: None,
         }
+    }
+
+    /// A transaction that can [`restart`](Self::restart).
+    pub fn restartable(now: Timestamp, bytes_max: u64) -> Self {
+        Self { originals: Some(BTreeMap::new()), ..Self::new(now, bytes_max) }
+    }
+
+    /// Forgets all that commands have done, and keeps what was read: the client begins again.
+    pub fn restart(&mut self) {
+        let Some(originals) = &mut self.originals else {
+            unreachable!("the transaction was made without the ability to restart")
+        };
+        let mut originals = std::mem::take(originals);
+        let read = std::mem::take(&mut self.keys);
+        let mut before = MemoryEngine::new(Layout::Ordered, KeyHasher::new([0; 16]));
+        std::mem::swap(&mut before, &mut self.copy);
+        let written = std::mem::take(&mut self.written);
+        self.watched.clear();
+        self.is_flushed = false;
+        self.bytes = 0;
+        self.at = self.base;
+        for (key, seen) in read {
+            let Some(seen) = seen else { continue };
+            if written.contains(&key) && !originals.contains_key(&key) {
+                // It was written before it was read, so the copy never held what was read.
+                continue;
+            }
+            let hashed = before.hasher().key(&key);
+            let original = originals.remove(&key);
+            let value = match &original {
+                Some(original) => {
+                    original.as_ref().map(|(value, expiry_ms)| (&**value, *expiry_ms))
+                }
+                None => before.newest(&hashed, self.at).map(|v| (v.value, v.expiry_ms)),
+            };
+            if value.is_none() && matches!(seen, ObservedVersion::Version(_)) {
+                // It was written before it was read, so the copy never held it.
+                continue;
+            }
+            let kept = self.record_read(&key, value, seen);
+            debug_assert!(kept.is_ok(), "it fitted beside what commands wrote");
+        }
+    }
+
+    /// The time at which it began, to the millisecond: what time it is for its commands.
+    pub fn began(&self) -> Timestamp {
+        self.base
+    }
+
+    /// The bytes that it may read and write at most.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Has the transaction depend on a key that the client has watched before it began.
+    pub fn watch(&mut self, key: &[u8], seen: ObservedVersion) {
+        self.watched.push((key.into(), seen));
+    }
+
+    /// Whether the client has watched keys before the transaction began.
+    pub fn has_watched(&self) -> bool {
+        !self.watched.is_empty()
     }
 
     /// Keys that must be read before a command can be run.
     pub fn missing_keys<'a>(&self, step: &Step<'a>) -> Vec<&'a [u8]> {
         let mut all = Vec::new();
-        if !is_blind_write(step) {
+        if !is_blind_write(step) && !self.is_flushed {
             step.each_key(&mut |key| {
                 if !self.keys.contains_key(key) {
                     all.push(key);
@@ -139,7 +215,13 @@ impl InteractiveTxn {
         let admitted = self.admit(key, value.map_or(0, |(value, _)| value.len() as u64));
         // What was to be shown is not: nothing depends on what was looked at for it.
         admitted.inspect_err(|_| self.forget_pending())?;
-        if let (Some((value, expiry_ms)), false) = (value, is_blind) {
+        if self.is_flushed {
+            // Another command has asked for it before the flush.
+            if let (Some(originals), false) = (&mut self.originals, is_blind) {
+                let value = value.map(|(value, expiry_ms)| (value.into(), expiry_ms));
+                originals.insert(key.into(), value);
+            }
+        } else if let (Some((value, expiry_ms)), false) = (value, is_blind) {
             let key = self.copy.hasher().key(key);
             // The shard that returned it, by a slower clock, has found it alive.
             let alive_ms = self.base.millis() + 1;
@@ -205,6 +287,9 @@ impl InteractiveTxn {
                 self.keys.entry(key.into()).or_insert(None);
             });
         }
+        if let Step::Write(write) = step {
+            self.keep_originals(write);
+        }
         // Each of its own moment, so that what was written last is the newest.
         self.at = Timestamp(self.at.0 + 1);
         let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
@@ -214,6 +299,20 @@ impl InteractiveTxn {
         self.copy.raise_safe_point(self.at);
         self.copy.collect(COLLECTED);
         Ok(answers.into_iter().next().expect("one command has one answer"))
+    }
+
+    /// Before a write: of a transaction that can restart, keeps what was read of its keys.
+    fn keep_originals(&mut self, write: &Write<'_>) {
+        let Some(originals) = &mut self.originals else { return };
+        let (copy, keys, written, at) = (&self.copy, &self.keys, &self.written, self.at);
+        write.each_key(&mut |key| {
+            let was_read = matches!(keys.get(key), Some(Some(_)));
+            if was_read && !written.contains(key) && !originals.contains_key(key) {
+                let version = copy.newest(&copy.hasher().key(key), at);
+                let value = version.map(|version| (version.value.into(), version.expiry_ms));
+                originals.insert(key.into(), value);
+            }
+        });
     }
 
     /// Some of the keys that lie in ranges and must still be read.
@@ -290,33 +389,39 @@ impl InteractiveTxn {
     /// The transaction to commit: all writes, on condition that no key or range read has changed.
     pub fn transaction(&self) -> Transaction<'_> {
         let mut all = Transaction::default();
+        all.watched.extend(self.watched.iter().map(|(key, seen)| (&**key, *seen)));
         for (key, seen) in &self.keys {
             // In a range there was nothing where only writing has made a key known.
             let nothing =
                 || self.key_ranges.holds(key).then_some(ObservedVersion::Absent(Timestamp::MAX));
             all.watched.extend((*seen).or_else(nothing).map(|seen| (&**key, seen)));
             if self.written.contains(key) {
-                all.commands.push(Step::Write(self.outcome(key, *seen)));
+                all.commands.extend(self.outcome(key, *seen).map(Step::Write));
             }
         }
         all.ranges = self.key_ranges.iter().collect();
+        all.flush = self.is_flushed.then(|| Box::new(Flush::All));
         all
     }
 
     /// Drops all writes: only the reads count from here on.
     pub fn forget_writes(&mut self) {
         self.written.clear();
+        self.is_flushed = false;
     }
 
     /// Whether it has neither read nor written anything.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.key_ranges.is_empty()
+        !self.is_flushed
+            && self.keys.is_empty()
+            && self.key_ranges.is_empty()
+            && self.watched.is_empty()
     }
 
     /// The version read of a key that no command has written since: the copy still shows it.
     pub fn seen(&self, key: &[u8]) -> Option<ObservedVersion> {
         let seen = self.keys.get(key).copied().flatten();
-        seen.filter(|_| !self.written.contains(key))
+        seen.filter(|_| !self.written.contains(key) && !self.is_flushed)
     }
 
     /// How many keys it knows, or is to read.
@@ -329,18 +434,19 @@ impl InteractiveTxn {
         self.bytes
     }
 
-    /// What is to be written to a key that commands have changed.
-    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<ObservedVersion>) -> Write<'a> {
+    /// What is to be written to a key that commands have changed, unless a flush does that.
+    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<ObservedVersion>) -> Option<Write<'a>> {
         let (value, expiry) = match self.copy.newest(&self.copy.hasher().key(key), self.at) {
             Some(Version { value, expiry_ms: 0, .. }) => (value, Expiry::Never),
             Some(Version { value, expiry_ms, .. }) => (value, Expiry::At(expiry_ms)),
+            None if self.is_flushed => return None,
             None if matches!(seen, Some(ObservedVersion::Version(_))) => {
-                return Write::Delete { key };
+                return Some(Write::Delete { key });
             }
             // Made and deleted again, which leaves a deletion as what has ended when it is set.
             None => (&[][..], Expiry::At(1)),
         };
-        Write::Set { key, value, when: SetIf::Always, expiry, reply: SetReply::Ok }
+        Some(Write::Set { key, value, when: SetIf::Always, expiry, reply: SetReply::Ok })
     }
 }
 

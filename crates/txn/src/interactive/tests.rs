@@ -36,9 +36,9 @@ fn record_read(
 
 fn run(transaction: &mut InteractiveTxn, table: &Table, step: Step<'_>) -> Reply {
     for key in transaction.missing_keys(&step) {
-        record_read(transaction, table, key).expect("it is little");
+        record_read(transaction, table, key).expect("the transaction is below its limit");
     }
-    transaction.run(&step).expect("it is little")
+    transaction.run(&step).expect("the transaction is below its limit")
 }
 
 fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Step<'a> {
@@ -59,7 +59,9 @@ fn range(
     let mut looks = 0;
     loop {
         let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
-        unread.iter().for_each(|key| record_read(transaction, table, key).expect("it is little"));
+        unread.iter().for_each(|key| {
+            record_read(transaction, table, key).expect("the transaction is below its limit")
+        });
         let Some(gap) = transaction.unread_range(query) else { break };
         looks += 1;
         let high = gap.range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -71,7 +73,7 @@ fn range(
         keys.truncate(gap.keys_max);
         let reached = keys.last().filter(|_| keys.len() == gap.keys_max).cloned();
         let found = transaction.found(&gap.range, gap.reverse, &keys, reached.as_deref());
-        found.expect("it is little");
+        found.expect("the transaction is below its limit");
     }
     (transaction.range(query), looks)
 }
@@ -141,7 +143,7 @@ fn created_and_deleted_key_leaves_tombstone() {
 fn blind_write_reads_nothing() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     assert!(all.missing_keys(&set(b"a", b"1")).is_empty());
-    all.run(&set(b"a", b"1")).expect("it is little");
+    all.run(&set(b"a", b"1")).expect("the transaction is below its limit");
     let get = Step::Read(Read::Get(b"a"));
     assert!(all.missing_keys(&get).is_empty(), "it is known what it has");
     assert_eq!(all.run(&get), Ok(bulk(b"1")));
@@ -158,7 +160,7 @@ fn blind_write_reads_nothing() {
 fn value_does_not_expire_in_copy() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let seen = ObservedVersion::Version(Timestamp::from_millis(500));
-    all.record_read(b"a", Some((b"x", 900)), seen).expect("it is little");
+    all.record_read(b"a", Some((b"x", 900)), seen).expect("the transaction is below its limit");
     assert_eq!(all.run(&Step::Read(Read::Get(b"a"))), Ok(bulk(b"x")));
 }
 
@@ -166,10 +168,11 @@ fn value_does_not_expire_in_copy() {
 fn command_beyond_limit_is_refused_and_transaction_goes_on() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
-    all.run(&set(b"a", &large)).expect("it fits");
+    all.run(&set(b"a", &large)).expect("the transaction is below its limit");
     assert_eq!(all.run(&set(b"b", &large)), Err(TxnTooLarge));
     let far = Write::SetRange { key: b"c", offset: 500 << 20, value: b"x" };
-    all.record_read(b"c", None, ObservedVersion::Absent(NOW)).expect("it is little");
+    all.record_read(b"c", None, ObservedVersion::Absent(NOW))
+        .expect("the transaction is below its limit");
     assert_eq!(all.run(&Step::Write(far)), Err(TxnTooLarge));
     assert_eq!(
         all.record_read(b"d", Some((&large, 0)), ObservedVersion::Version(NOW)),
@@ -189,8 +192,10 @@ fn refused_command_leaves_no_trace() {
     assert_eq!(all.run_all(&steps), Err(TxnTooLarge));
     assert!(all.is_empty());
     let range = KeyRange { low: b"a"[..].into(), high: None };
-    all.found(&range, false, &[b"c"[..].into(), b"d"[..].into()], None).expect("it is little");
-    all.record_read(b"c", Some((&large, 0)), ObservedVersion::Version(NOW)).expect("it fits");
+    all.found(&range, false, &[b"c"[..].into(), b"d"[..].into()], None)
+        .expect("the transaction is below its limit");
+    all.record_read(b"c", Some((&large, 0)), ObservedVersion::Version(NOW))
+        .expect("the transaction is below its limit");
     assert_eq!(
         all.record_read(b"d", Some((&large, 0)), ObservedVersion::Version(NOW)),
         Err(TxnTooLarge)
@@ -217,18 +222,19 @@ fn refused_command_leaves_no_trace() {
 #[test]
 fn replaced_versions_are_collected_from_copy() {
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
-    all.run(&set(b"a", &vec![b'x'; 1 << 20])).expect("it fits");
+    all.run(&set(b"a", &vec![b'x'; 1 << 20])).expect("the transaction is below its limit");
     for _ in 0..1_000 {
-        all.record_read(b"a", None, ObservedVersion::Absent(NOW)).expect("it is little");
+        all.record_read(b"a", None, ObservedVersion::Absent(NOW))
+            .expect("the transaction is below its limit");
         let append = Step::Write(Write::append(b"a", b"y"));
-        all.run(&append).expect("it fits");
+        all.run(&append).expect("the transaction is below its limit");
     }
     let usage = all.copy.usage();
     assert!(usage.live_bytes + usage.old_bytes < 8 << 20, "{usage:?}");
 }
 
 #[test]
-fn a_range_is_read_once_and_shows_what_was_written() {
+fn range_is_read_once_and_shows_own_writes() {
     let table = table(&[("b", "1"), ("d", "2"), ("f", "3"), ("h", "4")]);
     let mut all = InteractiveTxn::new(NOW, BYTES_MAX);
     let keys = |pairs: &[Pair]| pairs.iter().map(|(key, _)| key[0] as char).collect::<String>();
@@ -258,7 +264,7 @@ fn a_range_is_read_once_and_shows_what_was_written() {
 /// Ranges at random, from both sides, over a table that does not change, show what it has with what
 /// was written; and what is known lies in ranges that are apart.
 #[test]
-fn ranges_at_random_show_what_is_there() {
+fn random_ranges_match_model() {
     for seed in 0..200 {
         let mut rng = Random::new(seed);
         let key = |rng: &mut Random| vec![b'a' + rng.below(20) as u8];
@@ -327,4 +333,74 @@ fn seen_version_excludes_written_keys() {
     transaction.forget_writes();
     let only_read = transaction.transaction();
     assert_eq!((only_read.commands.len(), only_read.watched.len()), (0, 2));
+}
+
+#[test]
+fn a_restarted_transaction_knows_what_was_read_and_nothing_that_was_written() {
+    let table = table(&[("a", "1"), ("b", "2")]);
+    let mut transaction = InteractiveTxn::restartable(NOW, BYTES_MAX);
+    let increment = |key| Step::Write(Write::Increment { key, by: 1 });
+    assert_eq!(run(&mut transaction, &table, increment(b"a")), Reply::Int(2));
+    assert_eq!(
+        run(&mut transaction, &table, Step::Write(Write::Delete { key: b"b" })),
+        Reply::Int(1)
+    );
+    run(&mut transaction, &table, set(b"c", b"blind"));
+
+    transaction.restart();
+    let get = |key| Step::Read(Read::Get(key));
+    assert!(transaction.missing_keys(&get(b"a")).is_empty(), "it was read");
+    assert_eq!(transaction.missing_keys(&get(b"c")), [b"c"], "it was only written");
+    assert_eq!(run(&mut transaction, &table, get(b"b")), bulk(b"2"));
+    assert_eq!(run(&mut transaction, &table, increment(b"a")), Reply::Int(2));
+    let all = transaction.transaction();
+    assert_eq!((all.watched.len(), all.commands.len()), (2, 1));
+}
+
+/// What was read before a flush stays a condition; what was written before it is not done.
+#[test]
+fn flush_hides_all_keys_without_reading_them() {
+    let there = table(&[("a", "1"), ("b", "2"), ("c", "3")]);
+    let mut transaction = InteractiveTxn::restartable(NOW, 1 << 20);
+    let get = |key| Step::Read(Read::Get(key));
+    let mut outcomes = Vec::new();
+    for _ in 0..2 {
+        assert!(transaction.is_empty() || !transaction.is_flushed());
+        assert_eq!(run(&mut transaction, &there, get(b"a")), bulk(b"1"));
+        run(&mut transaction, &there, set(b"b", b"before"));
+        run(&mut transaction, &there, Step::Write(Write::append(b"c", b"+")));
+        transaction.flush();
+        assert!(transaction.missing_keys(&get(b"d")).is_empty());
+        for key in [&b"a"[..], b"b", b"c", b"d"] {
+            assert_eq!(run(&mut transaction, &there, get(key)), Reply::Nil);
+        }
+        run(&mut transaction, &there, Step::Write(Write::append(b"c", b"new")));
+        run(&mut transaction, &there, set(b"e", b"made"));
+        run(&mut transaction, &there, Step::Write(Write::Delete { key: b"e" }));
+        assert_eq!(transaction.live_keys(), [Box::from(&b"c"[..])]);
+        let whole = transaction.transaction();
+        let watched: Vec<&[u8]> = whole.watched.iter().map(|(key, _)| *key).collect();
+        assert_eq!(watched, [b"a", b"c"], "those that were read");
+        assert_eq!(whole.flush.as_deref(), Some(&Flush::All));
+        outcomes.push(format!("{:?}", whole.commands));
+        // It begins again, and does the same.
+        transaction.restart();
+        assert!(!transaction.is_flushed());
+    }
+    assert!(outcomes[0].starts_with("[Write(Set") && outcomes[0].matches("Write(").count() == 1);
+    assert_eq!(outcomes[0], outcomes[1]);
+    assert_eq!(run(&mut transaction, &there, get(b"c")), bulk(b"3"), "as it was read");
+}
+
+/// A key whose value came when the copy was flushed already shows it when the script runs again.
+#[test]
+fn read_behind_a_flush_counts_before_it() {
+    let there = table(&[("a", "1")]);
+    let mut transaction = InteractiveTxn::restartable(NOW, 1 << 20);
+    transaction.flush();
+    record_read(&mut transaction, &there, b"a").expect("it is small");
+    let get = Step::Read(Read::Get(b"a"));
+    assert_eq!(transaction.run(&get), Ok(Reply::Nil));
+    transaction.restart();
+    assert_eq!(transaction.run(&get), Ok(bulk(b"1")));
 }

@@ -17,7 +17,7 @@
 //!    that commits in the last shard judges that itself.
 //! 4. A commit time is below the time of the entry that writes the value.
 
-use keyspace::Timestamp;
+use keyspace::{Arc, Cut, KeyspaceId, Timestamp};
 use smallvec::SmallVec;
 use storage::engine::MemoryEngine;
 
@@ -30,43 +30,65 @@ use super::{
     AGE_MAX_MS, Answers, Deadline, Intent, LOCKED_BYTES_MAX, Lock, LockRange, Locks, Mark, Name,
     Outcome, RETAINED_ANSWER_BYTES_MAX, Record, TxnId,
 };
+use command::changes::{Changes, ObservedValues};
 use command::{Reply, Transaction, write_tombstone};
 
 /// Answers of commands, and marks of keys: mostly one.
 type Replies = SmallVec<[Reply; 1]>;
+/// What is changed, and the observer.
+type Observed<'a, C> = (&'a mut MemoryEngine, &'a mut C);
 type NewMarks<'k> = SmallVec<[(&'k [u8], Mark); 1]>;
 
 /// What the shard owns.
 pub struct Owns<'a> {
+    /// Its part of its keyspace.
+    pub arc: &'a Arc,
     /// Whether a key is its own.
     pub key: &'a dyn Fn(&[u8]) -> bool,
     /// Whether all keys from one of its own up to, but without, this are; or all behind it.
     pub up_to: &'a dyn Fn(Option<&[u8]>) -> bool,
 }
 
-/// Carries out a step, at the time of its entry, if the shard owns all its keys.
+impl Owns<'_> {
+    fn keyspace(&self) -> KeyspaceId {
+        self.arc.keyspace()
+    }
+
+    /// The arc between two places.
+    fn between(&self, from: &Cut, end: &Cut) -> Arc {
+        let [from, end] = [from, end].map(|place| place.position(self.keyspace()));
+        Arc::new(from, end).expect("both lie in its keyspace")
+    }
+}
+
+/// Carries out a step, at the time of its entry, if the shard owns all its keys, and names what it
+/// changes. A key that will be written counts from its lock on: the transaction's client may learn
+/// of the commit before the shard resolves the lock.
 pub fn apply(
     locks: &mut Locks,
     engine: &mut MemoryEngine,
     step: &Step<'_>,
     at: Timestamp,
     owns: &Owns<'_>,
+    changes: &mut impl Changes,
 ) -> StepReply {
     let mut are_here = true;
     step.each_key(&mut |key| are_here &= (owns.key)(key));
     if let Step::Prepare(prepare) = step {
         are_here &= prepare.part.ranges.iter().all(|(_, high)| (owns.up_to)(*high));
+        let mut arcs = prepare.part.flushed_arc().into_iter();
+        are_here &= arcs.all(|(_, from, end)| owns.arc.covers(&owns.between(from, end)));
     }
     if !are_here {
         return StepReply::Moved;
     }
     match step {
-        Step::Prepare(prepare) => match locks.prepare(engine, prepare, at) {
+        Step::Prepare(prepare) => match locks.prepare((engine, changes), prepare, at, owns) {
             Ok(vote) => StepReply::Voted(vote),
             Err(why) => StepReply::Refused(why),
         },
         Step::Decide { id, record, outcome, .. } => {
-            let (state, rest) = locks.decide(engine, *id, record, outcome, at, owns.key);
+            let (state, rest) = locks.decide((engine, changes), (*id, record), outcome, at, owns);
             StepReply::Record(state, rest)
         }
         Step::ReadRecord { id, record } => {
@@ -74,14 +96,14 @@ pub fn apply(
             StepReply::Record(state, locks.keys_of(*id).to_vec())
         }
         Step::Resolve { id, outcome, keys } => {
-            locks.resolve_all(engine, *id, keys, outcome, at);
+            locks.resolve_all((engine, changes), (*id, keys), outcome, at, owns);
             StepReply::Done
         }
         Step::Prevent { id, keys } => StepReply::Found(locks.prevent(*id, keys)),
         Step::Forget { all, floor } => {
             all.iter().for_each(|(id, _)| locks.forget_keys(*id));
-            if let Some((by, before)) = floor {
-                locks.raise_floor(*by, *before);
+            if let Some((coordinator, before)) = floor {
+                locks.raise_floor(*coordinator, *before);
             }
             StepReply::Done
         }
@@ -93,7 +115,7 @@ impl Locks {
     pub fn forget(&mut self, at: Timestamp) {
         // The first id that is not too old.
         let start = Timestamp::from_millis((at.millis() + 1).saturating_sub(AGE_MAX_MS));
-        let end = TxnId { start, by: 0, attempt: 0 };
+        let end = TxnId { start, coordinator: 0, attempt: 0 };
         self.records.extract_if(..end, |_, record| record.is_over()).for_each(drop);
         while let Some(oldest) = self.marks.first_entry() {
             if *oldest.key() >= end {
@@ -106,15 +128,16 @@ impl Locks {
 
     /// A coordinator prepares no transaction any more that it began before this time: forgets their
     /// outcomes.
-    pub(super) fn raise_floor(&mut self, by: u64, before: Timestamp) {
-        let floor = self.floors.entry(by).or_default();
+    pub(super) fn raise_floor(&mut self, coordinator: u64, before: Timestamp) {
+        let floor = self.floors.entry(coordinator).or_default();
         if before <= *floor {
             return;
         }
         *floor = before;
-        let end = TxnId { start: before, by: 0, attempt: 0 };
-        self.marks.extract_if(..end, |id, _| id.by == by).for_each(drop);
-        let is_over = |id: &TxnId, record: &mut Record| id.by == by && record.is_over();
+        let end = TxnId { start: before, coordinator: 0, attempt: 0 };
+        self.marks.extract_if(..end, |id, _| id.coordinator == coordinator).for_each(drop);
+        let is_over =
+            |id: &TxnId, record: &mut Record| id.coordinator == coordinator && record.is_over();
         self.records.extract_if(..end, is_over).for_each(drop);
     }
 
@@ -124,14 +147,15 @@ impl Locks {
     }
 
     pub(super) fn is_below_floor(&self, id: TxnId) -> bool {
-        self.floors.get(&id.by).is_some_and(|before| id.start < *before)
+        self.floors.get(&id.coordinator).is_some_and(|before| id.start < *before)
     }
 
     fn prepare(
         &mut self,
-        engine: &mut MemoryEngine,
+        (engine, changes): Observed<'_, impl Changes>,
         prepare: &Prepare<'_>,
         at: Timestamp,
+        owns: &Owns<'_>,
     ) -> Result<Vote, PrepareRefusal> {
         let Prepare { id, promised, role, part, .. } = prepare;
         if self.is_over(*id, at) {
@@ -155,6 +179,11 @@ impl Locks {
         {
             return Err(PrepareRefusal::Locked(key.into()));
         }
+        if part.flush.is_some()
+            && let Some((key, _)) = self.of_others(*id).next()
+        {
+            return Err(PrepareRefusal::Locked(key.into()));
+        }
         if let Some(key) = part.changed(engine, at) {
             return Err(PrepareRefusal::Changed(key.into()));
         }
@@ -164,26 +193,35 @@ impl Locks {
         match role {
             Role::Commits(after) => {
                 assert!(*after < at, "a transaction is committed above its locks (G8)");
-                Ok(self.commit(engine, prepare, keys, at))
+                if let Some((_, from, end)) = part.flushed_arc() {
+                    flush((engine, changes), (from, end), at, owns);
+                }
+                Ok(self.commit((engine, changes), prepare, keys, at))
             }
-            Role::Votes => self.lock(engine, prepare, keys, at),
+            Role::Votes => self.lock((engine, changes), prepare, keys, at),
         }
     }
 
     /// Runs the commands of a PREPARE that commits, and creates its record as COMMITTED.
     fn commit(
         &mut self,
-        engine: &mut MemoryEngine,
+        (engine, changes): Observed<'_, impl Changes>,
         prepare: &Prepare<'_>,
         keys: Keys<'_>,
         at: Timestamp,
     ) -> Vote {
-        let answers: Replies = prepare.part.run(engine, at);
+        let values = &mut ObservedValues { values: engine, changes };
+        let answers: Replies = prepare.part.run(values, at);
         let (all, of_key) = by_first_key(answers, prepare, &keys);
-        let done = |answers| Mark::Committed(at, at, if_short(answers));
+        let done = |answers| Mark::Committed {
+            locked_at: at,
+            commit_time: at,
+            answers: if_short(answers),
+        };
         let mut marks: NewMarks<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
         self.marks.entry(prepare.id).or_default().put_all(&mut marks);
-        let (key, outcome) = (prepare.record.into(), Outcome::Committed(at));
+        let key = prepare.id.key_of(prepare.record).into();
+        let outcome = Outcome::Committed(at);
         let record = Record { key, outcome, keys: names(&prepare.promised) };
         self.put_record(prepare.id, record);
         Vote { at, deadline: Deadline::NEVER, answers: all }
@@ -192,7 +230,7 @@ impl Locks {
     /// Runs the commands of a PREPARE that votes on a draft, and locks its keys.
     fn lock(
         &mut self,
-        engine: &MemoryEngine,
+        (engine, changes): Observed<'_, impl Changes>,
         prepare: &Prepare<'_>,
         keys: Keys<'_>,
         at: Timestamp,
@@ -216,11 +254,18 @@ impl Locks {
         for (key, answers) in keys.into_iter().zip(of_key) {
             let intent = intents.next_if(|(name, _)| *name == key);
             let intent = intent.map_or(Intent::Keep, |(_, intent)| intent);
+            if !matches!(intent, Intent::Keep) {
+                changes.changed(key, at);
+            }
             let range = part.ranges.binary_search_by(|(low, _)| (*low).cmp(key));
-            let reach = match range.map(|place| part.ranges[place].1) {
-                Err(_) => LockRange::Key,
-                Ok(None) => LockRange::End,
-                Ok(Some(high)) => LockRange::Until(high.into()),
+            let reach = match (part.flushed_arc(), range.map(|place| part.ranges[place].1)) {
+                (Some((witness, from, end)), _) if witness == key => {
+                    changes.flushed(Some(from), end, at);
+                    LockRange::Arc(from.clone(), end.clone())
+                }
+                (_, Err(_)) => LockRange::Key,
+                (_, Ok(None)) => LockRange::End,
+                (_, Ok(Some(high))) => LockRange::Until(high.into()),
             };
             let record = Name::from_slice(&record);
             let lock = Lock { id: *id, record, at, deadline, intent, reach, answers };
@@ -228,7 +273,8 @@ impl Locks {
         }
         if !promised.is_empty() {
             let outcome = Outcome::Staged;
-            self.put_record(*id, Record { key: record, outcome, keys: names(promised) });
+            let key = id.key_of(&record).into();
+            self.put_record(*id, Record { key, outcome, keys: names(promised) });
         }
         Ok(Vote { at, deadline, answers: all })
     }
@@ -271,8 +317,8 @@ impl Locks {
         let found = keys.iter().map(|key| match (lock(key), mark(key)) {
             (Some(lock), _) => Some(lock.vote()),
             // It was committed: below whatever deadline there was.
-            (None, Some(Mark::Committed(at, _, answers))) => {
-                Some(Vote { at, deadline: Deadline::NEVER, answers })
+            (None, Some(Mark::Committed { locked_at, answers, .. })) => {
+                Some(Vote { at: locked_at, deadline: Deadline::NEVER, answers })
             }
             (None, Some(Mark::Aborted) | None) => None,
         });
@@ -287,12 +333,11 @@ impl Locks {
 
     fn decide(
         &mut self,
-        engine: &mut MemoryEngine,
-        id: TxnId,
-        key: &[u8],
+        observed: Observed<'_, impl Changes>,
+        (id, key): (TxnId, &[u8]),
         outcome: &Outcome,
         at: Timestamp,
-        owns: &dyn Fn(&[u8]) -> bool,
+        owns: &Owns<'_>,
     ) -> (RecordState, Vec<Name>) {
         let Some(record) = self.records.get_mut(&id) else {
             let state = match outcome {
@@ -307,12 +352,16 @@ impl Locks {
         }
         let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
         let (mut here, mut rest) = (Keys::new(), Vec::new());
-        for key in &keys {
-            if owns(key) { here.push(&**key) } else { rest.push(Name::from_slice(key)) }
+        for name in &keys {
+            let (keyspace, key) = id.place_of(owns.keyspace(), name);
+            match keyspace == owns.keyspace() && (owns.key)(key) {
+                true => here.push(key),
+                false => rest.push(Name::from_slice(name)),
+            }
         }
-        self.resolve_all(engine, id, &here, &outcome, at);
+        self.resolve_all(observed, (id, &here), &outcome, at, owns);
         drop(here);
-        self.records.get_mut(&id).expect("it was there").keys = keys;
+        self.records.get_mut(&id).expect("the record exists").keys = keys;
         let state = match outcome {
             Outcome::Committed(at) => RecordState::Committed(at),
             _ => RecordState::Aborted,
@@ -337,13 +386,23 @@ impl Locks {
 
     fn resolve_all(
         &mut self,
-        engine: &mut MemoryEngine,
-        id: TxnId,
-        keys: &[&[u8]],
+        (engine, changes): Observed<'_, impl Changes>,
+        (id, keys): (TxnId, &[&[u8]]),
         outcome: &Outcome,
         at: Timestamp,
+        owns: &Owns<'_>,
     ) {
-        let resolve = |key| Some((key, self.resolve(engine, id, key, outcome, at)?));
+        if let Outcome::Committed(commit) = outcome
+            && !self.arcs.is_empty()
+        {
+            // First: what else it writes lies behind the flush.
+            let locks = keys.iter().filter_map(|key| self.locks.get(*key));
+            for arc in locks.filter(|lock| lock.id == id).filter_map(|lock| lock.reach.arc()) {
+                flush((&mut *engine, &mut *changes), arc, *commit, owns);
+            }
+        }
+        let resolve =
+            |key| Some((key, self.resolve((&mut *engine, &mut *changes), id, key, outcome, at)?));
         let mut marks: NewMarks<'_> = keys.iter().copied().filter_map(resolve).collect();
         if !marks.is_empty() && !self.is_over(id, at) {
             self.marks.entry(id).or_default().put_all(&mut marks);
@@ -353,7 +412,7 @@ impl Locks {
     /// Gives up the lock of a key, if this id has it, and says which mark it gets.
     fn resolve(
         &mut self,
-        engine: &mut MemoryEngine,
+        (engine, changes): Observed<'_, impl Changes>,
         id: TxnId,
         key: &[u8],
         outcome: &Outcome,
@@ -367,6 +426,9 @@ impl Locks {
             Outcome::Committed(commit) => {
                 assert!(*commit < at, "what is written lies below its entry (G2)");
                 let key = engine.hasher().key(key);
+                if !matches!(lock.intent, Intent::Keep) {
+                    changes.changed(key.bytes, *commit);
+                }
                 match &lock.intent {
                     Intent::Keep => {}
                     Intent::Put(value, expiry_ms) => {
@@ -374,7 +436,11 @@ impl Locks {
                     }
                     Intent::Delete => write_tombstone(engine, &key, *commit),
                 }
-                Mark::Committed(lock.at, *commit, if_short(lock.answers))
+                Mark::Committed {
+                    locked_at: lock.at,
+                    commit_time: *commit,
+                    answers: if_short(lock.answers),
+                }
             }
             _ => Mark::Aborted,
         })
@@ -408,6 +474,18 @@ impl Locks {
         }
         found
     }
+}
+
+/// Flushes an arc that is the shard's, or a part of what is: a neighbour may have become part of
+/// the shard since the arc was locked.
+fn flush(
+    (engine, changes): Observed<'_, impl Changes>,
+    (from, end): (&Cut, &Cut),
+    at: Timestamp,
+    owns: &Owns<'_>,
+) {
+    engine.flush_older(from, end, *owns.arc == owns.between(from, end), at);
+    changes.flushed(Some(from), end, at);
 }
 
 /// The earliest expiry of the watched values, all of which exist.

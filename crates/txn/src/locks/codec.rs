@@ -6,7 +6,8 @@
 //! ```text
 //! lock     key bytes, id, record key bytes, time u64, write, reach u8, answers
 //!   write    0: nothing. 1: a value, expiry u64, bytes. 2: the key is deleted
-//!   reach    0: the key alone. 1: up to a key, bytes. 2: to the end. 4 more: a deadline u64
+//!   reach    0: the key alone. 1: up to a key, bytes. 2: to the end. 3: an arc, its beginning and
+//!            its end, as cuts. 4 more: a deadline u64, which stands first
 //! follows record   id, record key bytes, state u8, keys: count varint, bytes each state    0:
 //! staged. 1: committed, time u64. 2: aborted mark     id, key bytes, state u8 state    0: aborted
 //! or prevented. 1: committed, time of the lock u64, time u64, answers floor    coordinator u64,
@@ -17,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use keyspace::codec::{Reader, put_bytes, put_counted, put_varint};
-use keyspace::{DecodeError, Timestamp};
+use keyspace::{Cut, DecodeError, Timestamp};
 use smallvec::SmallVec;
 
 use super::{Answers, Deadline, Intent, Lock, LockRange, Locks, Mark, Outcome, Record, TxnId};
@@ -27,7 +28,7 @@ impl TxnId {
     /// Appends all of it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.start.0.to_le_bytes());
-        out.extend_from_slice(&self.by.to_le_bytes());
+        out.extend_from_slice(&self.coordinator.to_le_bytes());
         put_varint(u64::from(self.attempt), out);
     }
 
@@ -36,9 +37,9 @@ impl TxnId {
     /// # Errors
     /// If these are not its bytes.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (start, by) = (Timestamp(reader.u64()?), reader.u64()?);
+        let (start, coordinator) = (Timestamp(reader.u64()?), reader.u64()?);
         let attempt = reader.varint_max(u32::MAX.into(), "attempt")? as u32;
-        Ok(Self { start, by, attempt })
+        Ok(Self { start, coordinator, attempt })
     }
 }
 
@@ -65,13 +66,16 @@ impl Locks {
                 LockRange::Key => 0,
                 LockRange::Until(_) => 1,
                 LockRange::End => 2,
+                LockRange::Arc(..) => 3,
             };
             out.push(reach | u8::from(has_deadline) << 2);
             if has_deadline {
                 out.extend_from_slice(&lock.deadline.0.to_le_bytes());
             }
-            if let LockRange::Until(end) = &lock.reach {
-                put_bytes(end, out);
+            match &lock.reach {
+                LockRange::Key | LockRange::End => {}
+                LockRange::Until(end) => put_bytes(end, out),
+                LockRange::Arc(from, end) => [from, end].iter().for_each(|cut| cut.encode(out)),
             }
             put_answers(&lock.answers, out);
         }
@@ -91,8 +95,8 @@ impl Locks {
             }
         }
         put_varint(self.floors.len() as u64, out);
-        for (by, before) in &self.floors {
-            out.extend_from_slice(&by.to_le_bytes());
+        for (coordinator, before) in &self.floors {
+            out.extend_from_slice(&coordinator.to_le_bytes());
             out.extend_from_slice(&before.0.to_le_bytes());
         }
     }
@@ -123,6 +127,7 @@ impl Locks {
                 0 => LockRange::Key,
                 1 => LockRange::Until(reader.bytes()?.into()),
                 2 => LockRange::End,
+                3 => LockRange::Arc(Cut::decode(reader)?, Cut::decode(reader)?),
                 _ => return Err(DecodeError::Tag { what: "reach of a lock", found: tag }),
             };
             let answers = read_answers(reader)?;
@@ -173,10 +178,10 @@ pub(super) fn read_outcome(reader: &mut Reader<'_>) -> Result<Outcome, DecodeErr
 pub(super) fn put_mark(mark: &Mark, out: &mut Vec<u8>) {
     match mark {
         Mark::Aborted => out.push(0),
-        Mark::Committed(locked_at, at, answers) => {
+        Mark::Committed { locked_at, commit_time, answers } => {
             out.push(1);
             out.extend_from_slice(&locked_at.0.to_le_bytes());
-            out.extend_from_slice(&at.0.to_le_bytes());
+            out.extend_from_slice(&commit_time.0.to_le_bytes());
             put_answers(answers, out);
         }
     }
@@ -186,8 +191,8 @@ pub(super) fn read_mark(reader: &mut Reader<'_>) -> Result<Mark, DecodeError> {
     Ok(match reader.u8()? {
         0 => Mark::Aborted,
         1 => {
-            let (locked_at, at) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
-            Mark::Committed(locked_at, at, read_answers(reader)?)
+            let (locked_at, commit_time) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
+            Mark::Committed { locked_at, commit_time, answers: read_answers(reader)? }
         }
         found => return Err(DecodeError::Tag { what: "mark of a transaction", found }),
     })

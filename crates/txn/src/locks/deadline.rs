@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_time_is_the_latest_and_below_all_deadlines() {
+    fn commit_time_is_latest_lock_time_below_all_deadlines() {
         let never = Deadline::NEVER;
         assert_eq!(Deadline::of(0), never);
         assert_eq!(commit_time([]), None);

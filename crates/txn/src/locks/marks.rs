@@ -85,7 +85,7 @@ pub(super) fn find(sorted: &[(&[u8], &[u8])], key: &[u8]) -> Option<Mark> {
 
 /// What [`Marks::iter`] has shown.
 pub(super) fn read(mark: &[u8]) -> Mark {
-    read_mark(&mut Reader::new(mark)).expect("it was put here")
+    read_mark(&mut Reader::new(mark)).expect("the bytes were written by put_mark")
 }
 
 #[cfg(test)]
@@ -101,17 +101,17 @@ mod tests {
     fn mark(number: u64, long: bool) -> Mark {
         let text = Reply::Bulk(vec![b'x'; if long { 200 } else { 3 }].into());
         let answers = [(1, Reply::Int(number as i64)), (2, text)].into_iter().collect();
-        let at = Timestamp(number);
+        let locked_at = Timestamp(number);
         if number == 0 {
             Mark::Aborted
         } else {
-            Mark::Committed(at, Timestamp(number + 1), answers)
+            Mark::Committed { locked_at, commit_time: Timestamp(number + 1), answers }
         }
     }
 
     proptest! {
         #[test]
-        fn marks_are_a_sorted_map(
+        fn marks_behave_as_sorted_map(
             puts in prop::collection::vec(
                 prop::collection::vec((0u8..6, 0usize..40, 0u64..4, any::<bool>()), 0..5), 0..6),
             middle in 0u8..6,

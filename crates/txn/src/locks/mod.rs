@@ -22,6 +22,8 @@
 //! within one. If the shard is split within a reach, the right half gets a lock of its own, which
 //! is in no record. The leader there has the transaction finished, as if it were abandoned.
 //!
+//! A transaction that flushes its keyspace locks the arc of each shard (`arcs`).
+//!
 //! # Why nothing is forgotten too soon
 //! The shard forgets a mark or an outcome by the same test by which PREPARE refuses the id: its
 //! start + [`AGE_MAX_MS`] ≤ the entry's time, or it began before the *floor* of its coordinator. A
@@ -48,9 +50,11 @@ use command::Reply;
 use command::transaction::KeyRange;
 
 pub mod apply;
+mod arcs;
 mod codec;
 mod deadline;
 mod marks;
+mod name;
 mod speculative;
 pub mod step;
 #[cfg(test)]
@@ -77,8 +81,9 @@ pub struct TxnId {
     /// When it began, by its coordinator's clock. The same for all attempts.
     pub start: Timestamp,
     /// Which coordinator: see [`TxnId::name`].
-    pub by: u64,
-    /// 0, 1, 2 … One follows when the one before is ABORTED.
+    pub coordinator: u64,
+    /// 0, 1, 2 … One follows when the one before is ABORTED. One bit says how it names its keys
+    /// ([`spans_keyspaces`](Self::spans_keyspaces)).
     pub attempt: u32,
 }
 
@@ -91,12 +96,12 @@ impl TxnId {
 
     /// Whether this node began it. Wrongly true for one in 2³² pairs of nodes.
     pub fn is_of(&self, node: NodeId) -> bool {
-        self.by >> 32 == u64::from(node.0 as u32)
+        self.coordinator >> 32 == u64::from(node.0 as u32)
     }
 
     /// Whether it began before the other; attempts do not count.
     pub fn is_older_than(&self, other: &Self) -> bool {
-        (self.start, self.by) < (other.start, other.by)
+        (self.start, self.coordinator) < (other.start, other.coordinator)
     }
 
     /// Whether a shard whose logged clock stands at `at` refuses it, and forgets it.
@@ -105,7 +110,8 @@ impl TxnId {
     }
 }
 
-/// A key, or the beginning of one: a short one needs no memory of its own.
+/// A key, the beginning of one, or what a transaction names a key by: a short one needs no memory
+/// of its own.
 pub type Name = SmallVec<[u8; 24]>;
 
 /// The answers of a transaction's commands in one shard, each with the place of its command.
@@ -138,15 +144,24 @@ pub enum LockRange {
     Until(Box<[u8]>),
     /// All behind it.
     End,
+    /// All from one place on and before another. Nobody reads them either: they are flushed if the
+    /// transaction is committed.
+    Arc(Cut, Cut),
 }
 
 impl LockRange {
+    /// Whether a key behind that of the lock is in a range.
     fn holds(&self, key: &[u8]) -> bool {
         match self {
-            LockRange::Key => false,
+            LockRange::Key | LockRange::Arc(..) => false,
             LockRange::Until(end) => *key < **end,
             LockRange::End => true,
         }
+    }
+
+    /// The arc, if it is one.
+    pub fn arc(&self) -> Option<(&Cut, &Cut)> {
+        if let LockRange::Arc(from, end) = self { Some((from, end)) } else { None }
     }
 }
 
@@ -155,7 +170,7 @@ impl LockRange {
 pub struct Lock {
     /// Whose.
     pub id: TxnId,
-    /// The key by which the transaction's record is found.
+    /// The name of the key by which the transaction's record is found.
     pub record: Name,
     /// The time of the entry that locked it.
     pub at: Timestamp,
@@ -174,6 +189,11 @@ impl Lock {
     /// The vote that it gives its transaction.
     pub fn vote(&self) -> Vote {
         Vote { at: self.at, deadline: self.deadline, answers: self.answers.clone() }
+    }
+
+    /// Whether it writes if the transaction is committed.
+    pub fn writes(&self) -> bool {
+        self.intent != Intent::Keep || self.reach.arc().is_some()
     }
 
     fn bytes(&self, key: &[u8]) -> usize {
@@ -204,7 +224,7 @@ impl Outcome {
 struct Record {
     key: Name,
     outcome: Outcome,
-    /// All keys that the transaction has locked, in all shards, until they are resolved.
+    /// Names of all keys that the transaction has locked, in all shards, until they are resolved.
     keys: Vec<Name>,
 }
 
@@ -220,8 +240,15 @@ impl Record {
 pub enum Mark {
     /// It is not locked and never will be.
     Aborted,
-    /// It was locked at the first time; the value was written at the second, the commit time.
-    Committed(Timestamp, Timestamp, Answers),
+    /// Committed: what the transaction wrote here is in the engine.
+    Committed {
+        /// The time of the entry that locked it.
+        locked_at: Timestamp,
+        /// The time at which its value was written.
+        commit_time: Timestamp,
+        /// The replies of the commands that name this key first, if they are short.
+        answers: Answers,
+    },
 }
 
 /// See the front page.
@@ -233,8 +260,10 @@ pub struct Locks {
     /// Of what a coordinator has begun before nothing is prepared any more; until that is too old
     /// anyway.
     floors: BTreeMap<u64, Timestamp>,
-    /// Those that reach further than their key.
+    /// Those that reach further than their key, but for arcs.
     reaching: BTreeSet<Name>,
+    /// The witnesses of locked arcs.
+    arcs: BTreeSet<Name>,
     /// Bytes of locked keys, and of values to be written.
     bytes: usize,
     /// Records that still have keys.
@@ -284,12 +313,14 @@ impl Locks {
     pub fn blocking_lock(&self, key: &[u8]) -> Option<&Lock> {
         self.locks.get(key).or_else(|| {
             let before = (Bound::Unbounded, Bound::Included(key));
-            let first = self.reaching.range::<[u8], _>(before).next_back()?;
-            self.locks.get(first).filter(|lock| lock.reach.holds(key))
+            let first = self.reaching.range::<[u8], _>(before).next_back();
+            let lock = first.and_then(|first| self.locks.get(first));
+            lock.filter(|lock| lock.reach.holds(key)).or_else(|| self.arc_lock(key))
         })
     }
 
-    /// The locks of other transactions in a range, with their keys.
+    /// The locks of other transactions in a range, with their keys; and those of all arcs, some of
+    /// which may lie elsewhere in the shard.
     pub fn within(
         &self,
         id: TxnId,
@@ -298,39 +329,47 @@ impl Locks {
         // One that ends before it begins holds nothing.
         let end = high.map_or(Bound::Unbounded, |high| Bound::Excluded(high.max(low)));
         let there = self.locks.range::<[u8], _>((Bound::Included(low), end));
-        there.filter(move |(_, lock)| lock.id != id).map(|(key, lock)| (&**key, lock))
+        let arcs = self.arcs.iter().filter_map(|witness| self.locks.get_key_value(witness));
+        let all = there.chain(arcs).filter(move |(_, lock)| lock.id != id);
+        all.map(|(key, lock)| (&**key, lock))
     }
 
     /// Whether a read must not return the newest value of a key: it may have another one already.
     #[inline]
     pub fn hides_newest(&self, key: &[u8]) -> bool {
         self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep)
+            || self.arc_lock(key).is_some()
     }
 
     /// Whether a read must not return a key's value at a past time.
     pub fn hides_at(&self, key: &[u8], at: Timestamp) -> bool {
         self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep && lock.at <= at)
+            || self.arc_lock(key).is_some_and(|lock| lock.at <= at)
     }
 
     /// Whether a transaction writes a key that it locked at or before a time, or in the same
     /// millisecond: leaders report their clocks in milliseconds.
     pub fn writes_by(&self, at: Timestamp) -> bool {
         let is_by = |lock: &Lock| lock.at.millis() <= at.millis();
-        self.locks.values().any(|lock| lock.intent != Intent::Keep && is_by(lock))
+        self.locks.values().any(|lock| lock.writes() && is_by(lock))
     }
 
     /// Counts anew what is there.
     fn count(&mut self) {
         self.bytes = self.locks.iter().map(|(key, lock)| lock.bytes(key)).sum();
-        let reaching = self.locks.iter().filter(|(_, lock)| lock.reach != LockRange::Key);
-        self.reaching = reaching.map(|(key, _)| key.clone()).collect();
+        (self.reaching, self.arcs) = (BTreeSet::new(), BTreeSet::new());
+        for (key, lock) in &self.locks {
+            if let Some(all) = reaching(&lock.reach, &mut self.reaching, &mut self.arcs) {
+                all.insert(key.clone());
+            }
+        }
         self.unfinished = self.records.values().filter(|record| !record.keys.is_empty()).count();
     }
 
     fn put_lock(&mut self, key: &[u8], lock: Lock) {
         self.bytes += lock.bytes(key);
-        if lock.reach != LockRange::Key {
-            self.reaching.insert(key.into());
+        if let Some(all) = reaching(&lock.reach, &mut self.reaching, &mut self.arcs) {
+            all.insert(key.into());
         }
         self.locks.insert(Name::from_slice(key), lock);
     }
@@ -340,8 +379,8 @@ impl Locks {
         self.locks.get(key).filter(|lock| lock.id == id)?;
         let lock = self.locks.remove(key)?;
         self.bytes -= lock.bytes(key);
-        if lock.reach != LockRange::Key {
-            self.reaching.remove(key);
+        if let Some(all) = reaching(&lock.reach, &mut self.reaching, &mut self.arcs) {
+            all.remove(key);
         }
         self.released += 1;
         Some(lock)
@@ -352,10 +391,10 @@ impl Locks {
         self.records.insert(id, record);
     }
 
-    /// Whether there is no lock, and no record with keys: a leader has nothing to inspect.
+    /// Whether there is a lock, or a record with keys, which a leader has to inspect.
     #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.locks.is_empty() && self.unfinished == 0
+    pub fn needs_inspection(&self) -> bool {
+        !self.locks.is_empty() || self.unfinished > 0
     }
 
     /// When the oldest lock was taken.
@@ -373,7 +412,7 @@ impl Locks {
         self.released
     }
 
-    /// The keys in the record of a transaction, if that is here.
+    /// The names in the record of a transaction, if that is here.
     pub fn keys_of(&self, id: TxnId) -> &[Name] {
         self.records.get(&id).map_or(&[], |record| &record.keys)
     }
@@ -409,6 +448,7 @@ impl Locks {
         if let Cut::Key(first) = at {
             self.split_range(first, &mut right);
         }
+        self.split_arc(at, &mut right);
         self.released += right.locks.len() as u64;
         self.count();
         right.count();
@@ -435,8 +475,8 @@ impl Locks {
     pub fn unite(&mut self, others: Self) {
         self.locks.extend(others.locks);
         self.records.extend(others.records);
-        for (by, before) in others.floors {
-            self.raise_floor(by, before);
+        for (coordinator, before) in others.floors {
+            self.raise_floor(coordinator, before);
         }
         for (id, marks) in others.marks {
             let all = self.marks.entry(id).or_default();
@@ -451,5 +491,18 @@ impl Locks {
     /// Continues the counters of the lock table that this one replaces.
     pub fn succeed(&mut self, other: &Self) {
         self.released = other.released + 1;
+    }
+}
+
+/// Those that reach like this, of the two kinds.
+fn reaching<'s>(
+    reach: &LockRange,
+    ranges: &'s mut BTreeSet<Name>,
+    arcs: &'s mut BTreeSet<Name>,
+) -> Option<&'s mut BTreeSet<Name>> {
+    match reach {
+        LockRange::Key => None,
+        LockRange::Until(_) | LockRange::End => Some(ranges),
+        LockRange::Arc(..) => Some(arcs),
     }
 }

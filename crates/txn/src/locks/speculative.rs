@@ -20,6 +20,8 @@ pub(super) struct SpeculativeView<'e, 'k> {
     all: Intents<'k>,
     /// The earliest expiry of the values that were found alive.
     deadline: Cell<Deadline>,
+    /// Whether the part flushes first: what the engine has is gone.
+    is_flushed: bool,
 }
 
 impl<'e, 'k> SpeculativeView<'e, 'k> {
@@ -29,7 +31,8 @@ impl<'e, 'k> SpeculativeView<'e, 'k> {
         part.each_named(&mut |key| all.push((key, Intent::Keep)));
         all.sort_unstable_by_key(|(key, _)| *key);
         all.dedup_by_key(|(key, _)| *key);
-        Self { engine, all, deadline: Cell::new(Deadline::NEVER) }
+        let (deadline, is_flushed) = (Cell::new(Deadline::NEVER), part.flush.is_some());
+        Self { engine, all, deadline, is_flushed }
     }
 
     /// The earliest expiry of the values that the commands have found alive.
@@ -56,6 +59,7 @@ impl Values for SpeculativeView<'_, '_> {
 
     fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>> {
         let found = match &self.all[self.place(key)].1 {
+            Intent::Keep if self.is_flushed => None,
             Intent::Keep => self.engine.newest(key, at),
             Intent::Put(value, expiry_ms) => {
                 Some(Version { value, expiry_ms: *expiry_ms, timestamp: at })

@@ -27,7 +27,8 @@
 //! | 6 | LOOK | record key `bytes` |
 //!
 //! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it:
-//! all that are promised, or, if it commits, all that are locked elsewhere, by that time.
+//! all that are promised, or, if it commits, all that are locked elsewhere, by that time. Record
+//! and keys of PREPARE are names (`name`), as are the keys of a replied record.
 //! Places are those of its commands in the whole; a transaction is as
 //! [`command::transaction`] has it.
 //!
@@ -120,9 +121,9 @@ pub struct Prepare<'a> {
     pub is_first: bool,
     /// The name by which its keys are reserved, if they are (`ReserveFrom::Everyone`).
     pub reserved_as: Option<Timestamp>,
-    /// The key by which the transaction's record is found.
+    /// The name of the key by which the transaction's record is found.
     pub record: &'a [u8],
-    /// The keys of the record.
+    /// The names in the record.
     pub promised: Keys<'a>,
     /// What it means for the record.
     pub role: Role,
@@ -204,7 +205,7 @@ pub enum StepReply {
     Voted(Vote),
     /// No key is locked.
     Refused(PrepareRefusal),
-    /// The record's present state, and its keys that are not resolved yet.
+    /// The record's present state, and the names of its keys that are not resolved yet.
     Record(RecordState, Vec<Name>),
     /// Of each key, in their order.
     Found(Vec<KeyFinding>),
@@ -290,8 +291,8 @@ impl<'a> Step<'a> {
                         put_varint(all.len() as u64 - 1, out);
                     }
                 }
-                if let Some((by, before)) = floor {
-                    out.extend_from_slice(&by.to_le_bytes());
+                if let Some((coordinator, before)) = floor {
+                    out.extend_from_slice(&coordinator.to_le_bytes());
                     out.extend_from_slice(&before.0.to_le_bytes());
                 }
             }
@@ -541,7 +542,7 @@ impl StepReply {
                 .iter()
                 .map(|found| match found {
                     KeyFinding::Locked(Vote { answers, .. })
-                    | KeyFinding::Marked(Mark::Committed(_, _, answers)) => 24 + of(answers),
+                    | KeyFinding::Marked(Mark::Committed { answers, .. }) => 24 + of(answers),
                     KeyFinding::Marked(Mark::Aborted) => 2,
                 })
                 .sum(),

@@ -152,9 +152,9 @@ impl WaitQueue {
         self.arrived.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether no step or reservation here can stop a command.
-    pub fn stops_nothing(&self) -> bool {
-        self.planned.is_empty() && !self.has_reservations()
+    /// Whether a step or a reservation here can make a command wait.
+    pub fn can_block_commands(&self) -> bool {
+        !self.planned.is_empty() || self.has_reservations()
     }
 
     /// Adds a step that has arrived, with its bytes.

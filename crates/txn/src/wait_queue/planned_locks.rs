@@ -27,10 +27,12 @@ pub(super) struct PlannedLocks {
     keys: BTreeMap<Box<[u8]>, (u64, TxnId)>,
     /// The same of ranges.
     ranges: Vec<(OwnedRange, u64, TxnId)>,
+    /// The same of the shard's arc.
+    arcs: Vec<(u64, TxnId)>,
 }
 
 impl PlannedLocks {
-    /// Whether there are none; a transaction that locks a range locks its first key, too.
+    /// Whether there are none; a transaction that locks a range or an arc locks a key of it, too.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -45,15 +47,27 @@ impl PlannedLocks {
         self.ranges.push((owned(range), index, id));
     }
 
+    /// An entry will lock the shard's arc.
+    pub fn add_arc(&mut self, index: u64, id: TxnId) {
+        self.arcs.push((index, id));
+    }
+
+    /// Another transaction that is about to lock anything.
+    pub fn of_another(&self, id: TxnId) -> Option<TxnId> {
+        self.keys.values().map(|(_, by)| *by).find(|by| *by != id)
+    }
+
     /// Forgets the planned locks of entries up to this index, which are applied.
     pub fn applied(&mut self, index: u64) {
         self.keys.retain(|_, (at, _)| *at > index);
         self.ranges.retain(|(_, at, _)| *at > index);
+        self.arcs.retain(|(at, _)| *at > index);
     }
 
     pub fn clear(&mut self) {
         self.keys.clear();
         self.ranges.clear();
+        self.arcs.clear();
     }
 
     /// Whether a key is to be locked by itself, and not for a range that it lies in.
@@ -66,14 +80,15 @@ impl PlannedLocks {
         let of_key = self.keys.get(key).map(|(_, id)| *id);
         of_key.or_else(|| {
             let range = self.ranges.iter().find(|(range, ..)| holds(range, key));
-            range.map(|(_, _, id)| *id)
+            range.map(|(_, _, id)| *id).or_else(|| self.arcs.first().map(|(_, id)| *id))
         })
     }
 
     /// Another transaction that is about to lock a key within a range.
     pub fn within(&self, id: TxnId, (low, high): KeyRange<'_>) -> Option<TxnId> {
         let end = high.map_or(Bound::Unbounded, |high| Bound::Excluded(high.max(low)));
-        let mut all = self.keys.range::<[u8], _>((Bound::Included(low), end));
-        all.find(|(_, (_, by))| *by != id).map(|(_, (_, by))| *by)
+        let keys = self.keys.range::<[u8], _>((Bound::Included(low), end));
+        let arcs = self.arcs.iter().map(|(_, by)| *by);
+        keys.map(|(_, (_, by))| *by).chain(arcs).find(|by| *by != id)
     }
 }

@@ -79,11 +79,15 @@ impl Reservations {
             return None;
         }
         let stops = |by: Timestamp| by < prepare.id.start && !is_named(prepare, by);
-        let as_id = |by| TxnId { start: by, by: 0, attempt: 0 };
+        let as_id = |start| TxnId { start, coordinator: 0, attempt: 0 };
         let of_key = |key: &[u8]| {
             let (by, _) = self.keys.get(key)?;
             stops(*by).then(|| as_id(*by))
         };
+        if let Some((witness, ..)) = prepare.part.flushed_arc() {
+            let by = self.keys.values().map(|(by, _)| *by).find(|by| stops(*by));
+            return by.map(|by| (as_id(by), witness));
+        }
         let by_key = keys.iter().find_map(|key| Some((of_key(key)?, *key)));
         by_key.or_else(|| {
             prepare.part.ranges.iter().find_map(|(low, high)| {
@@ -133,7 +137,7 @@ mod tests {
         reserved.reserve(&boxed(&["a", "m"]), at(2), 0);
         let (older, younger) = (prepare(1, &[]), prepare(3, &[]));
         let own = Prepare { reserved_as: Some(at(2)), ..younger.clone() };
-        let by = TxnId { start: at(2), by: 0, attempt: 0 };
+        let by = TxnId { start: at(2), coordinator: 0, attempt: 0 };
         assert_eq!(reserved.stops(&younger, &[b"b", b"m"]), Some((by, &b"m"[..])));
         assert_eq!(reserved.stops(&younger, &[b"b"]), None);
         let range = prepare(3, &[(b"k", Some(b"n"))]);

@@ -12,6 +12,7 @@ use keyspace::BootNanos;
 
 use super::planned_locks::{OwnedRange, holds, owned};
 use crate::locks::{Name, Prepare, TxnId};
+use command::Transaction;
 
 /// After this wait younger transactions pass a PREPARE no more. Most have their locks by then.
 const AFTER_NANOS: BootNanos = 20_000_000;
@@ -28,11 +29,14 @@ pub(super) const BOUNDS: [BootNanos; 2] = [AFTER_NANOS, STAYS_NANOS];
 pub(super) struct StarvationGuard {
     keys: BTreeMap<Name, TxnId>,
     ranges: Vec<(OwnedRange, TxnId)>,
+    /// Those that want the shard's arc.
+    arcs: Vec<TxnId>,
 }
 
 /// Whether the guard may protect a PREPARE of these keys that has waited for this time.
 pub(super) fn may_guard(prepare: &Prepare<'_>, keys: &[&[u8]], waited: BootNanos) -> bool {
-    let wants_one = keys.len() == 1 && prepare.part.ranges.is_empty();
+    let Transaction { ranges, flush, .. } = &prepare.part;
+    let wants_one = keys.len() == 1 && ranges.is_empty() && flush.is_none();
     !wants_one && waited >= AFTER_NANOS
 }
 
@@ -48,6 +52,7 @@ impl StarvationGuard {
         }
         let ranges = prepare.part.ranges.iter();
         self.ranges.extend(ranges.map(|range| (owned(*range), prepare.id)));
+        self.arcs.extend(prepare.part.flush.iter().map(|_| prepare.id));
     }
 
     /// An older transaction that waits for a key of this PREPARE, and which.
@@ -56,6 +61,14 @@ impl StarvationGuard {
             return None;
         }
         let is_older = |by: &TxnId| by.is_older_than(&prepare.id);
+        let older_arc = self.arcs.iter().find(|by| is_older(by));
+        if let (Some(by), Some(key)) = (older_arc, keys.first()) {
+            return Some((*by, key));
+        }
+        if let Some((witness, ..)) = prepare.part.flushed_arc() {
+            let by = self.keys.values().find(|by| is_older(by));
+            return by.map(|by| (*by, witness));
+        }
         let of_range = |key: &[u8]| {
             let mut all = self.ranges.iter().filter(|(range, _)| holds(range, key));
             all.find(|(_, by)| is_older(by)).map(|(_, by)| *by)
@@ -75,7 +88,7 @@ impl StarvationGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait_queue::samples::prepare;
+    use crate::wait_queue::samples::{flushing, prepare};
 
     #[test]
     fn starvation_guard_stops_younger_prepares() {
@@ -99,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_and_keys_are_guarded_from_each_other() {
+    fn guard_stops_keys_in_ranges_and_ranges_over_keys() {
         let mut guard = StarvationGuard::default();
         let old = prepare(1, &[(b"a", Some(b"c"))]);
         assert!(may_guard(&old, &[b"a"], AFTER_NANOS));
@@ -113,5 +126,20 @@ mod tests {
         assert_eq!(guard.stops(&range, &[b"n"]), None);
         let inverted = prepare(3, &[(b"n", Some(b"k"))]);
         assert_eq!(guard.stops(&inverted, &[b"n"]), None);
+    }
+
+    #[test]
+    fn guard_keeps_younger_prepares_from_an_arc() {
+        let (old, young) = (flushing(1), prepare(3, &[]));
+        assert!(may_guard(&old, &[b"w"], AFTER_NANOS));
+        let mut guard = StarvationGuard::default();
+        guard.guard(&old, &[b"w"]);
+        assert_eq!(guard.stops(&young, &[b"k"]), Some((old.id, &b"k"[..])));
+        assert_eq!(guard.stops(&prepare(0, &[]), &[b"k"]), None);
+        assert_eq!(guard.stops(&old, &[b"w"]), None);
+        let mut guard = StarvationGuard::default();
+        guard.guard(&young, &[b"a", b"b"]);
+        assert_eq!(guard.stops(&flushing(4), &[b"w"]), Some((young.id, &b"w"[..])));
+        assert_eq!(guard.stops(&flushing(2), &[b"w"]), None);
     }
 }

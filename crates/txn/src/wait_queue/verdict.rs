@@ -18,7 +18,7 @@ use super::starvation_guard::{STAYS_MILLIS, may_guard};
 use super::{
     COMMANDS_FIRST_NANOS, QueuedStep, WAITING_MAX, WaitQueue, YOUNGER_WAITS_NANOS, decoded,
 };
-use crate::locks::{Keys, Locks, Name, Prepare, PrepareRefusal, Role, Step, TxnId};
+use crate::locks::{Keys, Lock, Locks, Name, Prepare, PrepareRefusal, Role, Step, TxnId};
 
 /// At most so many of the locks that block a PREPARE are examined each time it is judged.
 const LOOKED_AT_MAX: usize = 256;
@@ -138,7 +138,8 @@ impl<'s> JudgeRound<'s> {
         let (id, locks, now_ms) = (prepare.id, self.shard.locks, self.moment.time.millis());
         let of_keys = keys.iter().filter_map(|key| Some((*key, locks.blocking_lock(key)?)));
         let within = prepare.part.ranges.iter().flat_map(|range| locks.within(id, *range));
-        let stopping = of_keys.filter(|(_, lock)| lock.id != id).chain(within);
+        let in_arc = prepare.part.flush.iter().flat_map(|_| locks.of_others(id));
+        let stopping = of_keys.filter(|(_, lock)| lock.id != id).chain(within).chain(in_arc);
         stopping.zip(0..).any(|((key, lock), number)| {
             let is_old = lock.at.millis().saturating_add(STAYS_MILLIS) <= now_ms;
             let is_released = || self.releases.contains_key(&(lock.id, key.into()));
@@ -220,6 +221,9 @@ impl WaitQueue {
         for range in &prepare.part.ranges {
             self.planned.add_range(*range, index, prepare.id);
         }
+        if prepare.part.flush.is_some() {
+            self.planned.add_arc(index, prepare.id);
+        }
     }
 
     /// An older transaction for which the starvation guard stops a PREPARE. The guard stops no
@@ -245,6 +249,12 @@ impl WaitQueue {
                 .filter(|by| *by != id && !round.passes_on(key, *by, prepare))
                 .or_else(|| self.planned.at(key).filter(|by| *by != id))
         };
+        if let Some((witness, ..)) = prepare.part.flushed_arc() {
+            let is_in_the_way =
+                |(key, lock): &(&[u8], &Lock)| !round.passes_on(key, lock.id, prepare);
+            let locked = locks.of_others(id).find(is_in_the_way).map(|(_, lock)| lock.id);
+            return Some((locked.or_else(|| self.planned.of_another(id))?, witness));
+        }
         let by_key = keys.iter().find_map(|key| Some((of_key(key)?, *key)));
         by_key.or_else(|| {
             prepare.part.ranges.iter().find_map(|range| {
@@ -266,8 +276,9 @@ fn releases(locks: &Locks, steps: &[QueuedStep]) -> Releases {
                 all.extend(keys.into_iter().map(|key| ((id, key.into()), at)));
             }
             Step::Decide { id, outcome, .. } => {
-                let keys = locks.keys_of(id).iter();
-                all.extend(keys.map(|key| ((id, key.clone()), outcome.committed())));
+                // Of several keyspaces, it is not known here which are this one's: they wait.
+                let names = locks.keys_of(id).iter().filter(|_| !id.spans_keyspaces());
+                all.extend(names.map(|key| ((id, key.clone()), outcome.committed())));
             }
             _ => {}
         }
@@ -289,7 +300,7 @@ mod tests {
     /// Nothing is guarded for a PREPARE that waits for a transaction which may be abandoned,
     /// whichever of the locks in its way that one has.
     #[test]
-    fn oldest_blocking_lock_decides_whether_one_is_abandoned() {
+    fn oldest_blocking_lock_decides_abandonment() {
         let mut locks = Locks::default();
         let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
         let mut lock = |start, key| {
@@ -297,9 +308,10 @@ mod tests {
             let part = Transaction { commands, ..Transaction::default() };
             let places = Places::from_slice(&[0]);
             let step = Step::Prepare(Prepare { places, part, ..prepare(start, &[]) });
-            let owns = Owns { key: &|_| true, up_to: &|_| true };
+            let arc = &keyspace::Arc::whole(keyspace::KeyspaceId(1));
+            let owns = Owns { arc, key: &|_| true, up_to: &|_| true };
             let at = Timestamp::from_millis(start + 1);
-            let said = apply(&mut locks, &mut engine, &step, at, &owns);
+            let said = apply(&mut locks, &mut engine, &step, at, &owns, &mut ());
             assert!(matches!(said, StepReply::Voted(..)));
         };
         lock(100, b"m");

@@ -58,7 +58,7 @@ pub enum Verb {
 
 /// A step that a coordinator has asked a shard for; the coordinator may have ended since.
 struct SentStep {
-    by: u64,
+    name: u64,
     ask: u64,
     shard: ShardId,
     step: bytes::Bytes,
@@ -67,7 +67,7 @@ struct SentStep {
 pub struct Runner {
     shards: Vec<Shard>,
     coordinator: Coordinator,
-    by: u64,
+    name: u64,
     flying: Vec<SentStep>,
     next_token: u64,
     millis: u64,
@@ -80,7 +80,7 @@ impl Default for Runner {
         Self {
             shards: Vec::new(),
             coordinator,
-            by: 1,
+            name: 1,
             flying: Vec::new(),
             next_token: 1,
             millis: 100,
@@ -136,7 +136,7 @@ impl Runner {
                 CoordinatorAction::SendStep { shard, step, ask } => {
                     let text = of_step(&step);
                     self.say(&format!("  asks shard {}: {text}", shard.0));
-                    self.flying.push(SentStep { by: self.by, ask, shard, step });
+                    self.flying.push(SentStep { name: self.name, ask, shard, step });
                 }
                 CoordinatorAction::Report { token, ended } => {
                     let text = of_end(&ended);
@@ -154,29 +154,30 @@ impl Runner {
 
     fn apply(&mut self, asked: &SentStep) -> StepReply {
         let at = self.tick();
-        let step = Step::decode(&mut Reader::new(&asked.step)).expect("it was encoded");
-        let said = shown::step(self.shard(asked.shard), at, &step);
-        let (shard, step, text) = (asked.shard.0, steps::step(&step), words::said(&said));
+        let step =
+            Step::decode(&mut Reader::new(&asked.step)).expect("the bytes were encoded here");
+        let reply = shown::step(self.shard(asked.shard), at, &step);
+        let (shard, step, text) = (asked.shard.0, steps::step(&step), words::step_reply(&reply));
         self.say(&format!("{}: shard {shard}: {step}: {text}", at.millis()));
-        said
+        reply
     }
 
-    fn answer(&mut self, asked: &SentStep, said: Result<StepReply, NotDone>) {
-        if let Err(why) = said {
+    fn answer(&mut self, asked: &SentStep, reply: Result<StepReply, NotDone>) {
+        if let Err(why) = reply {
             let why =
                 if why == NotDone::OutcomeUnknown { "unknown" } else { "not done, no leader" };
             self.say(&format!("shard {}: {why}", asked.shard.0));
         }
-        if asked.by == self.by {
+        if asked.name == self.name {
             let ask = asked.ask;
-            self.with(|coordinator, at, routes| coordinator.answered(ask, said, at, routes));
+            self.with(|coordinator, at, routes| coordinator.answered(ask, reply, at, routes));
         }
     }
 
     fn deliver(&mut self, shard: Option<u64>) {
         for asked in self.due(shard) {
-            let said = self.apply(&asked);
-            self.answer(&asked, Ok(said));
+            let reply = self.apply(&asked);
+            self.answer(&asked, Ok(reply));
         }
     }
 
@@ -201,12 +202,13 @@ impl Runner {
 }
 
 fn of_step(bytes: &[u8]) -> String {
-    steps::step(&Step::decode(&mut Reader::new(bytes)).expect("it was encoded"))
+    steps::step(&Step::decode(&mut Reader::new(bytes)).expect("the bytes were encoded here"))
 }
 
 fn of_end(ended: &TxnOutcome) -> String {
     match ended {
         TxnOutcome::Done(replies) => format!("done {}", words::replies(replies)),
+        TxnOutcome::ChangedIn(..) => unreachable!("scripts have one keyspace"),
         TxnOutcome::Changed(key) => format!("not done: {} has changed", words::text(key)),
         TxnOutcome::Busy(Some(key)) => format!("not done: busy, conflict on {}", words::text(key)),
         TxnOutcome::Busy(None) => "not done: busy, a shard has not answered".to_owned(),
@@ -259,8 +261,8 @@ impl goldenscript::Runner for Runner {
                 self.with(|coordinator, at, routes| coordinator.tick(at, routes));
             }
             Verb::Crash => {
-                self.by += 1;
-                self.coordinator = Coordinator::new(self.by, TIMEOUT_NANOS, STEP_BYTES_MAX);
+                self.name += 1;
+                self.coordinator = Coordinator::new(self.name, TIMEOUT_NANOS, STEP_BYTES_MAX);
             }
             Verb::Recover(key) => self.recover(key)?,
             Verb::Apply(text) => {

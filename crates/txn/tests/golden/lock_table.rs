@@ -117,8 +117,8 @@ impl Runner {
 
     fn step(&mut self, shard: &str, step: &Step<'_>) -> String {
         let now = self.now();
-        let said = shown::step(self.shards.get_mut(shard).expect("a shard"), now, step);
-        format!("{}: {}", now.millis(), words::said(&said))
+        let reply = shown::step(self.shards.get_mut(shard).expect("a shard"), now, step);
+        format!("{}: {}", now.millis(), words::step_reply(&reply))
     }
 
     fn prepare(&mut self, shard: &str, verb: &Verb) -> String {
@@ -130,7 +130,7 @@ impl Runner {
         let places = (0..commands.len() as u32).collect();
         let watched = steps::watched(watch);
         let ranges = steps::range(range).into_iter().collect();
-        let part = Transaction { watched, commands, ranges };
+        let part = Transaction { watched, commands, ranges, flush: None };
         let role = commits.map_or(Role::Votes, |after| Role::Commits(millis(after)));
         let (record, promised) =
             (record.as_deref().unwrap_or("a").as_bytes(), steps::keys(promised).collect());

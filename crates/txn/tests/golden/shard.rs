@@ -42,8 +42,8 @@ impl Shard {
         let (layout, end) = (engine.layout(), arc.end());
         let is_to_end = |high: &[u8]| high <= end.tail();
         let up_to = |high: Option<&[u8]>| end.is_origin() || high.is_some_and(is_to_end);
-        let owns = Owns { key: &|key| owns(layout, arc, key), up_to: &up_to };
-        apply(locks, engine, step, at, &owns)
+        let owns = Owns { arc, key: &|key| owns(layout, arc, key), up_to: &up_to };
+        apply(locks, engine, step, at, &owns, &mut ())
     }
 }
 
@@ -73,7 +73,7 @@ impl ShardMap for Shards {
 
     fn place_of_key(&self, key: &[u8]) -> usize {
         let mut parts = self.layouts.iter().zip(&self.arcs);
-        parts.position(|(layout, arc)| owns(*layout, arc, key)).expect("they leave no gap")
+        parts.position(|(layout, arc)| owns(*layout, arc, key)).expect("the parts leave no gap")
     }
 
     fn arc(&self, place: usize) -> &Arc {

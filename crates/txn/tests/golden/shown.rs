@@ -44,15 +44,15 @@ pub fn write(shard: &mut Shard, at: Timestamp, write: &Write<'_>) -> Reply {
 pub fn step(shard: &mut Shard, at: Timestamp, step: &Step<'_>) -> StepReply {
     let mut bytes = Vec::new();
     step.encode(&mut bytes);
-    let step = Step::decode(&mut Reader::new(&bytes)).expect("it was encoded");
-    let said = shard.step(at, &step);
+    let step = Step::decode(&mut Reader::new(&bytes)).expect("the bytes were encoded here");
+    let reply = shard.step(at, &step);
     let mut bytes = Vec::new();
     shard.locks.encode(&mut bytes);
-    let locks = Locks::decode(&mut Reader::new(&bytes)).expect("it was encoded");
+    let locks = Locks::decode(&mut Reader::new(&bytes)).expect("the bytes were encoded here");
     assert_eq!(locks, shard.locks);
     let mut bytes = Vec::new();
-    said.encode(&mut bytes);
-    StepReply::decode(&mut Reader::new(&bytes)).expect("it was encoded")
+    reply.encode(&mut bytes);
+    StepReply::decode(&mut Reader::new(&bytes)).expect("the bytes were encoded here")
 }
 
 /// The right half of a shard that is cut at a key.
@@ -60,7 +60,7 @@ pub fn split(shard: &mut Shard, at: Timestamp, right: u64, key: &[u8]) -> Shard 
     shard.last = at;
     let cut = Cut::Key(key.into());
     let parts = shard.arc.split(&cut.position(KEYSPACE)).expect("the key lies within");
-    let engine = shard.engine.split_off(&cut).expect("it is ordered");
+    let engine = shard.engine.split_off(&cut).expect("the placement is ordered");
     let (of_left, of_right) = parts;
     shard.arc = of_left;
     let locks = shard.locks.split_off(&cut);
@@ -108,6 +108,7 @@ pub fn shown(locks: &Locks) -> String {
             LockRange::Key => String::new(),
             LockRange::Until(end) => format!(", and the range up to {}", words::text(end)),
             LockRange::End => ", and the range to the end".to_owned(),
+            LockRange::Arc(from, end) => format!(", and the arc from {from} to {end}"),
         };
         let (key, id, at) = (words::text(key), words::name(lock.id), lock.at.millis());
         let before = words::commit_before(lock.deadline);

@@ -14,12 +14,12 @@ pub fn name(id: TxnId) -> String {
 }
 
 /// What `T100.1` names, of a coordinator.
-pub fn id(name: &str, by: u64) -> TxnId {
+pub fn id(name: &str, coordinator: u64) -> TxnId {
     let number = name.strip_prefix('T').expect("T and when it began");
     let (start, attempt) = number.split_once('.').unwrap_or((number, "0"));
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let start = Timestamp::from_millis(number(start));
-    TxnId { start, by, attempt: number(attempt) as u32 }
+    TxnId { start, coordinator, attempt: number(attempt) as u32 }
 }
 
 pub fn text(bytes: &[u8]) -> String {
@@ -99,13 +99,15 @@ fn finding(finding: &KeyFinding) -> String {
             format!("locked at {}{}", vote.at.millis(), commit_before(vote.deadline))
         }
         KeyFinding::Marked(Mark::Aborted) => "prevented".to_owned(),
-        KeyFinding::Marked(Mark::Committed(_, at, _)) => format!("committed at {}", at.millis()),
+        KeyFinding::Marked(Mark::Committed { commit_time, .. }) => {
+            format!("committed at {}", commit_time.millis())
+        }
     }
 }
 
 /// What a shard answers to a step.
-pub fn said(said: &StepReply) -> String {
-    match said {
+pub fn step_reply(reply: &StepReply) -> String {
+    match reply {
         StepReply::Voted(vote) => {
             let (at, before) = (vote.at.millis(), commit_before(vote.deadline));
             format!("prepared at {at}{before}{}", answers(&vote.answers))

@@ -36,19 +36,19 @@ const KEYSPACE_EXISTS: Row = row(
     "Use it, choose another name, or drop it first.",
 );
 const BAD_KEYSPACE: Row =
-    row(S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct that, and ask again.");
+    row(S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct it, and send the request again.");
 const NO_NODE: Row = row(
     S::NOT_FOUND,
     "no-node",
     "No such node",
-    "See ids and names with `carillon nodes` (GET /v1/nodes). An id that no node here knows is \
-     taken with --unknown ({\"unknown\": true}).",
+    "See ids and names with `carillon nodes` (GET /v1/nodes). To use an id that no node knows, add \
+     --unknown ({\"unknown\": true}).",
 );
 const AMBIGUOUS_NODE: Row = row(
     S::CONFLICT,
     "ambiguous-node",
     "Ambiguous name",
-    "Say which one by its id; `carillon nodes` (GET /v1/nodes) says who is who.",
+    "Name the node by its id; `carillon nodes` (GET /v1/nodes) lists ids and names.",
 );
 const NODE_IN_USE: Row = row(
     S::CONFLICT,
@@ -61,14 +61,13 @@ const TOO_FEW_NODES: Row = row(
     S::CONFLICT,
     "too-few-nodes",
     "Too few nodes",
-    "Add nodes first, uncordon others, or drop what needs so many.",
+    "Add nodes first, uncordon others, or drop the keyspaces that need so many.",
 );
 const NODE_REMOVED: Row = row(
     S::CONFLICT,
     "node-removed",
     "Node removed",
-    "To have its machine back, start it on an empty directory with --join: it joins as a new \
-     node.",
+    "To use its machine again, start it on an empty directory with --join: it joins as a new node.",
 );
 const NO_SHARD: Row = row(
     S::NOT_FOUND,
@@ -80,9 +79,9 @@ const NOT_LEADER: Row = row(
     S::CONFLICT,
     "not-leader",
     "Not the leader",
-    "Ask the node that leads the shard; `carillon shards` (GET /v1/shards) says who does.",
+    "Ask the node that leads the shard; `carillon shards` (GET /v1/shards) shows its leader.",
 );
-const NO_SPLIT: Row = row(S::CONFLICT, "no-split", "Not cut", "Nothing was done.");
+const NO_SPLIT: Row = row(S::CONFLICT, "no-split", "Not split", "Nothing was done.");
 const NO_MERGE: Row = row(S::CONFLICT, "no-merge", "Not merged", "Nothing was done.");
 const VERSION_REFUSED: Row = row(
     S::CONFLICT,
@@ -94,7 +93,7 @@ const ADMIN_STATE_REFUSED: Row = row(
     S::CONFLICT,
     "no-standing",
     "Refused",
-    "See how nodes stand with `carillon nodes` (GET /v1/nodes).",
+    "See the admin states of nodes with `carillon nodes` (GET /v1/nodes).",
 );
 const KEY_TOO_LONG: Row = row(
     S::BAD_REQUEST,
@@ -106,7 +105,7 @@ const VALUE_TOO_LONG: Row = row(
     S::PAYLOAD_TOO_LARGE,
     "value-too-long",
     "Value too long",
-    "Cut the value into several keys, or raise value_bytes_max.",
+    "Store the value under several keys, or raise value_bytes_max.",
 );
 const BELOW_SAFE_POINT: Row = row(
     S::GONE,

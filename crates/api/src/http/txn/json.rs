@@ -217,12 +217,12 @@ impl TxnParser<'_> {
                 Test::Version(Timestamp(version))
             }
             (exists, value, version) => {
-                let said =
+                let given =
                     [exists.map(|_| "exists"), value.map(|_| "value"), version.map(|_| "version")];
-                let said: Vec<_> = said.into_iter().flatten().collect();
-                let said = if said.is_empty() { "none".into() } else { said.join(" and ") };
+                let given: Vec<_> = given.into_iter().flatten().collect();
+                let given = if given.is_empty() { "none".into() } else { given.join(" and ") };
                 return Err(Problem::bad_request(format!(
-                    "it has to say one of exists, value and version, and says {said}"
+                    "it has to say one of exists, value and version, and says {given}"
                 )));
             }
         };
@@ -449,8 +449,8 @@ mod tests {
             ("[", "expected"),
             (r#"{"then": [{"put": ["a", "1"]}]}"#, "an object"),
         ] {
-            let said = txn(json).unwrap_err();
-            assert!(said.contains(word), "{json}: {said}");
+            let error = txn(json).unwrap_err();
+            assert!(error.contains(word), "{json}: {error}");
         }
         let key = "k".repeat(1 << 20);
         assert!(txn(&format!(r#"{{"then": [{{"get": "{key}"}}]}}"#)).unwrap_err().contains("key"));

@@ -64,7 +64,7 @@ pub enum Scenario {
     Domain,
     /// All nodes are lost at once and come back.
     Dark,
-    /// The network is parted, and a shard is cut meanwhile.
+    /// The network is parted, and a shard splits meanwhile.
     Part,
     /// A node reaches no other.
     Isolate,
@@ -182,7 +182,9 @@ impl Scenario {
             ),
             Scenario::Domain => "One of three failure domains is killed under load, and comes back",
             Scenario::Dark => "All of five nodes are killed at once under load, and started again",
-            Scenario::Part => "Five nodes are parted, two from three, and a shard is cut meanwhile",
+            Scenario::Part => {
+                "A partition separates two of five nodes, and a shard splits meanwhile"
+            }
             Scenario::Isolate => "Nodes of five are cut off from the others, and not from clients",
         };
         title.to_owned()

@@ -38,14 +38,14 @@ pub(super) fn play(
     logs: &Path,
 ) -> Outcome<(RunRecord, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let from = stage.mark("nodes 1, 2 and nodes 3, 4, 5 are parted");
+    let from = stage.mark("a partition separates nodes 1, 2 from nodes 3, 4, 5");
     stage.fleet.part(&MINORITY, &MAJORITY);
     stage.wait(PARTITION_S);
-    stage.mark("a shard is to be cut");
+    stage.mark("an operator asks for a split");
     let cut_s = cut(&stage.fleet)?;
-    stage.mark("it is cut");
+    stage.mark("the shard has split");
     let made_s = make_keyspace(&stage.fleet)?;
-    stage.mark("a keyspace is made");
+    stage.mark("an operator creates a keyspace");
     stage.wait(PARTITION_S);
     let healed = stage.mark_end("the network is healed");
     stage.fleet.heal();

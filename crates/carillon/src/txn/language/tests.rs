@@ -31,12 +31,12 @@ fn operations_are_what_the_node_takes() {
 #[test]
 fn what_is_not_understood_says_why() {
     for (text, words) in [
-        ("gte a", "gte is not known here"),
+        ("gte a", "gte is not a command"),
         ("get", "get KEY"),
         ("get two words", "are quoted"),
         ("put a", "put KEY VALUE"),
-        ("put a 1 ttl soon", "soon is no time"),
-        ("incr a 1.5", "no whole number"),
+        ("put a 1 ttl soon", "soon is not a time"),
+        ("incr a 1.5", "not an integer"),
         ("get \"a", "not closed"),
         ("get 'a", "not closed"),
         ("get \"a\"b", "a blank"),
@@ -44,12 +44,12 @@ fn what_is_not_understood_says_why() {
         ("get \"\\xg0\"", "hexadecimal"),
         ("range a b c", "expected range"),
         ("range limit", "expected range"),
-        ("range limit x", "no number of keys"),
+        ("range limit x", "not a number of keys"),
         ("if", "expected if exists"),
         ("if a 1", "expected if exists"),
-        ("if version a = x", "no version"),
-        ("commit now", "stands alone"),
-        ("'get' a", "not known here"),
+        ("if version a = x", "not a version"),
+        ("commit now", "takes no arguments"),
+        ("'get' a", "not a command"),
     ] {
         let why = line(text.as_bytes()).unwrap_err();
         assert!(why.contains(words), "{text}: {why}");

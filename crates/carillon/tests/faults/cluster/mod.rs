@@ -207,5 +207,5 @@ fn write_secret(path: &Path) {
     let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).to_owned();
     let mut file = options.open(path).expect("a file can be made");
-    file.write_all(text.as_bytes()).expect("it can be written");
+    file.write_all(text.as_bytes()).expect("the file can be written");
 }

@@ -77,7 +77,7 @@ impl Node {
     pub fn assert_runs(&mut self) {
         let process = self.process.as_mut();
         let process = process.unwrap_or_else(|| panic!("node {} is off", self.number));
-        if let Some(status) = process.ended().expect("it is our child") {
+        if let Some(status) = process.ended().expect("the process is our child") {
             panic!("node {} ended by itself: {status}\n{}", self.number, self.last_words());
         }
     }
@@ -112,7 +112,7 @@ impl Node {
 
     /// Waits until it has ended by itself; else kills it.
     pub fn wait(&mut self) -> ExitStatus {
-        let mut process = self.process.take().expect("it was signalled");
+        let mut process = self.process.take().expect("the process was signalled");
         let ended = process.wait_for(super::TEST_TIMEOUT);
         ended.unwrap_or_else(|why| panic!("node {}: {why}", self.number))
     }

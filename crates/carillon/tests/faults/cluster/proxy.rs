@@ -109,7 +109,7 @@ impl Proxy {
     pub fn start(site: &Host, target: SocketAddr, seed: u64) -> Self {
         let listener = site.inside(|| TcpListener::bind((site.ip, 0))).expect("a port is free");
         listener.set_nonblocking(true).expect("a socket");
-        let address = listener.local_addr().expect("it is bound");
+        let address = listener.local_addr().expect("the listener is bound");
         let shared = Arc::new(Shared {
             weather: Mutex::default(),
             deeds: ProxyCounters::default(),
@@ -346,14 +346,14 @@ mod tests {
     }
 
     #[test]
-    fn fair_weather_changes_nothing() {
+    fn proxy_without_faults_changes_nothing() {
         let (back, took, counts) = through(Weather::default(), 100);
         assert_eq!((back, counts), (LINE.repeat(100), [0; 4]));
         assert!(took < Duration::from_secs(2), "{took:?}");
     }
 
     #[test]
-    fn late_and_narrow_is_whole() {
+    fn delayed_and_throttled_bytes_arrive_complete() {
         let delay = Some((Duration::from_millis(5), Duration::from_millis(300)));
         let (back, took, counts) = through(Weather { delay, ..Weather::default() }, 200);
         assert_eq!(back, LINE.repeat(200));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_end_and_cuts_leave_a_beginning() {
+    fn stalls_end_and_cuts_leave_a_prefix() {
         let stall = Some((20, Duration::from_millis(400)));
         let (back, took, counts) = through(Weather { stall, ..Weather::default() }, 200);
         assert_eq!(back, LINE.repeat(200));

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_show_what_was_set_last() {
+    fn register_must_show_last_set_value() {
         let of = |call, back, asked, outcome| record(call, back, Key::Register(0), asked, outcome);
         let value = |value| Outcome::Value(Some(value));
         let set = of(0, 10, RequestKind::Set(1), Outcome::Done);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_name_each_place_once() {
+    fn counter_must_return_each_value_once() {
         let of = |call, back, asked, outcome| record(call, back, Key::Counter(0), asked, outcome);
         let up = |call, to| of(call, call + 5, RequestKind::Increment, Outcome::Value(Some(to)));
         let read = |call, seen| of(call, call + 5, RequestKind::Read, Outcome::Value(Some(seen)));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_counted_for_each_key_and_for_reads_and_writes_apart() {
+    fn unavailability_is_measured_per_key_and_kind() {
         let of = |back, number, asked, outcome| {
             record(back - 1, back, Key::Register(number), asked, outcome)
         };

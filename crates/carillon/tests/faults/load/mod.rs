@@ -84,7 +84,7 @@ impl Load {
         let shared = self.shared.clone();
         let last = thread::spawn(move || Client::new(u16::MAX, shared).read_all());
         records.extend(last.join().expect("the last client"));
-        let stalls = self.witness.take().expect("it is ended once").finish();
+        let stalls = self.witness.take().expect("the end comes once").finish();
         (History::new(records), stalls)
     }
 }

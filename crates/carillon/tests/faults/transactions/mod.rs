@@ -106,7 +106,7 @@ impl Load {
         for client in std::mem::take(&mut self.clients) {
             all.add(client.join().expect("a client"));
         }
-        (all, self.surgeon.take().expect("it is ended once").join().expect("the surgeon"))
+        (all, self.surgeon.take().expect("the end comes once").join().expect("the surgeon"))
     }
 }
 
@@ -239,7 +239,7 @@ fn transactions_are_atomic_and_serialisable_under_faults() {
         seen.history.iter().enumerate().for_each(|(at, done)| {
             writeln!(text, "T{at} {done}").expect("a string takes all");
         });
-        std::fs::write(cluster.dir().join("history.txt"), text).expect("it can be written");
+        std::fs::write(cluster.dir().join("history.txt"), text).expect("the file can be written");
     }
     let said: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
     assert!(anomalies.is_empty(), "history.txt has them all:\n{}", said.join("\n"));

@@ -56,16 +56,20 @@ struct ClientFilter<'a> {
     ids: Option<Vec<i64>>,
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
-    /// TYPE of something there is none of: replicas, subscribers.
+    /// TYPE of something there is none of: replicas.
     none: bool,
+    /// TYPE of subscribers, or of all others.
+    subscribes: Option<bool>,
 }
 
 impl<'a> ClientFilter<'a> {
     fn of_type(&mut self, kind: &'a [u8]) -> Result<(), CommandError> {
         let is = |word: &str| kind.eq_ignore_ascii_case(word.as_bytes());
-        if ["master", "replica", "slave", "pubsub"].into_iter().any(is) {
+        if ["master", "replica", "slave"].into_iter().any(is) {
             self.none = true;
-        } else if !is("normal") {
+        } else if is("pubsub") || is("normal") {
+            self.subscribes = Some(is("pubsub"));
+        } else {
             return Err(CommandError::Formatted(
                 [b"ERR Unknown client type '", kind, b"'"].concat(),
             ));
@@ -74,7 +78,9 @@ impl<'a> ClientFilter<'a> {
     }
 
     fn takes(&self, client: &ClientFacts<'_>) -> bool {
+        let subscribes = || client.line.split(' ').any(|field| field.starts_with("flags=P"));
         !self.none
+            && self.subscribes.is_none_or(|wanted| wanted == subscribes())
             && self.ids.as_ref().is_none_or(|ids| ids.binary_search(&(client.id as i64)).is_ok())
             && self.addr.is_none_or(|addr| addr == client.addr.as_bytes())
             && self.laddr.is_none_or(|laddr| laddr == client.laddr.as_bytes())
@@ -83,7 +89,8 @@ impl<'a> ClientFilter<'a> {
     fn takes_own(&self, call: &Call<'_>) -> bool {
         let peer = &call.session.peer;
         let id = call.session.id;
-        self.takes(&ClientFacts { id, addr: &peer.addr, laddr: &peer.laddr, line: "" })
+        let line = if self.subscribes.is_some() { own_line(call) } else { String::new() };
+        self.takes(&ClientFacts { id, addr: &peer.addr, laddr: &peer.laddr, line: &line })
     }
 }
 
@@ -267,41 +274,6 @@ pub fn route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     call.ok()
 }
 
-/// `CLIENT GETREDIR`: −1, for there is no tracking.
-pub fn getredir<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    call.answer(|writer| writer.int(-1))
-}
-
-/// `CLIENT TRACKINGINFO`
-pub fn trackinginfo<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    call.answer(|writer| {
-        writer.map(3);
-        writer.bulk(b"flags");
-        writer.set(1);
-        writer.bulk(b"off");
-        writer.bulk(b"redirect");
-        writer.int(-1);
-        writer.bulk(b"prefixes");
-        writer.array(0);
-    })
-}
-
-/// `CLIENT TRACKING ON | OFF …`: it is off, and cannot be switched on.
-pub fn tracking<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    if one_of(args, 2, "ON", "OFF")? {
-        return Err(CommandError::Fixed("ERR CLIENT TRACKING is not supported"));
-    }
-    call.ok()
-}
-
-/// `CLIENT CACHING YES | NO`
-pub fn caching<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    Err(CommandError::Fixed(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
-         OPTOUT mode enabled",
-    ))
-}
-
 /// `CLIENT PAUSE`, `CLIENT UNPAUSE`
 pub fn pause<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     Err(CommandError::Fixed("ERR CLIENT PAUSE and UNPAUSE are not supported"))
@@ -333,10 +305,12 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.help(
         "CLIENT",
         &[
+            "CACHING (YES|NO)",
+            "    Track the keys of the next command, or do not, with OPTIN or OPTOUT.",
             "GETNAME",
             "    Return the name of the connection.",
             "GETREDIR",
-            "    Return -1: there is no tracking.",
+            "    Return the connection that hears of changes: 0 for this one, -1 without tracking.",
             "ID",
             "    Return the number of the connection.",
             "INFO",
@@ -351,21 +325,24 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "NO-EVICT (ON|OFF)",
             "    Keep the connection if memory for connections runs out.",
             "NO-TOUCH (ON|OFF)",
-            "    Reads are no use of a key.",
+            "    Reads do not touch keys.",
             "REPLY (ON|OFF|SKIP)",
             "    Say whether replies are wanted.",
             "ROUTE (ON|OFF)",
-            "    Be told with MOVED who leads a key's shard, whatever the node's mode.",
+            "    Get MOVED with the leader of a key's shard, in any mode of the node.",
             "STALE (<milliseconds>|OFF|AGE)",
-            "    Let reads be so old, or say how old the last one was.",
+            "    Allow stale reads of this age, or return the age of the last one.",
             "SETINFO (LIB-NAME|LIB-VER) <value>",
             "    Note the name or version of the client library.",
             "SETNAME <name>",
             "    Name the connection.",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+            "         [OPTIN] [OPTOUT] [NOLOOP]",
+            "    Tell the connection of changes of keys that it reads, so that it may cache them.",
             "TRACKINGINFO",
-            "    Return that tracking is off.",
+            "    Return how the connection tracks keys.",
             "UNBLOCK <id> [TIMEOUT|ERROR]",
-            "    Return 0: no connection ever waits.",
+            "    Return 0: no connection is ever blocked.",
         ],
     )
 }

@@ -310,11 +310,11 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "    Return the nodes as this one sees them. Output format:",
             "    <id> <ip:port@peer-port> <flags> <master> <ping> <pong> <epoch> <link> <slot> ...",
             "REPLICAS <node-id>",
-            "    Return the nodes that hold what <node-id> leads.",
+            "    Return the nodes with replicas of what <node-id> leads.",
             "SHARDS",
             "    Return slot ranges and the nodes that hold them.",
             "SLOTS",
-            "    Return slot ranges, who leads there, and who else holds them.",
+            "    Return slot ranges, their leaders, and their other replicas.",
         ],
     )
 }
@@ -324,7 +324,8 @@ pub fn refuse_managed<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     enabled(call)?;
     let name = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
     Err(CommandError::formatted(format!(
-        "ERR CLUSTER {name} is not supported: nodes join with --join, and shards elect who leads"
+        "ERR CLUSTER {name} is not supported: nodes join with --join, and shards elect their \
+         leaders"
     )))
 }
 

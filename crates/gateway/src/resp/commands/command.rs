@@ -43,7 +43,7 @@ pub fn info<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         for name in names.iter() {
             match table::find_shown(name) {
                 Some(spec) => write_info(writer, spec),
-                None => writer.null_array(),
+                None => writer.nil(),
             }
         }
     })
@@ -90,6 +90,10 @@ fn write_key_spec(writer: &mut RespWriter<'_>, keys: &KeySpec) {
     writer.bulk(b"begin_search");
     write_place(writer, "index", &[("index", keys.index)]);
     writer.bulk(b"find_keys");
+    if keys.is_counted {
+        let count = [("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step)];
+        return write_place(writer, "keynum", &count);
+    }
     let range = [("lastkey", keys.last), ("keystep", keys.step), ("limit", 0)];
     write_place(writer, "range", &range);
 }
@@ -171,54 +175,56 @@ pub fn list<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     };
     let with_subcommands =
         shown_commands().flat_map(|spec| std::iter::once(spec).chain(spec.shown_subcommands()));
-    // Without a filter only commands are named, with one their subcommands as well.
-    let names: Vec<_> = if args.len() == 2 {
-        shown_commands().map(|spec| spec.name).collect()
-    } else {
-        with_subcommands.filter(|spec| wanted(spec)).map(|spec| spec.name).collect()
-    };
+    let names: Vec<_> =
+        with_subcommands.filter(|spec| wanted(spec)).map(|spec| spec.name).collect();
     call.answer(|writer| {
         writer.array(names.len());
         names.iter().for_each(|name| writer.bulk(name.as_bytes()));
     })
 }
 
-/// The command within a COMMAND GETKEYS.
-fn inner<'a>(args: Args<'a>) -> Result<(&'static CommandSpec, Args<'a>), CommandError> {
+/// A call within a COMMAND GETKEYS: its command, its arguments, and which of them are keys.
+type KeyedCall<'a> = (&'static CommandSpec, Args<'a>, Vec<usize>);
+
+/// The call within a COMMAND GETKEYS.
+fn inner<'a>(args: Args<'a>) -> Result<KeyedCall<'a>, CommandError> {
     let inner = args.from(2);
     let spec =
         table::lookup(inner).map_err(|_| CommandError::Fixed("ERR Invalid command specified"))?;
-    if spec.first_key == 0 {
+    if !spec.has_keys() {
         return Err(CommandError::Fixed("ERR The command has no key arguments"));
     }
     if !spec.fits(inner.len()) {
         return Err(CommandError::Fixed("ERR Invalid number of arguments specified for command"));
     }
-    Ok((spec, inner))
+    let keys: Vec<usize> = spec.keys_in(inner).into_iter().flatten().collect();
+    let needs_keys = !words(spec.flags).any(|flag| flag == "no_mandatory_keys");
+    if keys.is_empty() && needs_keys {
+        return Err(CommandError::Fixed("ERR Invalid arguments specified for command"));
+    }
+    Ok((spec, inner, keys))
 }
 
 /// `COMMAND GETKEYS command [argument …]`
 pub fn getkeys<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let (spec, inner) = inner(args)?;
+    let (_, inner, keys) = inner(args)?;
     call.answer(|writer| {
-        let keys = || spec.key_indexes(inner.len());
-        writer.array(keys().count());
-        keys().for_each(|index| writer.bulk(inner.at(index)));
+        writer.array(keys.len());
+        keys.into_iter().for_each(|index| writer.bulk(inner.at(index)));
     })
 }
 
 /// `COMMAND GETKEYSANDFLAGS command [argument …]`
 pub fn getkeysandflags<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let (spec, inner) = inner(args)?;
+    let (spec, inner, keys) = inner(args)?;
     // A key's flags are those of the last spec that begins at or before it.
     let flags = |index: usize| {
         let of = spec.key_specs.iter().rfind(|keys| keys.index as usize <= index);
         of.map_or("", |keys| keys.flags_in(inner))
     };
     call.answer(|writer| {
-        let keys = || spec.key_indexes(inner.len());
-        writer.array(keys().count());
-        for index in keys() {
+        writer.array(keys.len());
+        for index in keys {
             writer.array(2);
             writer.bulk(inner.at(index));
             write_words(writer, flags(index), "");
@@ -236,11 +242,11 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "COUNT",
             "    Return the number of commands.",
             "DOCS [<command-name> ...]",
-            "    Return what commands are for; of all, if none is named.",
+            "    Return the documentation of commands; of all, if none is named.",
             "GETKEYS <full-command>",
             "    Return the keys in a command.",
             "GETKEYSANDFLAGS <full-command>",
-            "    Return the keys in a command and what becomes of them.",
+            "    Return the keys in a command and how it accesses them.",
             "INFO [<command-name> ...]",
             "    Return how commands are called; of all, if none is named.",
             "LIST [FILTERBY (MODULE <name>|ACLCAT <category>|PATTERN <pattern>)]",

@@ -26,9 +26,16 @@ const LOADING: CommandError = CommandError::Fixed(
 
 /// `PING [message]`
 pub fn ping<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let message = args.get(1).unwrap_or_default();
     match args.len() {
+        // Like a message, for clients that read nothing else.
+        1 | 2 if call.session.is_confined() => call.answer(|writer| {
+            writer.array(2);
+            writer.bulk(b"pong");
+            writer.bulk(message);
+        }),
         1 => call.answer(|writer| writer.status("PONG")),
-        2 => call.answer(|writer| writer.bulk(args.at(1))),
+        2 => call.answer(|writer| writer.bulk(message)),
         _ => Err(call.wrong_arity()),
     }
 }

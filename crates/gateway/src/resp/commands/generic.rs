@@ -5,11 +5,14 @@ use command::{Read, Sink, Write};
 use super::{Call, Outcome, integer};
 use crate::resp::args::Args;
 use crate::resp::error::{self, CommandError, SYNTAX};
-use crate::resp::request::{Gather, Request, Wait};
+use crate::resp::request::{Gather, Request, Transfer, Wait};
 use crate::resp::topology::Mode;
 
 /// How many keyspaces have a number for a name.
 pub(super) const NUMBERED_KEYSPACES: i64 = 16;
+
+const SAME_KEY: CommandError =
+    CommandError::Fixed("ERR source and destination objects are the same");
 
 /// `DEL key [key …]`, and `UNLINK`.
 pub fn del<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
@@ -40,37 +43,58 @@ pub fn renamenx<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     Ok(Request::Write(Write::Rename { from: args.at(1), to: args.at(2), if_absent: true }))
 }
 
-/// `COPY source destination [DB index] [REPLACE]`; the DB must be the session's own.
+/// `COPY source destination [DB index] [REPLACE]`
 pub fn copy<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let mut replace = false;
-    let mut foreign = false;
+    let (mut replace, mut keyspace) = (false, None);
     let mut index = 3;
     while index < args.len() {
         if args.is(index, "REPLACE") {
             replace = true;
         } else if args.is(index, "DB") && index + 1 < args.len() {
             index += 1;
-            let db = integer(args.at(index))?;
-            if !(0..NUMBERED_KEYSPACES).contains(&db) {
-                return Err(error::no_numbered_keyspace(db));
-            }
-            foreign = args.at(index) != call.session.keyspace.as_bytes();
+            keyspace = Some(numbered_keyspace(args.at(index))?);
         } else {
             return Err(SYNTAX);
         }
         index += 1;
     }
     let (from, to) = (args.at(1), args.at(2));
-    if foreign {
-        return Err(CommandError::Fixed(match call.ctx.mode() {
-            Mode::Any => "ERR COPY to another DB is not supported",
-            Mode::Cluster => "ERR Copying to another database is not allowed in cluster mode",
-        }));
+    if let Some(keyspace) = keyspace.filter(|name| *name != call.session.keyspace.as_bytes()) {
+        return match call.ctx.mode() {
+            Mode::Any => {
+                Ok(Request::Transfer(Transfer { from, to, keyspace, moves: false, replace }))
+            }
+            Mode::Cluster => Err(CommandError::Fixed(
+                "ERR Copying to another database is not allowed in cluster mode",
+            )),
+        };
     }
     if from == to {
-        return Err(CommandError::Fixed("ERR source and destination objects are the same"));
+        return Err(SAME_KEY);
     }
     Ok(Request::Write(Write::Copy { from, to, replace }))
+}
+
+/// `MOVE key db`
+pub fn move_key<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    if call.ctx.mode() == Mode::Cluster {
+        return Err(CommandError::Fixed("ERR MOVE is not allowed in cluster mode"));
+    }
+    let (key, keyspace) = (args.at(1), numbered_keyspace(args.at(2))?);
+    if keyspace == call.session.keyspace.as_bytes() {
+        return Err(SAME_KEY);
+    }
+    let (from, to) = (key, key);
+    Ok(Request::Transfer(Transfer { from, to, keyspace, moves: true, replace: false }))
+}
+
+/// The name of a keyspace that has a number.
+fn numbered_keyspace(name: &[u8]) -> Result<&[u8], CommandError> {
+    let index = integer(name)?;
+    match (0..NUMBERED_KEYSPACES).contains(&index) {
+        true => Ok(name),
+        false => Err(error::no_numbered_keyspace(index)),
+    }
 }
 
 /// `OBJECT ENCODING key`

@@ -1,7 +1,8 @@
 //! `INFO`: the server in numbers, in the lines that client libraries and monitors of Redis read.
 //!
 //! A line whose number Carillon does not have is left out: a constant would be taken for a reading.
-//! Numbers that are always 0 are true: nothing is evicted, forked, subscribed to or tracked.
+//! Numbers that are always 0 are true: nothing is evicted or forked.
+//! Sizes for people have Redis's form (`1.50M`), which other texts of Carillon do not use.
 
 use std::fmt::Write as _;
 
@@ -14,7 +15,7 @@ use crate::resp::topology::Mode;
 /// A section: its name in small letters, and what writes its lines.
 type Section = (&'static str, fn(&mut String, &Report<'_>));
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     ("server", server),
     ("clients", clients),
     ("memory", memory),
@@ -23,6 +24,7 @@ const SECTIONS: [Section; 11] = [
     ("replication", replication),
     ("cpu", cpu),
     ("modules", |_, _| {}),
+    ("commandstats", commandstats),
     ("errorstats", |_, _| {}),
     ("cluster", cluster),
     ("keyspace", keyspace),
@@ -37,15 +39,17 @@ struct Report<'c> {
 
 /// `INFO [section …]`; also `default`, `all` and `everything`. Unknown sections are empty.
 pub fn info<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let all = args.len() == 1
-        || ["default", "all", "everything"]
-            .iter()
-            .any(|word| (1..args.len()).any(|index| args.is(index, word)));
+    let names =
+        |words: &[&str]| words.iter().any(|word| (1..args.len()).any(|index| args.is(index, word)));
+    let most = args.len() == 1 || names(&["default", "all", "everything"]);
+    // As in Redis, these are left out of what everybody gets.
+    let all = names(&["all", "everything"]);
     let now_millis = call.ctx.now_millis();
     let report = Report { facts: call.ctx.facts(), now_millis, ctx: call.ctx };
     let mut text = String::new();
     for (name, write) in SECTIONS {
-        if all || (1..args.len()).any(|index| args.is(index, name)) {
+        let is_of_most = most && name != "commandstats";
+        if all || is_of_most || names(&[name]) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -92,10 +96,10 @@ fn clients(out: &mut String, report: &Report<'_>) {
     line(out, "connected_clients", facts.clients);
     line(out, "maxclients", facts.clients_max);
     line(out, "blocked_clients", facts.clients_blocked);
-    line(out, "tracking_clients", 0);
+    line(out, "tracking_clients", facts.tracking_clients);
 }
 
-/// Bytes as people read them: `1.50M`.
+/// Bytes as Redis writes them for people: `1.50M`.
 fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "K", "M", "G"] {
@@ -119,6 +123,15 @@ fn memory(out: &mut String, report: &Report<'_>) {
         line(out, name, bytes);
         line(out, &format!("{name}_human"), human(bytes));
     }
+    let scripts = facts.scripts;
+    let script_bytes = scripts.cached_bytes + scripts.library_bytes;
+    line(out, "used_memory_scripts_eval", scripts.cached_bytes);
+    line(out, "number_of_cached_scripts", scripts.cached);
+    line(out, "number_of_functions", scripts.functions);
+    line(out, "number_of_libraries", scripts.libraries);
+    line(out, "used_memory_functions", scripts.library_bytes);
+    line(out, "used_memory_scripts", script_bytes);
+    line(out, "used_memory_scripts_human", human(script_bytes));
     let fragmentation = facts.memory_rss_bytes as f64 / facts.memory_used_bytes.max(1) as f64;
     line(out, "maxmemory_policy", "noeviction");
     line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
@@ -153,12 +166,27 @@ fn stats(out: &mut String, report: &Report<'_>) {
         ("evicted_clients", facts.clients_evicted),
         ("keyspace_hits", facts.hits),
         ("keyspace_misses", facts.misses),
-        ("pubsub_channels", 0),
-        ("pubsub_patterns", 0),
+        ("pubsub_channels", facts.channels),
+        ("pubsub_patterns", facts.patterns),
+        ("pubsubshard_channels", facts.shard_channels),
         ("latest_fork_usec", 0),
+        ("tracking_total_keys", facts.tracking_keys),
+        ("tracking_total_items", facts.tracking_items),
+        ("tracking_total_prefixes", facts.tracking_prefixes),
         ("total_error_replies", facts.error_replies),
     ];
     numbers.into_iter().for_each(|(name, number)| line(out, name, number));
+}
+
+/// Calls of each command, and how long event loops worked at them: of those that are not measured
+/// one by one, their share of the iterations in which they were run.
+fn commandstats(out: &mut String, report: &Report<'_>) {
+    for (name, calls) in report.ctx.command_calls() {
+        let (count, micros) = (calls.calls, calls.nanos / 1000);
+        let each = calls.nanos as f64 / 1000.0 / count.max(1) as f64;
+        let text = format!("calls={count},usec={micros},usec_per_call={each:.2}");
+        line(out, &format!("cmdstat_{name}"), text);
+    }
 }
 
 /// Redis knows one master and its copies; here every node takes writes, and leads some shards and

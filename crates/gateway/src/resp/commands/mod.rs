@@ -10,8 +10,13 @@ pub(super) mod generic;
 pub(super) mod info;
 pub(super) mod keyspace;
 pub(super) mod lookup;
+pub(super) mod memory;
+pub(super) mod pubsub;
+pub(super) mod scripting;
 pub(super) mod server;
+pub(super) mod slow;
 pub(super) mod string;
+pub(super) mod tracking;
 pub(super) mod transaction;
 
 use ::command::Sink;

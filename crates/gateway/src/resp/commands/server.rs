@@ -2,6 +2,7 @@
 
 use command::Sink;
 
+use super::connection::REDIS_VERSION;
 use super::{Call, Outcome};
 use crate::resp::args::Args;
 use crate::resp::error::{CommandError, unknown_command};
@@ -28,4 +29,54 @@ pub fn swapdb<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 /// A command that has only subcommands, without one: the arity check comes first and refuses it.
 pub fn container<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     Err(call.wrong_arity())
+}
+
+/// `MODULE LIST`: there are none.
+pub fn module_list<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.answer(|writer| writer.array(0))
+}
+
+/// `MODULE LOAD`, `LOADEX`, `UNLOAD`
+pub fn module_refused<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(CommandError::Fixed("ERR MODULE command not allowed. There are no modules here"))
+}
+
+/// `MODULE HELP`
+pub fn module_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.help("MODULE", &["LIST", "    Return the modules: there are none."])
+}
+
+/// `ROLE`: as in INFO, every node is a master, for it takes writes; the other nodes are not its
+/// replicas, for they do so too.
+pub fn role<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.answer(|writer| {
+        writer.array(3);
+        writer.bulk(b"master");
+        writer.int(0);
+        writer.array(0);
+    })
+}
+
+/// `LASTSAVE`: when the last checkpoint was finished or, before the first, the node started.
+pub fn lastsave<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let facts = call.ctx.facts();
+    let millis = match facts.checkpoint_millis {
+        0 => facts.started_millis,
+        millis => millis,
+    };
+    call.answer(|writer| writer.int((millis / 1000) as i64))
+}
+
+/// `LOLWUT [VERSION version …]`
+pub fn lolwut<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let version = call.ctx.facts().carillon_version;
+    let bells = [
+        "    o     o     o     o",
+        "   / \\   / \\   / \\   / \\",
+        "  /___\\ /___\\ /___\\ /___\\",
+        "    '    .  '  .  '    .",
+    ];
+    let bells = bells.join("\n");
+    let text = format!("{bells}\n\nCarillon {version}. Redis ver. {REDIS_VERSION}\n");
+    call.answer(|writer| writer.verbatim(text.as_bytes()))
 }

@@ -90,9 +90,43 @@ pub fn is_done_at_once(name: &str) -> bool {
     matches!(name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
 }
 
-/// Commands that are not allowed in a transaction: keyspace scans, which read many shards; commands
-/// that change the connection, which EXEC could not undo; and LCS, whose work is too long for one
-/// log entry.
+/// Commands that run behind the others at EXEC: scans of the keyspace, which ask many shards, and
+/// those that change the connection or tell of it.
+pub fn is_late(name: &str) -> bool {
+    concerns_connection(name)
+        || matches!(
+            name,
+            "select"
+                | "keys"
+                | "scan"
+                | "dbsize"
+                | "randomkey"
+                | "range"
+                | "cluster|countkeysinslot"
+                | "cluster|getkeysinslot"
+        )
+}
+
+/// Commands that change the connection or tell of it, and nothing else.
+pub fn concerns_connection(name: &str) -> bool {
+    matches!(
+        name,
+        "readonly"
+            | "readwrite"
+            | "client|setname"
+            | "client|getname"
+            | "client|info"
+            | "client|list"
+            | "client|setinfo"
+            | "client|no-evict"
+            | "client|no-touch"
+            | "client|route"
+            | "client|stale"
+    )
+}
+
+/// Commands that are not allowed in a transaction: what waits, and what changes how replies are
+/// written, or which there are.
 pub fn is_left_out(name: &str) -> bool {
     matches!(
         name,
@@ -101,29 +135,21 @@ pub fn is_left_out(name: &str) -> bool {
             | "rollback"
             | "lookup"
             | "explain|route"
-            | "select"
-            | "flushdb"
-            | "flushall"
-            | "keys"
-            | "scan"
-            | "dbsize"
-            | "randomkey"
-            | "range"
             | "wait"
             | "waitaof"
-            | "lcs"
             | "hello"
-            | "readonly"
-            | "readwrite"
             | "client|reply"
-            | "client|setname"
-            | "client|setinfo"
             | "client|kill"
-            | "client|no-evict"
-            | "client|no-touch"
-            | "client|route"
-            | "client|stale"
-            | "cluster|countkeysinslot"
-            | "cluster|getkeysinslot"
+            | "client|tracking"
+            | "client|caching"
+            // They ask other nodes, or change what all nodes have.
+            | "script|flush"
+            | "script|kill"
+            | "script|show"
+            | "function|load"
+            | "function|delete"
+            | "function|flush"
+            | "function|restore"
+            | "function|kill"
     )
 }

@@ -38,7 +38,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             1,
             &[KeySpec::new(1, 0, 1, "RW access delete"), KeySpec::new(2, 0, 1, "OW update")],
         )
-        .docs("generic", "1.0.0", "O(1)", "Gives a key another name in the same shard."),
+        .docs("generic", "1.0.0", "O(1)", "Gives a key another name."),
     CommandSpec::new("renamenx", 3, generic::renamenx)
         .flags("write fast", "keyspace write fast")
         .keys(
@@ -47,16 +47,15 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             1,
             &[KeySpec::new(1, 0, 1, "RW access delete"), KeySpec::new(2, 0, 1, "OW insert")],
         )
-        .docs(
-            "generic",
-            "1.0.0",
-            "O(1)",
-            "Gives a key another name in the same shard if that is free.",
-        ),
+        .docs("generic", "1.0.0", "O(1)", "Gives a key another name if that is free."),
     CommandSpec::new("copy", -3, generic::copy)
         .flags("write denyoom", "keyspace write slow")
         .keys(1, 2, 1, &[KeySpec::new(1, 0, 1, "RO access"), KeySpec::new(2, 0, 1, "OW update")])
-        .docs("generic", "6.2.0", "O(N)", "Copies a value to another key of the same shard."),
+        .docs("generic", "6.2.0", "O(N)", "Copies a value to another key."),
+    CommandSpec::new("move", 3, generic::move_key)
+        .flags("write fast", "keyspace write fast")
+        .keys(1, 1, 1, &[KeySpec::new(1, 0, 1, "RW access update")])
+        .docs("generic", "1.0.0", "O(1)", "Moves a key to another keyspace."),
     CommandSpec::new("expire", -3, expiry::expire)
         .flags("write fast", "keyspace write fast")
         .keys(1, 1, 1, &[KeySpec::new(1, 0, 1, "RW update")])

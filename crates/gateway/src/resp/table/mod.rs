@@ -5,13 +5,19 @@
 //! of an entry is what COMMAND tells clients.
 
 mod generic;
+mod pubsub;
+mod scripting;
 mod server;
 mod strings;
+mod tools;
 mod transactions;
+
+use std::ops::Range;
 
 use super::args::Args;
 use super::commands::Handler;
 use super::error::{self, CommandError};
+use super::number::parse_i64;
 use crate::access::Access;
 
 /// A command, or a subcommand.
@@ -25,6 +31,8 @@ pub struct CommandSpec {
     pub flags: &'static str,
     /// What it is for: by `flags` and `categories`.
     pub access: Access,
+    /// Whether it takes the same short time whatever its keys hold (`fast`).
+    pub is_fast: bool,
     /// ACL categories, with spaces between.
     pub categories: &'static str,
     /// The first argument that is a key; 0 if there are none.
@@ -33,6 +41,8 @@ pub struct CommandSpec {
     pub last_key: i8,
     /// From one key to the next.
     pub key_step: i8,
+    /// The argument that counts the keys behind it (`numkeys`); 0 if none does.
+    pub key_count: u8,
     /// The same in more detail.
     pub key_specs: &'static [KeySpec],
     /// Hints for proxies.
@@ -64,6 +74,8 @@ pub struct KeySpec {
     pub last: i8,
     /// From one to the next.
     pub step: i8,
+    /// Whether the argument at `index` counts them, and they follow it.
+    pub is_counted: bool,
     /// What becomes of them, with spaces between.
     pub flags: &'static str,
     /// Of a call whose arguments decide what becomes of its keys: what does, in place of `flags`.
@@ -74,7 +86,12 @@ pub struct KeySpec {
 
 impl KeySpec {
     const fn new(index: i8, last: i8, step: i8, flags: &'static str) -> Self {
-        Self { index, last, step, flags, flags_of_call: None, notes: "" }
+        Self { index, last, step, is_counted: false, flags, flags_of_call: None, notes: "" }
+    }
+
+    /// Keys behind an argument that counts them.
+    const fn counted(index: i8, flags: &'static str) -> Self {
+        Self { is_counted: true, ..Self::new(index, 0, 1, flags) }
     }
 
     const fn varies(self, flags_of_call: fn(Args<'_>) -> &'static str) -> Self {
@@ -99,10 +116,12 @@ impl CommandSpec {
             arity,
             flags: "",
             access: Access::Inspect,
+            is_fast: false,
             categories: "",
             first_key: 0,
             last_key: 0,
             key_step: 0,
+            key_count: 0,
             key_specs: &[],
             tips: &[],
             group: "",
@@ -117,11 +136,24 @@ impl CommandSpec {
     }
 
     const fn flags(self, flags: &'static str, categories: &'static str) -> Self {
-        Self { flags, categories, access: Access::parse_class(flags, categories), ..self }
+        let is_fast = crate::access::has_word(categories, "fast");
+        let access = Access::parse_class(flags, categories);
+        Self { flags, categories, access, is_fast, ..self }
     }
 
     const fn keys(self, first: i8, last: i8, step: i8, specs: &'static [KeySpec]) -> Self {
         Self { first_key: first, last_key: last, key_step: step, key_specs: specs, ..self }
+    }
+
+    /// The argument at `count` counts the keys that follow it, beside those that [`Self::keys`]
+    /// names.
+    const fn counted_keys(self, count: u8, specs: &'static [KeySpec]) -> Self {
+        Self { key_count: count, key_specs: specs, ..self }
+    }
+
+    /// It writes, though its flags do not say so: what it calls decides.
+    const fn may_write(self) -> Self {
+        Self { access: Access::Write, ..self }
     }
 
     const fn tips(self, tips: &'static [&'static str]) -> Self {
@@ -173,6 +205,26 @@ impl CommandSpec {
             .take_while(move |index| *index <= last && *index < args)
     }
 
+    /// Which arguments of a call are keys, those that one of its arguments counts included. Nothing
+    /// if that argument counts more than there are, or is no number.
+    #[inline]
+    pub fn keys_in(&self, call: Args<'_>) -> Option<impl Iterator<Item = usize> + use<>> {
+        let counted = if self.key_count == 0 { 0..0 } else { self.counted_in(call)? };
+        Some(self.key_indexes(call.len()).chain(counted))
+    }
+
+    fn counted_in(&self, call: Args<'_>) -> Option<Range<usize>> {
+        let first = usize::from(self.key_count) + 1;
+        let count = usize::try_from(parse_i64(call.get(first - 1)?)?).ok()?;
+        (count <= call.len() - first).then(|| first..first + count)
+    }
+
+    /// Whether a call of it may name keys.
+    pub fn has_keys(&self) -> bool {
+        let are_none = self.key_specs.iter().all(|keys| keys.flags == "not_key");
+        self.key_count != 0 || (self.first_key != 0 && !are_none)
+    }
+
     /// The subcommands that COMMAND lists.
     pub fn shown_subcommands(&self) -> impl Iterator<Item = &'static CommandSpec> + Clone + use<> {
         self.subcommands.iter().filter(|spec| !spec.hidden)
@@ -204,6 +256,15 @@ pub fn lookup(args: Args<'_>) -> Result<&'static CommandSpec, CommandError> {
     }
 }
 
+/// The command that these arguments call, if it is one whose calls may take long.
+#[inline]
+pub fn lookup_slow(args: Args<'_>) -> Option<&'static CommandSpec> {
+    /// A fast command takes its short time for each of its keys.
+    const FAST_ARGS_MAX: usize = 16;
+    let spec = lookup(args).ok()?;
+    (!spec.is_fast || args.len() > FAST_ARGS_MAX).then_some(spec)
+}
+
 /// A command by its full name (`get`, `client|id`), in any case; hidden ones are not found.
 pub fn find_shown(full_name: &[u8]) -> Option<&'static CommandSpec> {
     let spec = match full_name.iter().position(|byte| *byte == b'|') {
@@ -213,8 +274,15 @@ pub fn find_shown(full_name: &[u8]) -> Option<&'static CommandSpec> {
     (!spec.hidden).then_some(spec)
 }
 
-static GROUPS: [&[CommandSpec]; 4] =
-    [strings::COMMANDS, generic::COMMANDS, server::COMMANDS, transactions::COMMANDS];
+static GROUPS: [&[CommandSpec]; 7] = [
+    strings::COMMANDS,
+    generic::COMMANDS,
+    server::COMMANDS,
+    tools::COMMANDS,
+    transactions::COMMANDS,
+    pubsub::COMMANDS,
+    scripting::COMMANDS,
+];
 
 /// Names are shorter.
 const NAME_BYTES_MAX: usize = 16;
@@ -222,8 +290,8 @@ const NAME_BYTES_MAX: usize = 16;
 const TABLE_LEN: usize = 256;
 
 /// A name as two words, its letters small. Setting bit 5 takes a capital to its small letter, and
-/// of all bytes only those two become that letter; as names are letters only, two names are equal
-/// if length and words are.
+/// of all bytes only those two become that letter; so two names of letters are equal if length and
+/// words are. An underscore stands for the byte 0x7f as well, which no client sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct NameKey {
     low: u64,
@@ -306,7 +374,8 @@ mod tests {
     fn every_command_is_found_by_its_name_alone() {
         let all = || GROUPS.iter().flat_map(|group| group.iter());
         for spec in all() {
-            assert!(spec.name.bytes().all(|byte| byte.is_ascii_lowercase()), "{}", spec.name);
+            let is_of_names = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(spec.name.bytes().all(is_of_names), "{}", spec.name);
             let capitals = spec.name.to_ascii_uppercase();
             assert!(std::ptr::eq(find(capitals.as_bytes()).unwrap(), spec));
             assert!(find(format!("{}x", spec.name).as_bytes()).is_none());
@@ -325,12 +394,12 @@ mod tests {
 
     #[test]
     fn every_command_has_the_class_of_what_it_does() {
-        let class = |name: &str| find_shown(name.as_bytes()).expect("it is shown").access;
+        let class = |name: &str| find_shown(name.as_bytes()).expect("the command is shown").access;
         for (access, names) in [
             (Access::Read, &["get", "mget", "scan", "ttl", "object|encoding", "dbsize"][..]),
             (Access::Write, &["set", "del", "expire", "flushall", "flushdb", "copy"]),
             (Access::Connection, &["ping", "hello", "auth", "multi", "exec", "client|id"]),
-            (Access::Admin, &["client|kill", "client|list", "config|set"]),
+            (Access::Admin, &["client|kill", "client|list", "config|set", "slowlog|get"]),
             (Access::Inspect, &["info", "time", "cluster|slots"]),
         ] {
             names.iter().for_each(|name| assert_eq!(class(name), access, "{name}"));
@@ -352,6 +421,24 @@ mod tests {
         assert_eq!(keys(b"ping", 2), Vec::<usize>::new());
         let encoding = find_shown(b"OBJECT|encoding").unwrap();
         assert_eq!(encoding.key_indexes(3).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn an_argument_counts_the_keys_behind_it() {
+        static COUNTED: CommandSpec =
+            CommandSpec::new("counted", -3, super::super::commands::string::get)
+                .counted_keys(2, &[KeySpec::counted(2, "RW access update")]);
+        let keys = |line: &[u8]| {
+            let mut ranges = crate::resp::ArgRanges::new();
+            crate::resp::parse(line, &Default::default(), &mut ranges).unwrap();
+            COUNTED.keys_in(ranges.args(line)).map(Iterator::collect::<Vec<_>>)
+        };
+        assert_eq!(keys(b"counted x 2 a b c\r\n"), Some(vec![3, 4]));
+        assert_eq!(keys(b"counted x 0 a\r\n"), Some(vec![]));
+        assert_eq!(keys(b"counted x 1 a\r\n"), Some(vec![3]));
+        for line in ["x 3 a b", "x -1 a", "x y a", "x 99999999999999999999 a"] {
+            assert_eq!(keys(format!("counted {line}\r\n").as_bytes()), None, "{line}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Arity, flags, categories and key places are Redis 7.0.15's, since clients read them.
 
 use super::CommandSpec;
-use crate::resp::commands::{client, cluster, command, config, connection, info, lookup, server};
+use crate::resp::commands::{
+    client, cluster, command, config, connection, info, lookup, server, tracking,
+};
 
 pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new("ping", -1, connection::ping)
@@ -71,12 +73,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                     "O(1)",
                     "Keeps the connection if memory for connections runs out.",
                 ),
-            CommandSpec::new("client|getredir", 2, client::getredir)
+            CommandSpec::new("client|getredir", 2, tracking::getredir)
                 .flags("noscript loading stale", "slow connection")
-                .docs("connection", "6.0.0", "O(1)", "Returns where invalidations go: nowhere."),
-            CommandSpec::new("client|trackinginfo", 2, client::trackinginfo)
+                .docs("connection", "6.0.0", "O(1)", "Returns where invalidations go."),
+            CommandSpec::new("client|trackinginfo", 2, tracking::trackinginfo)
                 .flags("noscript loading stale", "slow connection")
-                .docs("connection", "6.2.0", "O(1)", "Tells about tracking: it is off."),
+                .docs("connection", "6.2.0", "O(1)", "Tells how the connection tracks keys."),
             CommandSpec::new("client|unblock", -3, client::unblock)
                 .flags("admin noscript loading stale", "admin slow dangerous connection")
                 .docs(
@@ -88,12 +90,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("client|help", 2, client::help)
                 .flags("loading stale", "slow connection")
                 .docs("connection", "5.0.0", "O(1)", "Lists the subcommands."),
-            CommandSpec::new("client|caching", 3, client::caching)
+            CommandSpec::new("client|caching", 3, tracking::caching)
                 .flags("noscript loading stale", "slow connection")
-                .hidden(),
-            CommandSpec::new("client|tracking", -3, client::tracking)
+                .docs("connection", "6.0.0", "O(1)", "Says whether the next command is tracked."),
+            CommandSpec::new("client|tracking", -3, tracking::tracking)
                 .flags("noscript loading stale", "slow connection")
-                .hidden(),
+                .docs("connection", "6.0.0", "O(1)", "Tells a cache of changed keys."),
             CommandSpec::new("client|pause", -3, client::pause)
                 .flags("admin noscript loading stale", "admin slow dangerous connection")
                 .hidden(),
@@ -195,7 +197,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 ),
             CommandSpec::new("config|resetstat", 2, config::resetstat)
                 .flags("admin noscript loading stale", "admin slow dangerous")
-                .docs("server", "2.0.0", "O(1)", "Refused: counters are not reset."),
+                .docs("server", "2.0.0", "O(1)", "Has the counters of INFO begin at 0."),
             CommandSpec::new("config|rewrite", 2, config::rewrite)
                 .flags("admin noscript loading stale", "admin slow dangerous")
                 .docs("server", "2.8.0", "O(1)", "Refused: the configuration file is not written."),
@@ -239,7 +241,8 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("cluster|slots", 2, cluster::slots)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .docs("cluster", "3.0.0", "O(N)", "Tells who holds which slots."),
+                .docs("cluster", "3.0.0", "O(N)", "Tells who holds which slots.")
+                .deprecated("7.0.0", "`CLUSTER SHARDS`"),
             CommandSpec::new("cluster|shards", 2, cluster::shards)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])

@@ -85,7 +85,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "string",
             "1.0.1",
             "O(N)",
-            "Sets the values of several keys of one shard if none of them has one.",
+            "Sets the values of several keys if none of them has one.",
         ),
     CommandSpec::new("append", 3, string::append)
         .flags("write denyoom fast", "write string fast")

@@ -24,6 +24,10 @@ const VERSION_SKIPPED: u8 = 16;
 const VERSION_TOO_LOW: u8 = 17;
 const NOT_LINEAR_HASH: u8 = 18;
 const STALE_TABLE_EPOCH: u8 = 19;
+const LIBRARY_EXISTS: u8 = 20;
+const FUNCTION_EXISTS: u8 = 21;
+const NO_LIBRARY: u8 = 22;
+const LIBRARIES_TOO_LARGE: u8 = 23;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -72,6 +76,13 @@ impl CatalogueError {
                 named(STALE_TABLE_EPOCH, name);
                 record.encode(out);
             }
+            Self::LibraryExists { name } => named(LIBRARY_EXISTS, name),
+            Self::FunctionExists { name } => named(FUNCTION_EXISTS, name),
+            Self::NoLibrary { name } => named(NO_LIBRARY, name),
+            Self::LibrariesTooLarge { bytes } => {
+                out.push(LIBRARIES_TOO_LARGE);
+                put_varint(*bytes, out);
+            }
         }
     }
 
@@ -117,6 +128,10 @@ impl CatalogueError {
                 let name = read_name(reader)?.into();
                 Self::StaleTableEpoch { name, record: LinearHashRecord::decode(reader)? }
             }
+            LIBRARY_EXISTS => Self::LibraryExists { name: read_name(reader)?.into() },
+            FUNCTION_EXISTS => Self::FunctionExists { name: read_name(reader)?.into() },
+            NO_LIBRARY => Self::NoLibrary { name: read_name(reader)?.into() },
+            LIBRARIES_TOO_LARGE => Self::LibrariesTooLarge { bytes: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "catalogue error", found }),
         })
     }

@@ -54,6 +54,10 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         1 => (version(), version())
             .prop_map(|(version, needs)| CatalogueError::VersionTooLow { version, needs }),
         1 => any::<String>().prop_map(|name| CatalogueError::NotLinearHash { name: name.into() }),
+        1 => any::<String>().prop_map(|name| CatalogueError::LibraryExists { name: name.into() }),
+        1 => any::<String>().prop_map(|name| CatalogueError::FunctionExists { name: name.into() }),
+        1 => any::<String>().prop_map(|name| CatalogueError::NoLibrary { name: name.into() }),
+        1 => any::<u64>().prop_map(|bytes| CatalogueError::LibrariesTooLarge { bytes }),
         1 => (any::<String>(), record()).prop_map(|(name, record)| {
             CatalogueError::StaleTableEpoch { name: name.into(), record }
         }),
@@ -101,6 +105,50 @@ enum Op {
     Shard(u32),
     RaiseVersion(ClusterVersion),
     File(u32, u64, LinearHashOp),
+    Load(Library, bool),
+    Delete(String),
+    FlushLibraries,
+    Restore(RestorePolicy, Vec<Library>),
+    FlushScripts,
+}
+
+fn library() -> impl Strategy<Value = Library> {
+    let name = || "[a-cA]{1,2}";
+    let function = (0..32u8, prop::option::of(prop::collection::vec(any::<u8>(), 0..4)));
+    let functions = prop::collection::btree_map(name(), function, 1..4);
+    let code = prop::collection::vec(any::<u8>(), 0..9);
+    (name(), code, functions).prop_map(|(name, code, functions)| Library {
+        name: name.into(),
+        code: code.into(),
+        functions: functions
+            .into_iter()
+            .map(|(name, (flags, description))| Function {
+                name: name.into(),
+                flags: FunctionFlags::of_bits(flags).expect("five bits"),
+                description: description.map(Vec::into_boxed_slice),
+            })
+            .collect(),
+    })
+}
+
+fn library_ops() -> impl Strategy<Value = Op> {
+    let policy = prop_oneof![
+        Just(RestorePolicy::Append),
+        Just(RestorePolicy::Replace),
+        Just(RestorePolicy::Flush)
+    ];
+    let libraries = prop::collection::vec(library(), 0..4).prop_map(|mut libraries| {
+        libraries.sort_by(|a, b| a.name.cmp(&b.name));
+        libraries.dedup_by(|a, b| a.name == b.name);
+        libraries
+    });
+    prop_oneof![
+        4 => (library(), any::<bool>()).prop_map(|(library, replace)| Op::Load(library, replace)),
+        1 => "[a-cA]{1,2}".prop_map(Op::Delete),
+        1 => Just(Op::FlushLibraries),
+        2 => (policy, libraries).prop_map(|(policy, libraries)| Op::Restore(policy, libraries)),
+        1 => Just(Op::FlushScripts),
+    ]
 }
 
 impl Op {
@@ -116,6 +164,17 @@ impl Op {
                 epoch: *epoch,
                 act: *act,
             },
+            Op::Load(library, replace) => CatalogueOp::Library(LibraryOp::Load {
+                library: library.clone(),
+                replace: *replace,
+            }),
+            Op::Delete(name) => CatalogueOp::Library(LibraryOp::Delete { name }),
+            Op::FlushLibraries => CatalogueOp::Library(LibraryOp::Flush),
+            Op::Restore(policy, libraries) => CatalogueOp::Library(LibraryOp::Restore {
+                policy: *policy,
+                libraries: libraries.clone(),
+            }),
+            Op::FlushScripts => CatalogueOp::Library(LibraryOp::FlushScripts),
             Op::Node(node, admin_state, others) => CatalogueOp::Node {
                 node: NodeId(*node),
                 admin_state: *admin_state,
@@ -143,6 +202,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (1..4u8).prop_map(|to| Op::RaiseVersion(ClusterVersion::new(to).expect("not 0"))),
         2 => (0..4u32, 0..4u64, act())
             .prop_map(|(keyspace, epoch, act)| Op::File(keyspace, epoch, act)),
+        4 => library_ops(),
         2 => (0..6u64, admin_state(), prop::collection::btree_set(0..6u64, 0..6))
             .prop_map(|(node, admin_state, among)| Op::Node(node, admin_state, among)),
     ]
@@ -162,7 +222,7 @@ proptest! {
         let made = made.map(Subject::Keyspace).map(Box::new);
         let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
         let stands = Subject::Node(NodeId(node), admin_state);
-        let subjects = [stands, drawn, Subject::ClusterVersion(version)];
+        let subjects = [stands, drawn, Subject::ClusterVersion(version), Subject::Libraries];
         let subjects = subjects.map(|subject| Ok(Box::new(subject)));
         for said in [made, Err(error)].into_iter().chain(subjects) {
             let mut bytes = Vec::new();
@@ -199,6 +259,17 @@ proptest! {
                 Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
                 Ok(Subject::ClusterVersion(version)) => {
                     prop_assert_eq!(catalogue.cluster_version(), version);
+                }
+                Ok(Subject::Libraries) => {
+                    prop_assert!(catalogue.cluster_version() > ClusterVersion::FIRST);
+                    let libraries = catalogue.libraries();
+                    prop_assert!(libraries.script_epoch() >= before.libraries().script_epoch());
+                    for library in libraries.iter() {
+                        for function in &library.functions {
+                            let found = libraries.function(&function.name);
+                            prop_assert_eq!(found, Some((library, function)));
+                        }
+                    }
                 }
                 Ok(Subject::Keyspace(keyspace)) => {
                     let is_one = keyspace.options.placement == Placement::LinearHash;

@@ -321,7 +321,7 @@ impl CheckpointRound {
         mut again: BTreeSet<ShardId>,
         replica: Option<LeftReplica>,
     ) -> Progress {
-        let (left, at) = lefts.pop_front().expect("it was inspected");
+        let (left, at) = lefts.pop_front().expect("the half was inspected");
         match replica.filter(|replica| replica.applied < at) {
             Some(LeftReplica { awaits_right: true, .. }) => {
                 self.phase = Phase::ListingHalves;

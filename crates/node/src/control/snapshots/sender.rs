@@ -223,7 +223,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
     /// There is a link to a node, or none any more.
     pub fn linked(&mut self, node: NodeId, is_up: bool) {
         let there = self.streams.iter_mut().filter(|stream| stream.node == node);
-        there.for_each(|stream| stream.out.linked(is_up));
+        there.for_each(|stream| stream.out.set_link(is_up));
     }
 
     /// Whether it is time for facts of all [`Self::destinations`].
@@ -359,7 +359,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
         }
         let (tag, number) = match due {
             SendAction::Nothing | SendAction::Make => return NextFrame::Nothing,
-            SendAction::Held => return held_until.map_or(NextFrame::Nothing, NextFrame::Held),
+            SendAction::Paused => return held_until.map_or(NextFrame::Nothing, NextFrame::Held),
             SendAction::GiveUp => {
                 let why = "the receiver has confirmed nothing for long".to_owned();
                 self.end(place, StreamEnding::Broken(why), now);
@@ -392,7 +392,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
 
     /// The next frame of the stream at a place finds no link.
     pub fn unlinked(&mut self, place: usize) {
-        self.streams[place].out.linked(false);
+        self.streams[place].out.set_link(false);
     }
 
     /// The next frame of the stream at a place cannot be sent, for good.
@@ -415,7 +415,7 @@ impl<H, B: Blocks> SnapshotSender<H, B> {
             ReceiverFrame::Done => StreamEnding::Installed,
             ReceiverFrame::NotFound => StreamEnding::Declined,
             ReceiverFrame::Has { ask, blocks } => {
-                match self.streams[place].out.has(ask, blocks, now) {
+                match self.streams[place].out.on_progress(ask, blocks, now) {
                     Ok(has_lost) => return has_lost,
                     Err(nonsense) => StreamEnding::InvalidProgress(nonsense),
                 }

@@ -54,7 +54,7 @@ pub fn source(
     let view = shard.view();
     let state = view.read();
     let at = (state.applied_index, state.applied_term);
-    let usage = state.keys().map(|engine| engine.usage());
+    let usage = state.engine().map(|engine| engine.usage());
     let about_bytes = usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);
     SnapshotSource { checkpoint, head: head.with_snapshot(at, &state.members), about_bytes }
 }

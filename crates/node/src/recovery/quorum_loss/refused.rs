@@ -7,7 +7,7 @@ use storage::log::Lsn;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryRefused {
     /// No replica survives.
-    #[error("no node was looked at: run `carillon recover inspect` on each that is left")]
+    #[error("no node was inspected: run `carillon recover inspect` on each that is left")]
     Nobody,
     /// Two clusters.
     #[error(
@@ -24,8 +24,8 @@ pub enum RecoveryRefused {
     },
     /// The same node twice.
     #[error(
-        "node {:016x} is there twice: one of them is a copy, or was looked at before; look at it \
-         again and give it once", .node.0
+        "node {:016x} is given twice: one file is of a copy, or older; inspect the node again and \
+         give it once", .node.0
     )]
     Twice {
         /// Which.
@@ -34,7 +34,7 @@ pub enum RecoveryRefused {
     /// Nothing is left of the catalogue.
     #[error(
         "nothing is left of the catalogue (shard 0) on these nodes, without which no key is found. \
-         Bring back the directory of a node that had a replica of it, and look at that, too"
+         Bring back the directory of a node that had a replica of it, and inspect it as well"
     )]
     NoCatalogue,
     /// A shard was split behind what is left of it, and parts of it are nowhere else.
@@ -42,7 +42,7 @@ pub enum RecoveryRefused {
         "shard {shard} was split after the newest replica that is left of it, on node {:016x}. \
          Shards that are newer have some of the keys that it had ({}), and nothing is left of \
          those that have the others: if it went on, either keys would be lost. Bring back the \
-         directory of a node with the missing shards, and look at that, too. If there is none, \
+         directory of a node with the missing shards, and inspect it as well. If there is none, \
          make a plan without the file of node {:016x}: what only that node has is lost then",
         .node.0, list(.newer), .node.0
     )]
@@ -56,8 +56,8 @@ pub enum RecoveryRefused {
     },
     /// All is well.
     #[error(
-        "nothing to do: of each of {shards} shards these nodes have a majority. Start them, and \
-         what is missing is replaced"
+        "nothing to do: these nodes have a majority of each of {shards} shards. Start them, and \
+         leaders replace the missing replicas"
     )]
     Sound {
         /// How many shards there are.
@@ -78,9 +78,9 @@ pub enum RecoveryRefused {
     },
     /// A plan without this node.
     #[error(
-        "the plan was made without node {:016x}: look at it, and make a plan of all nodes that are \
-         left. If the plan is carried out elsewhere already, start this node when those run, and \
-         it finds out what others have of it", .node.0
+        "the plan was made without node {:016x}: inspect it, and make a plan of all nodes that are \
+         left. If other nodes have applied the plan already, start this node when those run: it \
+         learns from them which of its replicas have ended", .node.0
     )]
     NotInPlan {
         /// Whose directory it is.
@@ -88,8 +88,8 @@ pub enum RecoveryRefused {
     },
     /// It has changed.
     #[error(
-        "the directory of node {:016x} has changed since it was looked at: its log ended at \
-         {planned}, and ends at {found} now. Look at all nodes again, and make a new plan", .node.0
+        "the directory of node {:016x} has changed since it was inspected: its log ended at \
+         {planned}, and ends at {found} now. Inspect all nodes again, and make a new plan", .node.0
     )]
     Changed {
         /// Whose directory it is.

@@ -79,42 +79,42 @@ fn with(replica: u64, voters: &[u64], last: (u64, u64)) -> Survivor {
 /// The plan's only shard.
 fn only(survivors: &[Survivor]) -> ShardRecovery {
     let plan = plan(survivors).expect("there is something to do");
-    let [rescue] = &plan.shards[..] else { panic!("{plan:?}") };
-    assert_eq!(rescue.shard.shard, SHARD);
-    rescue.clone()
+    let [recovery] = &plan.shards[..] else { panic!("{plan:?}") };
+    assert_eq!(recovery.shard.shard, SHARD);
+    recovery.clone()
 }
 
 #[test]
-fn the_newest_term_counts_before_the_longest_log() {
+fn newest_term_counts_before_longest_log() {
     let voters = [1, 2, 3, 4, 5];
-    let rescue = only(&[with(1, &voters, (4, 90)), with(2, &voters, (5, 70))]);
-    assert_eq!((rescue.record.replica, rescue.record.node), (ReplicaId(2), NodeId(20)));
-    assert_eq!((rescue.record.index, rescue.committed), (70, 70));
-    assert_eq!(rescue.removed, [(NodeId(10), ReplicaId(1))]);
-    assert_eq!((rescue.voters, rescue.may_miss), ((2, 5), true));
-    assert_eq!(rescue.record.term, 5 + LEAP);
-    assert_eq!(rescue.record.generation, Generation(2 + LEAP));
-    assert_eq!(rescue.record.newest, ReplicaId(5 + LEAP));
-    let rescue = only(&[with(1, &voters, (5, 90)), with(2, &voters, (5, 70))]);
-    assert_eq!((rescue.record.replica, rescue.committed), (ReplicaId(1), 89));
+    let recovery = only(&[with(1, &voters, (4, 90)), with(2, &voters, (5, 70))]);
+    assert_eq!((recovery.record.replica, recovery.record.node), (ReplicaId(2), NodeId(20)));
+    assert_eq!((recovery.record.index, recovery.committed), (70, 70));
+    assert_eq!(recovery.removed, [(NodeId(10), ReplicaId(1))]);
+    assert_eq!((recovery.voters, recovery.may_miss), ((2, 5), true));
+    assert_eq!(recovery.record.term, 5 + LEAP);
+    assert_eq!(recovery.record.generation, Generation(2 + LEAP));
+    assert_eq!(recovery.record.newest, ReplicaId(5 + LEAP));
+    let recovery = only(&[with(1, &voters, (5, 90)), with(2, &voters, (5, 70))]);
+    assert_eq!((recovery.record.replica, recovery.committed), (ReplicaId(1), 89));
 }
 
 #[test]
-fn a_shard_with_a_majority_is_left_alone() {
+fn shard_with_majority_is_not_recovered() {
     let two = [with(1, &[1, 2, 3], (4, 90)), with(2, &[1, 2, 3], (4, 90))];
     assert_eq!(plan(&two), Err(RecoveryRefused::Sound { shards: 3 }));
     // The plan lists the lost nodes.
     let one = plan(&two[..1]).expect("one of three");
     assert_eq!(one.lost, BTreeSet::from([NodeId(20), NodeId(30)]));
-    assert_eq!((one.sound, one.gone.len(), one.nameless.len()), (2, 0, 0));
+    assert_eq!((one.sound, one.lost_shards.len(), one.nameless.len()), (2, 0, 0));
 }
 
 /// Half of four is no majority, but neither could the others acknowledge anything.
 #[test]
 fn recovery_reports_no_loss_when_lost_voters_are_no_majority() {
     let voters = [1, 2, 3, 4];
-    let rescue = only(&[with(1, &voters, (4, 90)), with(2, &voters, (4, 80))]);
-    assert_eq!((rescue.voters, rescue.may_miss), ((2, 4), false));
+    let recovery = only(&[with(1, &voters, (4, 90)), with(2, &voters, (4, 80))]);
+    assert_eq!((recovery.voters, recovery.may_miss), ((2, 4), false));
 }
 
 /// A founder that has grown: what it has applied says that it is alone, its log says otherwise.
@@ -135,9 +135,9 @@ fn changes_of_members_at_the_end_of_the_log_count() {
     }
     (grown.applied, grown.commit) = (4, 4);
     let alone = |remains: &SurvivingReplica| survivor(1, vec![(SHARD, remains.clone())]);
-    let rescue = only(&[alone(&grown)]);
-    assert_eq!((rescue.voters, rescue.may_miss), ((1, 3), true));
-    assert_eq!((rescue.committed, rescue.record.index), (4, 20));
+    let recovery = only(&[alone(&grown)]);
+    assert_eq!((recovery.voters, recovery.may_miss), ((1, 3), true));
+    assert_eq!((recovery.committed, recovery.record.index), (4, 20));
     // It became alone again, and knows that this is in force, or does not.
     let remove = ids(&[2, 3]);
     for (change, index) in
@@ -157,11 +157,11 @@ fn replica_awaiting_snapshot_cannot_be_recovered_from() {
     (empty.applied, empty.commit, empty.last) = (0, 0, (0, 0));
     let waits = survivor(4, vec![(SHARD, empty)]);
     let found = plan(std::slice::from_ref(&waits)).expect("nothing is left of it");
-    assert_eq!(found.gone.iter().map(|gone| gone.shard).collect::<Vec<_>>(), [SHARD]);
+    assert_eq!(found.lost_shards.iter().map(|lost| lost.shard).collect::<Vec<_>>(), [SHARD]);
     assert!(found.shards.is_empty());
-    let rescue = only(&[waits, with(1, &[1, 2, 3], (4, 90))]);
-    assert_eq!(rescue.record.replica, ReplicaId(1));
-    assert_eq!(rescue.removed, [(NodeId(40), ReplicaId(4))]);
+    let recovery = only(&[waits, with(1, &[1, 2, 3], (4, 90))]);
+    assert_eq!(recovery.record.replica, ReplicaId(1));
+    assert_eq!(recovery.removed, [(NodeId(40), ReplicaId(4))]);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn recovery_plan_refuses_inconsistent_survivors() {
 
 /// Shard 3 has taken 4 in: that nothing is left of 4 is no loss.
 #[test]
-fn what_was_taken_in_is_not_lost() {
+fn absorbed_shard_is_not_reported_lost() {
     let left = of_slots(0, 16384, remains(1, &[1], (4, 90)));
     let mut one = survivor(1, vec![(SHARD, left)]);
     one.replicas.remove(&ShardId(4));
@@ -193,7 +193,7 @@ fn what_was_taken_in_is_not_lost() {
 /// A node that was away has a replica of 4 from before 3 took it in. Nobody else has one any more.
 /// If it went on, it would take its keys back, and what 3 acknowledged since would be lost.
 #[test]
-fn a_replica_from_before_its_shard_was_taken_in_does_not_go_on() {
+fn replica_older_than_merge_does_not_recover() {
     let left = SurvivingReplica { generation: Generation(8), ..remains(1, &[1, 2, 3], (4, 90)) };
     let left = of_slots(0, 16384, left);
     let before = of_slots(2048, 16384, remains(5, &[1, 2, 5], (3, 40)));
@@ -202,16 +202,17 @@ fn a_replica_from_before_its_shard_was_taken_in_does_not_go_on() {
     let mut nodes = vec![away];
     for replica in [1, 2, 3] {
         let mut node = survivor(replica, vec![(SHARD, left.clone())]);
-        node.replicas.get_mut(&SHARD).expect("it was given").replica = ReplicaId(replica);
+        node.replicas.get_mut(&SHARD).expect("the survivor has a replica").replica =
+            ReplicaId(replica);
         node.replicas.remove(&ShardId(4));
         nodes.push(node);
     }
-    let system = nodes[0].replicas.get_mut(&SYSTEM).expect("it is there");
+    let system = nodes[0].replicas.get_mut(&SYSTEM).expect("the replica exists");
     system.members = Members::of_voters(&ids(&[5, 6, 7]));
     (system.last, system.term) = ((9, 9), 9);
     let found = plan(&nodes).expect("the catalogue has lost its majority");
-    let on: Vec<_> = found.shards.iter().map(|rescue| rescue.shard.shard).collect();
-    assert_eq!((on, found.gone.len(), found.sound), (vec![SYSTEM], 0, 1), "{found:?}");
+    let on: Vec<_> = found.shards.iter().map(|recovery| recovery.shard.shard).collect();
+    assert_eq!((on, found.lost_shards.len(), found.sound), (vec![SYSTEM], 0, 1), "{found:?}");
 }
 
 /// What these say of the parts of shard 3, of which three more are elsewhere: each is its shard,
@@ -232,7 +233,7 @@ fn parts(parts: &[(u64, u64, (Slot, Slot), u64)]) -> Vec<Survivor> {
 /// A was split after it was last on node 30; its right half is elsewhere, and sound. If A went on
 /// with all that it had, tables of shards would forget the right half.
 #[test]
-fn a_shard_from_before_its_split_does_not_take_back_what_was_cut_off() {
+fn replica_older_than_split_does_not_recover_right_half() {
     let old = (3, 3, (0, 16384), 5);
     let found = only(&parts(&[old, (9, 4, (8000, 16384), 6)]));
     assert_eq!((found.record.node, &found.record.cut), (NodeId(30), &Some(Cut::Slot(8000))));
@@ -249,7 +250,7 @@ fn a_shard_from_before_its_split_does_not_take_back_what_was_cut_off() {
 
 /// Nothing is left of one of the parts: whichever way it went on, something would be lost.
 #[test]
-fn a_shard_whose_parts_are_not_all_there_is_refused() {
+fn shard_with_missing_part_is_refused() {
     let old = (3, 3, (0, 16384), 5);
     for newer in [(8000, 12000), (8000, 16383)] {
         let refused = plan(&parts(&[old, (9, 4, newer, 7)]));
@@ -276,7 +277,7 @@ fn right_half_keeps_its_keys_at_equal_generation() {
 fn longer_log_that_turns_up_after_recovery_goes_on() {
     let mut first = with(1, &[1, 2, 3], (4, 60));
     let record = only(&[first.clone()]).record;
-    let one = first.replicas.get_mut(&SHARD).expect("it was given");
+    let one = first.replicas.get_mut(&SHARD).expect("the survivor has a replica");
     (one.members, one.generation) = (Members::of_voters(&ids(&[1])), record.generation);
     let third = with(3, &[1, 2, 3], (4, 90));
     let again = only(&[first, third]);
@@ -314,13 +315,13 @@ fn end_of_lagging_replica_claims_no_place_of_right_half() {
 
 /// One of linear hashing is a bucket, and can be halved and not cut elsewhere.
 #[test]
-fn a_bucket_stays_one() {
+fn linear_hash_bucket_is_halved_and_not_cut_elsewhere() {
     let quarters = |first: u64| {
         let mut left = parts(&[(3, 3, (0, 16384), 5), (9, 4, (8000, 16384), 7)]);
         for (node, shard, ends) in [(0, SHARD, (0, 0)), (1, ShardId(9), (first << 62, 0))] {
             let [start, end] = <[u64; 2]>::from(ends)
                 .map(|at| keyspace::linear_hash::position_of(KeyspaceId(1), at).tail().into());
-            let one = left[node].replicas.get_mut(&shard).expect("it was given");
+            let one = left[node].replicas.get_mut(&shard).expect("the survivor has a replica");
             (one.ends, one.slots) = ((start, end), None);
         }
         left
@@ -336,14 +337,14 @@ fn ids_of_a_forgotten_keyspace_are_passed_over() {
     let late = SurvivingReplica { keyspace: KeyspaceId(6), ..remains(1, &[1, 2, 3], (4, 90)) };
     let dropped = SurvivingReplica { keyspace: KeyspaceId(1), ..remains(1, &[1, 2, 3], (4, 90)) };
     let mut one = survivor(1, vec![(SHARD, dropped), (ShardId(44), late)]);
-    let system = one.replicas.get_mut(&SYSTEM).expect("it is there");
+    let system = one.replicas.get_mut(&SYSTEM).expect("the replica exists");
     system.members = Members::of_voters(&ids(&[1, 2, 3]));
-    one.catalogue.as_mut().expect("it is there").keyspaces.clear();
+    one.catalogue.as_mut().expect("the survivor has a catalogue").keyspaces.clear();
     let found = plan(&[one]).expect("the catalogue has lost its majority");
     assert_eq!(found.nameless, [ShardId(44)]);
-    let [rescue] = &found.shards[..] else { panic!("{found:?}") };
-    assert_eq!(rescue.shard, LostShard { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
-    assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45 + LEAP)));
+    let [recovery] = &found.shards[..] else { panic!("{found:?}") };
+    assert_eq!(recovery.shard, LostShard { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
+    assert_eq!(recovery.record.next_ids, (KeyspaceId(7), ShardId(45 + LEAP)));
 }
 
 /// The catalogue has forgotten that it gave ids out for halves of shards of a keyspace that it
@@ -352,14 +353,14 @@ fn ids_of_a_forgotten_keyspace_are_passed_over() {
 fn ids_of_forgotten_halves_are_passed_over() {
     let half = remains(1, &[1], (4, 90));
     let mut one = survivor(1, vec![(SHARD, half.clone()), (ShardId(44), half)]);
-    let system = one.replicas.get_mut(&SYSTEM).expect("it is there");
+    let system = one.replicas.get_mut(&SYSTEM).expect("the replica exists");
     system.members = Members::of_voters(&ids(&[1, 2, 3]));
     one.ended.insert(ShardId(50), (ReplicaId(1), true));
     let found = plan(&[one]).expect("the catalogue has lost its majority");
     assert!(found.nameless.is_empty(), "{found:?}");
-    let [rescue] = &found.shards[..] else { panic!("{found:?}") };
-    let (keyspace, shard) = rescue.record.next_ids;
-    assert_eq!((rescue.shard.shard, keyspace), (SYSTEM, KeyspaceId(2)));
+    let [recovery] = &found.shards[..] else { panic!("{found:?}") };
+    let (keyspace, shard) = recovery.record.next_ids;
+    assert_eq!((recovery.shard.shard, keyspace), (SYSTEM, KeyspaceId(2)));
     assert!(shard > ShardId(50), "{shard}");
     assert_eq!(shard, ShardId(51 + LEAP), "those that nobody has who is left, too");
 }
@@ -367,7 +368,7 @@ fn ids_of_forgotten_halves_are_passed_over() {
 proptest! {
     /// Nobody who is left has more, and the order does not matter.
     #[test]
-    fn the_fullest_is_chosen_in_any_order(
+    fn replica_with_most_entries_is_chosen_in_any_order(
         logs in prop::collection::vec((1..4u64, 2..6u64), 1..4),
         turned in 0..4usize,
     ) {

@@ -55,8 +55,8 @@ impl One {
                     RpcMessage::ReadIndex { .. } if leader != self.leads => {}
                     RpcMessage::ReadIndex { number, .. } => {
                         asked = true;
-                        let told = (self.told_ms, Timestamp::from_millis(self.told_ms));
-                        self.forward.read_at(number, 1, told, self.now);
+                        let leader_time = (self.told_ms, Timestamp::from_millis(self.told_ms));
+                        self.forward.read_at(number, 1, leader_time, self.now);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -100,7 +100,7 @@ fn answered_batches_free_held_bytes() {
 
 /// Of a node whose clock is ahead: others' clocks are not drawn along (SAFETY G12).
 #[test]
-fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
+fn read_at_future_time_waits_for_leader_clock() {
     let mut one = One::new();
     let hour = Timestamp::from_millis(3_600_000);
     one.forward.read(Timestamp::ZERO, ME, Waiter(1), 5);
@@ -117,9 +117,9 @@ fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
         };
         assert!(one.effects.rpcs.is_empty() && at == hour);
         asked.push(number);
-        let told = (leader_ms, Timestamp::from_millis(leader_ms));
-        one.forward.read_at(number, 1, told, one.now);
-        let fit = one.forward.applied(1, &mut one.effects).expect("it is applied");
+        let leader_time = (leader_ms, Timestamp::from_millis(leader_ms));
+        one.forward.read_at(number, 1, leader_time, one.now);
+        let fit = one.forward.applied(1, &mut one.effects).expect("the index is applied");
         assert_eq!(fit.at, Timestamp::from_millis(leader_ms));
         let waiting = if leader_ms == 3_600_000 { 0 } else { 1 };
         assert_eq!(one.effects.answers.len(), 2 - waiting);
@@ -148,7 +148,7 @@ fn stopped_leader_clock_accepts_no_later_batch() {
         assert!(one.sent_ms.last().is_some_and(|sent_ms| *sent_ms <= one.told_ms));
     }
     // It goes with the leader's time all the same, in one session.
-    assert!(*one.sent_ms.last().expect("it was sent") > one.told_ms - 6_000);
+    assert!(*one.sent_ms.last().expect("a batch was sent") > one.told_ms - 6_000);
     assert_eq!(one.effects.answers.len(), 100);
 }
 
@@ -183,8 +183,8 @@ fn unapplied_read_index_does_not_delay_leader_time() {
                 match rpc {
                     RpcMessage::Write { id, .. } => one.done((id.session, id.sequence)),
                     RpcMessage::ReadIndex { number, .. } => {
-                        let told = (one.now / 1_000_000, Timestamp::ZERO);
-                        one.forward.read_at(number, 7, told, one.now);
+                        let leader_time = (one.now / 1_000_000, Timestamp::ZERO);
+                        one.forward.read_at(number, 7, leader_time, one.now);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -197,7 +197,7 @@ fn unapplied_read_index_does_not_delay_leader_time() {
 
 /// As long as nobody leads, all would go to and fro with every answer.
 #[test]
-fn until_a_leader_has_answered_only_the_first_is_sent_again() {
+fn without_leader_only_first_write_is_resent() {
     let mut one = One::new();
     for waiter in 0..10 {
         one.write(waiter, b"x");
@@ -260,10 +260,10 @@ fn waiter_of_dropped_shard_gets_an_error() {
     assert_eq!(one.send().len(), 1);
     one.write(2, b"x");
     one.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, &mut one.effects);
-    let told = one.effects.answers.iter().map(|answer| match answer {
+    let answers = one.effects.answers.iter().map(|answer| match answer {
         Answer::NotDone { waiters, why, .. } => (waiters[0].0, *why),
         other => panic!("{other:?}"),
     });
-    assert_eq!(told.collect::<Vec<_>>(), [(2, NotDone::NoSuchShard), (1, NotDone::Dropped)]);
+    assert_eq!(answers.collect::<Vec<_>>(), [(2, NotDone::NoSuchShard), (1, NotDone::Dropped)]);
     assert!(one.forward.is_idle() && one.forward.held() == (0, 0));
 }

@@ -80,7 +80,7 @@ impl<'a> Guards<'a> {
         }
         let state = &self.guard(place).state;
         // Of a key that is another shard's by now nothing is told.
-        let engine = state.keys().filter(|_| state.owns(&key));
+        let engine = state.engine().filter(|_| state.owns(&key));
         engine.map_or(Timestamp::ZERO, |engine| nothing_since(engine, &key))
     }
 

@@ -12,9 +12,18 @@ use crate::replica::catalogue::{Change, System};
 use crate::replica::state::Content;
 use crate::reshape::bootstrap;
 
+fn ordered_keyspace() -> keyspace::Keyspace {
+    let mut op = Vec::new();
+    let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
+    CatalogueOp::Create { name: "k", options }.encode(&mut op);
+    let created = System::default().apply(&op, &[NodeId(1)]);
+    let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+    keyspace
+}
+
 /// A follower's node may be an hour ahead, and is asked about a value that ends in a second.
 #[test]
-fn where_others_lead_their_clock_counts() {
+fn follower_judges_expiry_by_leaders_clock() {
     let hasher = KeyHasher::new([7; 16]);
     let key = hasher.key(b"k");
     let mut engine = Box::new(MemoryEngine::new(Layout::Ordered, hasher));
@@ -26,19 +35,19 @@ fn where_others_lead_their_clock_counts() {
     let hour = Timestamp::from_millis(3_600_000);
     state.serving.follows(true);
     state.serving.raise_floor(Timestamp::from_millis(4_000));
-    assert!(newest(&state, &key, hour).expect("it is known").is_some());
+    assert!(newest(&state, &key, hour).expect("the version is known").is_some());
     // As its leader, it must have it logged first that time is so late.
     state.serving.follows(false);
     assert!(newest(&state, &key, hour).is_err());
     state.horizon = hour;
     hlc::ReadPromise::new(state.unsettled.clone()).lead();
-    assert!(newest(&state, &key, hour).expect("it is settled").is_none());
+    assert!(newest(&state, &key, hour).expect("the time is settled").is_none());
 }
 
 /// A value that goes to and fro between two keys is in one of them at every moment, though each
 /// may be found without one, twice.
 #[test]
-fn nothing_is_not_the_same_again_when_there_was_something() {
+fn absent_key_is_seen_as_changed_after_put_and_delete() {
     let hasher = KeyHasher::new([1; 16]);
     let (key, at) = (hasher.key(b"k"), Timestamp::from_millis);
     let mut engine = MemoryEngine::new(Layout::Ordered, hasher);
@@ -58,15 +67,11 @@ fn nothing_is_not_the_same_again_when_there_was_something() {
 
 /// A replica that serves nobody knows it all the same.
 #[test]
-fn a_watched_key_that_has_changed_is_known_wherever_there_is_a_newer_version() {
-    let mut op = Vec::new();
-    let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
-    CatalogueOp::Create { name: "k", options }.encode(&mut op);
-    let created = System::default().apply(&op, &[NodeId(1)]);
-    let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+fn replica_with_newer_version_knows_watched_key_changed() {
+    let keyspace = ordered_keyspace();
     let (hasher, at) = (KeyHasher::new([1; 16]), Timestamp::from_millis);
     let mut state = bootstrap::first_state(&keyspace, 0, hasher);
-    let engine = state.keys_mut().expect("it has keys");
+    let engine = state.engine_mut().expect("the shard has keys");
     engine.put(&hasher.key(b"set"), &[b"v"], 0, at(40));
     engine.put(&hasher.key(b"gone"), &[b"v"], 0, at(40));
     engine.delete(&hasher.key(b"gone"), at(50));
@@ -77,24 +82,20 @@ fn a_watched_key_that_has_changed_is_known_wherever_there_is_a_newer_version() {
     // As here, or newer than what is here.
     assert_eq!(set(ObservedVersion::Version(at(40))), None);
     assert_eq!(set(ObservedVersion::Version(at(41))), None);
-    let gone = |seen| outdated(&route, &[(b"gone", seen)]);
-    assert_eq!(gone(ObservedVersion::Version(at(40))), Some(&b"gone"[..]));
-    assert_eq!(gone(ObservedVersion::Absent(at(50))), None);
+    let changed_key = |seen| outdated(&route, &[(b"gone", seen)]);
+    assert_eq!(changed_key(ObservedVersion::Version(at(40))), Some(&b"gone"[..]));
+    assert_eq!(changed_key(ObservedVersion::Absent(at(50))), None);
 }
 
 /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was
 /// written. Nobody sees both.
 #[test]
-fn a_stale_read_sees_no_value_beside_what_was_written_after_its_end() {
-    let mut op = Vec::new();
-    let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
-    CatalogueOp::Create { name: "k", options }.encode(&mut op);
-    let created = System::default().apply(&op, &[NodeId(1)]);
-    let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+fn stale_read_shows_no_expired_value_beside_later_write() {
+    let keyspace = ordered_keyspace();
     let hasher = KeyHasher::new([1; 16]);
     let at = Timestamp::from_millis;
     let mut state = bootstrap::first_state(&keyspace, 0, hasher);
-    let engine = state.keys_mut().expect("it has keys");
+    let engine = state.engine_mut().expect("the shard has keys");
     engine.put(&hasher.key(b"ends"), &[b"v"], 100, at(40));
     engine.put(&hasher.key(b"new"), &[b"w"], 0, at(150));
     state.last = at(150);
@@ -103,8 +104,38 @@ fn a_stale_read_sees_no_value_beside_what_was_written_after_its_end() {
     let now = ReadTime { time: at(60), boot: 20 };
     let value = |key: &[u8]| {
         let found = value_stale(&route, key, now, 1_000, |version| version.map(|v| v.timestamp));
-        found.expect("it is fresh enough")
+        found.expect("the replica is fresh enough")
     };
     assert_eq!(value(b"new"), (Some(at(150)), 10));
     assert_eq!(value(b"ends"), (None, 10));
+}
+
+/// What it knew of the key went with the key.
+#[test]
+fn key_that_moved_away_is_not_as_it_was_seen() {
+    let keyspace = ordered_keyspace();
+    let (hasher, at) = (KeyHasher::new([1; 16]), Timestamp::from_millis);
+    let mut state = bootstrap::first_state(&keyspace, 0, hasher);
+    let engine = state.engine_mut().expect("the shard has keys");
+    engine.put(&hasher.key(b"gone"), &[b"v"], 0, at(40));
+    engine.delete(&hasher.key(b"gone"), at(50));
+    engine.put(&hasher.key(b"set"), &[b"v"], 0, at(60));
+    state.last = at(60);
+    state.serving.until(u64::MAX);
+    let view = std::sync::Arc::new(RwLock::new(state));
+    let route = Route::begun(keyspace, hasher, vec![view.clone()]);
+    let now = ReadTime { time: at(70), boot: 20 };
+    let as_seen = |key: &[u8], seen| is_as_seen(&route, key, seen, now);
+    let absent = |ms| ObservedVersion::Absent(at(ms));
+    let version = |ms| ObservedVersion::Version(at(ms));
+    assert!(as_seen(b"gone", absent(50)) && as_seen(b"set", version(60)));
+    assert!(!as_seen(b"gone", absent(30)), "it had a value meanwhile");
+    assert!(!as_seen(b"set", version(59)) && !as_seen(b"set", absent(60)));
+    assert!(!as_seen(b"gone", version(50)));
+    view.write().engine_mut().expect("it has keys").put(&hasher.key(b"gone"), &[b"v"], 0, at(70));
+    view.write().engine_mut().expect("it has keys").delete(&hasher.key(b"gone"), at(71));
+    assert!(!as_seen(b"gone", absent(50)));
+    assert!(as_seen(b"none", absent(70)));
+    view.write().merged_away = true;
+    assert!(!as_seen(b"none", absent(70)), "its shard has become a part of another");
 }

@@ -23,7 +23,7 @@ fn route(placement: Placement) -> Route {
     let options = KeyspaceOptions { placement, ..Default::default() };
     CatalogueOp::Create { name: "k", options }.encode(&mut op);
     let mut system = System::default();
-    system.catalogue.raise_version(ClusterVersion::NEWEST).expect("it is the next one");
+    system.catalogue.raise_version(ClusterVersion::NEWEST).expect("the version is the next one");
     let created = system.apply(&op, &[NodeId(1)]);
     let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
     let hasher = KeyHasher::new([1; 16]);
@@ -32,7 +32,7 @@ fn route(placement: Placement) -> Route {
         for (name, expiry_ms) in [(b"ends", 100), (b"last", 0)] {
             let key = hasher.key(name);
             if state.owns(&key) {
-                let engine = state.keys_mut().expect("it has keys");
+                let engine = state.engine_mut().expect("the shard has keys");
                 engine.put(&key, &[b"v"], expiry_ms, Timestamp::from_millis(1));
             }
         }
@@ -46,7 +46,7 @@ fn route(placement: Placement) -> Route {
 const SLOW: ReadTime = ReadTime { time: Timestamp::from_millis(50), boot: 1 };
 
 /// The leader's clock stands at 200 ms, and everything below that is settled.
-fn told(route: &Route) {
+fn settle_up_to_200_ms(route: &Route) {
     for view in &route.views {
         let mut state = view.write();
         state.horizon = Timestamp::from_millis(1_000);
@@ -66,9 +66,9 @@ fn keys(route: &Route, asked: &ScanScope) -> Vec<Vec<u8>> {
 fn scan_with_slow_clock_hides_keys_that_leader_reported_expired() {
     for placement in PLACEMENTS {
         let route = route(placement);
-        let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+        let asked = admit(&route, &everywhere, SLOW).expect("the replica serves");
         assert_eq!(keys(&route, &asked), [b"ends", b"last"]);
-        told(&route);
+        settle_up_to_200_ms(&route);
         // Who was admitted before goes on as he began.
         assert_eq!(size(&route, &asked), 2);
         let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
@@ -92,15 +92,15 @@ fn scan_shows_entries_newer_than_all_clocks() {
     let (ms, newest) = (Timestamp::from_millis(200), Timestamp(Timestamp::from_millis(200).0 + 7));
     for placement in PLACEMENTS {
         let route = route(placement);
-        told(&route);
+        settle_up_to_200_ms(&route);
         for view in &route.views {
             let mut state = view.write();
             assert_eq!(state.serving.floor(), ms);
             state.last = newest;
-            state.keys_mut().expect("it has keys").flush(newest);
+            state.engine_mut().expect("the shard has keys").flush(newest);
             let key = route.key(b"new");
             if state.owns(&key) {
-                state.keys_mut().expect("it has keys").put(&key, &[b"v"], 0, newest);
+                state.engine_mut().expect("the shard has keys").put(&key, &[b"v"], 0, newest);
             }
         }
         let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
@@ -115,8 +115,8 @@ fn scan_shows_entries_newer_than_all_clocks() {
 fn scan_waits_for_lock_of_leaders_millisecond() {
     let at = Timestamp(Timestamp::from_millis(200).0 + 7);
     let route = route(Placement::Ordered);
-    told(&route);
-    let id = TxnId { start: Timestamp::from_millis(150), by: 1, attempt: 0 };
+    settle_up_to_200_ms(&route);
+    let id = TxnId { start: Timestamp::from_millis(150), coordinator: 1, attempt: 0 };
     let commands = vec![Command::Write(Write::Delete { key: b"last" })];
     let part = Transaction { commands, ..Transaction::default() };
     let record = &b"last"[..];
@@ -136,10 +136,11 @@ fn scan_waits_for_lock_of_leaders_millisecond() {
     let ShardState { locks, content: Content::Keys(engine), .. } = &mut *state else {
         panic!("it has keys");
     };
-    let owns = Owns { key: &|_| true, up_to: &|_| true };
+    let arc = &keyspace::Arc::whole(keyspace::KeyspaceId(1));
+    let owns = Owns { arc, key: &|_| true, up_to: &|_| true };
     let step = Step::Prepare(prepare);
-    let said = apply(locks, engine, &step, at, &owns);
-    assert!(matches!(said, StepReply::Voted(..)));
+    let reply = apply(locks, engine, &step, at, &owns, &mut ());
+    assert!(matches!(reply, StepReply::Voted(..)));
     state.last = at;
     drop(state);
     let blocked = admit(&route, &everywhere, SLOW).unwrap_err();
@@ -152,10 +153,10 @@ fn scan_waits_for_lock_of_leaders_millisecond() {
 fn collection_during_scan_hides_no_key() {
     for placement in PLACEMENTS {
         let route = route(placement);
-        let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+        let asked = admit(&route, &everywhere, SLOW).expect("the replica serves");
         let key = route.key(b"last");
         let mut state = route.views[route.place(&key)].write();
-        let engine = state.keys_mut().expect("it has keys");
+        let engine = state.engine_mut().expect("the shard has keys");
         engine.put(&key, &[b"w"], 0, Timestamp::from_millis(60));
         engine.raise_safe_point(Timestamp::from_millis(70));
         while engine.collect(9) {}
@@ -169,13 +170,13 @@ fn collection_during_scan_hides_no_key() {
 fn scan_is_void_after_shard_is_absorbed() {
     for placement in PLACEMENTS {
         let route = route(placement);
-        let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+        let asked = admit(&route, &everywhere, SLOW).expect("the replica serves");
         assert!(is_unchanged(&route, &asked));
         let key = route.key(b"last");
         let place = route.place(&key);
         let taken = route.views[place].write().take();
         assert!(!is_unchanged(&route, &asked), "the answer is void");
-        assert!(taken.keys().is_some_and(|engine| !engine.is_empty(SLOW.time)));
+        assert!(taken.engine().is_some_and(|engine| !engine.is_empty(SLOW.time)));
         let found = read_at(&route, b"last", SLOW.time, |_| ());
         assert_eq!(found, Err(PastReadError::Moved));
     }

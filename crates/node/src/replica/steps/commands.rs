@@ -7,7 +7,7 @@ use command::{Write, codec};
 use txn::wait_queue::Commands;
 
 use crate::replica::Queued;
-use crate::replica::entry::COMMANDS_OF_ONCE_AT;
+use crate::replica::entry::SESSION_BATCH_COMMANDS_AT;
 
 /// Whose commands wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ impl Commands for Queued {
     fn asker(&self) -> Option<CommandAsker> {
         match self {
             Queued::Batch { origin, .. } => Some(CommandAsker::Origin(origin.0)),
-            Queued::Once { id, .. } => Some(CommandAsker::Session(id.session)),
+            Queued::SessionBatch { id, .. } => Some(CommandAsker::Session(id.session)),
             Queued::Operation { .. } => None,
         }
     }
@@ -30,7 +30,7 @@ impl Commands for Queued {
     fn any(&self, mut is_such: impl FnMut(&Write<'_>) -> bool) -> bool {
         let mut rest = match self {
             Queued::Batch { batch, .. } => batch.commands(),
-            Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
+            Queued::SessionBatch { bytes, .. } => &bytes[SESSION_BATCH_COMMANDS_AT..],
             Queued::Operation { .. } => return false,
         };
         while let Ok(write) = codec::decode(&mut rest) {

@@ -8,7 +8,7 @@ use replication::Entry;
 use storage::engine::{Layout, MemoryEngine, Range};
 
 use super::*;
-use crate::replica::entry::{once, operation};
+use crate::replica::entry::{operation, session_batch};
 use crate::replica::state::Outcome;
 use crate::routing::session::{BatchId, BatchVerdict};
 use command::{Reply, Write, codec};
@@ -79,7 +79,7 @@ fn flush(state: &mut ShardState, at: u64, tile: &Arc) -> Reply {
 }
 
 fn has(state: &ShardState, key: &[u8]) -> bool {
-    let engine = state.keys().expect("it has keys");
+    let engine = state.engine().expect("the shard has keys");
     engine.newest(&HASHER.key(key), state.last).is_some()
 }
 
@@ -92,7 +92,7 @@ fn batch(sequence: u64) -> Vec<u8> {
     let id = BatchId { session: 77, sequence, floor: 1, sent_ms: 0 };
     let mut commands = Vec::new();
     codec::encode(&Write::append(&key_in(MIDDLE..SLOTS), b"x"), &mut commands);
-    once(id, &commands)
+    session_batch(id, &commands)
 }
 
 const INTEND: MergeStep =
@@ -106,7 +106,7 @@ fn absorb_of(right: &ShardState) -> MergeStep {
 }
 
 #[test]
-fn all_survive_their_bytes_and_nothing_else_is_one() {
+fn merge_steps_roundtrip_and_other_bytes_are_refused() {
     let steps = [
         INTEND,
         FREEZE,
@@ -162,12 +162,12 @@ fn all_survive_their_bytes_and_nothing_else_is_one() {
 }
 
 #[test]
-fn the_left_one_has_all_of_both() {
+fn merged_shard_has_keys_of_both() {
     let (mut left, mut right) = (left(), right());
     let (low, high) = (key_in(0..MIDDLE), key_in(MIDDLE..SLOTS));
     assert_eq!(put(&mut left, 100, &low), Reply::Int(1));
     assert_eq!(put(&mut right, 200, &high), Reply::Int(1));
-    let once = entry(&right, Kind::Once, 201, batch(1));
+    let once = entry(&right, Kind::SessionBatch, 201, batch(1));
     let done = right.apply(&once, &mut Vec::new());
     let horizon = entry(&right, Kind::Horizon, 202, operation(&900u64.to_le_bytes()));
     right.apply(&horizon, &mut Vec::new());
@@ -178,10 +178,10 @@ fn the_left_one_has_all_of_both() {
     let digest = |state: &ShardState| (state.horizon, state.sessions.clone(), state.merging);
     let before = digest(&right);
     assert_eq!(put(&mut right, 204, &high), Reply::Moved { from: Cut::Slot(MIDDLE) });
-    let again = entry(&right, Kind::Once, 205, batch(1));
+    let again = entry(&right, Kind::SessionBatch, 205, batch(1));
     assert_eq!(right.apply(&again, &mut Vec::new()), done);
-    let next = entry(&right, Kind::Once, 206, batch(2));
-    let gap = Outcome::Once(BatchVerdict::Gap { next: 2 });
+    let next = entry(&right, Kind::SessionBatch, 206, batch(2));
+    let gap = Outcome::SessionBatch(BatchVerdict::Gap { next: 2 });
     assert_eq!(right.apply(&next, &mut Vec::new()), gap);
     let later = entry(&right, Kind::Horizon, 207, operation(&999u64.to_le_bytes()));
     right.apply(&later, &mut Vec::new());
@@ -199,13 +199,13 @@ fn the_left_one_has_all_of_both() {
     assert_eq!(put(&mut left, 301, &high), Reply::Int(3));
     assert_eq!(put(&mut left, 302, &low), Reply::Int(2));
     // What was done there is not done again here.
-    let again = entry(&left, Kind::Once, 303, batch(1));
+    let again = entry(&left, Kind::SessionBatch, 303, batch(1));
     assert_eq!(left.apply(&again, &mut Vec::new()), done);
     assert_eq!(put(&mut left, 304, &high), Reply::Int(4));
 }
 
 #[test]
-fn of_an_ordered_keyspace_the_left_one_has_all_of_both_in_order() {
+fn merged_ordered_shard_has_keys_of_both_in_order() {
     // With what is left of it, and with the end of the keyspace.
     for end in [&b"pear"[..], b""] {
         let (mut left, mut right) =
@@ -234,7 +234,7 @@ fn of_an_ordered_keyspace_the_left_one_has_all_of_both_in_order() {
         let all =
             Range { start, end, reverse: false, visited_max: usize::MAX, examined_max: usize::MAX };
         let mut found = Vec::new();
-        let engine = left.keys().expect("it has keys");
+        let engine = left.engine().expect("the shard has keys");
         let more = engine.range(&all, Timestamp(301), &mut |key, _| found.push(key.to_vec()));
         assert_eq!(more, Ok(None));
         assert_eq!(found, [&b"apple"[..], b"fig", b"melon", b"melon pie", b"orange"]);
@@ -242,7 +242,7 @@ fn of_an_ordered_keyspace_the_left_one_has_all_of_both_in_order() {
 }
 
 #[test]
-fn a_piece_of_a_flush_empties_what_it_is_for_whoever_has_it_by_then() {
+fn flush_empties_its_arc_also_after_merge() {
     let hashed = (left(), right(), key_in(0..MIDDLE), key_in(MIDDLE..SLOTS));
     let (low, high) = (b"fig".to_vec(), b"orange".to_vec());
     let of_keys = (ordered(9, (b"", b"melon"), 4), ordered(300, (b"melon", b"pear"), 6), low, high);
@@ -278,7 +278,7 @@ fn a_piece_of_a_flush_empties_what_it_is_for_whoever_has_it_by_then() {
 }
 
 #[test]
-fn after_a_cancel_late_steps_do_nothing() {
+fn late_merge_steps_after_cancel_do_nothing() {
     let (mut left, mut right) = (left(), right());
     step(&mut left, 100, INTEND);
     step(&mut right, 100, FREEZE);

@@ -7,9 +7,11 @@
 use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{Cut, DecodeError, SLOTS, Slot, Timestamp};
+use keyspace::{Cut, DecodeError, KeyspaceId, NodeId, SLOTS, Slot, Timestamp};
 
 use super::{Ends, FetchRequest, FetchResult, HeldVersion, KEYS_MAX, PastValue};
+use crate::tracking::interests::Registration;
+use crate::tracking::message::StreamId;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 impl FetchRequest {
@@ -55,6 +57,12 @@ impl FetchRequest {
             FetchRequest::Numbers { from, end, keys_max } => {
                 out.push(9);
                 [from, end, keys_max].into_iter().for_each(|number| put_varint(*number, out));
+            }
+            FetchRequest::Track { keys, wants_all, since } => {
+                out.push(13);
+                put_all(keys, out, |key, out| put_bytes(key, out));
+                out.push(u8::from(*wants_all));
+                put_varint(*since, out);
             }
             FetchRequest::Range { low, high, reverse, keys_max, with_values } => {
                 out.push(5);
@@ -110,6 +118,11 @@ impl FetchRequest {
                 from: reader.varint()?,
                 end: reader.varint()?,
                 keys_max: reader.varint()?,
+            },
+            13 => FetchRequest::Track {
+                keys: read_all(reader, KEYS_MAX, |reader| Ok(Box::from(reader.bytes()?)))?,
+                wants_all: read_flag(reader)?,
+                since: reader.varint()?,
             },
             8 => FetchRequest::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
@@ -173,6 +186,13 @@ impl FetchResult {
                 put_all(keys, out, |key, out| put_bytes(key, out));
                 put_maybe(next.as_ref(), out, |next, out| put_varint(*next, out));
             }
+            FetchResult::Tracked(Registration { leader, keyspace, stream, next }) => {
+                out.push(7);
+                out.extend_from_slice(&leader.0.to_le_bytes());
+                put_varint(u64::from(keyspace.0), out);
+                stream.encode(out);
+                put_varint(*next, out);
+            }
             FetchResult::Pairs { pairs, reached } => {
                 out.push(5);
                 put_all(pairs, out, |(key, value), out| {
@@ -214,6 +234,12 @@ impl FetchResult {
                 pairs: read_all(reader, usize::MAX, |r| Ok((bytes(r)?, bytes(r)?)))?,
                 reached: read_maybe(reader, bytes)?,
             },
+            7 => FetchResult::Tracked(Registration {
+                leader: NodeId(reader.u64()?),
+                keyspace: KeyspaceId(reader.varint_max(u32::MAX.into(), "keyspace")? as u32),
+                stream: StreamId::decode(reader)?,
+                next: reader.varint()?,
+            }),
             6 => FetchResult::Catalogue {
                 index: reader.varint()?,
                 bytes: read_maybe(reader, bytes)?,
@@ -228,7 +254,7 @@ impl FetchResult {
         16 + match self {
             FetchResult::Versions(all) => all.iter().map(|v| v.as_ref().map_or(9, held)).sum(),
             FetchResult::Then(PastValue::Value(value)) => held(value),
-            FetchResult::Then(_) | FetchResult::Size(_) => 0,
+            FetchResult::Then(_) | FetchResult::Size(_) | FetchResult::Tracked(_) => 0,
             FetchResult::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
             FetchResult::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),
             FetchResult::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),

@@ -4,10 +4,14 @@ use super::*;
 
 /// Whether all that is wanted is this shard's.
 pub(crate) fn is_owned(state: &ShardState, want: &FetchRequest) -> bool {
-    match (state.keys(), want) {
+    match (state.engine(), want) {
         (None, want) => matches!(want, FetchRequest::Catalogue { .. }),
         (Some(_), FetchRequest::Catalogue { .. }) => false,
-        (Some(_), FetchRequest::Keys { keys, .. }) if keys.len() > KEYS_MAX => false,
+        (Some(_), FetchRequest::Keys { keys, .. } | FetchRequest::Track { keys, .. })
+            if keys.len() > KEYS_MAX =>
+        {
+            false
+        }
         (Some(_), want) => want.is_of(&state.descriptor.arc),
     }
 }
@@ -32,7 +36,7 @@ pub(crate) fn find(
         };
         return Some(FetchResult::Catalogue { index, bytes: (index != *known).then(encoded) });
     }
-    let engine = state.keys()?;
+    let engine = state.engine()?;
     match want {
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         FetchRequest::At { key, at } if state.locks.hides_at(key, *at) => return None,
@@ -46,6 +50,8 @@ pub(crate) fn find(
         FetchRequest::Keys { .. } | FetchRequest::At { .. } | FetchRequest::Catalogue { .. } => {
             unreachable!("answered above")
         }
+        // The replica registers it ([`crate::tracking`]): there is nothing to be found.
+        FetchRequest::Track { .. } => return None,
         FetchRequest::Size { .. } => FetchResult::Size(engine.len(now)),
         FetchRequest::Random { number, .. } => {
             let key = engine.random_key(number.rotate_left(32), now).map(Box::from);

@@ -203,7 +203,7 @@ impl Proxy {
     pub fn is_idle(&self) -> bool {
         self.outgoing.forward.is_idle()
             && self.outgoing.fetches.is_idle()
-            && self.outgoing.forwarded_steps.is_idle()
+            && self.outgoing.forwarded_steps.is_empty()
     }
 
     /// Bytes of batches that a replica would propose if one came here to lead, and how many these

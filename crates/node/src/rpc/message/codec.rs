@@ -12,6 +12,7 @@ use crate::reshape::merge::MergeMessage;
 use crate::routing::fetch::{FetchRequest, FetchResult};
 use crate::routing::session::{BatchId, BatchVerdict};
 use crate::rpc::notice::ReplicaNotice;
+use crate::tracking::message::TrackingMessage;
 use txn::locks::StepReply;
 
 impl RpcMessage {
@@ -105,6 +106,10 @@ impl RpcMessage {
                     put_varint(word, out);
                 }
                 out.push(u8::from(count.is_here));
+            }
+            RpcMessage::Tracking { shard, message } => {
+                begin(18, *shard, out);
+                message.encode(out);
             }
             RpcMessage::Notice { shard, notice } => {
                 begin(20, *shard, out);
@@ -219,6 +224,7 @@ impl RpcMessage {
                 number: reader.varint()?,
                 reply: StepReply::decode(reader)?,
             },
+            18 => RpcMessage::Tracking { shard, message: TrackingMessage::decode(reader)? },
             20 => RpcMessage::Notice { shard, notice: ReplicaNotice::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "RPC", found }),
         })
@@ -341,7 +347,7 @@ mod tests {
     /// The fuzzer's seeds: the good ones are RPCs, the bad ones are refused.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
-    fn the_corpus_is_read_and_written_the_same() {
+    fn fuzz_corpus_roundtrips_and_bad_seeds_are_refused() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/rpc_message");
         let mut kinds = [false; RpcMessage::KINDS.len()];
         for file in std::fs::read_dir(corpus).unwrap() {

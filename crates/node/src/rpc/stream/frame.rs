@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_receiver_says_comes_as_it_was_said_or_not_at_all() {
+    fn receiver_frame_roundtrips_and_truncated_one_is_refused() {
         for reply in [
             ReceiverFrame::Has { ask: 7, blocks: u32::MAX },
             ReceiverFrame::Done,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_says_is_taken_apart_and_what_is_short_is_refused() {
+    fn sender_frame_is_decoded_and_truncated_one_is_refused() {
         let block = [&head_of(tag::BLOCK, 3)[..], &5u32.to_le_bytes(), b"block"].concat();
         let block = Bytes::from(block);
         assert!(!is_receiver_frame(&block));

@@ -6,7 +6,7 @@
 //! Invariants:
 //! 1. It takes blocks 0, 1, 2, … of each stream, each once, in this order.
 //! 2. There is one stream of a shard, the newest.
-//! 3. It forgets a stream that was silent for [`RESUME_FOR`]. Of complete ones it remembers the
+//! 3. It forgets a stream that was silent for [`GIVE_UP_AFTER`]. Of complete ones it remembers the
 //!    number, of the last [`DONE_MAX`].
 //!
 //! It has no clock: the caller passes the time, and owns what the blocks go into.
@@ -17,7 +17,7 @@ use keyspace::{NodeId, ShardId};
 use replication::BootNanos;
 
 use super::frame::ReceiverFrame;
-use super::outgoing::RESUME_FOR;
+use super::outgoing::GIVE_UP_AFTER;
 
 /// The most complete streams that are remembered, so that their senders do not hear that they are
 /// lost.
@@ -129,7 +129,7 @@ impl<T> IncomingStreams<T> {
 
     /// Gives up streams that make no progress; returns what they had.
     pub fn expire(&mut self, now: BootNanos) -> Vec<(Name, T)> {
-        let is_late = |_: &Name, stream: &mut Stream<T>| now >= stream.heard + RESUME_FOR;
+        let is_late = |_: &Name, stream: &mut Stream<T>| now >= stream.heard + GIVE_UP_AFTER;
         let late = self.streams.extract_if(.., is_late);
         late.map(|(name, stream)| (name, stream.into)).collect()
     }

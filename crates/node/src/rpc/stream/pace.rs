@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_waits() {
+    fn sender_without_rate_never_waits() {
         let mut pace = Pace::new(None);
         for _ in 0..1_000 {
             pace.sent(usize::MAX, START);
@@ -98,11 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_piece_goes_whole_and_what_follows_waits_for_it() {
+    fn next_piece_waits_for_time_of_long_piece() {
         let mut pace = pace(1 << 20);
         assert_eq!(pace.held_until(START), None);
         pace.sent(64 << 20, START);
-        let until = pace.held_until(START).expect("it waits");
+        let until = pace.held_until(START).expect("the pace makes the sender wait");
         assert_eq!(until, START - SLACK_NANOS + 64_000_000_000);
         assert_eq!(pace.held_until(until - 1), Some(until));
         assert_eq!(pace.held_until(until), None);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_reached_by_a_sender_that_wakes_up_now_and_then() {
+    fn sender_that_wakes_now_and_then_reaches_its_rate() {
         for rate in [1u64 << 20, 8 << 20, 64 << 20, 1 << 30] {
             // As a thread that is woken at the next of these ticks only.
             for tick in [1_000_000, 10_000_000, SLACK_NANOS] {
@@ -154,7 +154,7 @@ mod tests {
 
         /// Invariant 1, whenever it wakes up.
         #[test]
-        fn no_window_holds_more_than_it_may(
+        fn no_time_window_exceeds_rate(
             rate in 1u64..2 << 30,
             pieces in prop::collection::vec((0usize..1 << 20, 0u64..200_000_000), 1..80),
         ) {

@@ -13,7 +13,7 @@ use replication::BootNanos;
 
 use super::frame::ReceiverFrame;
 use super::incoming::{DONE_MAX, IncomingStreams, Name, StreamEnd};
-use super::outgoing::{ASK_AFTER, InvalidProgress, OutgoingStream, RESUME_FOR, SendAction};
+use super::outgoing::{ASK_AFTER, GIVE_UP_AFTER, InvalidProgress, OutgoingStream, SendAction};
 use super::pace::Pace;
 
 const TICK: u64 = 10_000_000;
@@ -21,8 +21,8 @@ const NAME: Name = (NodeId(1), 7);
 const SHARD: ShardId = ShardId(3);
 /// Of one block.
 const BYTES: usize = 100;
-/// Blocks that are kept at most.
-const KEPT: usize = 4;
+/// Most unconfirmed blocks that the sender keeps.
+const UNCONFIRMED_BLOCKS_MAX: usize = 4;
 
 /// A sender, a receiver, and what is between them.
 struct World {
@@ -53,7 +53,7 @@ impl World {
         let now = 1_000_000_000;
         let mut coming = IncomingStreams::default();
         coming.begin(NAME, SHARD, Vec::new(), now);
-        let out = OutgoingStream::new(KEPT * BYTES, now);
+        let out = OutgoingStream::new(UNCONFIRMED_BLOCKS_MAX * BYTES, now);
         let (there, back, installed) = Default::default();
         let (made, blocks_sent, handled, resumes) = Default::default();
         let (is_linked, end, pace) = (true, None, Pace::new(None));
@@ -85,12 +85,12 @@ impl World {
         self.is_linked = false;
         self.there.clear();
         self.back.clear();
-        self.out.linked(false);
+        self.out.set_link(false);
     }
 
     fn heal(&mut self) {
         self.is_linked = true;
-        self.out.linked(true);
+        self.out.set_link(true);
     }
 
     /// The receiver's process starts again.
@@ -102,7 +102,7 @@ impl World {
     fn receive(&mut self) {
         let Some((frame, bytes)) = self.there.pop_front() else { return };
         self.handled += 1;
-        let said = match frame {
+        let reply = match frame {
             SendAction::Block(number) => {
                 let Some(into) = self.coming.block(NAME, number, self.now) else { return };
                 into.push(bytes);
@@ -118,7 +118,7 @@ impl World {
             other => unreachable!("{other:?} is not sent"),
         };
         if self.is_linked {
-            self.back.push_back(said);
+            self.back.push_back(reply);
         }
     }
 
@@ -126,11 +126,12 @@ impl World {
         match self.back.pop_front() {
             None => {}
             Some(ReceiverFrame::Has { ask, blocks }) => {
-                let has_lost = self.out.has(ask, blocks, self.now).expect("the receiver is sane");
+                let has_lost =
+                    self.out.on_progress(ask, blocks, self.now).expect("the receiver is sane");
                 self.resumes += u32::from(has_lost);
             }
             Some(ReceiverFrame::Done) => self.end = Some("done"),
-            Some(ReceiverFrame::NotFound) => self.end = Some("gone"),
+            Some(ReceiverFrame::NotFound) => self.end = Some("not found"),
         }
     }
 
@@ -147,7 +148,7 @@ impl World {
             due = self.out.due(is_held, self.now);
         }
         let bytes = match due {
-            SendAction::Nothing | SendAction::Held => return,
+            SendAction::Nothing | SendAction::Paused => return,
             SendAction::GiveUp => {
                 self.end = Some("given up");
                 return;
@@ -191,7 +192,7 @@ impl World {
 }
 
 #[test]
-fn a_stream_without_losses_sends_every_block_once() {
+fn stream_without_losses_sends_every_block_once() {
     for blocks in [0, 1, 3, 50] {
         let mut world = World::new(blocks);
         assert_eq!(world.run(), "done");
@@ -201,7 +202,7 @@ fn a_stream_without_losses_sends_every_block_once() {
 }
 
 #[test]
-fn a_link_lost_at_any_frame_costs_no_more_than_what_was_on_its_way() {
+fn link_lost_at_any_frame_resends_only_frames_in_flight() {
     const BLOCKS: u32 = 12;
     for at in 0..BLOCKS + 1 {
         // Both: the frame has come and its answer is lost; or neither has come.
@@ -220,7 +221,11 @@ fn a_link_lost_at_any_frame_costs_no_more_than_what_was_on_its_way() {
             world.heal();
             assert_eq!(world.run(), "done", "cut at frame {at}");
             world.assert_installed();
-            assert!(world.blocks_sent <= BLOCKS + KEPT as u32, "{} sent", world.blocks_sent);
+            assert!(
+                world.blocks_sent <= BLOCKS + UNCONFIRMED_BLOCKS_MAX as u32,
+                "{} sent",
+                world.blocks_sent
+            );
             // The end is the last frame: who has it answers the question with that.
             let was_over = is_handled && at == BLOCKS;
             assert_eq!(world.resumes, u32::from(!was_over), "cut at frame {at}");
@@ -229,7 +234,7 @@ fn a_link_lost_at_any_frame_costs_no_more_than_what_was_on_its_way() {
 }
 
 #[test]
-fn a_stream_without_a_link_is_given_up_on_both_sides() {
+fn both_sides_give_up_stream_without_link() {
     let mut world = World::new(40);
     while world.handled < 5 {
         world.step();
@@ -237,28 +242,28 @@ fn a_stream_without_a_link_is_given_up_on_both_sides() {
     world.cut();
     let begun = world.now;
     assert_eq!(world.run(), "given up");
-    assert!(world.now - begun <= RESUME_FOR);
-    while world.now - begun <= RESUME_FOR {
+    assert!(world.now - begun <= GIVE_UP_AFTER);
+    while world.now - begun <= GIVE_UP_AFTER {
         world.step();
     }
     assert_eq!(world.coming.answer(NAME, 1, world.now), ReceiverFrame::NotFound);
 }
 
 #[test]
-fn a_receiver_that_starts_again_says_that_all_is_gone() {
+fn restarted_receiver_reports_unknown_stream() {
     let mut world = World::new(40);
     while world.handled < 5 {
         world.step();
     }
     world.forget();
     world.heal();
-    assert_eq!(world.run(), "gone");
+    assert_eq!(world.run(), "not found");
     assert!(world.installed.is_empty());
 }
 
 /// The receiver's queue was full, or its answer had no room.
 #[test]
-fn frames_lost_without_the_link_are_missed_and_sent_again() {
+fn frames_lost_on_open_link_are_resent() {
     for at in 0..14 {
         let mut world = World::new(12);
         let mut sent = 0;
@@ -278,7 +283,7 @@ fn frames_lost_without_the_link_are_missed_and_sent_again() {
     while world.end.is_none() {
         world.step();
         // Only answers to questions come.
-        world.back.retain(|said| !matches!(said, ReceiverFrame::Has { ask: 0, .. }));
+        world.back.retain(|reply| !matches!(reply, ReceiverFrame::Has { ask: 0, .. }));
     }
     assert_eq!(world.end, Some("done"));
     world.assert_installed();
@@ -288,7 +293,7 @@ fn frames_lost_without_the_link_are_missed_and_sent_again() {
 #[test]
 fn unconfirmed_blocks_are_bounded_and_silent_receiver_is_probed() {
     let mut now: BootNanos = 1_000_000_000;
-    let mut out = OutgoingStream::new(KEPT * BYTES, now);
+    let mut out = OutgoingStream::new(UNCONFIRMED_BLOCKS_MAX * BYTES, now);
     let mut blocks = 0;
     loop {
         match out.due(false, now) {
@@ -300,7 +305,7 @@ fn unconfirmed_blocks_are_bounded_and_silent_receiver_is_probed() {
             due => break assert_eq!(due, SendAction::Nothing),
         }
     }
-    assert_eq!(blocks, KEPT);
+    assert_eq!(blocks, UNCONFIRMED_BLOCKS_MAX);
     let mut asked = 0;
     loop {
         now += ASK_AFTER;
@@ -313,12 +318,12 @@ fn unconfirmed_blocks_are_bounded_and_silent_receiver_is_probed() {
             due => break assert_eq!(due, SendAction::GiveUp),
         }
     }
-    assert_eq!(asked, RESUME_FOR / 1_000_000_000 - 1);
+    assert_eq!(asked, GIVE_UP_AFTER / 1_000_000_000 - 1);
 }
 
 /// Each block waits for longer than the timeout of either side.
 #[test]
-fn held_stream_is_not_given_up() {
+fn paused_stream_is_not_given_up() {
     const BLOCKS: u32 = 12;
     let mut world = World::slow(BLOCKS, 2);
     let begun = world.now;
@@ -331,7 +336,7 @@ fn held_stream_is_not_given_up() {
 }
 
 #[test]
-fn a_stream_that_is_held_is_given_up_without_a_link_or_an_answer() {
+fn paused_stream_without_link_or_answer_is_given_up() {
     let mut world = World::slow(12, 1);
     while world.handled < 20 {
         world.step();
@@ -339,7 +344,7 @@ fn a_stream_that_is_held_is_given_up_without_a_link_or_an_answer() {
     let begun = world.now;
     world.cut();
     assert_eq!(world.run(), "given up");
-    assert!(world.now - begun <= RESUME_FOR);
+    assert!(world.now - begun <= GIVE_UP_AFTER);
 
     let mut world = World::slow(12, 1);
     while world.handled < 20 {
@@ -351,48 +356,48 @@ fn a_stream_that_is_held_is_given_up_without_a_link_or_an_answer() {
         world.there.clear();
     }
     assert_eq!(world.end, Some("given up"));
-    assert!(world.now - begun <= RESUME_FOR + ASK_AFTER);
+    assert!(world.now - begun <= GIVE_UP_AFTER + ASK_AFTER);
 }
 
 #[test]
-fn a_receiver_that_starts_again_while_a_stream_is_held_is_found_out_soon() {
+fn paused_sender_detects_restarted_receiver_within_a_second() {
     let mut world = World::slow(12, 1);
     while world.handled < 20 {
         world.step();
     }
     world.coming = IncomingStreams::default();
     let begun = world.now;
-    assert_eq!(world.run(), "gone");
+    assert_eq!(world.run(), "not found");
     assert!(world.now - begun <= ASK_AFTER + 5 * TICK);
 }
 
 #[test]
-fn an_answer_to_an_older_question_does_not_open_the_way() {
+fn answer_to_older_question_does_not_resume_stream() {
     let now = 1_000_000_000;
-    let mut out = OutgoingStream::new(KEPT * BYTES, now);
+    let mut out = OutgoingStream::new(UNCONFIRMED_BLOCKS_MAX * BYTES, now);
     for number in 0..3 {
         assert_eq!(out.due(false, now), SendAction::Make);
         out.made(block(number));
         out.sent(&SendAction::Block(number), now);
     }
     for question in 1..=2 {
-        out.linked(false);
-        out.linked(true);
+        out.set_link(false);
+        out.set_link(true);
         assert_eq!(out.due(false, now), SendAction::Ask(question));
         out.sent(&SendAction::Ask(question), now);
     }
-    assert_eq!(out.has(1, 1, now), Ok(false));
+    assert_eq!(out.on_progress(1, 1, now), Ok(false));
     assert_eq!(out.due(false, now), SendAction::Nothing);
-    assert_eq!(out.has(2, 2, now), Ok(true));
+    assert_eq!(out.on_progress(2, 2, now), Ok(true));
     assert_eq!(out.due(false, now), SendAction::Block(2));
-    assert_eq!(out.has(0, 4, now), Err(InvalidProgress::TooMany { has: 4, made: 3 }));
-    out.linked(true);
+    assert_eq!(out.on_progress(0, 4, now), Err(InvalidProgress::TooMany { has: 4, made: 3 }));
+    out.set_link(true);
     assert_eq!(out.due(false, now), SendAction::Ask(3));
-    assert_eq!(out.has(3, 1, now), Err(InvalidProgress::TooFew { has: 1, had: 2 }));
+    assert_eq!(out.on_progress(3, 1, now), Err(InvalidProgress::TooFew { has: 1, had: 2 }));
 }
 
 #[test]
-fn of_one_shard_there_is_one_stream_and_of_the_done_a_few_are_remembered() {
+fn shard_has_one_stream_and_done_streams_are_bounded() {
     let now = 1_000_000_000;
     let mut coming = IncomingStreams::default();
     let name = |number: u64| (NodeId(2), number);
@@ -418,7 +423,7 @@ proptest! {
     /// Links go and come, and frames are lost in both directions; for less than it takes to give
     /// up.
     #[test]
-    fn whatever_is_lost_a_stream_arrives_whole_and_once(
+    fn stream_with_random_losses_arrives_complete_and_once(
         seed: u64, blocks in 0..60u32, odds in 3..60u64, rate in prop::option::of(200..40_000u64),
     ) {
         let mut random = Random::new(seed);
@@ -439,6 +444,6 @@ proptest! {
         prop_assert_eq!(world.run(), "done");
         world.assert_installed();
         // Whenever it goes on, it sends again what was kept at most.
-        prop_assert!(world.blocks_sent <= blocks + world.resumes * KEPT as u32);
+        prop_assert!(world.blocks_sent <= blocks + world.resumes * UNCONFIRMED_BLOCKS_MAX as u32);
     }
 }

@@ -59,7 +59,7 @@ impl World {
     /// RESOLVE of what was prepared, at the time of its locks or as aborted.
     pub fn resolve(&mut self, name: &str, is_committed: bool) {
         let id = words::id(name, BY);
-        let (all, at) = self.asked.locked.remove(&id).expect("it was prepared");
+        let (all, at) = self.asked.locked.remove(&id).expect("the step was prepared");
         let outcome = match at.filter(|_| is_committed) {
             Some(at) => Outcome::Committed(at),
             None => Outcome::Aborted,
@@ -114,7 +114,7 @@ impl World {
                 let text = match reply {
                     // Times of the virtual clock say nothing here.
                     StepReply::Voted(..) => "prepared".to_owned(),
-                    reply => words::said(reply),
+                    reply => words::step_reply(reply),
                 };
                 (number, text)
             }

@@ -178,7 +178,7 @@ impl World {
         let route = self.nodes[node - 1].route(&self.keyspace);
         let mut key = None;
         write.each_key(&mut |it| key = Some(it.to_vec()));
-        let shard = route.shard(route.place_of_key(&key.expect("it has a key")));
+        let shard = route.shard(route.place_of_key(&key.expect("the command has a key")));
         let client = self.client();
         let mut batch = Batch::default();
         batch.push(&write, Waiter(client));
@@ -223,7 +223,7 @@ impl World {
     pub fn split(&mut self, shard: ShardId, at: &[u8], right: ShardId) {
         let leader = self.leader(shard).expect("somebody leads it");
         let executor = &mut self.node(leader).executor;
-        let view = executor.view(shard).expect("it leads it");
+        let view = executor.view(shard).expect("the shard is on this node");
         let generation = view.read().descriptor.generation;
         let split = Split { right, generation, at: Cut::Key(at.into()) };
         executor.accept(Input::Split { shard, split });
@@ -430,7 +430,7 @@ impl World {
         }
         let mut bytes = Vec::new();
         rpc.encode(&mut bytes);
-        let rpc = RpcMessage::decode(bytes.into()).expect("it was encoded");
+        let rpc = RpcMessage::decode(bytes.into()).expect("the bytes were encoded here");
         self.node(to).executor.accept(Input::Rpc { from, rpc });
     }
 

@@ -170,7 +170,7 @@ impl PeerThread {
     /// Logs why an address cannot be linked, unless that was said last.
     pub(super) fn log_dial_failure(&mut self, address: &str, why: &str) {
         if self.complaints.get(address).is_none_or(|last| last != why) {
-            tracing::warn!(address, "cannot connect to a peer, trying on: {why}");
+            tracing::warn!(address, "cannot connect to a peer, and tries again: {why}");
             self.complaints.insert(address.to_owned(), why.to_owned());
         }
     }

@@ -276,7 +276,7 @@ impl PeerThread {
         });
         let random = self.draw();
         self.targets.link_lost(link.node, self.now, random);
-        tracing::info!(node = format!("{:016x}", link.node.0), "the link to a peer is gone: {why}");
+        tracing::info!(node = format!("{:016x}", link.node.0), "lost the link to a peer: {why}");
         self.delivered = true;
         handler.disconnected(link.node);
     }

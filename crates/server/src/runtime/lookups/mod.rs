@@ -211,7 +211,7 @@ pub fn look_up(
     let LookupChoice { kind, form, cached } = way;
     let (out, mut ended, id) = {
         let mut inner = peers.lookups.inner.lock();
-        let full = peers.lookup.look();
+        let full = peers.lookup.guard();
         let Point { keyspace, tail } = point;
         let (tail, hops_max) = (tail.to_vec(), hops_max(kind, full.len()));
         let request =
@@ -290,7 +290,7 @@ fn run(
 ) {
     let (out, ended) = {
         let mut inner = peers.lookups.inner.lock();
-        let full = peers.lookup.look();
+        let full = peers.lookup.guard();
         f(&mut inner, &full, runtime.identity.node)
     };
     peers.send_lookup(out);

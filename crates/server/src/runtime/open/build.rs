@@ -33,9 +33,12 @@ use crate::runtime::memory::Memory;
 use crate::runtime::open_txns::OpenTxns;
 use crate::runtime::peers::Peers;
 use crate::runtime::placement::COOL_DOWN;
+use crate::runtime::pubsub::PubSub;
 use crate::runtime::request_rates::RequestRates;
 use crate::runtime::routing::Routing;
+use crate::runtime::tracking::Tracking;
 use crate::runtime::{ControlInput, NO_ORIGIN, NodeRuntime, requests};
+use crate::scripts::Scripts;
 
 /// The keyspace that every node has from its beginning: clients begin there.
 const FIRST_KEYSPACE: &str = "0";
@@ -68,6 +71,8 @@ pub(super) fn build(
     let setup = control_setup(config, &identity, cluster.is_some());
     let control = Control::new(setup);
     let interval = Duration::from_millis(config.interval_ms);
+    let pubsub = PubSub::new(mailboxes.len(), clock.millis());
+    let tracking = Tracking::new(mailboxes.len(), config.tracking_keys_max);
     let runtime = Arc::new(NodeRuntime {
         identity,
         lifecycle: Lifecycle::default(),
@@ -83,6 +88,14 @@ pub(super) fn build(
         request_rates: RequestRates::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),
         open_txns: OpenTxns::default(),
+        tracking,
+        pubsub,
+        scripts: Scripts::new(
+            config.script_threads_count(),
+            config.script_cache_bytes,
+            Duration::from_millis(config.script_time_ms),
+            Duration::from_nanos(setup.request_timeout),
+        ),
         peers: cluster.map(|cluster| {
             let table = control.table().clone();
             Peers::new(cluster, manifest.node, &setup.placement, table, seed)

@@ -142,9 +142,9 @@ impl LockedDirectory {
             Ok(addresses) => addresses,
             Err(error) => {
                 tracing::warn!(
-                    "the addresses of the other members are not known: {error}. Nothing else is \
-                     lost, and the file is written anew as soon as a member is reached: name one \
-                     with --join if none is"
+                    "cannot read the addresses of the other members: {error}. No other data is \
+                     affected. The node writes the file anew as soon as it reaches a member: if it \
+                     reaches none, name one with --join"
                 );
                 Vec::new()
             }
@@ -189,7 +189,7 @@ pub fn open(
         .replayed
         .shards
         .values()
-        .filter_map(|s| s.state().keys())
+        .filter_map(|s| s.state().engine())
         .map(|e| e.len(Timestamp::ZERO))
         .sum();
     let text = match (is_new, manifest.origin) {

@@ -27,7 +27,7 @@
 //! | bytes a second, of blocks that are not urgent | `snapshot_rate` | they wait, in turn (`pace`) |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
-//! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
+//! | time in which nothing is confirmed | `GIVE_UP_AFTER` | both sides end it |
 //!
 //! Streams share the rate, a block each in turn. Few run at a time, so each is soon over, and the
 //! sender retains few old versions and log entries for it. Time that a stream waits for the rate

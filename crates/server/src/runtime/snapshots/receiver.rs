@@ -86,7 +86,7 @@ impl Receiver<'_> {
 
     fn broken(&self, from: NodeId, why: &str) {
         self.peers.rpc_counters.snapshots_broken.add(1);
-        tracing::warn!("a snapshot from node {:016x} is given up: {why}", from.0);
+        tracing::warn!("a snapshot from node {:016x} is abandoned: {why}", from.0);
     }
 
     fn failed(&mut self, name: Name, why: &str) {
@@ -176,7 +176,7 @@ impl Receiver<'_> {
             Ok(is_installed) => is_installed,
             Err(why) => {
                 self.peers.rpc_counters.snapshots_broken.add(1);
-                tracing::warn!("a snapshot of shard {shard} is given up: {why}");
+                tracing::warn!("a snapshot of shard {shard} is abandoned: {why}");
                 false
             }
         };
@@ -188,7 +188,7 @@ impl Receiver<'_> {
         for ((from, _), shard) in self.core.expire(boot_nanos()) {
             self.peers.rpc_counters.snapshots_broken.add(1);
             let from = from.0;
-            tracing::info!("node {from:016x} does not go on with a snapshot of shard {shard}");
+            tracing::info!("node {from:016x} stopped sending a snapshot of shard {shard}");
         }
         self.execute();
     }

@@ -119,8 +119,8 @@ impl Sender<'_> {
         let facts: Vec<(Destination, DestinationFacts)> = facts.collect();
         for Destination { shard, replica } in self.core.learn(&facts, now) {
             tracing::info!(
-                "nothing is done in shard {shard} until its state is at replica {replica}: it is \
-                 sent as fast as it can be, whatever `snapshot_rate` is"
+                "shard {shard} commits nothing until replica {replica} has a snapshot: it is sent \
+                 without the limit of `snapshot_rate`"
             );
         }
     }
@@ -138,7 +138,7 @@ impl Sender<'_> {
         let now = boot_nanos();
         let begun = self.runtime.with_executor(shard, |executor| {
             self.core.check(request.term, &source::facts(executor, request.to, now))?;
-            let here = executor.shard(shard).expect("it leads");
+            let here = executor.shard(shard).expect("the shard is on this node");
             Ok::<_, &str>(source::source(here, request.head.clone(), end, BLOCK))
         })?;
         let (node, index) = (request.node, begun.checkpoint.index);

@@ -309,7 +309,7 @@ impl Attempt {
         let reserved_as = self.before.take().and_then(|before| before.reserved_as);
         let is_long = began_ago >= RESERVE_AFTER_NANOS;
         let reserved_as = reserved_as.or_else(|| is_long.then(|| self.runtime.clock.tick()));
-        self.before = Some(ConflictRetry { since: self.began, key, reserved_as });
+        self.before = Some(ConflictRetry { since: self.began, key: Some(key), reserved_as });
         self.begin();
     }
 }
@@ -338,7 +338,7 @@ fn commit(
         drop(charge);
         done(match ended {
             TxnOutcome::Done(_) => Ok(None),
-            TxnOutcome::Changed(key) => Ok(Some(key)),
+            TxnOutcome::Changed(key) | TxnOutcome::ChangedIn(_, key) => Ok(Some(key)),
             TxnOutcome::Busy(Some(key)) => Err(ApiError::Conflicts { key }),
             TxnOutcome::Busy(None) => Err(ApiError::Busy { why: NO_LEADER }),
             TxnOutcome::CrossShard => Err(not_done(NotDone::CrossShard, None)),
@@ -349,14 +349,14 @@ fn commit(
                 .into(),
             }),
             TxnOutcome::TooLong => Err(ApiError::TransactionTooLarge {
-                why: "what it reads and writes in one shard has more than 514 MiB, keys among that"
-                    .into(),
+                why: "it reads and writes more than 514 MiB of keys and values in one shard".into(),
             }),
             TxnOutcome::NoKeyspace => Err(not_done(NotDone::NoSuchShard, None)),
             TxnOutcome::DiskFull => Err(ApiError::DiskFull),
         });
     };
-    let asked = Transact { keyspace, copy, before, done: Box::new(ended) };
+    let others = Vec::new();
+    let asked = Transact { keyspace, copy, others, before, done: Box::new(ended) };
     // In turn, so that one loop has not all of them.
     let number = (id.sequence % runtime.delivery.mailboxes.len() as u64) as usize;
     // Without a loop the callback is dropped: who waits hears that nobody knows.

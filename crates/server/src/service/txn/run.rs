@@ -49,6 +49,8 @@ pub struct Run {
     runtime: Arc<NodeRuntime>,
     route: Arc<Route>,
     held: HeldTxn,
+    /// Keys that are read before the operations.
+    wanted: Vec<Bytes>,
     ops: Vec<TxnOp>,
     results: Vec<TxnResult>,
     answered_bytes: usize,
@@ -84,12 +86,36 @@ impl Run {
         keeps: Option<(Timestamp, Vec<Bytes>)>,
         then: Continuation,
     ) {
+        Self::begin(runtime, held, Vec::new(), ops, keeps, then);
+    }
+
+    /// Has the copy learn what these keys have, as far as it does not know. There are no results.
+    /// Reservations as for [`Self::start`].
+    pub fn learn(
+        runtime: &Arc<NodeRuntime>,
+        held: HeldTxn,
+        keys: Vec<Bytes>,
+        keeps: Option<(Timestamp, Vec<Bytes>)>,
+        then: Continuation,
+    ) {
+        Self::begin(runtime, held, keys, Vec::new(), keeps, then);
+    }
+
+    fn begin(
+        runtime: &Arc<NodeRuntime>,
+        held: HeldTxn,
+        wanted: Vec<Bytes>,
+        ops: Vec<TxnOp>,
+        keeps: Option<(Timestamp, Vec<Bytes>)>,
+        then: Continuation,
+    ) {
         let Some(route) = runtime.routing.routes().by_id(held.keyspace).cloned() else {
             return then(held, Err(not_done(NotDone::NoSuchShard, None)));
         };
         let run = Self {
             route,
             held,
+            wanted,
             ops,
             results: Vec::new(),
             answered_bytes: 0,
@@ -214,15 +240,16 @@ impl Run {
     fn lacking(&self) -> Vec<Bytes> {
         let mut put = BTreeSet::new();
         let mut lacking = Vec::new();
+        let is_known =
+            |key: &[u8]| self.held.copy.missing_keys(&Step::Read(Read::Get(key))).is_empty();
+        lacking.extend(self.wanted.iter().filter(|key| !is_known(key)).cloned());
         for op in &self.ops[self.results.len()..] {
             match op {
                 TxnOp::Put { key, .. } => {
                     put.insert(key);
                 }
                 TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => {
-                    let is_known =
-                        self.held.copy.missing_keys(&Step::Read(Read::Get(key))).is_empty();
-                    if !is_known && !put.contains(key) {
+                    if !is_known(key) && !put.contains(key) {
                         lacking.push(key.clone());
                     }
                 }
@@ -410,8 +437,8 @@ fn bytes_of(result: &TxnResult) -> usize {
 
 fn knows_too_much() -> Suspended {
     too_large(
-        "a transaction reads and writes at most 65536 keys, and 32 MiB of keys and values, and \
-         looks at most at 1024 ranges apart",
+        "a transaction reads and writes at most 65536 keys, and 32 MiB of keys and values, and at \
+         most 1024 separate ranges",
     )
 }
 

@@ -4,6 +4,7 @@ use command::{NotDone, Reply};
 use node::executor::Answer;
 
 use super::super::World;
+use super::super::tracking::TRACKERS;
 use super::{KeyOp, Op};
 use crate::command::Command;
 
@@ -37,6 +38,12 @@ impl World {
 
     /// An answer has come from a node.
     pub(in crate::cluster) fn answered(&mut self, answer: Answer) {
+        if Self::is_of_pipelines(&answer) {
+            return self.handle_pipeline_answer(answer);
+        }
+        if answer.origin() == TRACKERS {
+            return self.cache_answered(&answer);
+        }
         if Self::is_wide(&answer) {
             return self.handle_multi_shard_answer(answer);
         }

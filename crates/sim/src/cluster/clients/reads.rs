@@ -44,7 +44,7 @@ impl World {
         let names = self.clients.names_of(&op.keys);
         let (route, shard, plant) = (op.route.clone(), op.shard, self.options.plant);
         let mut now = op.moment.expect("a read");
-        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         let elected = machine.shard(shard).is_some_and(|shard| shard.is_elected());
         if plant == Some(Plant::LeaseByRole) && elected {
             now.boot = 0;

@@ -25,7 +25,7 @@ impl World {
         let numbers: Vec<u64> = ops.map(|(number, _)| *number).collect();
         for number in numbers {
             self.trace.event(format_args!("op {number}: no answer yet"));
-            let mut op = self.clients.ops.remove(&number).expect("it was just found");
+            let mut op = self.clients.ops.remove(&number).expect("the entry was found above");
             self.rest(&op);
             // Nobody needs to know what a read would have said.
             if op.is_write() {
@@ -60,7 +60,7 @@ impl World {
             waiting.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
         for (number, place) in places {
             let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
-            op.expect("it was just found").place = place;
+            op.expect("the entry was found above").place = place;
         }
     }
 
@@ -89,7 +89,7 @@ impl World {
         self.lose_multi_shard(at);
         self.node_slots[at].machine = None;
         for (number, place) in lost {
-            let op = self.clients.ops.remove(&number).expect("it was just found");
+            let op = self.clients.ops.remove(&number).expect("the entry was found above");
             self.rest(&op);
             self.trace.event(format_args!("op {number} is lost at {place:?}"));
             self.counts.unknown += u64::from(place.is_some());

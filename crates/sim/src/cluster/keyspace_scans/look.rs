@@ -38,7 +38,7 @@ impl Question<'_> {
             }),
             ScanQuery::Scan(scan) => self.keys(|show| {
                 let scanned = scan::scan(self.route, self.asked, scan.cursor, self.count, show);
-                Some(scanned.expect("it is hashed")).filter(|next| *next != 0)
+                Some(scanned.expect("the keyspace is hashed")).filter(|next| *next != 0)
             }),
         }
     }
@@ -77,7 +77,8 @@ impl Question<'_> {
         let query = RangeQuery { low, high, reverse, keys_max: usize::MAX };
         let mut all: Vec<Pair> = Vec::new();
         let show = &mut |key: &[u8], value: &[u8]| all.push((key.into(), value.into()));
-        scan::range(self.route, self.asked, &query, self.count, show).expect("it is ordered");
+        scan::range(self.route, self.asked, &query, self.count, show)
+            .expect("the placement is ordered");
         if !all.windows(2).all(|pair| (pair[0].0 < pair[1].0) != reverse) {
             let text = format!("a node shows keys in no order: {all:?}");
             return Err(Violation::new("RANGE is in order", text));

@@ -83,7 +83,10 @@ impl World {
                     shown.insert(key_of(name)?, value);
                 }
             }
-            FetchResult::Versions(_) | FetchResult::Then(_) | FetchResult::Catalogue { .. } => {
+            FetchResult::Versions(_)
+            | FetchResult::Then(_)
+            | FetchResult::Tracked(_)
+            | FetchResult::Catalogue { .. } => {
                 unreachable!("nobody asked for that")
             }
         }

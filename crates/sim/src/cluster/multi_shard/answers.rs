@@ -5,7 +5,7 @@ use node::executor::Answer;
 use txn::coordinator::TxnOutcome;
 
 use super::parts::op_of;
-use super::workloads::Workload;
+use super::scripts::{BATCHES, COMMIT};
 use super::{FIRST, OpPath, PendingOp, World, workloads};
 use crate::check::serial::{ObservedTxn, Outcome};
 
@@ -16,12 +16,16 @@ impl World {
         let ended = std::mem::take(&mut machine.coordinates.ended);
         self.counts.wide_finished += std::mem::take(&mut machine.coordinates.finished);
         for (number, ended) in ended {
+            if self.is_script(number) {
+                self.script_coordinated(number, ended);
+                continue;
+            }
             match ended {
                 TxnOutcome::Done(replies) => {
                     self.counts.wide_committed += 1;
                     self.finish_multi_shard(number, &replies);
                 }
-                TxnOutcome::Changed(_) => {
+                TxnOutcome::Changed(_) | TxnOutcome::ChangedIn(..) => {
                     self.counts.wide_changed += 1;
                     self.not_done_wide(number, Outcome::NotDone);
                 }
@@ -48,6 +52,14 @@ impl World {
         match answer {
             Answer::Applied { spent, replies, .. } => {
                 for (waiter, reply) in spent.waiters.iter().zip(replies) {
+                    if waiter.0 > BATCHES {
+                        self.batch_answered(waiter.0, Ok(&reply));
+                        continue;
+                    }
+                    if waiter.0 & COMMIT != 0 {
+                        self.script_answered(waiter.0 ^ COMMIT, Ok(reply));
+                        continue;
+                    }
                     match reply {
                         Reply::Changed(_) => self.not_done_wide(waiter.0, Outcome::NotDone),
                         Reply::Array(replies) => self.finish_multi_shard(waiter.0, &replies),
@@ -55,19 +67,32 @@ impl World {
                     }
                 }
             }
-            Answer::NotDone { waiters, why: NotDone::ReplicaLagging, .. } => {
-                waiters.into_iter().for_each(|waiter| self.may_look(waiter.0, None));
-            }
             Answer::NotDone { waiters, why, .. } => {
-                let is_open = matches!(why, NotDone::OutcomeUnknown | NotDone::Dropped);
-                let outcome = if is_open { Outcome::Unknown } else { Outcome::NotDone };
-                waiters.into_iter().for_each(|waiter| self.not_done_wide(waiter.0, outcome));
+                waiters.into_iter().for_each(|waiter| self.not_done_because(waiter.0, why));
             }
             Answer::Retry { waiter, .. } => self.may_look(waiter.0, None),
             Answer::Fetched { waiter, shard, at, want, found, .. } => {
                 self.may_look(waiter.0, Some((shard, at, *want, *found)));
             }
             other => unreachable!("nobody has asked for {other:?}"),
+        }
+    }
+
+    fn not_done_because(&mut self, number: u64, why: NotDone) {
+        match why {
+            _ if number > BATCHES => self.batch_answered(number, Err(why)),
+            _ if number & COMMIT != 0 => self.script_answered(number ^ COMMIT, Err(why)),
+            _ if self.is_script(number) => self.script_unread(number, why),
+            NotDone::ReplicaLagging => self.may_look(number, None),
+            why => self.not_done_wide(number, Self::outcome_of(why)),
+        }
+    }
+
+    /// Whether it may be done.
+    pub(super) fn outcome_of(why: NotDone) -> Outcome {
+        match why {
+            NotDone::OutcomeUnknown | NotDone::Dropped => Outcome::Unknown,
+            _ => Outcome::NotDone,
         }
     }
 
@@ -79,7 +104,7 @@ impl World {
         self.counts.wide_ones += u64::from(!matches!(pending.path, OpPath::Coordinated));
         let answered_at = self.clients.next_event();
         self.counts.workloads[pending.workload as usize] += 1;
-        self.note_wide(pending, Outcome::Committed { answered_at }, replies);
+        self.note_wide(number, pending, Outcome::Committed { answered_at }, replies);
     }
 
     /// It is not done, or may not be.
@@ -87,17 +112,18 @@ impl World {
         let Some(wide) = &mut self.wide else { return };
         let Some(pending) = wide.pending.remove(&number) else { return };
         self.trace.event(format_args!("transaction {}: {outcome:?}", number - FIRST));
-        self.note_wide(pending, outcome, &[]);
+        self.note_wide(number, pending, outcome, &[]);
     }
 
-    fn note_wide(&mut self, pending: PendingOp, outcome: Outcome, replies: &[Reply]) {
+    fn note_wide(&mut self, number: u64, pending: PendingOp, outcome: Outcome, replies: &[Reply]) {
         let Some(wide) = &mut self.wide else { return };
+        wide.scripts.note(number, outcome);
         let PendingOp { client, call: invoked_at, workload, parts, watched, .. } = pending;
         let think_ms = wide.rng.between(1, wide.think_ms);
         if let Some(client) = client {
             wide.free_at[client] = self.now_ms + think_ms;
         }
-        if let Workload::Register | Workload::Bank | Workload::Expiring = workload {
+        if workload.has_own_judge() {
             return wide.note_case(workload, (invoked_at, outcome), &parts, replies);
         }
         let client = client.map_or(u64::MAX, |client| client as u64);
@@ -112,12 +138,16 @@ impl World {
 
     /// Marks all transactions of this node as never to be answered.
     pub(in crate::cluster) fn lose_multi_shard(&mut self, at: usize) {
-        let Some(wide) = &self.wide else { return };
+        let Some(wide) = &mut self.wide else { return };
+        wide.scripts.lose(at);
         let lost = wide.pending.iter().filter(|(_, pending)| pending.at == at);
         let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
         for number in lost {
-            let pending = &self.wide.as_ref().expect("it was just there").pending[&number];
-            let begun = matches!(pending.path, OpPath::Coordinated | OpPath::Proposed);
+            let pending = &self.wide.as_ref().expect("the entry was found above").pending[&number];
+            let begun = matches!(
+                pending.path,
+                OpPath::Coordinated | OpPath::Proposed | OpPath::Scripted(_)
+            );
             self.counts.multi_shard_unknown += u64::from(begun);
             let outcome = if begun { Outcome::Unknown } else { Outcome::NotDone };
             self.not_done_wide(number, outcome);

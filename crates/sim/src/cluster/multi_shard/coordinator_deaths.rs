@@ -6,7 +6,7 @@ use command::ObservedVersion;
 use keyspace::{ShardId, Timestamp};
 
 use super::workloads::{WatchedKey, Workload};
-use super::{KEYS, OpPath, Part, WIDE, World};
+use super::{KEYS, OpPath, Part, PendingOp, WIDE, World};
 use crate::check::Violation;
 use crate::check::serial::{ObservedTxn, Op, Outcome};
 use crate::machine::coordinator::CoordinatorCrash;
@@ -22,7 +22,7 @@ pub(crate) struct CoordinatorDeath {
     /// Whose it is.
     pub at: usize,
     /// By what it is named.
-    pub by: u64,
+    pub name: u64,
     /// What it appends, and to which keys.
     appends: Vec<(usize, u64)>,
 }
@@ -47,9 +47,9 @@ impl World {
         is_broken: bool,
         steps: u32,
     ) -> Result<CoordinatorDeath, Violation> {
-        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
-        let by = machine.coordinates.by;
-        machine.coordinates.fuse = Some(CoordinatorCrash { of: by, left: steps });
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
+        let name = machine.coordinates.name;
+        machine.coordinates.fuse = Some(CoordinatorCrash { of: name, left: steps });
         let route = machine.routes[WIDE].clone();
         let wide = self.wide.as_mut().expect("there are transactions");
         let mut shards: Vec<ShardId> = Vec::new();
@@ -77,14 +77,14 @@ impl World {
         let (workload, path) = (Workload::ListAppend, OpPath::Coordinated);
         let number = self.put_asked(None, at, workload, parts, watched, path);
         self.coordinate_wide(number);
-        Ok(CoordinatorDeath { at, by, appends })
+        Ok(CoordinatorDeath { at, name, appends })
     }
 
     /// All coordinators end when they have taken so many steps to finish it, also those of nodes
     /// that have just come back.
     pub(crate) fn kill_recoverers(&mut self, doomed: &CoordinatorDeath, steps: u32) {
         for machine in self.node_slots.iter_mut().filter_map(|seat| seat.machine.as_mut()) {
-            let fuse = CoordinatorCrash { of: doomed.by, left: steps };
+            let fuse = CoordinatorCrash { of: doomed.name, left: steps };
             machine.coordinates.fuse.get_or_insert(fuse);
         }
     }
@@ -109,8 +109,12 @@ impl World {
             // What it had told before, it has told.
             self.follow_coordinator(at);
             let wide = self.wide.as_ref().expect("there are transactions");
-            let pending = wide.pending.iter();
-            let its = pending.filter(|(_, a)| a.at == at && matches!(a.path, OpPath::Coordinated));
+            let is_its = |pending: &PendingOp| match &pending.path {
+                OpPath::Coordinated => pending.at == at,
+                OpPath::Scripted(script) => pending.at == at && script.is_coordinated,
+                _ => false,
+            };
+            let its = wide.pending.iter().filter(|(_, pending)| is_its(pending));
             for number in its.map(|(number, _)| *number).collect::<Vec<_>>() {
                 self.counts.multi_shard_unknown += 1;
                 self.not_done_wide(number, Outcome::Unknown);
@@ -132,7 +136,7 @@ impl World {
     pub(crate) fn run_competing_txn(&mut self, doomed: &CoordinatorDeath) -> Result<(), Violation> {
         let deadline = self.now_ms + FINISHED_MS_MAX;
         let (mut is_done, mut other) = (false, None);
-        while self.now_ms < deadline && !(is_done && self.left_of(doomed.by).is_empty()) {
+        while self.now_ms < deadline && !(is_done && self.left_of(doomed.name).is_empty()) {
             let wide = self.wide.as_ref().expect("there are transactions");
             match other {
                 Some((number, _)) if wide.pending.contains_key(&number) => {}
@@ -143,7 +147,7 @@ impl World {
             }
             self.millisecond()?;
         }
-        let left = self.left_of(doomed.by);
+        let left = self.left_of(doomed.name);
         if is_done && left.is_empty() {
             return Ok(());
         }
@@ -199,14 +203,16 @@ impl World {
     }
 
     /// What is left of transactions of a coordinator, in words.
-    fn left_of(&self, by: u64) -> String {
+    fn left_of(&self, name: u64) -> String {
         let mut text = String::new();
         for machine in self.node_slots.iter().filter_map(|seat| seat.machine.as_ref()) {
             let node = machine.node();
             for view in machine.shard_ids().into_iter().filter_map(|id| machine.view(id)) {
                 let state = view.read();
-                let locked = state.locks.iter().filter(|(_, lock)| lock.id.by == by).count();
-                let unfinished = state.locks.unfinished().filter(|(id, ..)| id.by == by).count();
+                let locked =
+                    state.locks.iter().filter(|(_, lock)| lock.id.coordinator == name).count();
+                let unfinished =
+                    state.locks.unfinished().filter(|(id, ..)| id.coordinator == name).count();
                 if locked + unfinished > 0 {
                     let shard = state.descriptor.shard;
                     text += &format!(

@@ -1,6 +1,6 @@
 //! The commands of a transaction as bytes; and their effect, read from their replies.
 
-use command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
+use command::{Expiry, Flush, Reply, SetIf, SetReply, Step, Transaction, Write};
 
 use super::PendingOp;
 use crate::check::serial::Op;
@@ -14,6 +14,8 @@ pub(super) enum Part {
     /// A value that says when it ends, in ms.
     Expiring(usize, u64),
     Add(usize, i64),
+    /// The keyspace is flushed, and this key is set after that.
+    FlushSet(usize, i64),
 }
 
 impl Part {
@@ -23,7 +25,8 @@ impl Part {
             | Part::Get(key)
             | Part::Set(key, _)
             | Part::Expiring(key, _)
-            | Part::Add(key, _) => key,
+            | Part::Add(key, _)
+            | Part::FlushSet(key, _) => key,
         }
     }
 }
@@ -32,7 +35,7 @@ impl Part {
 pub(super) fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
     let value = |part: &Part| match part {
         Part::Append(_, element) => format!("{element} ").into_bytes(),
-        Part::Set(_, value) => value.to_string().into_bytes(),
+        Part::Set(_, value) | Part::FlushSet(_, value) => value.to_string().into_bytes(),
         Part::Expiring(_, end_ms) => end_ms.to_string().into_bytes(),
         Part::Get(_) | Part::Add(..) => Vec::new(),
     };
@@ -44,9 +47,26 @@ pub(super) fn transaction_of<'a>(
     names: &'a [Vec<u8>],
     values: &'a [Vec<u8>],
 ) -> Transaction<'a> {
-    let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
+    let command = |(part, value): (&Part, &'a Vec<u8>)| step_of(part, names, value);
+    let watched = pending.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
+    Transaction {
+        watched: watched.collect(),
+        commands: pending.parts.iter().zip(values).map(command).collect(),
+        flush: flushes(&pending.parts).then(|| Box::new(Flush::All)),
+        ..Transaction::default()
+    }
+}
+
+/// Whether a transaction of these parts flushes its keyspace.
+pub(super) fn flushes(parts: &[Part]) -> bool {
+    parts.iter().any(|part| matches!(part, Part::FlushSet(..)))
+}
+
+/// A part as a command.
+pub(super) fn step_of<'a>(part: &Part, names: &'a [Vec<u8>], value: &'a [u8]) -> Step<'a> {
+    match part {
         Part::Append(key, _) => Step::Write(Write::append(&names[*key], value)),
-        Part::Set(key, _) | Part::Expiring(key, _) => {
+        Part::Set(key, _) | Part::FlushSet(key, _) | Part::Expiring(key, _) => {
             let expiry = match part {
                 Part::Expiring(_, end_ms) => Expiry::At(*end_ms),
                 _ => Expiry::Never,
@@ -56,12 +76,6 @@ pub(super) fn transaction_of<'a>(
         }
         Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
         Part::Get(key) => Step::Read(command::Read::Get(&names[*key])),
-    };
-    let watched = pending.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
-    Transaction {
-        watched: watched.collect(),
-        commands: pending.parts.iter().zip(values).map(command).collect(),
-        ranges: Vec::new(),
     }
 }
 
@@ -69,7 +83,7 @@ pub(super) fn transaction_of<'a>(
 pub(super) fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op {
     match part {
         Part::Append(key, element) => Op::Append { key: names[key].clone(), element },
-        Part::Set(..) | Part::Expiring(..) | Part::Add(..) => {
+        Part::Set(..) | Part::FlushSet(..) | Part::Expiring(..) | Part::Add(..) => {
             unreachable!("{part:?} is of no list")
         }
         Part::Get(key) => {

@@ -12,7 +12,7 @@ use txn::locks::Locks;
 use txn::wait_queue::{ReserveFrom, ReservingRead};
 
 use super::super::{ANSWER_MS_MAX, Plant, World};
-use super::workloads::{WatchedKey, Workload};
+use super::workloads::{WatchedKey, Workload, is_beside};
 use super::{OpPath, Part, WIDE};
 use crate::check::Violation;
 use crate::check::serial::Outcome;
@@ -98,7 +98,7 @@ impl World {
                 pending.path = OpPath::Watching(begins_at);
             }
             None => {
-                let pending = wide.pending.remove(&number).expect("it was just there");
+                let pending = wide.pending.remove(&number).expect("the entry was found above");
                 self.begin_looking(pending.client, at, workload, pending.parts);
             }
         }
@@ -110,6 +110,14 @@ impl World {
         number: u64,
         came: Option<(ShardId, Timestamp, FetchRequest, FetchResult)>,
     ) {
+        if self.is_script(number) {
+            if let Some((shard, at, want, found)) = came
+                && let Some(fetched) = self.script_fetched(number)
+            {
+                fetched.add(shard, at, want, found);
+            }
+            return self.script_may_read(number);
+        }
         let Some(wide) = &mut self.wide else { return };
         if let Some(OpPath::Looking(looking)) = wide.pending.get_mut(&number).map(|a| &mut a.path) {
             if let Some((shard, at, want, found)) = came {
@@ -121,6 +129,7 @@ impl World {
 
     /// Lets readers that have waited too long go on to something else.
     pub(in crate::cluster) fn expire_multi_shard(&mut self) {
+        self.expire_scripts();
         let now_ms = self.now_ms;
         let Some(wide) = &self.wide else { return };
         let late = wide.pending.iter().filter(|(_, pending)| match &pending.path {
@@ -135,10 +144,12 @@ impl World {
     pub(super) fn look_at_keys(&mut self, at: usize, number: u64) {
         let (unlocked, once) = (self.has(Plant::UnlockedReads), self.has(Plant::SingleLook));
         let Some(wide) = &mut self.wide else { return };
+        let workload = wide.pending.get(&number).map(|pending| pending.workload);
+        let name = workload.map_or(WIDE, |workload| wide.keyspace_of(workload));
         let Some(pending) = wide.pending.get_mut(&number) else { return };
-        let machine = self.node_slots[at].machine.as_mut().expect("it runs");
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
         let OpPath::Looking(looking) = &mut pending.path else { return };
-        let Some(route) = machine.routes.get(WIDE).cloned() else { return };
+        let Some(route) = machine.routes.get(name).cloned() else { return };
         let names: Vec<&[u8]> =
             pending.parts.iter().map(|part| wide.names[part.key()].as_slice()).collect();
         if looking.watches && number.is_multiple_of(8) && pending.reserved_as.is_none() {
@@ -215,10 +226,15 @@ impl World {
                     machine.is_some_and(|machine| machine.routes.contains_key(WIDE))
                 };
                 let places: Vec<usize> = (0..self.node_slots.len()).filter(knows).collect();
-                let wide = self.wide.as_mut().expect("it was just there");
+                let wide = self.wide.as_mut().expect("the entry was found above");
                 let at = *wide.rng.pick(&places);
-                let parts = set.iter().copied().map(Part::Get).collect();
-                self.begin_looking(None, at, workload, parts);
+                let mut keys = set.clone();
+                keys.sort_unstable_by_key(|key| (is_beside(*key), *key));
+                let parts = keys.into_iter().map(Part::Get).collect();
+                match workload == Workload::Spanning && wide.span_keyspaces() {
+                    true => self.begin_transaction(None, at, workload, parts, Default::default()),
+                    false => self.begin_looking(None, at, workload, parts),
+                }
                 while !self.is_multi_shard_idle() {
                     self.millisecond()?;
                 }
@@ -282,7 +298,13 @@ fn go_on_after(
 
 /// Fetches keys and reserves them, as a gateway does for a transaction that failed because others
 /// change its keys all the time.
-fn reserve(machine: &mut Machine, route: &Route, names: &[&[u8]], waiter: Waiter, name: Timestamp) {
+pub(super) fn reserve(
+    machine: &mut Machine,
+    route: &Route,
+    names: &[&[u8]],
+    waiter: Waiter,
+    name: Timestamp,
+) {
     let reserving = ReservingRead { name, from: ReserveFrom::Everyone };
     for (shard, want) in route.missing_fetches(names.iter().copied(), |_| true) {
         let want = Box::new(want.by(reserving));

@@ -53,10 +53,13 @@ impl ExactCluster {
         };
         let mut world = World::with_profile(&options, profile, rng);
         world.wide = Some(super::MultiShardClients::hashed(&options));
+        // What they ask would open sessions, and make replicas current.
+        world.caches = None;
         world.begin().expect("nothing breaks");
         world.begin_multi_shard().expect("nothing breaks");
         wait(&mut world, 3_000);
-        let route = world.node_slots[0].machine.as_ref().expect("it runs").routes[WIDE].clone();
+        let route =
+            world.node_slots[0].machine.as_ref().expect("the node runs").routes[WIDE].clone();
         let names = world.wide.as_ref().expect("there are transactions").names.clone();
         let shard = |key: usize| route.shard(route.place_of_key(&names[key]));
         for leader in 0..3 {
@@ -120,7 +123,8 @@ impl ExactCluster {
 
     fn shards(&self, keys: &[usize]) -> Vec<ShardId> {
         let route =
-            &self.world.node_slots[self.leader].machine.as_ref().expect("it runs").routes[WIDE];
+            &self.world.node_slots[self.leader].machine.as_ref().expect("the node runs").routes
+                [WIDE];
         let names = &self.world.wide.as_ref().expect("there are transactions").names;
         keys.iter().map(|key| route.shard(route.place_of_key(&names[*key]))).collect()
     }
@@ -128,7 +132,7 @@ impl ExactCluster {
     fn wait_for(&mut self, number: u64) -> u64 {
         // Nodes hear of what is asked in the next millisecond.
         let asked_ms = self.world.now_ms + 1;
-        while self.world.wide.as_ref().expect("it is there").pending.contains_key(&number) {
+        while self.world.wide.as_ref().expect("the workload runs").pending.contains_key(&number) {
             wait(&mut self.world, 1);
             assert!(self.world.now_ms < asked_ms + 2_000, "it takes too long");
         }
@@ -139,7 +143,7 @@ impl ExactCluster {
     fn look_takes(&mut self, at: usize, keys: &[usize]) -> u64 {
         let parts = keys.iter().copied().map(Part::Get).collect();
         self.world.begin_looking(None, at, Workload::ListAppend, parts);
-        let number = self.world.wide.as_ref().expect("it is there").made;
+        let number = self.world.wide.as_ref().expect("the workload runs").made;
         self.wait_for(number)
     }
 
@@ -147,8 +151,8 @@ impl ExactCluster {
     fn watched_takes(&mut self, at: usize, keys: &[usize]) -> u64 {
         let parts = appends(self, &keys[..1]);
         self.world.set_clocks(self.leader);
-        let machine = self.world.node_slots[self.leader].machine.as_ref().expect("it runs");
-        let wide = self.world.wide.as_ref().expect("it is there");
+        let machine = self.world.node_slots[self.leader].machine.as_ref().expect("the node runs");
+        let wide = self.world.wide.as_ref().expect("the workload runs");
         let names: Vec<&[u8]> = keys.iter().map(|key| wide.names[*key].as_slice()).collect();
         let (route, now) = (&machine.routes[WIDE], machine.moment());
         let seen = see(route, &names, now, FetchedData::NONE).expect("it leads them");
@@ -176,7 +180,7 @@ fn wait(world: &mut World, millis: u64) {
 }
 
 fn appends(exact: &mut ExactCluster, keys: &[usize]) -> Vec<Part> {
-    let wide = exact.world.wide.as_mut().expect("it is there");
+    let wide = exact.world.wide.as_mut().expect("the workload runs");
     keys.iter().map(|key| wide.append(*key)).collect()
 }
 
@@ -309,7 +313,7 @@ fn freed_after(seed: u64, dies_ms: u64) -> u64 {
     let number = exact.begins(lives, &[a, b]);
     let world = &mut exact.world;
     let (died_ms, mut led_ms) = (world.now_ms, 0);
-    while world.wide.as_ref().expect("it is there").pending.contains_key(&number) {
+    while world.wide.as_ref().expect("the workload runs").pending.contains_key(&number) {
         wait(world, 1);
         if shards.iter().any(|shard| world.leader_of(*shard).is_none()) {
             led_ms = world.now_ms;
@@ -331,14 +335,14 @@ fn transaction_awaiting_leader_is_not_recovered_by_others() {
         let shards = exact.shards(&[*key, dead]);
         shards[0] < shards[1] && exact.world.leader_of(shards[0]) == Some(leads)
     };
-    let led = (0..super::KEYS).find(is_led).expect("it leads");
+    let led = (0..super::KEYS).find(is_led).expect("the node leads a shard");
     exact.dies(dies);
     let done = exact.world.counts.wide_committed;
     let number = exact.begins(lives, &[led, dead]);
     let (began_ms, world) = (exact.world.now_ms, &mut exact.world);
-    while world.wide.as_ref().expect("it is there").pending.contains_key(&number) {
+    while world.wide.as_ref().expect("the workload runs").pending.contains_key(&number) {
         wait(world, 1);
-        let other = world.node_slots[leads].machine.as_ref().expect("it runs");
+        let other = world.node_slots[leads].machine.as_ref().expect("the node runs");
         assert_eq!(other.coordinated(), 0, "after {} ms", world.now_ms - began_ms);
     }
     assert!(world.now_ms - began_ms > 500, "another had to be elected first");
@@ -355,7 +359,7 @@ fn transaction_on_several_keys_of_shard_is_not_starved() {
         let (began_ms, mut under_way) = (exact.world.now_ms, [0; 6]);
         let mut wide = None;
         loop {
-            let pending = &exact.world.wide.as_ref().expect("it is there").pending;
+            let pending = &exact.world.wide.as_ref().expect("the workload runs").pending;
             if wide.is_some_and(|wide| !pending.contains_key(&wide)) {
                 break;
             }

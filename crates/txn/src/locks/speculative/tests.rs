@@ -23,7 +23,7 @@ fn held(engine: &MemoryEngine, key: &[u8], at: Timestamp) -> Option<(Box<[u8]>, 
 
 proptest! {
     #[test]
-    fn a_draft_is_what_an_engine_would_become(
+    fn draft_equals_engine_after_same_commands(
         before in prop::collection::vec(writes(), 0..8),
         owned in transactions(),
     ) {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
+fn write_to_silent_node_is_resent_and_done_once() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
     let key = FIRST_KEY.as_bytes();
     two.deaf = Some(THERE);
@@ -49,7 +49,7 @@ fn no_room_at_second_leader_leaves_outcome_unknown() {
 }
 
 #[test]
-fn a_lost_link_has_all_that_is_under_way_sent_again_and_done_once() {
+fn lost_link_resends_pending_requests_which_are_done_once() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     let key = FIRST_KEY.as_bytes();
@@ -67,7 +67,7 @@ fn a_lost_link_has_all_that_is_under_way_sent_again_and_done_once() {
 
 /// A step that asks for a record which is not there.
 fn look() -> Bytes {
-    let id = TxnId { start: Timestamp::from_millis(1_000_000), by: 1, attempt: 0 };
+    let id = TxnId { start: Timestamp::from_millis(1_000_000), coordinator: 1, attempt: 0 };
     let mut bytes = Vec::new();
     Step::ReadRecord { id, record: FIRST_KEY.as_bytes() }.encode(&mut bytes);
     bytes.into()
@@ -98,7 +98,7 @@ fn requests_without_link_are_resent_when_link_is_up() {
 /// A node asks twice for a step that is being logged. The leader proposes it once, and answers
 /// once.
 #[test]
-fn a_step_on_its_way_is_not_proposed_again() {
+fn step_in_flight_is_not_proposed_again() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     let (shard, step) = (two.shard, look());
@@ -117,9 +117,9 @@ fn a_step_on_its_way_is_not_proposed_again() {
     assert!(effects.records.is_empty(), "it is written already");
     two.there.accept(Input::Durable { ticket });
     two.there.turn(&mut effects);
-    let told = effects.rpcs.iter();
-    let told = told.filter(|(_, rpc)| matches!(rpc, RpcMessage::StepReply { number: 5, .. }));
-    assert_eq!(told.count(), 1, "{:?}", effects.rpcs);
+    let replies = effects.rpcs.iter();
+    let replies = replies.filter(|(_, rpc)| matches!(rpc, RpcMessage::StepReply { number: 5, .. }));
+    assert_eq!(replies.count(), 1, "{:?}", effects.rpcs);
     // What was told may be lost.
     effects.clear();
     two.there.accept(ask(5));
@@ -134,7 +134,7 @@ fn prepare_dropped_with_link_is_accepted_again() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     let (shard, key) = (two.shard, FIRST_KEY.as_bytes());
-    let id = |by| TxnId { start: two.clock_there.now(), by, attempt: 0 };
+    let id = |coordinator| TxnId { start: two.clock_there.now(), coordinator, attempt: 0 };
     let (first, second) = (id(1), id(2));
     let prepare = |id| {
         let commands = vec![transaction::Step::Write(Write::Increment { key, by: 1 })];
@@ -157,13 +157,13 @@ fn prepare_dropped_with_link_is_accepted_again() {
         } else {
             two.there.accept(Input::LinkLost { node: HERE });
         }
-        let (mut effects, mut told) = (Effects::default(), Vec::new());
+        let (mut effects, mut replies) = (Effects::default(), Vec::new());
         loop {
             two.there.turn(&mut effects);
             if effects.is_empty() {
-                return told;
+                return replies;
             }
-            told.extend(effects.rpcs.drain(..).filter_map(|(_, rpc)| match rpc {
+            replies.extend(effects.rpcs.drain(..).filter_map(|(_, rpc)| match rpc {
                 RpcMessage::StepReply {
                     number,
                     reply: StepReply::Voted(..) | StepReply::Done,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn proxy_reads_what_it_wrote() {
+fn proxy_reads_its_own_write() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let key = FIRST_KEY;
     assert_eq!(two.get(key), None);
@@ -21,7 +21,7 @@ fn proxy_reads_what_it_wrote() {
     assert_eq!(two.fetch(FetchRequest::Random { ends: two.ends(), number: 77 }), random);
     let scanned = two.fetch(FetchRequest::Scan {
         cursor: 0,
-        end: two.arc.slots().expect("it is hashed").1,
+        end: two.arc.slots().expect("the keyspace is hashed").1,
         keys_max: 10,
     });
     assert_eq!(scanned, FetchResult::Keys { keys: vec![key.as_bytes().into()], next: None });
@@ -77,7 +77,7 @@ fn long_answers_come_in_pieces() {
 }
 
 #[test]
-fn more_than_the_asker_can_take_is_refused() {
+fn fetch_above_size_limit_of_asking_node_is_refused() {
     let mut two = TwoNodes::new(Placement::Ordered, &[THERE]);
     let long = "x".repeat(3 << 20);
     for name in ["a", "b", "c"] {
@@ -123,7 +123,7 @@ fn known_leader_is_asked_first() {
 }
 
 #[test]
-fn a_node_without_a_replica_answers_with_what_it_knows() {
+fn node_without_replica_answers_with_its_routes() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let known = known(two.shard, &[THERE], THERE, (3, 4));
     two.here.accept(Input::DescriptorLearned { known: known.clone() });
@@ -132,8 +132,8 @@ fn a_node_without_a_replica_answers_with_what_it_knows() {
     let mut effects = Effects::default();
     two.here.turn(&mut effects);
     match &effects.rpcs[..] {
-        [(NOBODY_THERE, RpcMessage::NotLeader { known: Some(told), .. })] => {
-            assert_eq!(**told, *known)
+        [(NOBODY_THERE, RpcMessage::NotLeader { known: Some(named), .. })] => {
+            assert_eq!(**named, *known)
         }
         other => panic!("{other:?}"),
     }
@@ -163,7 +163,7 @@ fn timed_out_waiter_gets_an_error() {
     two.ask(FetchRequest::Size { ends: two.ends() });
     two.write(4, &Write::Delete { key: FIRST_KEY.as_bytes() });
     two.pass(crate::executor::REQUEST_TIMEOUT_NANOS);
-    let told: Vec<NotDone> = two
+    let outcomes: Vec<NotDone> = two
         .answers
         .iter()
         .map(|answer| match answer {
@@ -171,11 +171,11 @@ fn timed_out_waiter_gets_an_error() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(told, [NotDone::OutcomeUnknown, NotDone::NotLeader]);
+    assert_eq!(outcomes, [NotDone::OutcomeUnknown, NotDone::NotLeader]);
 }
 
 #[test]
-fn a_shard_that_is_dropped_lets_everyone_know() {
+fn waiters_of_dropped_shard_are_answered() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     two.deaf = Some(THERE);
     two.ask(FetchRequest::Size { ends: two.ends() });

@@ -103,7 +103,7 @@ impl TwoNodes {
                 self.asked.push(to);
                 let mut bytes = Vec::new();
                 rpc.encode(&mut bytes);
-                let rpc = RpcMessage::decode(bytes.into()).expect("it is one");
+                let rpc = RpcMessage::decode(bytes.into()).expect("the bytes are an RPC");
                 if self.deaf == Some(to) {
                     continue;
                 }
@@ -173,7 +173,8 @@ impl TwoNodes {
         let found = self.fetch(want.clone());
         let mut fetched = FetchedData::default();
         fetched.add(self.shard, keyspace::Timestamp(1), want, found);
-        let (version, _) = fetched.version(self.shard, key.as_bytes()).expect("it was fetched");
+        let (version, _) =
+            fetched.version(self.shard, key.as_bytes()).expect("the key was fetched");
         version.map(|version| String::from_utf8(version.value.into()).expect("a word"))
     }
 }

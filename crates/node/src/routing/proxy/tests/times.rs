@@ -11,15 +11,15 @@ fn safe_point_ahead_of_shards_clock_collects_nothing() {
     let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
     two.there.accept(Input::RaiseShard { shard: two.shard, to });
     two.run();
-    let view = two.there.view(two.shard).expect("it is there");
+    let view = two.there.view(two.shard).expect("the shard is on this node");
     let state = view.read();
-    let point = state.keys().expect("it has keys").safe_point();
+    let point = state.engine().expect("the shard has keys").safe_point();
     assert!(before <= point && point < state.last, "{point:?} of {:?}", state.last);
 }
 
 /// A leader without room for what it would write down is not asked again at once, and again.
 #[test]
-fn a_full_disk_elsewhere_is_given_time() {
+fn leader_with_full_disk_is_not_asked_again_at_once() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let mut batch = Batch::default();
     batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
@@ -39,7 +39,7 @@ fn a_full_disk_elsewhere_is_given_time() {
 /// What a leader says to readers at followers holds up to its own time, which they judge by: what
 /// is under way below it is waited for.
 #[test]
-fn nothing_is_under_way_below_the_time_that_readers_are_told() {
+fn leader_reports_time_below_all_writes_in_flight() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let shard = two.shard;
     // So that the horizon is there.
@@ -55,16 +55,16 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
     let at = keyspace::Timestamp::from_millis(999_000);
     two.there
         .accept(Input::Rpc { from: HERE, rpc: RpcMessage::ReadIndex { shard, number: 5, at } });
-    let mut told = None;
+    let mut reply = None;
     for _ in 0..10 {
         effects.clear();
         two.there.turn(&mut effects);
         if !effects.records.is_empty() {
             tickets.push(effects.ticket);
         }
-        told = told.or(effects.rpcs.pop());
-        let applied = two.there.shard(shard).expect("it is there").applied_index();
-        let Some((_, RpcMessage::ReadIndexReply { index, now_ms, .. })) = told else {
+        reply = reply.or(effects.rpcs.pop());
+        let applied = two.there.shard(shard).expect("the shard is on this node").applied_index();
+        let Some((_, RpcMessage::ReadIndexReply { index, now_ms, .. })) = reply else {
             let ticket = tickets.remove(0);
             two.there.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
             two.there.accept(Input::Durable { ticket });
@@ -72,7 +72,7 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
             continue;
         };
         assert_eq!((index, now_ms), (applied, 1_000_600));
-        let view = two.there.view(shard).expect("it is there");
+        let view = two.there.view(shard).expect("the shard is on this node");
         let state = view.read();
         let now = keyspace::Timestamp::from_millis(now_ms);
         assert!(state.unsettled.from() > now && state.horizon >= now);
@@ -83,7 +83,7 @@ fn nothing_is_under_way_below_the_time_that_readers_are_told() {
 
 /// … and is settled as far where they read.
 #[test]
-fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
+fn follower_is_settled_up_to_time_it_judges_by() {
     let mut forward = ForwardedWrites::default();
     let (clock, mut effects) = (Clock::default(), Effects::default());
     forward.read(keyspace::Timestamp(1), ME, Waiter(1), 5);
@@ -93,15 +93,15 @@ fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
     let Some((_, RpcMessage::ReadIndex { number, .. })) = effects.rpcs.pop() else {
         panic!("no ask")
     };
-    let told = keyspace::Timestamp::from_millis(1_000_000);
-    forward.read_at(number, 7, (1_000_000, told), 6);
-    let fit = forward.applied(7, &mut effects).expect("it is applied");
+    let leader_time = keyspace::Timestamp::from_millis(1_000_000);
+    forward.read_at(number, 7, (1_000_000, leader_time), 6);
+    let fit = forward.applied(7, &mut effects).expect("the index is applied");
     assert_eq!(fit.at, keyspace::Timestamp::from_millis(1_000_000));
 }
 
 /// A node whose clock is wrong, or which says so, draws no other along (SAFETY G12).
 #[test]
-fn a_leader_promises_nothing_about_a_time_far_ahead() {
+fn leader_makes_no_promise_for_time_far_ahead() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let shard = two.shard;
     let mut effects = Effects::default();
@@ -131,7 +131,7 @@ fn a_leader_promises_nothing_about_a_time_far_ahead() {
         assert_eq!(matches!(then, RpcMessage::FetchReply { .. }), is_near, "{then:?}");
         assert_eq!(*now_ms, 1_000_400);
         assert!(two.clock_there.now().millis() <= 1_000_400);
-        let view = two.there.view(shard).expect("it is there");
+        let view = two.there.view(shard).expect("the shard is on this node");
         assert!(view.read().horizon.millis() <= 1_000_400 + hlc::HORIZON_AHEAD_MILLIS);
     }
 }
@@ -142,7 +142,7 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
     let mut two = TwoNodes::new(Placement::Hashed, &[THERE]);
     let shard = two.shard;
     two.set(FIRST_KEY, "one", Expiry::At(1_700_000));
-    let view = two.there.view(shard).expect("it is there");
+    let view = two.there.view(shard).expect("the shard is on this node");
     let horizon = view.read().horizon;
     two.clock_there.observe_millis(1_600_000);
     two.there.set_full(true);

@@ -10,7 +10,7 @@ fn names(history: &[ObservedTxn]) -> Vec<String> {
 }
 
 /// What the only anomaly of a history says, without the transactions.
-fn told(history: &[ObservedTxn]) -> String {
+fn described(history: &[ObservedTxn]) -> String {
     let found = check(history);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(!oracle::is_serial(history));
@@ -36,7 +36,7 @@ fn nothing_is_wrong_with_one_after_another() {
 fn dirty_write() {
     let history = [ok(1, 9, "a+1 b+1"), ok(1, 9, "a+2 b+2"), ok(1, 9, "a:1,2 b:2,1")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G0: 2 transactions, each before the next\n  \
          T0 → T1 (ww): 1, then 2 was appended to a\n  \
          T1 → T0 (ww): 2, then 1 was appended to b"
@@ -52,15 +52,15 @@ fn dirty_write() {
 #[test]
 fn aborted_read() {
     let history = [not(1, "a+1"), ok(2, 3, "a:1")];
-    assert_eq!(told(&history), "G1a (aborted read): T1 read 1 in a; T0 did not happen");
-    assert_eq!(told(&[ok(2, 3, "a:7")]), "garbage read: T0 read 7 in a; nobody appended it");
+    assert_eq!(described(&history), "G1a (aborted read): T1 read 1 in a; T0 did not happen");
+    assert_eq!(described(&[ok(2, 3, "a:7")]), "garbage read: T0 read 7 in a; nobody appended it");
 }
 
 #[test]
 fn intermediate_read() {
     let history = [ok(1, 9, "a+1 a+2"), ok(1, 9, "a:1"), ok(1, 9, "a:1,2")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G1b (intermediate read): T1 read [1] in a: 1 of T0, and not yet 2 of the same"
     );
     assert_eq!(names(&history[..2]), ["G1b (intermediate read)"]);
@@ -71,7 +71,7 @@ fn intermediate_read() {
 fn circular_reads() {
     let history = [ok(1, 9, "a+1 b:1"), ok(1, 9, "b+1 a:1")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G1c: 2 transactions, each before the next\n  \
          T0 → T1 (wr): 1 was appended to a, and read there\n  \
          T1 → T0 (wr): 1 was appended to b, and read there"
@@ -85,14 +85,14 @@ fn circular_reads() {
 fn lost_update() {
     let history = [ok(1, 9, "a: a+1"), ok(1, 9, "a: a+2"), ok(10, 11, "a:1,2")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G-single: 2 transactions, each before the next\n  \
          T1 → T0 (rw): [] was read in a, before 1 was appended\n  \
          T0 → T1 (ww): 1, then 2 was appended to a"
     );
     assert_eq!(names(&history[..2]), ["G2"], "nobody knows which came first");
-    let gone = [ok(1, 9, "a: a+1"), ok(1, 9, "a: a+2"), ok(10, 11, "a:2")];
-    assert_eq!(names(&gone), ["G-single"]);
+    let lost = [ok(1, 9, "a: a+1"), ok(1, 9, "a: a+2"), ok(10, 11, "a:2")];
+    assert_eq!(names(&lost), ["G-single"]);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn lost_append() {
     assert_eq!(names(&history), ["G0-realtime"]);
     let history = [ok(1, 2, "a+1"), ok(1, 4, "a+2"), ok(5, 6, "a:2")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G-single-realtime: 2 transactions, each before the next\n  \
          T2 → T0 (rw): [2] was read in a, before 1 was appended\n  \
          T0 → T2 (rt): answered at 2, invoked at 5"
@@ -115,7 +115,7 @@ fn lost_append() {
 fn write_skew() {
     let history = [ok(1, 9, "a: b+1"), ok(1, 9, "b: a+1"), ok(10, 11, "a:1 b:1")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G2: 2 transactions, each before the next\n  \
          T0 → T1 (rw): [] was read in a, before 1 was appended\n  \
          T1 → T0 (rw): [] was read in b, before 1 was appended"
@@ -180,7 +180,7 @@ fn stale_read() {
 fn read_that_cannot_be_repeated() {
     let history = [ok(1, 9, "a+1"), ok(1, 9, "a: a:1")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "internal inconsistency: T1 read [] of others in a, later [1]: it cannot be repeated"
     );
 }
@@ -189,7 +189,7 @@ fn read_that_cannot_be_repeated() {
 fn fractured_read() {
     let history = [ok(1, 9, "a+1 b+1"), ok(1, 9, "a:1 b:")];
     assert_eq!(
-        told(&history),
+        described(&history),
         "G-single: 2 transactions, each before the next\n  \
          T1 → T0 (rw): [] was read in b, before 1 was appended\n  \
          T0 → T1 (wr): 1 was appended to a, and read there"
@@ -204,7 +204,7 @@ fn own_appends_unseen() {
     let half = names(&[ok(1, 9, "a+1 a+2 a:2")]);
     assert_eq!(half, ["appends out of order", "internal inconsistency"]);
     assert_eq!(
-        told(&[ok(1, 9, "a:1 a+1")]),
+        described(&[ok(1, 9, "a:1 a+1")]),
         "internal inconsistency: T0 read [1] in a before it appended 1"
     );
     assert_eq!(names(&[ok(1, 9, "a+1 a+2"), ok(1, 9, "a:2,1")])[0], "appends out of order");
@@ -214,13 +214,13 @@ fn own_appends_unseen() {
 #[test]
 fn incompatible_orders() {
     let history = [ok(1, 9, "a+1"), ok(1, 9, "a+2"), ok(1, 9, "a:1,2"), ok(1, 9, "a:2")];
-    assert_eq!(told(&history), "incompatible orders: after 0 elements of a, T2 read 1, T3 2");
+    assert_eq!(described(&history), "incompatible orders: after 0 elements of a, T2 read 1, T3 2");
 }
 
 #[test]
 fn duplicate_append() {
     let history = [ok(1, 9, "a+1"), ok(1, 9, "a+2"), ok(1, 9, "a:1,2,1"), ok(1, 9, "a:1,2")];
-    assert_eq!(told(&history), "duplicate element: T2 read 1 twice in a, [1, 2, 1]");
+    assert_eq!(described(&history), "duplicate element: T2 read 1 twice in a, [1, 2, 1]");
 }
 
 #[test]

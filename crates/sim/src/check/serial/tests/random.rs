@@ -77,7 +77,7 @@ fn history(rng: &mut Rng, store: Store, size: Size) -> Vec<ObservedTxn> {
     let mut lists = Lists::new();
     let mut done: Vec<ObservedTxn> =
         all.into_iter().map(|one| run(rng, store, &mut lists, size.span, one)).collect();
-    // The order in which they are told does not matter.
+    // The order of the reports does not matter.
     done.sort_by_key(|done| done.client);
     done
 }

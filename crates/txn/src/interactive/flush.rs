@@ -1,0 +1,40 @@
+//! FLUSHDB in a transaction that runs step by step: from then on all keys are known to be absent,
+//! without being read. What was read before stays a condition of the commit.
+
+use std::ops::Bound;
+
+use keyspace::KeyHasher;
+use storage::engine::{Layout, MemoryEngine};
+
+use super::InteractiveTxn;
+use super::key_ranges::KeyRange;
+
+impl InteractiveTxn {
+    /// Flushes the keyspace: nothing that was written before is done, and what was read stays a
+    /// condition.
+    pub fn flush(&mut self) {
+        if let Some(originals) = &mut self.originals {
+            let read = self.keys.iter().filter(|(_, seen)| seen.is_some()).map(|(key, _)| key);
+            for key in read.filter(|key| !self.written.contains(*key) && !self.is_flushed) {
+                let version = self.copy.newest(&self.copy.hasher().key(key), self.at);
+                let value = version.map(|version| (version.value.into(), version.expiry_ms));
+                originals.entry(key.clone()).or_insert(value);
+            }
+        }
+        self.copy = MemoryEngine::new(Layout::Ordered, KeyHasher::new([0; 16]));
+        self.written.clear();
+        self.is_flushed = true;
+    }
+
+    /// Whether it has flushed the keyspace.
+    pub fn is_flushed(&self) -> bool {
+        self.is_flushed
+    }
+
+    /// The keys that have a value in the copy, in order: after a flush all that there are.
+    pub fn live_keys(&self) -> Vec<Box<[u8]>> {
+        let whole = KeyRange::between(Bound::Unbounded, Bound::Unbounded);
+        let pairs = whole.map_or_else(Vec::new, |whole| self.pairs(&whole, false, usize::MAX));
+        pairs.into_iter().map(|(key, _)| key).collect()
+    }
+}
