@@ -41,10 +41,14 @@ pub(crate) fn find(
         FetchRequest::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         FetchRequest::At { key, at } if state.locks.hides_at(key, *at) => return None,
         FetchRequest::At { key, at } => return Some(FetchResult::Then(then(engine, key, *at))),
-        _ if !crate::replica::scan::is_settled(state, now) || state.locks.writes_by(now) => {
-            return None;
-        }
+        _ if state.locks.writes_by(now) => return None,
         _ => {}
+    }
+    // A transaction may have been committed by a leader whose clock is ahead, and acknowledged: its
+    // writes here lie above `now`, and below the entry that resolved its locks.
+    let now = now.max(state.last);
+    if !crate::replica::scan::is_settled(state, now) {
+        return None;
     }
     Some(match want {
         FetchRequest::Keys { .. } | FetchRequest::At { .. } | FetchRequest::Catalogue { .. } => {
@@ -198,4 +202,32 @@ fn pairs(
     let walked = walked.unwrap_or(None).map(Box::from);
     let reached = if is_cut { pairs.last().map(|(key, _)| key.clone()) } else { walked };
     FetchResult::Pairs { pairs, reached }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Descriptor, Generation, KeyHasher, ShardId};
+    use storage::engine::Layout;
+
+    use super::*;
+
+    /// The leader of another shard, a little ahead, commits a transaction that deletes a key here.
+    #[test]
+    fn scan_shows_what_is_committed_by_clock_ahead() {
+        let hasher = KeyHasher::new([7; 16]);
+        let mut engine = Box::new(MemoryEngine::new(Layout::Ordered, hasher));
+        engine.put(&hasher.key(b"k"), &[b"v"], 0, Timestamp::from_millis(100));
+        assert!(engine.delete(&hasher.key(b"k"), Timestamp::from_millis(300)));
+        let arc = keyspace::Arc::whole(keyspace::KeyspaceId(1));
+        let (generation, replicas) = (Generation(1), Vec::new());
+        let descriptor = Descriptor { shard: ShardId(1), arc, replicas, generation, leader: None };
+        let mut state = ShardState::new(descriptor, Content::Keys(engine));
+        state.last = Timestamp::from_millis(310);
+        let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+        let range =
+            FetchRequest::Range { low, high, reverse: false, keys_max: 10, with_values: true };
+        let found = find(&state, &range, Timestamp::from_millis(250), |_| None);
+        let Some(FetchResult::Pairs { pairs, .. }) = found else { panic!("{found:?}") };
+        assert!(pairs.is_empty(), "{pairs:?}");
+    }
 }
