@@ -287,7 +287,9 @@ class Generator:
         return tuple(parts)
 
     def transfer(self):
-        """MOVE, and COPY to another database."""
+        """MOVE, COPY to another database, and SWAPDB."""
+        if self.maybe(0.1):
+            return ("SWAPDB", self.database(), self.database())
         if self.maybe(0.5):
             return ("MOVE", self.key(), self.database())
         parts = ["COPY", self.key(), self.key(), self.pick(["DB", "db"]), self.database()]

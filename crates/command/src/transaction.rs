@@ -49,7 +49,8 @@
 //!
 //! Then count `varint` of ranges, each: low `bytes`, `u8` 1 and high `bytes`, or 0. What it flushes
 //! counts as one of them, the first: the key of the lock `bytes`, `u8` 2, beginning and end of the
-//! arc; or an empty key and 3, for all.
+//! arc; or an empty key and 3, for all. 4 and 5 for the same, if only the watched keys may have a
+//! value there.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -79,6 +80,10 @@ const IDLE_TIME: u8 = 73;
 /// These stand where a range says whether it has an end.
 const FLUSHED_ARC: u8 = 2;
 const FLUSHED_ALL: u8 = 3;
+/// Added to these if only the watched keys may have a value there.
+const WATCHED_ONLY: u8 = 2;
+const FLUSHED_ARC_WATCHED: u8 = FLUSHED_ARC + WATCHED_ONLY;
+const FLUSHED_ALL_WATCHED: u8 = FLUSHED_ALL + WATCHED_ONLY;
 
 /// Several commands that are done at one moment, unless a key has changed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,6 +97,8 @@ pub struct Transaction<'a> {
     pub ranges: Vec<KeyRange<'a>>,
     /// What it flushes before its commands. Only of what a coordinator sees through: it is locked.
     pub flush: Option<Box<Flush<'a>>>,
+    /// Whether nothing is done if what it flushes has a key that is not watched.
+    pub flushes_watched_only: bool,
 }
 
 /// Which keys a transaction flushes.
@@ -192,8 +199,17 @@ impl<'a> Transaction<'a> {
         self.watched.iter().find(is_newer).map(|(key, _)| *key)
     }
 
-    /// A key that has a value at this time, lies in a range, and is not watched.
+    /// A key that has a value at this time, lies in a range, and is not watched. Of an arc in which
+    /// only those watched may have one, the key of its lock, if there are others.
     pub fn appeared_key(&self, engine: &impl Engine, at: Timestamp) -> Option<Box<[u8]>> {
+        if let Some((witness, ..)) = self.flushed_arc().filter(|_| self.flushes_watched_only) {
+            let had_value = |seen: &ObservedVersion| matches!(seen, ObservedVersion::Version(_));
+            let watched = self.watched.iter().filter(|(_, seen)| had_value(seen));
+            let watched: BTreeSet<&[u8]> = watched.map(|(key, _)| *key).collect();
+            if engine.len(at) != watched.len() as u64 {
+                return Some(witness.into());
+            }
+        }
         let watched: BTreeSet<&[u8]> = self.watched.iter().map(|(key, _)| *key).collect();
         let mut came = None;
         for (low, high) in &self.ranges {
@@ -272,7 +288,8 @@ impl<'a> Transaction<'a> {
         }
         let flushes = u64::from(self.flush.is_some());
         put_varint(self.ranges.len() as u64 + flushes, out);
-        self.flush.iter().for_each(|flush| flush.encode(out));
+        let tag = if self.flushes_watched_only { WATCHED_ONLY } else { 0 };
+        self.flush.iter().for_each(|flush| flush.encode(tag, out));
         for (low, high) in &self.ranges {
             put_bytes(low, out);
             out.push(u8::from(high.is_some()));
@@ -314,12 +331,14 @@ impl<'a> Transaction<'a> {
             let high = match reader.u8()? {
                 0 => None,
                 1 => Some(reader.bytes()?),
-                FLUSHED_ARC => {
+                tag @ (FLUSHED_ARC | FLUSHED_ARC_WATCHED) => {
                     let (from, end) = (Cut::decode(reader)?, Cut::decode(reader)?);
+                    transaction.flushes_watched_only = tag == FLUSHED_ARC_WATCHED;
                     transaction.flush = Some(Box::new(Flush::Arc { witness: low, from, end }));
                     continue;
                 }
-                FLUSHED_ALL => {
+                tag @ (FLUSHED_ALL | FLUSHED_ALL_WATCHED) => {
+                    transaction.flushes_watched_only = tag == FLUSHED_ALL_WATCHED;
                     transaction.flush = Some(Box::new(Flush::All));
                     continue;
                 }
@@ -332,16 +351,16 @@ impl<'a> Transaction<'a> {
 }
 
 impl Flush<'_> {
-    /// Appends its bytes, as those of a range.
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends its bytes, as those of a range, with this added to the tag.
+    fn encode(&self, tag: u8, out: &mut Vec<u8>) {
         match self {
             Flush::All => {
                 put_bytes(b"", out);
-                out.push(FLUSHED_ALL);
+                out.push(FLUSHED_ALL + tag);
             }
             Flush::Arc { witness, from, end } => {
                 put_bytes(witness, out);
-                out.push(FLUSHED_ARC);
+                out.push(FLUSHED_ARC + tag);
                 from.encode(out);
                 end.encode(out);
             }

@@ -37,6 +37,8 @@ pub enum Request<'a> {
     /// Give the value of a key to a key of another keyspace, and reply 1; or 0, if there is none,
     /// or the other key is taken.
     Transfer(Transfer<'a>),
+    /// Exchange the keys of two keyspaces, "0" to "15", and reply OK.
+    Swap([&'a [u8]; 2]),
     /// Run a script or a function, and reply what it returns.
     Script(Box<ScriptCall<'a>>),
     /// Something about scripts.

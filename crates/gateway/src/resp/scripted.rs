@@ -41,7 +41,7 @@ pub fn is_script(args: Args<'_>) -> bool {
 /// Whether a command may name a key of another keyspace than the selected one.
 pub fn spans_keyspaces(args: Args<'_>) -> bool {
     let names_keyspace = |spec: &&table::CommandSpec| match spec.name {
-        "move" => true,
+        "move" | "swapdb" => true,
         "copy" => (3..args.len()).any(|index| args.is(index, "DB")),
         _ => false,
     };

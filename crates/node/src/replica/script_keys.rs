@@ -66,8 +66,16 @@ impl ScriptKeys<'_> {
                 return Err(ScriptHalt::OtherShard);
             }
         }
+        self.read_all(self.copy.missing_keys(step))
+    }
+
+    /// Has the copy know what these keys have in their shards.
+    ///
+    /// # Errors
+    /// The script ends here.
+    pub fn read_all(&mut self, keys: Vec<&[u8]>) -> Result<(), ScriptHalt> {
         let mut blocked = Vec::new();
-        for key in self.copy.missing_keys(step) {
+        for key in keys {
             let (copy, fetched) = (&mut *self.copy, FetchedData::NONE);
             let learnt = read::seen_with(self.route, key, self.now, fetched, |version, seen| {
                 copy.record_read(key, version.map(|v| (v.value, v.expiry_ms)), seen)

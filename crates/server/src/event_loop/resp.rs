@@ -12,7 +12,7 @@ use super::context::CommandContext;
 use super::gets::{GETS_MAX, Get};
 use super::moment::ReadMoment;
 use super::pending_reply::PendingReply;
-use super::scripts::TransferCommand;
+use super::scripts::SpanningCommand;
 use super::state::ConnectionState;
 use super::value_moves::{MoveCommand, moves_value};
 use crate::config::Config;
@@ -314,8 +314,16 @@ impl EventLoop {
             _ if connection.waits_for_scripts() => CommandOutcome::Deferred,
             Request::Scripts(asked) => self.ask_of_scripts(at, connection, session, asked, muted),
             Request::Transfer(asked) if !session.has_transaction() => {
-                let what = TransferCommand { args: command.args, asked };
-                self.transfer(at, connection, session, what, muted)
+                let what = SpanningCommand { args: command.args, needs_memory: !asked.moves };
+                let outcome = self.span_keyspaces(at, connection, session, what, muted);
+                if let CommandOutcome::Answered = outcome {
+                    self.note_transfer(connection, &asked);
+                }
+                outcome
+            }
+            Request::Swap(_) if !session.has_transaction() => {
+                let what = SpanningCommand { args: command.args, needs_memory: false };
+                self.span_keyspaces(at, connection, session, what, muted)
             }
             Request::Libraries(asked) => {
                 self.ask_of_libraries(at, connection, session, asked, muted)
@@ -450,6 +458,7 @@ impl EventLoop {
             | Request::Begin
             | Request::Commit
             | Request::Transfer(_)
+            | Request::Swap(_)
             | Request::Script(_)
             | Request::Scripts(_)
             | Request::Libraries(_)

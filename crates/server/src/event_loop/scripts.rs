@@ -27,10 +27,11 @@ use crate::scripts::{self, Caller, ExecProgram, Job, JobReply, NoScript, Program
 const WITH_CONNECTION: &str = "EXECABORT commands on the connection cannot stand beside scripts, \
                                or keys of several keyspaces, in one transaction; nothing was done";
 
-/// MOVE, or COPY to another keyspace, translated and as bytes.
-pub(super) struct TransferCommand<'a> {
+/// MOVE, COPY to another keyspace, or SWAPDB.
+pub(super) struct SpanningCommand<'a> {
     pub args: Args<'a>,
-    pub asked: Transfer<'a>,
+    /// Whether it is refused when there is no memory.
+    pub needs_memory: bool,
 }
 
 /// Where a script runs.
@@ -177,12 +178,12 @@ impl EventLoop {
     }
 
     /// Runs one command that needs keys of two keyspaces, like a script.
-    pub(super) fn transfer(
+    pub(super) fn span_keyspaces(
         &mut self,
         at: usize,
         connection: &mut Connection,
         session: &Session,
-        TransferCommand { args, asked }: TransferCommand<'_>,
+        SpanningCommand { args, needs_memory }: SpanningCommand<'_>,
         muted: bool,
     ) -> CommandOutcome {
         if !self.runtime.version.allows(Feature::Transactions) {
@@ -194,7 +195,7 @@ impl EventLoop {
         if connection.waits_at_barrier() {
             return CommandOutcome::Deferred;
         }
-        if !asked.moves && self.is_out_of_memory() {
+        if needs_memory && self.is_out_of_memory() {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         let caller = self.caller(at, connection, session, &route);
@@ -205,14 +206,20 @@ impl EventLoop {
             self.owe_touching(connection, session, &[]);
         }
         self.owe_script(connection, session, None, muted);
-        if self.runtime.peers.is_some() {
+        CommandOutcome::Answered
+    }
+
+    /// Notes which shards MOVE or COPY writes to.
+    pub(super) fn note_transfer(&self, connection: &mut Connection, asked: &Transfer<'_>) {
+        if self.runtime.peers.is_some()
+            && let Some(route) = connection.route.clone()
+        {
             let there = String::from_utf8_lossy(asked.keyspace);
             let routes = self.runtime.routing.routes();
             let to = routes.get(&there).map(|there| there.shard(there.place_of_key(asked.to)));
             let from = route.shard(route.place_of_key(asked.from));
             to.into_iter().chain([from]).for_each(|shard| connection.written.add(shard));
         }
-        CommandOutcome::Answered
     }
 
     /// Where a script runs, by the keys that it declares.

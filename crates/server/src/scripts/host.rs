@@ -32,7 +32,7 @@ const NOT_SELECTED: &str = "TRYAGAIN the keyspace could not be made in time; not
 const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 
 /// A keyspace that a command names.
-enum Named {
+pub(super) enum Named {
     /// The script's own.
     Own,
     /// Another.
@@ -131,25 +131,30 @@ impl ScriptHost<'_> {
     }
 
     /// Runs commands in its own keyspace or in another.
-    fn run_in(
+    pub(super) fn run_in(
         &mut self,
         other: Option<&Arc<Route>>,
         steps: &[Step<'_>],
     ) -> Result<Vec<Reply>, Halt> {
         self.note_touched(other.is_some(), steps);
+        let mut keys = self.keys_of(other);
+        let keyspace = keys.route.keyspace.id;
+        let (replies, wrote) = (keys.run(steps), keys.wrote);
+        self.wrote = wrote;
+        replies.map_err(|halt| Halt::Keys(keyspace, halt))
+    }
+
+    /// The keys of its own keyspace, or of another.
+    pub(super) fn keys_of<'k>(&'k mut self, other: Option<&'k Arc<Route>>) -> ScriptKeys<'k> {
         let Ground { route, place, now, copy, others, .. } = &mut self.ground;
         let (now, wrote) = (*now, self.wrote);
-        let mut keys = match (other, others) {
+        match (other, others) {
             (Some(route), Some(others)) => {
                 let copy = others.copy(self.runtime, route.keyspace.id, copy);
                 ScriptKeys { route, place: None, now, copy, wrote }
             }
             _ => ScriptKeys { route, place: *place, now, copy, wrote },
-        };
-        let keyspace = keys.route.keyspace.id;
-        let replies = keys.run(steps);
-        self.wrote = keys.wrote;
-        replies.map_err(|halt| Halt::Keys(keyspace, halt))
+        }
     }
 
     /// Notes which keys commands touch, if somebody wants to know.
@@ -171,7 +176,7 @@ impl ScriptHost<'_> {
     }
 
     /// Finds a keyspace by its name; one with a number is made, if need be.
-    fn find_keyspace(&mut self, name: &[u8], version: Version) -> Named {
+    pub(super) fn find_keyspace(&mut self, name: &[u8], version: Version) -> Named {
         if name == self.ground.route.keyspace.name.as_bytes() {
             return Named::Own;
         }
@@ -194,7 +199,7 @@ impl ScriptHost<'_> {
 
     /// Has the thread's own client, which has selected a keyspace, do something, until the
     /// script's time is over. A client that fails is of no use any more.
-    fn with_own_client(
+    pub(super) fn with_own_client(
         &mut self,
         keyspace: &str,
         version: Version,
@@ -226,7 +231,12 @@ impl ScriptHost<'_> {
         Flow::Continue
     }
 
-    fn without_keyspace(&mut self, named: &Named, version: Version, reply: &mut Vec<u8>) -> Flow {
+    pub(super) fn without_keyspace(
+        &mut self,
+        named: &Named,
+        version: Version,
+        reply: &mut Vec<u8>,
+    ) -> Flow {
         if let Named::TakesLong = named {
             self.halt = Some(Halt::TakesLong);
             return Flow::Abort;
@@ -351,6 +361,7 @@ impl<'a> ScriptHost<'a> {
                 return self.flush(true, version, reply);
             }
             Request::Select(name) => return self.select(name, version, reply),
+            Request::Swap(names) => return self.swap(names, version, reply),
             Request::Transfer(asked) => return self.transfer(&asked, version, reply),
             request => steps_of(request),
         }) else {

@@ -48,6 +48,7 @@ mod queues;
 mod run;
 mod scans;
 mod shards;
+mod swaps;
 mod threads;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,7 @@
 //! Which shard gets which part of a transaction?
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -65,6 +66,7 @@ impl<'a> Plan<'a> {
         let mut keys = Vec::new();
         let mut ranges: Vec<(ShardId, KeyRange<'a>)> = Vec::new();
         let mut flushed: Vec<(ShardId, Flush<'a>)> = Vec::new();
+        let mut watched_only = BTreeSet::new();
         for part in whole {
             let KeyspacePart { keyspace, map, transaction, .. } = part;
             let map = &**map;
@@ -76,6 +78,9 @@ impl<'a> Plan<'a> {
             transaction.each_key(&mut add);
             part.witnesses.iter().for_each(|witness| add(witness));
             flushed.extend(part.flushes());
+            if transaction.flushes_watched_only {
+                watched_only.extend(map.shards().iter().copied());
+            }
         }
         keys.sort_unstable();
         keys.dedup();
@@ -94,6 +99,7 @@ impl<'a> Plan<'a> {
         for (shard, flush) in flushed {
             let (_, part): &mut (Places, Transaction<'a>) = of_shard(&mut parts, shard);
             part.flush = Some(Box::new(flush));
+            part.flushes_watched_only = watched_only.contains(&shard);
         }
         let mut place = 0;
         for KeyspacePart { map, transaction, .. } in whole {

@@ -26,6 +26,18 @@ impl InteractiveTxn {
         self.is_flushed = true;
     }
 
+    /// Whether it knows what a key had before it wrote it.
+    pub fn has_read(&self, key: &[u8]) -> bool {
+        matches!(self.keys.get(key), Some(Some(_)))
+    }
+
+    /// Flushes the keyspace, if at the commit it has no key but those that were read here and that
+    /// this transaction writes behind the flush.
+    pub fn flush_read(&mut self) {
+        self.flushes_read_only |= !self.is_flushed;
+        self.flush();
+    }
+
     /// Whether it has flushed the keyspace.
     pub fn is_flushed(&self) -> bool {
         self.is_flushed

@@ -90,6 +90,8 @@ pub struct InteractiveTxn {
     watched: Vec<(Box<[u8]>, ObservedVersion)>,
     /// Whether it has flushed the keyspace: a key that it has not written since has no value.
     is_flushed: bool,
+    /// Whether it may have flushed the keys alone that it has read.
+    flushes_read_only: bool,
     /// Of a transaction that can restart: what was read of keys that commands have changed since.
     originals: Option<BTreeMap<Box<[u8]>, ReadValue>>,
 }
@@ -120,6 +122,7 @@ impl InteractiveTxn {
             bytes_max,
             watched: Vec::new(),
             is_flushed: false,
+            flushes_read_only: false,
             originals: None,
         }
     }
@@ -140,7 +143,7 @@ impl InteractiveTxn {
         std::mem::swap(&mut before, &mut self.copy);
         let written = std::mem::take(&mut self.written);
         self.watched.clear();
-        self.is_flushed = false;
+        (self.is_flushed, self.flushes_read_only) = (false, false);
         self.bytes = 0;
         self.at = self.base;
         for (key, seen) in read {
@@ -401,13 +404,14 @@ impl InteractiveTxn {
         }
         all.ranges = self.key_ranges.iter().collect();
         all.flush = self.is_flushed.then(|| Box::new(Flush::All));
+        all.flushes_watched_only = self.flushes_read_only;
         all
     }
 
     /// Drops all writes: only the reads count from here on.
     pub fn forget_writes(&mut self) {
         self.written.clear();
-        self.is_flushed = false;
+        (self.is_flushed, self.flushes_read_only) = (false, false);
     }
 
     /// Whether it has neither read nor written anything.

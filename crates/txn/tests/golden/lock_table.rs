@@ -130,7 +130,7 @@ impl Runner {
         let places = (0..commands.len() as u32).collect();
         let watched = steps::watched(watch);
         let ranges = steps::range(range).into_iter().collect();
-        let part = Transaction { watched, commands, ranges, flush: None };
+        let part = Transaction { watched, commands, ranges, ..Transaction::default() };
         let role = commits.map_or(Role::Votes, |after| Role::Commits(millis(after)));
         let (record, promised) =
             (record.as_deref().unwrap_or("a").as_bytes(), steps::keys(promised).collect());

@@ -3,9 +3,11 @@
 use command::Sink;
 
 use super::connection::REDIS_VERSION;
-use super::{Call, Outcome};
+use super::generic::NUMBERED_KEYSPACES;
+use super::{Call, Outcome, integer};
 use crate::resp::args::Args;
-use crate::resp::error::{CommandError, unknown_command};
+use crate::resp::error::CommandError;
+use crate::resp::request::Request;
 use crate::resp::topology::Mode;
 
 /// `TIME`: seconds since 1970, and microseconds. The node's clock counts milliseconds.
@@ -18,12 +20,18 @@ pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     })
 }
 
-/// `SWAPDB`, which Carillon does not have. A Redis Cluster has a reason of its own to refuse it.
+/// `SWAPDB index1 index2`
 pub fn swapdb<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    Err(match call.ctx.mode() {
-        Mode::Any => unknown_command(args),
-        Mode::Cluster => CommandError::Fixed("ERR SWAPDB is not allowed in cluster mode"),
-    })
+    if call.ctx.mode() == Mode::Cluster {
+        return Err(CommandError::Fixed("ERR SWAPDB is not allowed in cluster mode"));
+    }
+    let index = |at, text| integer(args.at(at)).map_err(|_| CommandError::Fixed(text));
+    let first = index(1, "ERR invalid first DB index")?;
+    let second = index(2, "ERR invalid second DB index")?;
+    if [first, second].iter().any(|index| !(0..NUMBERED_KEYSPACES).contains(index)) {
+        return Err(CommandError::Fixed("ERR DB index is out of range"));
+    }
+    Ok(Request::Swap([args.at(1), args.at(2)]))
 }
 
 /// A command that has only subcommands, without one: the arity check comes first and refuses it.

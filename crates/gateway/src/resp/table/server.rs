@@ -329,5 +329,5 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     ),
     CommandSpec::new("swapdb", 3, server::swapdb)
         .flags("write fast", "keyspace write fast dangerous")
-        .hidden(),
+        .docs("server", "4.0.0", "O(N)", "Exchanges the keys of two keyspaces."),
 ];

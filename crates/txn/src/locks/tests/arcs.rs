@@ -49,6 +49,36 @@ fn values(shard: &Shard) -> String {
     shown.join(" ")
 }
 
+/// As a swap of two keyspaces has it: what it has not read must not be flushed.
+#[test]
+fn flush_of_watched_keys_is_refused_if_another_key_has_appeared() {
+    let seen = ObservedVersion::Version(at(50));
+    let watched = [(&b"b"[..], seen), (b"c", seen), (b"m", seen), (b"x", seen)];
+    let absent = (&b"a"[..], ObservedVersion::Absent(at(60)));
+    let step = |id, watched: &[_]| {
+        let mut step = flushing(id, whole(b"w"), watched, vec![set(b"c", b"new")]);
+        if let Step::Prepare(prepare) = &mut step {
+            prepare.part.flushes_watched_only = true;
+        }
+        step
+    };
+    let mut shard = filled();
+    let refused = why(shard.step(200, &step(id(100), &watched[..3])));
+    assert_eq!(refused, PrepareRefusal::Changed(b"w"[..].into()));
+    shard.engine.put(&HASHER.key(b"d"), &[b"v"], 0, at(210));
+    let refused = why(shard.step(220, &step(id(101), &watched)));
+    assert_eq!(refused, PrepareRefusal::Changed(b"w"[..].into()));
+    assert!(shard.locks.is_free());
+    assert!(shard.engine.delete(&HASHER.key(b"d"), at(230)));
+    // A key may be watched twice, and one without a value is none too many.
+    let all = [&watched[..], &watched[..1], &[absent]].concat();
+    assert!(is_voted(&shard.step(240, &step(id(102), &all))));
+    let outcome = Outcome::Committed(at(250));
+    let resolve = Step::Resolve { id: id(102), outcome, keys: keys(&[b"c", b"w"]) };
+    assert_eq!(shard.step(260, &resolve), StepReply::Done);
+    assert_eq!(values(&shard), "- - new - -");
+}
+
 #[test]
 fn locked_arc_blocks_readers_and_writers_of_all_keys() {
     let mut shard = filled();
