@@ -94,8 +94,8 @@ def use(name, r, other):
             for i in range(20):
                 p.get(key(f"apart{i}"))
             same([None] * 20, p.execute())
-        # On a database of its own: others use that of the tests.
-        with client(db=9) as own:
+        # On a database of its own: others use that of the tests, and may run this beside it.
+        with client(db={"default": 9, "resp2": 10, "resp3": 11}[name]) as own:
             own.mset({f"flushed{i}": i for i in range(20)})
             with own.pipeline(transaction=True) as p:
                 p.set("before", 1).flushdb().set("after", 2).get("before").dbsize()
