@@ -49,6 +49,18 @@ fn values(shard: &Shard) -> String {
     shown.join(" ")
 }
 
+/// Nearly all locks are of one key: those of arcs must not make them larger.
+#[test]
+fn arc_takes_no_room_in_locks_of_keys() {
+    #[expect(dead_code, reason = "only its size matters")]
+    enum WithoutArcs {
+        Key,
+        Until(Box<[u8]>),
+        End,
+    }
+    assert_eq!(size_of::<LockRange>(), size_of::<WithoutArcs>());
+}
+
 #[test]
 fn locked_arc_blocks_readers_and_writers_of_all_keys() {
     let mut shard = filled();
