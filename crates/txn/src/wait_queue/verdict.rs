@@ -248,7 +248,7 @@ impl WaitQueue {
         }
     }
 
-    /// The transaction that has locked a key of a PREPARE, or is about to.
+    /// The transaction that has locked a key of a PREPARE, or is about to; in an arc the oldest.
     fn locked_by<'a>(
         &self,
         round: &JudgeRound<'_>,
@@ -265,8 +265,8 @@ impl WaitQueue {
         if let Some((witness, ..)) = prepare.part.flushed_arc() {
             let is_in_the_way =
                 |(key, lock): &(&[u8], &Lock)| !round.passes_on(key, lock.id, prepare);
-            let locked = locks.of_others(id).find(is_in_the_way).map(|(_, lock)| lock.id);
-            return Some((locked.or_else(|| self.planned.of_another(id))?, witness));
+            let locked = locks.of_others(id).filter(is_in_the_way).map(|(_, lock)| lock.id);
+            return Some((locked.chain(self.planned.of_others(id)).min()?, witness));
         }
         let by_key = keys.iter().find_map(|key| Some((of_key(key)?, *key)));
         by_key.or_else(|| {

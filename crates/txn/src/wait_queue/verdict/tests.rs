@@ -124,6 +124,26 @@ fn oldest_blocking_lock_decides_abandonment() {
     assert!(!stays(&none, &prepare(100, &[(b"b", None)]), &[b"m"]));
 }
 
+/// Of all that are in the way of an arc the oldest transaction decides for how long it waits,
+/// whatever their keys are.
+#[test]
+fn oldest_transaction_in_an_arc_decides_how_long_its_prepare_waits() {
+    let later = Prepare { is_first: false, ..flushing(300) };
+    for (old, young) in [(b"m", b"a"), (b"a", b"m")] {
+        let mut leader = Leader::default();
+        leader.lock(500, young);
+        assert_eq!(leader.judge(&[&later], YOUNGER_WAITS_NANOS), "wait", "an older one waits");
+        leader.lock(100, old);
+        assert_eq!(leader.judge(&[&later], SOON), "wait");
+        assert_eq!(leader.judge(&[&later], YOUNGER_WAITS_NANOS), "locked");
+        // The same of keys that are about to be locked.
+        let mut leader = Leader::default();
+        let planned = [(500, young), (100, old)].map(|(start, key)| deleting(start, &[key]));
+        assert_eq!(leader.judge(&[&planned[0], &planned[1]], SOON), "propose propose");
+        assert_eq!(leader.judge(&[&later], YOUNGER_WAITS_NANOS), "locked");
+    }
+}
+
 /// Commands that wait for keys of an arc are done before it is locked, as those that wait for keys
 /// of other PREPAREs.
 #[test]
