@@ -238,6 +238,10 @@ mod tests {
     }
 
     fn keys(names: &[&'static str]) -> Vec<Bytes> {
+
+        fn witnesses(&self) -> &[Box<[u8]>] {
+            unreachable!("nobody asks")
+        }
         names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect()
     }
 

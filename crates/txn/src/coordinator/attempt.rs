@@ -23,7 +23,7 @@ impl Coordinator {
             };
             let transaction = Transaction::decode(&mut Reader::new(body));
             let transaction = transaction.expect("the bytes were encoded here");
-            whole.push(KeyspacePart::new(*keyspace, map, transaction));
+            whole.push(KeyspacePart { keyspace: *keyspace, map, transaction });
         }
         let is_contended = id.is_retry() || self.conflicts.is_high();
         let Some(plan) = Plan::of(id, &whole, is_contended) else {
