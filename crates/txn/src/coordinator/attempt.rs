@@ -40,6 +40,7 @@ impl Coordinator {
             return self.end(number, TxnOutcome::TooLong);
         }
         let votes = vec![None; steps.len()];
+        run.may_be_committed = !in_order || steps.len() == 1;
         if !in_order {
             run.phase = Phase::Preparing(votes, Vec::new());
             return self.ask_all(number, steps);
@@ -69,6 +70,7 @@ impl Coordinator {
                 votes[part] = Some(vote);
                 if let Some(mut next) = rest.pop() {
                     if rest.is_empty() {
+                        run.may_be_committed = true;
                         let locks = || votes.iter().flatten();
                         let after = locks().map(|vote| vote.at).max().unwrap_or_default();
                         let deadline = locks().map(|vote| vote.deadline).min();
