@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use harness::cluster::Cluster;
-use harness::node::TEST_TIMEOUT;
+use harness::node::{Node, TEST_TIMEOUT};
+use harness::process::Directory;
 use harness::resp::Connection;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
@@ -197,3 +198,46 @@ fn nobody_sees_half_of_a_flush_over_kill_9() {
     });
     assert_eq!(ask(&mut last, &format!("EXISTS mark{}", all())), "0");
 }
+
+/// FLUSHALL is of the keyspaces that there are when it is done. Nobody knows whether it is if one
+/// is dropped just as that commits it.
+#[test]
+fn flush_of_all_is_done_while_keyspaces_are_dropped() {
+    let nodes = Cluster::start(PROGRAM, "flush-dropped", 1, &[], &["0"]);
+    let node = &nodes.nodes[0];
+    let (ends, dropped) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut replies = Vec::new();
+    thread::scope(|scope| {
+        let (ends, dropped) = (&ends, &dropped);
+        for keyspace in ["5", "6"] {
+            scope.spawn(move || {
+                let client = node.client();
+                while !ends.load(Ordering::Relaxed) {
+                    let mut maker = node.connect();
+                    if ask(&mut maker, &format!("SELECT {keyspace}")) == "OK" {
+                        ask(&mut maker, "SET k v");
+                        let is_dropped = client.keyspace_drop(keyspace).is_ok();
+                        dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        let mut one = node.connect();
+        let until = std::time::Instant::now() + Duration::from_secs(6);
+        while std::time::Instant::now() < until {
+            fill(&mut one);
+            replies.push(exec(&mut one, &["FLUSHALL", "SET k1 x"]));
+            let flushed = count(&mut one) == "1";
+            let is_unknown = replies.last().is_some_and(|reply| reply.starts_with("UNKNOWN"));
+            assert!(flushed || is_unknown, "{:?}", replies.last());
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    let (all, dropped) = (replies.len(), dropped.into_inner());
+    replies.retain(|reply| reply != "OK OK");
+    println!("{all} flushes, {dropped} keyspaces dropped, {replies:?}");
+    assert!(all > 20 && dropped > 20, "{all} flushes, {dropped} dropped");
+    assert!(replies.iter().all(|reply| reply.starts_with("UNKNOWN")), "{replies:?}");
+    assert!(replies.len() <= all / 10, "{replies:?} of {all}");
+}
+
