@@ -241,3 +241,42 @@ fn flush_of_all_is_done_while_keyspaces_are_dropped() {
     assert!(replies.len() <= all / 10, "{replies:?} of {all}");
 }
 
+/// In mode `cluster` there is one keyspace. A script whose client's node is not in that mode has
+/// all of them, also if the leader that runs it is.
+#[test]
+fn script_that_another_node_runs_is_in_the_mode_of_its_clients_node() {
+    let dir = Directory::new("flush-modes").expect("a directory can be made");
+    dir.write_secret().expect("the directory can be written");
+    let mut nodes: Vec<Node> =
+        (0..3).map(|number| Node::new(PROGRAM, dir.path(), &format!("n{number}"))).collect();
+    let first = nodes[0].peer.to_string();
+    nodes[0].start(&[]);
+    nodes[0].wait_until_ready();
+    for node in &mut nodes[1..] {
+        node.start(&["--resp-mode", "cluster", "--join", &first]);
+        node.wait_until_ready();
+    }
+    let mut one = nodes[0].connect();
+    let forwarded = || nodes[0].metric("carillon_scripts_total{outcome=\"forwarded\"}");
+    let mut eval = |script: &str, key: &str| one.ask(&["EVAL", script, "1", key]).unwrap().text();
+    harness::until(TEST_TIMEOUT, "other nodes lead shards", || {
+        let before = forwarded();
+        (0..KEYS).for_each(|key| _ = eval("return 1", &format!("k{key}")));
+        (forwarded() - before > 5.0).then_some(())
+    });
+    let before = forwarded();
+    // Keyspaces from 2 on are made by the script.
+    let fill = "redis.call('SELECT', ARGV[1])";
+    for number in 0..14 {
+        let (key, keyspace) = (format!("k{number}"), number + 2);
+        let script = format!("{fill}; redis.call('SET', 'there', 1); return redis.call('DBSIZE')")
+            .replace("ARGV[1]", &keyspace.to_string());
+        assert_eq!(eval(&script, &key), "0", "what is there already");
+        let count = format!("{fill}; return redis.call('DBSIZE')")
+            .replace("ARGV[1]", &keyspace.to_string());
+        assert_eq!(eval(&count, &key), "1", "{keyspace}");
+        assert_eq!(eval("return redis.call('FLUSHALL')", &key), "OK");
+        assert_eq!(eval(&count, &key), "0", "{keyspace}");
+    }
+    assert!(forwarded() - before > 10.0, "{} were forwarded", forwarded() - before);
+}

@@ -2,7 +2,7 @@
 //!
 //! # Bytes
 //! A frame: `u8` 0, a call: number u64, keyspace id `varint`, client u64, flags `u8` (1 RESP3, 2
-//! reads only, 4 a function, 8 its client caches), source `bytes`, or the function's name `bytes`
+//! reads only, 4 a function, 8 its client caches, 16 its client's node is in mode `cluster`), source `bytes`, or the function's name `bytes`
 //! and the SHA1 of its library of 40 bytes, count `varint` of keys, count `varint` of other
 //! arguments, each `bytes`. Or `u8` 1, a reply: number u64, `u8` 0 it does not lead, 1 the reply, 2
 //! the reply, an error, 3 the reply was lost; of 1 and 2 then count `varint` of the shards it has
@@ -21,6 +21,7 @@ const RESP3: u8 = 1;
 const READ_ONLY: u8 = 2;
 const FUNCTION: u8 = 4;
 const TRACKS: u8 = 8;
+const CLUSTER: u8 = 16;
 /// Of a library's name.
 const SHA1_HEX_BYTES: u64 = 40;
 const NOT_LEADER: u8 = 0;
@@ -52,6 +53,8 @@ pub struct ScriptCallFrame<'a> {
     pub read_only: bool,
     /// Whether its client caches, and so must hear which keys it has touched.
     pub tracks: bool,
+    /// Whether its client's node is in mode `cluster`.
+    pub is_cluster: bool,
     /// What to run.
     pub program: CalledProgram<'a>,
     /// The keys it declares.
@@ -126,7 +129,7 @@ impl<'a> ScriptCallFrame<'a> {
         let keyspace = reader.varint_max(u64::from(u32::MAX), "keyspace id")? as u32;
         let client = reader.u64()?;
         let flags = reader.u8()?;
-        if flags > RESP3 | READ_ONLY | FUNCTION | TRACKS {
+        if flags > RESP3 | READ_ONLY | FUNCTION | TRACKS | CLUSTER {
             return Err(DecodeError::Tag { what: "set of flags of a script call", found: flags });
         }
         let name = reader.bytes()?;
@@ -142,6 +145,7 @@ impl<'a> ScriptCallFrame<'a> {
             is_resp3: flags & RESP3 != 0,
             read_only: flags & READ_ONLY != 0,
             tracks: flags & TRACKS != 0,
+            is_cluster: flags & CLUSTER != 0,
             program,
             keys: take(keys)?,
             args: take(args)?,
@@ -159,6 +163,7 @@ impl<'a> ScriptCallFrame<'a> {
             (self.read_only, READ_ONLY),
             (is_function, FUNCTION),
             (self.tracks, TRACKS),
+            (self.is_cluster, CLUSTER),
         ];
         frame.push(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
         match self.program {
@@ -235,7 +240,7 @@ mod tests {
     fn calls() -> impl Strategy<Value = Vec<u8>> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..5);
         let many = || proptest::collection::vec(bytes(), 0..4);
-        let flags = any::<[bool; 4]>();
+        let flags = any::<[bool; 5]>();
         (any::<(u64, u32, u64)>(), flags, bytes(), many(), many()).prop_map(
             |((number, keyspace, client), flags, name, keys, args)| {
                 let program = match flags[0] {
@@ -248,6 +253,7 @@ mod tests {
                     is_resp3: flags[1],
                     read_only: flags[2],
                     tracks: flags[3],
+                    is_cluster: flags[4],
                     program,
                     keys: keys.iter().map(Vec::as_slice).collect(),
                     args: args.iter().map(Vec::as_slice).collect(),
@@ -316,7 +322,7 @@ mod tests {
             ScriptFrame::decode(&frame).expect_err("it is bad")
         };
         assert_eq!(bad(0, 2), DecodeError::Tag { what: "script frame", found: 2 });
-        assert!(matches!(bad(18, 16), DecodeError::Tag { found: 16, .. }), "flags");
+        assert!(matches!(bad(18, 32), DecodeError::Tag { found: 32, .. }), "flags");
         assert_eq!(bad(20, 1), DecodeError::Short, "a key that is missing");
         // A keyspace id beyond 32 bits is not cut to another one.
         let mut frame = vec![CALL];

@@ -22,7 +22,7 @@ impl ScriptHost<'_> {
         let own = route.keyspace.id;
         let selected = self.selected.as_ref().map_or(own, |route| route.keyspace.id);
         let routes = self.runtime.routing.routes();
-        let is_all = all && self.surroundings.config.resp_mode != Mode::Cluster;
+        let is_all = all && self.mode != Mode::Cluster;
         let each = routes.iter().map(|route| route.keyspace.id).filter(|_| is_all);
         for id in each.filter(|id| *id != selected).chain([selected]) {
             match id == own {
