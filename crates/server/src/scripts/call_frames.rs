@@ -8,7 +8,7 @@
 //! the reply, an error, 3 the reply was lost; of 1 and 2 then count `varint` of the shards it has
 //! written to, each `varint`, and its bytes. 5 and 6 are 1 and 2 to a client that caches: before
 //! the bytes stand the keys read, the keys written, and those touched in other keyspaces, each time
-//! count `varint`, each `bytes`.
+//! count `varint`, each `bytes`. With 8 in addition the script has flushed a keyspace.
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, KeyspaceId, ShardId};
@@ -30,6 +30,8 @@ const ERROR: u8 = 2;
 const LOST: u8 = 3;
 /// Added to a reply with the keys that the script has touched.
 const TOUCHED: u8 = 4;
+/// Added to such a reply if the script has flushed a keyspace.
+const FLUSHED: u8 = 8;
 
 /// A frame, which borrows what it was read from. It repeats the number of its call.
 #[derive(Debug, PartialEq, Eq)]
@@ -188,7 +190,8 @@ impl<'a> ScriptReplyFrame<'a> {
                 let is_lost = what == LOST;
                 return Ok(if is_lost { Self::Lost } else { Self::NotLeader });
             }
-            _ if [ENDED, ERROR].contains(&(what & !TOUCHED)) => {}
+            _ if [ENDED, ERROR].contains(&(what & !TOUCHED & !FLUSHED))
+                && what & (TOUCHED | FLUSHED) != FLUSHED => {}
             _ => return Err(DecodeError::Tag { what: "reply to a script call", found: what }),
         }
         let shards = reader.varint()?;
@@ -196,9 +199,9 @@ impl<'a> ScriptReplyFrame<'a> {
         let written = written.collect::<Result<_, DecodeError>>()?;
         let touched = match what & TOUCHED {
             0 => None,
-            _ => Some(Box::new(read_touched(reader)?)),
+            _ => Some(Box::new(read_touched(what & FLUSHED != 0, reader)?)),
         };
-        let is_error = what & !TOUCHED == ERROR;
+        let is_error = what & !TOUCHED & !FLUSHED == ERROR;
         Ok(Self::Ended { is_error, written, touched, bytes: reader.rest() })
     }
 
@@ -211,7 +214,11 @@ impl<'a> ScriptReplyFrame<'a> {
             }
         };
         let what = if is_error { ERROR } else { ENDED };
-        frame.push(what | if touched.is_some() { TOUCHED } else { 0 });
+        frame.push(match touched {
+            None => what,
+            Some(touched) if touched.all => what | TOUCHED | FLUSHED,
+            Some(_) => what | TOUCHED,
+        });
         put_varint(written.len() as u64, frame);
         written.iter().for_each(|shard| put_varint(shard.0, frame));
         for keys in touched.iter().flat_map(|it| [&it.read, &it.written, &it.elsewhere]) {
@@ -222,12 +229,12 @@ impl<'a> ScriptReplyFrame<'a> {
     }
 }
 
-fn read_touched(reader: &mut Reader<'_>) -> Result<TouchedKeys, DecodeError> {
+fn read_touched(all: bool, reader: &mut Reader<'_>) -> Result<TouchedKeys, DecodeError> {
     let mut keys = || {
         let count = reader.varint()?;
         (0..count).map(|_| Ok(Box::from(reader.bytes()?))).collect::<Result<_, DecodeError>>()
     };
-    Ok(TouchedKeys { read: keys()?, written: keys()?, elsewhere: keys()? })
+    Ok(TouchedKeys { read: keys()?, written: keys()?, elsewhere: keys()?, all })
 }
 
 #[cfg(test)]
@@ -268,8 +275,9 @@ mod tests {
             let key = proptest::collection::vec(any::<u8>(), 0..4);
             proptest::collection::btree_set(key.prop_map(Box::from), 0..3)
         };
-        let touched = (keys(), keys(), keys()).prop_map(|(read, written, elsewhere)| {
-            Box::new(TouchedKeys { read, written, elsewhere })
+        let touched = (keys(), keys(), keys(), any::<bool>());
+        let touched = touched.prop_map(|(read, written, elsewhere, all)| {
+            Box::new(TouchedKeys { read, written, elsewhere, all })
         });
         let ended = (any::<bool>(), any::<Vec<u64>>(), proptest::option::of(touched));
         (any::<u64>(), 0_u8..3, ended, any::<Vec<u8>>()).prop_map(
@@ -330,6 +338,9 @@ mod tests {
         put_varint(1 << 32, &mut frame);
         frame.extend_from_slice(&call[10..]);
         assert_eq!(ScriptFrame::decode(&frame), Err(DecodeError::Field { what: "keyspace id" }));
+        // Only to a client that caches a reply says that all was flushed.
+        let reply = [&[REPLY][..], &[0; 8], &[ENDED | FLUSHED, 0]].concat();
+        assert!(matches!(ScriptFrame::decode(&reply), Err(DecodeError::Tag { found: 9, .. })));
         let left_over = [&call[..], &[0]].concat();
         assert!(matches!(ScriptFrame::decode(&left_over), Err(DecodeError::Field { .. })));
     }

@@ -31,6 +31,9 @@ impl ScriptHost<'_> {
             }
         }
         self.wrote = true;
+        if let Some(touched) = &mut self.touched {
+            touched.flush(is_all || selected == own);
+        }
         RespWriter::new(reply, version).ok();
         Flow::Continue
     }

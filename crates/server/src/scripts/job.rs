@@ -86,6 +86,8 @@ pub struct TouchedKeys {
     pub written: BTreeSet<Box<[u8]>>,
     /// Keys of other keyspaces than its own that it has read or written.
     pub elsewhere: BTreeSet<Box<[u8]>>,
+    /// Whether it has flushed a keyspace: all keys have changed.
+    pub all: bool,
 }
 
 impl TouchedKeys {
@@ -94,6 +96,16 @@ impl TouchedKeys {
         self.read.append(&mut more.read);
         self.written.append(&mut more.written);
         self.elsewhere.append(&mut more.elsewhere);
+        self.all |= more.all;
+    }
+
+    /// It flushes keyspaces, its own among them or not. As Redis: its own change ends what its look
+    /// has begun.
+    pub fn flush(&mut self, own: bool) {
+        if own {
+            self.written.append(&mut self.read);
+        }
+        self.all = true;
     }
 }
 
