@@ -199,6 +199,49 @@ fn nobody_sees_half_of_a_flush_over_kill_9() {
     assert_eq!(ask(&mut last, &format!("EXISTS mark{}", all())), "0");
 }
 
+/// Whatever is asked about a keyspace behind a flush, the answer is of what came after it.
+#[test]
+fn questions_behind_a_flush_are_answered_by_what_came_after_it() {
+    let nodes = Cluster::start(PROGRAM, "flush-asked", 1, &[], &["0"]);
+    let node = &nodes.nodes[0];
+    let created = node.carillon(&["keyspace", "create", "sorted", "--placement", "ordered"]);
+    assert_eq!(created.0, 0, "{}", created.1);
+    let mut one = node.connect();
+    let slot = ask(&mut one, "CLUSTER KEYSLOT {s}");
+    assert_eq!(ask(&mut one, "MSET {s}1 v {s}2 v {s}3 v other v"), "OK");
+    let (count, keys) = ("CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT");
+    let lines = [
+        "FLUSHDB",
+        "MSET {s}4 v {s}5 v new v",
+        &format!("{count} {slot}"),
+        &format!("{keys} {slot} 9"),
+        &format!("{keys} {slot} 1"),
+        "DBSIZE",
+        "RANGE - +",
+    ];
+    let no_order = "ERR RANGE needs a keyspace with ordered placement";
+    let expected = format!("OK OK 2 {{s}}4 {{s}}5 {{s}}4 3 {no_order}");
+    assert_eq!(exec(&mut one, &lines), expected);
+    assert_eq!(ask(&mut one, "SELECT sorted"), "OK");
+    assert_eq!(ask(&mut one, "MSET a 1 b 2 n 3 q 4"), "OK");
+    let lines = [
+        "FLUSHDB",
+        "MSET m 5 n 6 z 7",
+        "RANGE - +",
+        "RANGE [n + REV LIMIT 1 WITHVALUES",
+        "RANGE - (n",
+        "RANGE + -",
+        "SCAN 0",
+        &format!("{count} {slot}"),
+    ];
+    let replies = exec(&mut one, &lines);
+    let expected = "OK OK m n z z 7 m ERR SCAN needs a keyspace with hashed placement";
+    assert!(replies.starts_with(expected) && replies.contains("ERR slots need"), "{replies}");
+    let script = "redis.call('FLUSHDB'); redis.call('SET', 'o', 1); \
+                  return redis.call('RANGE', '-', '+')";
+    assert_eq!(one.ask(&["EVAL", script, "0"]).unwrap().text(), "o");
+}
+
 /// FLUSHALL is of the keyspaces that there are when it is done. Nobody knows whether it is if one
 /// is dropped just as that commits it.
 #[test]

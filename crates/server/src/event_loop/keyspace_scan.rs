@@ -258,7 +258,7 @@ impl EventLoop {
 }
 
 /// Why a question makes no sense in a keyspace of this layout.
-pub(super) fn needs_other_layout(
+pub(crate) fn needs_other_layout(
     request: &KeyspaceRequest<'_>,
     route: &Route,
 ) -> Option<&'static str> {
@@ -302,7 +302,8 @@ fn note_range(request_rates: &RequestRates, route: &Route, one: &[u8], other: &[
     }
 }
 
-pub(super) fn range_query<'a>(range: &Range<'a>) -> RangeQuery<'a> {
+/// The part of a keyspace that RANGE names.
+pub(crate) fn range_query<'a>(range: &Range<'a>) -> RangeQuery<'a> {
     let bound = |bound: Bound<'a>| match bound {
         Bound::First | Bound::Last => std::ops::Bound::Unbounded,
         Bound::Included(key) => std::ops::Bound::Included(key),

@@ -423,7 +423,8 @@ impl ScriptHost<'_> {
     }
 }
 
-fn is_scan(asked: &KeyspaceRequest<'_>) -> bool {
+/// Whether a command looks through a keyspace.
+pub(super) fn is_scan(asked: &KeyspaceRequest<'_>) -> bool {
     matches!(
         asked,
         KeyspaceRequest::Size
