@@ -4,15 +4,21 @@
 //! DBSIZE, KEYS, SCAN, RANDOMKEY, RANGE and questions about slots behind it are answered from the
 //! copy.
 
+use std::borrow::Cow;
+
 use command::{Sink as _, ValueType, glob};
 use gateway::resp::{KeyspaceRequest, Mode, RespWriter, Version};
 use keyspace::slot_of;
 use lua::Flow;
+use txn::coordinator::TxnOutcome;
 use txn::interactive::InteractiveTxn;
 
 use super::host::{Halt, ScriptHost, is_scan};
 use super::run::Ground;
-use crate::event_loop::{needs_other_layout, range_query, write_range};
+use crate::event_loop::{ended_text, needs_other_layout, range_query, write_range};
+
+const BUSY: &str = "BUSY conflict on keys of a keyspace that the transaction flushes; nothing was \
+                    done. Send it again";
 
 impl ScriptHost<'_> {
     /// FLUSHDB, or FLUSHALL: of the selected keyspace, or of all. In mode `cluster` there is one.
@@ -70,6 +76,15 @@ impl ScriptHost<'_> {
     }
 }
 
+/// The error text for a transaction that flushes, and was not done or may not be. It met others at
+/// any key of the keyspace: the one by which it knows a shard's keys says nothing to its client.
+pub(super) fn flush_ended_text(ended: &TxnOutcome) -> Cow<'static, str> {
+    match ended {
+        TxnOutcome::Busy(Some(_)) => BUSY.into(),
+        ended => ended_text(ended),
+    }
+}
+
 /// Answers a question about a keyspace that has no keys but those of a copy.
 fn answer(asked: &KeyspaceRequest<'_>, copy: &InteractiveTxn, writer: &mut RespWriter<'_>) {
     let keys = || copy.live_keys().into_iter();
@@ -106,4 +121,24 @@ fn write_keys(writer: &mut RespWriter<'_>, keys: impl Iterator<Item = Box<[u8]>>
     let keys: Vec<_> = keys.collect();
     writer.array(keys.len());
     keys.iter().for_each(|key| writer.bulk(key));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flush_that_loses_is_busy_as_other_transactions_are() {
+        let ended = TxnOutcome::Busy(Some(Box::from(*b"41")));
+        let [flush, other] = [flush_ended_text(&ended), ended_text(&ended)];
+        let ends = |text: &str| {
+            let (conflict, end) = text.split_once("; ").expect("it says what was done");
+            assert!(conflict.starts_with("BUSY conflict on key"), "{text}");
+            end.to_owned()
+        };
+        assert_eq!(ends(&flush), ends(&other));
+        assert!(!flush.contains("41"), "no client has named that key: {flush}");
+        let unknown = TxnOutcome::Unknown;
+        assert_eq!(flush_ended_text(&unknown), ended_text(&unknown));
+    }
 }
