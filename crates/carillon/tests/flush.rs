@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use harness::cluster::Cluster;
-use harness::node::TEST_TIMEOUT;
+use harness::node::{Node, TEST_TIMEOUT};
+use harness::process::Directory;
 use harness::resp::Connection;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_carillon");
@@ -196,4 +197,127 @@ fn nobody_sees_half_of_a_flush_over_kill_9() {
         (exec(&mut last, &["FLUSHDB"]) == "OK").then_some(())
     });
     assert_eq!(ask(&mut last, &format!("EXISTS mark{}", all())), "0");
+}
+
+/// Whatever is asked about a keyspace behind a flush, the answer is of what came after it.
+#[test]
+fn questions_behind_a_flush_are_answered_by_what_came_after_it() {
+    let nodes = Cluster::start(PROGRAM, "flush-asked", 1, &[], &["0"]);
+    let node = &nodes.nodes[0];
+    let created = node.carillon(&["keyspace", "create", "sorted", "--placement", "ordered"]);
+    assert_eq!(created.0, 0, "{}", created.1);
+    let mut one = node.connect();
+    let slot = ask(&mut one, "CLUSTER KEYSLOT {s}");
+    assert_eq!(ask(&mut one, "MSET {s}1 v {s}2 v {s}3 v other v"), "OK");
+    let (count, keys) = ("CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT");
+    let lines = [
+        "FLUSHDB",
+        "MSET {s}4 v {s}5 v new v",
+        &format!("{count} {slot}"),
+        &format!("{keys} {slot} 9"),
+        &format!("{keys} {slot} 1"),
+        "DBSIZE",
+        "RANGE - +",
+    ];
+    let no_order = "ERR RANGE needs a keyspace with ordered placement";
+    let expected = format!("OK OK 2 {{s}}4 {{s}}5 {{s}}4 3 {no_order}");
+    assert_eq!(exec(&mut one, &lines), expected);
+    assert_eq!(ask(&mut one, "SELECT sorted"), "OK");
+    assert_eq!(ask(&mut one, "MSET a 1 b 2 n 3 q 4"), "OK");
+    let lines = [
+        "FLUSHDB",
+        "MSET m 5 n 6 z 7",
+        "RANGE - +",
+        "RANGE + [n REV LIMIT 1 WITHVALUES",
+        "RANGE - (n",
+        "RANGE + -",
+        "SCAN 0",
+        &format!("{count} {slot}"),
+    ];
+    let replies = exec(&mut one, &lines);
+    let expected = "OK OK m n z z 7 m  ERR SCAN needs a keyspace with hashed placement";
+    assert!(replies.starts_with(expected) && replies.contains("ERR slots need"), "{replies}");
+    let script = "redis.call('FLUSHDB'); redis.call('SET', 'o', 1); \
+                  return redis.call('RANGE', '-', '+')";
+    assert_eq!(one.ask(&["EVAL", script, "0"]).unwrap().text(), "o");
+}
+
+/// FLUSHALL is of the keyspaces that there are when it is done. Nobody knows whether it is if one
+/// is dropped just as that commits it.
+#[test]
+fn flush_of_all_is_done_while_keyspaces_are_dropped() {
+    let nodes = Cluster::start(PROGRAM, "flush-dropped", 1, &[], &["0"]);
+    let node = &nodes.nodes[0];
+    let (ends, dropped) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut replies = Vec::new();
+    thread::scope(|scope| {
+        let (ends, dropped) = (&ends, &dropped);
+        for keyspace in ["5", "6"] {
+            scope.spawn(move || {
+                let client = node.client();
+                while !ends.load(Ordering::Relaxed) {
+                    let mut maker = node.connect();
+                    if ask(&mut maker, &format!("SELECT {keyspace}")) == "OK" {
+                        ask(&mut maker, "SET k v");
+                        let is_dropped = client.keyspace_drop(keyspace).is_ok();
+                        dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        let mut one = node.connect();
+        let until = std::time::Instant::now() + Duration::from_secs(6);
+        while std::time::Instant::now() < until {
+            fill(&mut one);
+            let reply = exec(&mut one, &["FLUSHALL", "SET k1 x"]);
+            replies.push((reply, count(&mut one)));
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+    let (all, dropped) = (replies.len(), dropped.into_inner());
+    replies.retain(|(reply, left)| reply != "OK OK" || left != "1");
+    println!("{all} flushes, {dropped} keyspaces dropped, {replies:?}");
+    assert!(all > 20 && dropped > 20, "{all} flushes, {dropped} dropped");
+    assert!(replies.iter().all(|(reply, _)| reply.starts_with("UNKNOWN")), "{replies:?}");
+    assert!(replies.len() <= all / 10, "{replies:?} of {all}");
+}
+
+/// In mode `cluster` there is one keyspace. A script whose client's node is not in that mode has
+/// all of them, also if the leader that runs it is.
+#[test]
+fn script_that_another_node_runs_is_in_the_mode_of_its_clients_node() {
+    let dir = Directory::new("flush-modes").expect("a directory can be made");
+    dir.write_secret().expect("the directory can be written");
+    let mut nodes: Vec<Node> =
+        (0..3).map(|number| Node::new(PROGRAM, dir.path(), &format!("n{number}"))).collect();
+    let first = nodes[0].peer.to_string();
+    nodes[0].start(&[]);
+    nodes[0].wait_until_ready();
+    for node in &mut nodes[1..] {
+        node.start(&["--resp-mode", "cluster", "--join", &first]);
+        node.wait_until_ready();
+    }
+    let mut one = nodes[0].connect();
+    let forwarded = || nodes[0].metric("carillon_scripts_total{outcome=\"forwarded\"}");
+    let mut eval = |script: &str, key: &str| one.ask(&["EVAL", script, "1", key]).unwrap().text();
+    harness::until(TEST_TIMEOUT, "other nodes lead shards", || {
+        let before = forwarded();
+        (0..KEYS).for_each(|key| _ = eval("return 1", &format!("k{key}")));
+        (forwarded() - before > 5.0).then_some(())
+    });
+    let before = forwarded();
+    // Keyspaces from 2 on are made by the script.
+    let fill = "redis.call('SELECT', ARGV[1])";
+    for number in 0..14 {
+        let (key, keyspace) = (format!("k{number}"), number + 2);
+        let script = format!("{fill}; redis.call('SET', 'there', 1); return redis.call('DBSIZE')")
+            .replace("ARGV[1]", &keyspace.to_string());
+        assert_eq!(eval(&script, &key), "0", "what is there already");
+        let count = format!("{fill}; return redis.call('DBSIZE')")
+            .replace("ARGV[1]", &keyspace.to_string());
+        assert_eq!(eval(&count, &key), "1", "{keyspace}");
+        assert_eq!(eval("return redis.call('FLUSHALL')", &key), "OK");
+        assert_eq!(eval(&count, &key), "0", "{keyspace}");
+    }
+    assert!(forwarded() - before > 10.0, "{} were forwarded", forwarded() - before);
 }

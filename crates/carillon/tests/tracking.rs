@@ -162,6 +162,53 @@ fn a_change_through_any_node_invalidates_at_any_node() {
     }
 }
 
+/// Leaders tell of a flush as well, but some of them are other nodes, and later.
+#[test]
+fn a_flush_in_a_transaction_or_a_script_is_heard_of_before_its_reply() {
+    let (_dir, nodes) = three("flushed");
+    let (mut client, mut other) = (Client::tracking(&nodes[0], ""), Client::of(&nodes[1]));
+    let flush = "redis.call('FLUSHDB')";
+    for round in 0..24 {
+        let key = format!("key:{round}");
+        let script = format!("EVAL {flush};return(redis.call('GET',KEYS[1])) 1 {key}");
+        let elsewhere = format!("EVAL redis.call('SELECT','1');{flush};return('OK') 0");
+        let (set, get) = (format!("SET {key} 2"), format!("GET {key}"));
+        for (queued, last, expected) in [
+            (&["FLUSHDB"][..], "EXEC", "OK"),
+            (&["FLUSHALL", &set, &get], "EXEC", "OK OK 2"),
+            (&[&get, "FLUSHDB"], "EXEC", "1 OK"),
+            (&[], &script, "nil"),
+            (&[], &elsewhere, "OK"),
+        ] {
+            assert_eq!(other.ask(&format!("SET {key} 1")), "OK");
+            assert_eq!(client.ask(&get), "1");
+            client.heard();
+            if !queued.is_empty() {
+                client.ask("MULTI");
+            }
+            queued.iter().for_each(|line| assert_eq!(client.ask(line), "QUEUED"));
+            assert_eq!(client.ask(last), expected, "{queued:?} {last}");
+            let pushes = std::mem::take(&mut client.pushes);
+            let is_said = pushes.iter().any(|push| push == "invalidate nil");
+            assert!(is_said, "{queued:?} {last}: {pushes:?}");
+        }
+        // What it has read behind its own flush, it hears of.
+        assert_eq!(client.ask(&format!("EVAL {flush};return(redis.call('SET','a',1)) 0")), "OK");
+        assert_eq!(client.ask("GET a"), "1");
+        client.heard();
+        other.ask("FLUSHALL");
+        client.hears("invalidate nil");
+    }
+    // Nothing was flushed.
+    for line in ["WATCH k", "SET k 1", "MULTI", "FLUSHDB"] {
+        client.ask(line);
+    }
+    assert_eq!(client.ask("GET k"), "QUEUED");
+    client.heard();
+    assert_eq!(client.ask("EXEC"), "nil");
+    assert_eq!(client.heard(), [""; 0]);
+}
+
 #[test]
 fn the_death_of_a_leader_invalidates_what_it_had_registered() {
     let (_dir, mut nodes) = three("death");

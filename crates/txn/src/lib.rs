@@ -50,4 +50,4 @@ pub mod wait_queue;
 pub use abandoned::AbandonedTxn;
 pub use conflict_rate::ConflictRate;
 pub use retry_queue::ConflictRetry;
-pub use shard_map::ShardMap;
+pub use shard_map::{ShardMap, Witnesses};

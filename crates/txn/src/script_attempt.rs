@@ -69,7 +69,8 @@ pub enum AttemptOutcome {
     Changed(Box<[u8]>),
     /// The same, if it spans keyspaces: in this one.
     ChangedIn(KeyspaceId, Box<[u8]>),
-    /// A key has moved to another shard: nothing is done, and it runs again when routes may be new.
+    /// A key has moved to another shard, or a keyspace that it has used was dropped: nothing is
+    /// done, and it runs again when routes may be new.
     Moved,
     /// Its entry was not applied, or may not have been.
     NotDone(NotDone),
@@ -101,6 +102,8 @@ impl AttemptOutcome {
             TxnOutcome::Done(_) => Self::Done,
             TxnOutcome::Changed(key) => Self::Changed(key),
             TxnOutcome::ChangedIn(keyspace, key) => Self::ChangedIn(keyspace, key),
+            // It may be one of several: FLUSHALL is of those that are left.
+            TxnOutcome::NoKeyspace => Self::Moved,
             refused => Self::Ended(refused),
         }
     }
@@ -235,6 +238,10 @@ mod tests {
         fn arc(&self, _: usize) -> &Arc {
             unreachable!("nobody asks")
         }
+
+        fn witnesses(&self) -> &[Box<[u8]>] {
+            unreachable!("nobody asks")
+        }
     }
 
     fn keys(names: &[&'static str]) -> Vec<Bytes> {
@@ -296,6 +303,8 @@ mod tests {
         for why in [NotDone::CrossShard, NotDone::NoSuchShard] {
             assert!(matches!(AttemptOutcome::not_done(why), AttemptOutcome::Moved), "{why:?}");
         }
+        let outcome = AttemptOutcome::coordinated(TxnOutcome::NoKeyspace);
+        assert!(matches!(outcome, AttemptOutcome::Moved), "it may do without that keyspace");
         let why = NotDone::OutcomeUnknown;
         assert!(matches!(AttemptOutcome::not_done(why), AttemptOutcome::NotDone(_)));
         let mut attempt = ScriptAttempt::first(keys(&["a"]), 1_000);

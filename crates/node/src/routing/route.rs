@@ -25,7 +25,7 @@ use keyspace::{
     ShardId, Slot, slot_of,
 };
 use parking_lot::RwLock;
-use txn::ShardMap;
+use txn::{ShardMap, Witnesses};
 
 use crate::replica::state::ShardState;
 
@@ -50,6 +50,8 @@ pub struct Route {
     arcs: Vec<RingArc>,
     /// The first slot of each: rising, from 0. 0 alone, if the keyspace is not hashed.
     firsts: Vec<Slot>,
+    /// A key in each part.
+    witnesses: Witnesses,
 }
 
 /// What is known of a shard's arc in its keyspace.
@@ -106,7 +108,8 @@ impl Route {
         let shards = tiles.iter().map(|(shard, ..)| *shard).collect();
         let arcs = tiles.iter().map(|(_, arc, _)| arc.clone()).collect();
         let views = tiles.into_iter().map(|(.., view)| view).collect();
-        Self { keyspace, hasher, views, shards, arcs, firsts }
+        let witnesses = Witnesses::default();
+        Self { keyspace, hasher, views, shards, arcs, firsts, witnesses }
     }
 
     /// As the keyspace began, with a view of each shard.
@@ -244,6 +247,10 @@ impl ShardMap for Route {
     fn arc(&self, place: usize) -> &RingArc {
         &self.arcs[place]
     }
+
+    fn witnesses(&self) -> &[Box<[u8]>] {
+        self.witnesses.of(&self.arcs)
+    }
 }
 
 /// The tiles of a keyspace, from what is known of its shards. Of one shard the highest generation
@@ -302,6 +309,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::reshape::bootstrap;
 
     fn keyspace() -> Keyspace {
         keyspace_of(Placement::Hashed)
@@ -337,6 +345,25 @@ mod tests {
         assert_eq!(found[1..3], [(ShardId(2), (2048, 3000)), (ShardId(9), (3000, 4096))]);
         let found = tiles_of(&[claim(9, (3000, 3500), 3)]);
         assert_eq!(found[1..3], [(ShardId(2), (2048, 3000)), (ShardId(9), (3000, 4096))]);
+    }
+
+    /// A transaction that flushes asks for them in each attempt.
+    #[test]
+    fn key_of_each_arc_is_searched_for_once() {
+        for placement in [Placement::Hashed, Placement::Ordered, Placement::LinearHash] {
+            let keyspace = keyspace_of(placement);
+            let hasher = KeyHasher::new([1; 16]);
+            let view =
+                |place| Arc::new(RwLock::new(bootstrap::first_state(&keyspace, place, hasher)));
+            let views = (0..keyspace.shards.len()).map(view).collect();
+            let route = Route::begun(keyspace, hasher, views);
+            let first = route.witnesses();
+            assert_eq!(first.len(), route.views.len());
+            for (place, key) in first.iter().enumerate() {
+                assert_eq!(route.place_of_key(key), place, "{placement:?}");
+            }
+            assert!(std::ptr::eq(first, route.witnesses()), "the same ones");
+        }
     }
 
     /// One cut after the other; each shard changes otherwise, too.

@@ -208,9 +208,9 @@ impl EventLoop {
 
     /// The shards that a keyspace scan covers: in mode `cluster` those that this node leads, else
     /// all. Also all for a keyspace without slots, whose clients do not know leaders.
-    pub(super) fn local_scope(&self, route: &Route) -> Vec<bool> {
+    pub(super) fn local_scope(&self, route: &Route, mode: Mode) -> Vec<bool> {
         let is_mine = |place: usize| {
-            self.config.resp_mode == Mode::Any
+            mode == Mode::Any
                 || route.keyspace.options.placement != Placement::Hashed
                 || self.leader_of(route, place) == Some(self.runtime.identity.node)
         };

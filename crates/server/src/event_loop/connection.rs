@@ -23,7 +23,7 @@ use super::wait::WrittenShards;
 use crate::runtime::lookups::Trace;
 use gateway::access::Principal;
 use gateway::native::{self, FrameSink};
-use gateway::resp::{ArgRanges, RespWriter, Session, Version};
+use gateway::resp::{ArgRanges, Mode, RespWriter, Session, Version};
 
 mod joined_reads;
 
@@ -75,6 +75,8 @@ pub struct Connection {
     pub id: u64,
     /// Whether this node made it for itself: it is not counted, shown or closed when idle.
     pub is_own: bool,
+    /// In which mode it is answered: the node's, unless a script of another node's client has it.
+    pub mode: Mode,
     /// The command in what other connections' CLIENT LIST shows of it.
     pub(super) shown_command: &'static str,
     /// The client.
@@ -141,6 +143,7 @@ impl Connection {
         Self {
             id,
             is_own: false,
+            mode: Mode::default(),
             shown_command: "",
             principal,
             transport,

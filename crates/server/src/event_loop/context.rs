@@ -91,6 +91,8 @@ impl Texts {
 pub(crate) struct CommandContext<'a> {
     pub runtime: &'a NodeRuntime,
     pub config: &'a Config,
+    /// In which mode the connection is answered.
+    pub mode: Mode,
     pub clients: &'a Clients,
     pub texts: &'a Texts,
     pub now: Timestamp,
@@ -229,7 +231,7 @@ impl Context for CommandContext<'_> {
     }
 
     fn mode(&self) -> Mode {
-        self.config.resp_mode
+        self.mode
     }
 
     fn has_peers(&self) -> bool {
@@ -241,14 +243,14 @@ impl Context for CommandContext<'_> {
     }
 
     fn channels(&self, kind: TopicKind) -> Vec<Box<[u8]>> {
-        match self.config.resp_mode {
+        match self.mode {
             Mode::Any => self.runtime.pubsub.names(kind),
             Mode::Cluster => self.runtime.pubsub.own_names(kind),
         }
     }
 
     fn subscribers(&self, kind: TopicKind, name: &[u8]) -> u64 {
-        match self.config.resp_mode {
+        match self.mode {
             Mode::Any => self.runtime.pubsub.subscribers(kind, name),
             Mode::Cluster => self.runtime.pubsub.own_subscribers(kind, name),
         }

@@ -9,7 +9,7 @@
 //! A command that lacks a value waits, and is tried again when the value has come. It keeps what it
 //! has read by then.
 
-use command::{RangeQuery, Read, Reply, Sink as _, Step};
+use command::{Pair, RangeQuery, Read, Reply, Sink as _, Step};
 use keyspace::Feature;
 use node::replica::read::ReadTime;
 use node::replica::scan::{self, PIECE_KEYS};
@@ -25,7 +25,7 @@ use super::reply_limit::size_of;
 use super::resp::CommandOutcome;
 use super::serve::go_waiter;
 use super::transactions::{CLUSTER_VERSION_TOO_LOW, ExecPart, write_executed};
-use gateway::resp::{KeyspaceRequest, Range, Request, Session};
+use gateway::resp::{KeyspaceRequest, Range, Request, RespWriter, Session};
 
 /// The error of a transaction that would read and write too much.
 const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, and 32 MiB of keys \
@@ -226,22 +226,8 @@ impl EventLoop {
                 other => return other,
             }
         }
-        let pairs = transaction.range(&wanted);
         let mut writer = session.writer(&mut connection.output.bytes);
-        if range.with_values {
-            writer.pairs(pairs.len());
-        } else {
-            writer.array(pairs.len());
-        }
-        for (key, value) in &pairs {
-            if range.with_values {
-                writer.pair();
-            }
-            writer.bulk(key);
-            if range.with_values {
-                writer.bulk(value);
-            }
-        }
+        write_range(range, &transaction.range(&wanted), &mut writer);
         StepOutcome::Ready(())
     }
 
@@ -332,6 +318,23 @@ fn to_sizes(steps: &[Step<'_>], replies: &mut [Reply]) {
         let Reply::Bulk(value) = &*reply else { continue };
         let value_bytes = value.len();
         step.each_key(&mut |key| *reply = Reply::Int(size_of(key.len(), value_bytes)));
+    }
+}
+
+/// Writes the reply to RANGE, from a copy.
+pub(crate) fn write_range(range: &Range<'_>, pairs: &[Pair], writer: &mut RespWriter<'_>) {
+    match range.with_values {
+        true => writer.pairs(pairs.len()),
+        false => writer.array(pairs.len()),
+    }
+    for (key, value) in pairs {
+        if range.with_values {
+            writer.pair();
+        }
+        writer.bulk(key);
+        if range.with_values {
+            writer.bulk(value);
+        }
     }
 }
 

@@ -70,7 +70,7 @@ impl EventLoop {
         if let Some(text) = needs_other_layout(request, &route) {
             return self.refuse(connection, session, text, muted);
         }
-        let scope = self.scope(request, &route);
+        let scope = self.scope(request, &route, connection.mode);
         let asked = match scan::admit(&route, &|place| scope.is_here(place), now) {
             Ok(asked) => asked,
             Err(blocked) => {
@@ -124,7 +124,7 @@ impl EventLoop {
 
     /// Which shards a command looks at. Remote ones are determined once: a replica here may catch
     /// up meanwhile.
-    fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route) -> Scope {
+    fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route, mode: Mode) -> Scope {
         let places = 0..route.views.len();
         let all_away: Vec<bool> =
             places.clone().map(|place| self.runtime.routing.must_fetch(route, place)).collect();
@@ -145,7 +145,7 @@ impl EventLoop {
             }
             _ => 0..=route.views.len(),
         };
-        let mine = self.local_scope(route);
+        let mine = self.local_scope(route, mode);
         let is_wanted = |place: &usize| {
             of_range.contains(place) && only.map_or(mine[*place], |only| only == *place)
         };
@@ -200,14 +200,14 @@ impl EventLoop {
         let routes = self.runtime.routing.routes();
         let mut shards = Vec::new();
         let version = self.runtime.version.current();
-        let is_cluster = self.config.resp_mode == Mode::Cluster;
+        let is_cluster = connection.mode == Mode::Cluster;
         for route in routes.iter() {
             // As the commands before it went by.
             let selected = connection.route.as_ref().filter(|r| r.keyspace.id == route.keyspace.id);
             let is_selected = selected.is_some();
             let route = selected.unwrap_or(route);
             if is_selected || (all && !is_cluster) {
-                let all = self.local_scope(route).into_iter().enumerate();
+                let all = self.local_scope(route, connection.mode).into_iter().enumerate();
                 let piece =
                     |place| (route.shard(place), Write::flush_of(route.arc(place), version));
                 shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| piece(place)));
@@ -258,7 +258,7 @@ impl EventLoop {
 }
 
 /// Why a question makes no sense in a keyspace of this layout.
-pub(super) fn needs_other_layout(
+pub(crate) fn needs_other_layout(
     request: &KeyspaceRequest<'_>,
     route: &Route,
 ) -> Option<&'static str> {
@@ -302,7 +302,8 @@ fn note_range(request_rates: &RequestRates, route: &Route, one: &[u8], other: &[
     }
 }
 
-pub(super) fn range_query<'a>(range: &Range<'a>) -> RangeQuery<'a> {
+/// The part of a keyspace that RANGE names.
+pub(crate) fn range_query<'a>(range: &Range<'a>) -> RangeQuery<'a> {
     let bound = |bound: Bound<'a>| match bound {
         Bound::First | Bound::Last => std::ops::Bound::Unbounded,
         Bound::Included(key) => std::ops::Bound::Included(key),

@@ -108,9 +108,10 @@ use connection::Connection;
 pub(crate) use context::CommandContext;
 pub use context::{Clients, Texts};
 pub(crate) use coordinator::ended_text;
-use gateway::resp::RequestLimits;
+use gateway::resp::{Mode, RequestLimits};
 use gets::Get;
-pub(crate) use interactive::steps_of;
+pub(crate) use interactive::{steps_of, write_range};
+pub(crate) use keyspace_scan::{needs_other_layout, range_query};
 pub(crate) use libraries::write_known;
 pub(crate) use reply_limit::size_of;
 pub(crate) use resp::limits as request_limits;
@@ -151,12 +152,15 @@ pub struct NewConnection {
     id: u64,
     /// Whether this node made it for itself: no client sees or closes it.
     is_own: bool,
+    /// See [`Connection::mode`].
+    mode: Mode,
 }
 
 impl NewConnection {
-    /// A connection that this node made for itself, as if it had come to this listener.
-    pub fn own(stream: std::net::TcpStream, listener: Arc<Listener>, id: u64) -> Self {
-        Self { stream, listener, id, is_own: true }
+    /// A connection that this node made for itself, as if it had come to this listener of a node
+    /// in this mode.
+    pub fn own(stream: std::net::TcpStream, listener: Arc<Listener>, id: u64, mode: Mode) -> Self {
+        Self { stream, listener, id, is_own: true, mode }
     }
 }
 

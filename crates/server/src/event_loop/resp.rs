@@ -219,6 +219,7 @@ impl EventLoop {
         CommandContext {
             runtime: &self.runtime,
             config: &self.config,
+            mode: connection.mode,
             clients: &self.clients,
             texts: &self.texts,
             now: self.now,

@@ -117,6 +117,7 @@ impl EventLoop {
             client: connection.id,
             gone: connection.gone.clone(),
             tracks: connection.tracking.is_some(),
+            mode: self.config.resp_mode,
             came: self.moment(),
             reply_to: ReplyTo::Connection {
                 event_loop: self.number,

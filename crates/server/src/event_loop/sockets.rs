@@ -59,8 +59,8 @@ impl EventLoop {
         }
         counters.connections.add(1);
         let id = self.clients.next_id();
-        let stream = std::net::TcpStream::from(stream);
-        let new = NewConnection { stream, listener, id, is_own: false };
+        let (stream, mode) = (std::net::TcpStream::from(stream), self.config.resp_mode);
+        let new = NewConnection { stream, listener, id, is_own: false, mode };
         let target = self.next_loop % self.runtime.delivery.mailboxes.len();
         self.next_loop += 1;
         if target == self.number {
@@ -110,7 +110,7 @@ impl EventLoop {
         };
         let mut connection =
             Connection::new(new.id, principal, transport, protocol, self.runtime.clock.millis());
-        connection.is_own = new.is_own;
+        (connection.is_own, connection.mode) = (new.is_own, new.mode);
         // Accepted by another loop when this one had begun to stop already.
         if self.runtime.lifecycle.is_stopping() {
             connection.advance(ConnectionState::Ended);

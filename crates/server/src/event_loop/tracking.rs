@@ -5,7 +5,8 @@
 //!                 └─ yes ──► read, later than the registration ──► another version than before?
 //!                                                          invalidate k ──► reply
 //!   SET k ──► no longer held ──────────────────────► invalidate k, then the reply
-//!   EVAL  ──► its keys are held ──► what it has read and written comes with its reply
+//!   EVAL  ──► its keys are held ──► what it has read and written comes with its reply, and
+//!                                   whether it has flushed a keyspace
 //!   news: k has changed ──► invalidate k at once; again behind replies owed that may show k
 //! ```
 //!
@@ -443,7 +444,7 @@ impl EventLoop {
         let Some(reply) = tracking.owed(number) else { return };
         let released = std::mem::take(&mut reply.released);
         let Some(touched) = touched else { return reply.hear_keys(released) };
-        let TouchedKeys { mut read, written, elsewhere } = *touched;
+        let TouchedKeys { mut read, written, elsewhere, all } = *touched;
         // As Redis: its own change ends what its look has begun.
         read.retain(|key| !written.contains(key));
         let (mut before, mut doubtful) = (Vec::new(), released);
@@ -467,9 +468,16 @@ impl EventLoop {
         unheard.add_keys(before);
         // The client knows them by the same names. Whether it holds them there is not looked for.
         unheard.add_keys(elsewhere);
+        // Between two connections there is no order: the leaders tell.
+        let says_all = all && !redirected;
+        if says_all {
+            unheard.add(Invalidation::All);
+        }
         if let Some(what) = unheard.take() {
             let (is_redirected, is_silent) = (redirected, false);
-            let own = OwnWrite { number, what, is_silent, is_redirected, flushes_after: None };
+            // What it has read may be held since the flush.
+            let flushes_after = (says_all && read.is_empty()).then_some(tracking.holds());
+            let own = OwnWrite { number, what, is_silent, is_redirected, flushes_after };
             tracking.say_before(own);
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! # Bytes
 //! A frame: `u8` 0, a call: number u64, keyspace id `varint`, client u64, flags `u8` (1 RESP3, 2
-//! reads only, 4 a function, 8 its client caches), source `bytes`, or the function's name `bytes`
-//! and the SHA1 of its library of 40 bytes, count `varint` of keys, count `varint` of other
-//! arguments, each `bytes`. Or `u8` 1, a reply: number u64, `u8` 0 it does not lead, 1 the reply, 2
-//! the reply, an error, 3 the reply was lost; of 1 and 2 then count `varint` of the shards it has
-//! written to, each `varint`, and its bytes. 5 and 6 are 1 and 2 to a client that caches: before
-//! the bytes stand the keys read, the keys written, and those touched in other keyspaces, each time
-//! count `varint`, each `bytes`.
+//! reads only, 4 a function, 8 its client caches, 16 its client's node is in mode `cluster`),
+//! source `bytes`, or the function's name `bytes` and the SHA1 of its library of 40 bytes, count
+//! `varint` of keys, count `varint` of other arguments, each `bytes`. Or `u8` 1, a reply: number
+//! u64, `u8` 0 it does not lead, 1 the reply, 2 the reply, an error, 3 the reply was lost; of 1 and
+//! 2 then count `varint` of the shards it has written to, each `varint`, and its bytes. 5 and 6 are
+//! 1 and 2 to a client that caches: before the bytes stand the keys read, the keys written, and
+//! those touched in other keyspaces, each time count `varint`, each `bytes`. With 8 in addition the
+//! script has flushed a keyspace.
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, KeyspaceId, ShardId};
@@ -21,6 +22,7 @@ const RESP3: u8 = 1;
 const READ_ONLY: u8 = 2;
 const FUNCTION: u8 = 4;
 const TRACKS: u8 = 8;
+const CLUSTER: u8 = 16;
 /// Of a library's name.
 const SHA1_HEX_BYTES: u64 = 40;
 const NOT_LEADER: u8 = 0;
@@ -29,6 +31,8 @@ const ERROR: u8 = 2;
 const LOST: u8 = 3;
 /// Added to a reply with the keys that the script has touched.
 const TOUCHED: u8 = 4;
+/// Added to such a reply if the script has flushed a keyspace.
+const FLUSHED: u8 = 8;
 
 /// A frame, which borrows what it was read from. It repeats the number of its call.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct ScriptCallFrame<'a> {
     pub read_only: bool,
     /// Whether its client caches, and so must hear which keys it has touched.
     pub tracks: bool,
+    /// Whether its client's node is in mode `cluster`.
+    pub is_cluster: bool,
     /// What to run.
     pub program: CalledProgram<'a>,
     /// The keys it declares.
@@ -126,7 +132,7 @@ impl<'a> ScriptCallFrame<'a> {
         let keyspace = reader.varint_max(u64::from(u32::MAX), "keyspace id")? as u32;
         let client = reader.u64()?;
         let flags = reader.u8()?;
-        if flags > RESP3 | READ_ONLY | FUNCTION | TRACKS {
+        if flags > RESP3 | READ_ONLY | FUNCTION | TRACKS | CLUSTER {
             return Err(DecodeError::Tag { what: "set of flags of a script call", found: flags });
         }
         let name = reader.bytes()?;
@@ -142,6 +148,7 @@ impl<'a> ScriptCallFrame<'a> {
             is_resp3: flags & RESP3 != 0,
             read_only: flags & READ_ONLY != 0,
             tracks: flags & TRACKS != 0,
+            is_cluster: flags & CLUSTER != 0,
             program,
             keys: take(keys)?,
             args: take(args)?,
@@ -159,6 +166,7 @@ impl<'a> ScriptCallFrame<'a> {
             (self.read_only, READ_ONLY),
             (is_function, FUNCTION),
             (self.tracks, TRACKS),
+            (self.is_cluster, CLUSTER),
         ];
         frame.push(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
         match self.program {
@@ -183,7 +191,8 @@ impl<'a> ScriptReplyFrame<'a> {
                 let is_lost = what == LOST;
                 return Ok(if is_lost { Self::Lost } else { Self::NotLeader });
             }
-            _ if [ENDED, ERROR].contains(&(what & !TOUCHED)) => {}
+            _ if [ENDED, ERROR].contains(&(what & !TOUCHED & !FLUSHED))
+                && what & (TOUCHED | FLUSHED) != FLUSHED => {}
             _ => return Err(DecodeError::Tag { what: "reply to a script call", found: what }),
         }
         let shards = reader.varint()?;
@@ -191,9 +200,9 @@ impl<'a> ScriptReplyFrame<'a> {
         let written = written.collect::<Result<_, DecodeError>>()?;
         let touched = match what & TOUCHED {
             0 => None,
-            _ => Some(Box::new(read_touched(reader)?)),
+            _ => Some(Box::new(read_touched(what & FLUSHED != 0, reader)?)),
         };
-        let is_error = what & !TOUCHED == ERROR;
+        let is_error = what & !TOUCHED & !FLUSHED == ERROR;
         Ok(Self::Ended { is_error, written, touched, bytes: reader.rest() })
     }
 
@@ -206,7 +215,11 @@ impl<'a> ScriptReplyFrame<'a> {
             }
         };
         let what = if is_error { ERROR } else { ENDED };
-        frame.push(what | if touched.is_some() { TOUCHED } else { 0 });
+        frame.push(match touched {
+            None => what,
+            Some(touched) if touched.all => what | TOUCHED | FLUSHED,
+            Some(_) => what | TOUCHED,
+        });
         put_varint(written.len() as u64, frame);
         written.iter().for_each(|shard| put_varint(shard.0, frame));
         for keys in touched.iter().flat_map(|it| [&it.read, &it.written, &it.elsewhere]) {
@@ -217,12 +230,12 @@ impl<'a> ScriptReplyFrame<'a> {
     }
 }
 
-fn read_touched(reader: &mut Reader<'_>) -> Result<TouchedKeys, DecodeError> {
+fn read_touched(all: bool, reader: &mut Reader<'_>) -> Result<TouchedKeys, DecodeError> {
     let mut keys = || {
         let count = reader.varint()?;
         (0..count).map(|_| Ok(Box::from(reader.bytes()?))).collect::<Result<_, DecodeError>>()
     };
-    Ok(TouchedKeys { read: keys()?, written: keys()?, elsewhere: keys()? })
+    Ok(TouchedKeys { read: keys()?, written: keys()?, elsewhere: keys()?, all })
 }
 
 #[cfg(test)]
@@ -235,7 +248,7 @@ mod tests {
     fn calls() -> impl Strategy<Value = Vec<u8>> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..5);
         let many = || proptest::collection::vec(bytes(), 0..4);
-        let flags = any::<[bool; 4]>();
+        let flags = any::<[bool; 5]>();
         (any::<(u64, u32, u64)>(), flags, bytes(), many(), many()).prop_map(
             |((number, keyspace, client), flags, name, keys, args)| {
                 let program = match flags[0] {
@@ -248,6 +261,7 @@ mod tests {
                     is_resp3: flags[1],
                     read_only: flags[2],
                     tracks: flags[3],
+                    is_cluster: flags[4],
                     program,
                     keys: keys.iter().map(Vec::as_slice).collect(),
                     args: args.iter().map(Vec::as_slice).collect(),
@@ -262,8 +276,9 @@ mod tests {
             let key = proptest::collection::vec(any::<u8>(), 0..4);
             proptest::collection::btree_set(key.prop_map(Box::from), 0..3)
         };
-        let touched = (keys(), keys(), keys()).prop_map(|(read, written, elsewhere)| {
-            Box::new(TouchedKeys { read, written, elsewhere })
+        let touched = (keys(), keys(), keys(), any::<bool>());
+        let touched = touched.prop_map(|(read, written, elsewhere, all)| {
+            Box::new(TouchedKeys { read, written, elsewhere, all })
         });
         let ended = (any::<bool>(), any::<Vec<u64>>(), proptest::option::of(touched));
         (any::<u64>(), 0_u8..3, ended, any::<Vec<u8>>()).prop_map(
@@ -316,7 +331,7 @@ mod tests {
             ScriptFrame::decode(&frame).expect_err("it is bad")
         };
         assert_eq!(bad(0, 2), DecodeError::Tag { what: "script frame", found: 2 });
-        assert!(matches!(bad(18, 16), DecodeError::Tag { found: 16, .. }), "flags");
+        assert!(matches!(bad(18, 32), DecodeError::Tag { found: 32, .. }), "flags");
         assert_eq!(bad(20, 1), DecodeError::Short, "a key that is missing");
         // A keyspace id beyond 32 bits is not cut to another one.
         let mut frame = vec![CALL];
@@ -324,6 +339,9 @@ mod tests {
         put_varint(1 << 32, &mut frame);
         frame.extend_from_slice(&call[10..]);
         assert_eq!(ScriptFrame::decode(&frame), Err(DecodeError::Field { what: "keyspace id" }));
+        // Only to a client that caches a reply says that all was flushed.
+        let reply = [&[REPLY][..], &[0; 8], &[ENDED | FLUSHED, 0]].concat();
+        assert!(matches!(ScriptFrame::decode(&reply), Err(DecodeError::Tag { found: 9, .. })));
         let left_over = [&call[..], &[0]].concat();
         assert!(matches!(ScriptFrame::decode(&left_over), Err(DecodeError::Field { .. })));
     }

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gateway::resp::{ScriptCall, ScriptName, Version};
+use gateway::resp::{Mode, ScriptCall, ScriptName, Version};
 use keyspace::{DecodeError, NodeId};
 use parking_lot::Mutex;
 
@@ -113,6 +113,7 @@ pub fn forward(runtime: &Arc<NodeRuntime>, node: NodeId, job: Job) {
         is_resp3: job.version == Version::V3,
         read_only: job.read_only,
         tracks: job.tracks,
+        is_cluster: job.mode == Mode::Cluster,
         program,
         keys,
         args,
@@ -261,6 +262,7 @@ fn take_call(runtime: &Arc<NodeRuntime>, from: NodeId, number: u64, call: Script
         client: call.client ^ from.0.rotate_left(17),
         gone: Arc::default(),
         tracks: call.tracks,
+        mode: if call.is_cluster { Mode::Cluster } else { Mode::Any },
         came: runtime.clock.moment(),
         reply_to: ReplyTo::Node { node: from, number },
     };

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use command::{Expiry, Read, Reply, SetIf, SetReply, Sink as _, Step, TopicKind, Write};
 use gateway::resp::{
-    ArgRanges, Args, KeyspaceRequest, Request, RespWriter, ScriptCall, ScriptRequest,
+    ArgRanges, Args, KeyspaceRequest, Mode, Request, RespWriter, ScriptCall, ScriptRequest,
     ScriptedCommand, Session, Transfer, Version,
 };
 use keyspace::KeyspaceId;
@@ -86,6 +86,8 @@ pub struct ScriptHost<'a> {
     workspace: &'a mut Workspace,
     pub(super) ground: Ground<'a>,
     may: ScriptedCommand,
+    /// The mode of its client's node.
+    pub mode: Mode,
     /// The keyspace that it has selected, unless it is its own.
     pub selected: Option<Arc<Route>>,
     /// Set by another thread to stop it.
@@ -115,6 +117,7 @@ impl<'a> ScriptHost<'a> {
             workspace,
             ground,
             may,
+            mode: surroundings.config.resp_mode,
             selected: None,
             killed: None,
             halt: None,
@@ -205,14 +208,14 @@ impl ScriptHost<'_> {
         version: Version,
         act: impl FnOnce(&mut OwnClient, &dyn Fn() -> bool) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (until, killed) = (self.ground.until, self.killed);
+        let (until, killed, mode) = (self.ground.until, self.killed, self.mode);
         let is_over = || {
             let is_killed = killed.is_some_and(|killed| killed.load(Ordering::Acquire));
             is_killed || Instant::now() >= until
         };
-        let mut client = match self.workspace.own_client.take() {
+        let mut client = match self.workspace.own_client.take_if(|client| client.mode() == mode) {
             Some(client) => client,
-            None => OwnClient::connect(self.runtime, self.surroundings)?,
+            None => OwnClient::connect(self.runtime, self.surroundings, mode)?,
         };
         client.select(keyspace, version, &is_over)?;
         act(&mut client, &is_over)?;
@@ -293,6 +296,7 @@ impl<'a> ScriptHost<'a> {
         CommandContext {
             runtime: self.runtime,
             config: &self.surroundings.config,
+            mode: self.mode,
             clients: &self.surroundings.clients,
             texts: &self.surroundings.texts,
             // Time stands still for it, also when it runs again.
@@ -430,7 +434,8 @@ impl ScriptHost<'_> {
     }
 }
 
-fn is_scan(asked: &KeyspaceRequest<'_>) -> bool {
+/// Whether a command looks through a keyspace.
+pub(super) fn is_scan(asked: &KeyspaceRequest<'_>) -> bool {
     matches!(
         asked,
         KeyspaceRequest::Size

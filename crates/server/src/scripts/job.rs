@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gateway::resp::{ScriptCall, Version};
+use gateway::resp::{Mode, ScriptCall, Version};
 use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::replica::entry::Waiter;
 use node::replica::read::ReadTime;
@@ -67,6 +67,8 @@ pub struct Job {
     gone: Arc<AtomicBool>,
     /// Whether that tracks: then the reply says which keys were touched.
     pub tracks: bool,
+    /// The mode of the connection's node.
+    pub mode: Mode,
     /// When it had come.
     pub came: ReadTime,
     /// Where its reply goes.
@@ -84,6 +86,8 @@ pub struct TouchedKeys {
     pub written: BTreeSet<Box<[u8]>>,
     /// Keys of other keyspaces than its own that it has read or written.
     pub elsewhere: BTreeSet<Box<[u8]>>,
+    /// Whether it has flushed a keyspace: all keys have changed.
+    pub all: bool,
 }
 
 impl TouchedKeys {
@@ -92,6 +96,16 @@ impl TouchedKeys {
         self.read.append(&mut more.read);
         self.written.append(&mut more.written);
         self.elsewhere.append(&mut more.elsewhere);
+        self.all |= more.all;
+    }
+
+    /// It flushes keyspaces, its own among them or not. As Redis: its own change ends what its look
+    /// has begun.
+    pub fn flush(&mut self, own: bool) {
+        if own {
+            self.written.append(&mut self.read);
+        }
+        self.all = true;
     }
 }
 
@@ -140,6 +154,8 @@ pub struct Caller {
     pub gone: Arc<AtomicBool>,
     /// Whether that tracks.
     pub tracks: bool,
+    /// The mode of its node.
+    pub mode: Mode,
     /// When the call had come.
     pub came: ReadTime,
     /// Where its reply goes.
@@ -156,7 +172,7 @@ impl Job {
             bytes.extend_from_slice(arg);
             ends.push(bytes.len() as u32);
         }
-        let Caller { keyspace, version, client, gone, tracks, came, reply_to } = caller;
+        let Caller { keyspace, version, client, gone, tracks, mode, came, reply_to } = caller;
         let read_only = call.read_only || program.flags().no_writes;
         Self {
             program,
@@ -169,6 +185,7 @@ impl Job {
             client,
             gone,
             tracks,
+            mode,
             came,
             reply_to,
             conflicts: 0,

@@ -151,6 +151,7 @@ impl Runner {
         let (runtime, surroundings) = (&self.runtime, &self.surroundings);
         let long_ran = ground.is_long.then_some(ground.ran);
         let mut host = ScriptHost::new(runtime, surroundings, &mut self.workspace, ground, may);
+        host.mode = job.mode;
         host.selected.clone_from(selected);
         host.touched = job.tracks.then(Default::default);
         let running = &self.runtime.scripts.running[self.number];
@@ -192,6 +193,7 @@ impl Runner {
             let (workspace, may) = (&mut self.workspace, ScriptedCommand::default());
             let mut host = ScriptHost::new(runtime, surroundings, workspace, ground.again(), may);
             (host.selected, host.touched) = (selected, all.touched.take());
+            host.mode = job.mode;
             let call = host.queued(args, job.version, &mut all.bytes);
             all.messages.append(&mut host.messages);
             (selected, all.touched) = (host.selected, host.touched);
@@ -206,8 +208,8 @@ impl Runner {
                     continue;
                 }
             };
-            let mode = self.surroundings.config.resp_mode;
-            let found = self.runtime.scripts.resolve(&call, self.runtime.memory.is_full(), mode);
+            let is_full = self.runtime.memory.is_full();
+            let found = self.runtime.scripts.resolve(&call, is_full, job.mode);
             let program = match found {
                 Ok(program) => program,
                 Err(text) => {

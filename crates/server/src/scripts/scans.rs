@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::resp::Version;
+use gateway::resp::{Mode, Version};
 use overlay::LookupChoice;
 
 use super::Surroundings;
@@ -32,14 +32,19 @@ pub struct OwnClient {
     stream: TcpStream,
     keyspace: String,
     version: Version,
+    mode: Mode,
 }
 
 impl OwnClient {
-    /// Connects to the first event loop.
+    /// Connects to the first event loop, which answers as a node in this mode would.
     ///
     /// # Errors
     /// If the system gives no sockets, or the node stops.
-    pub fn connect(runtime: &NodeRuntime, surroundings: &Surroundings) -> io::Result<Self> {
+    pub fn connect(
+        runtime: &NodeRuntime,
+        surroundings: &Surroundings,
+        mode: Mode,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let stream = TcpStream::connect(address)?;
@@ -61,11 +66,16 @@ impl OwnClient {
             lookup: LookupChoice::default(),
         };
         let id = surroundings.clients.next_id();
-        let new = NewConnection::own(theirs, Arc::new(row), id);
+        let new = NewConnection::own(theirs, Arc::new(row), id, mode);
         if !runtime.delivery.mailboxes[0].post(Mail::Connection(new)) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        Ok(Self { stream, keyspace: "0".into(), version: Version::V2 })
+        Ok(Self { stream, keyspace: "0".into(), version: Version::V2, mode })
+    }
+
+    /// In which mode it is answered.
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// Has the next commands run on a keyspace, and answered in this protocol. One that has a

@@ -26,6 +26,7 @@ use txn::interactive::InteractiveTxn;
 use txn::script_attempt::{AttemptCommit, AttemptOutcome, ScriptAttempt, written_shards};
 
 use super::cache::Program;
+use super::flushes::flush_ended_text;
 use super::host::Halt;
 use super::job::{Job, JobReply};
 use super::keyspaces::OtherKeyspaces;
@@ -43,7 +44,7 @@ use api::ApiError;
 const TOO_MUCH: &str = "ERR a script reads and writes at most 65536 keys, and 64 MiB of keys and \
                         values; nothing of it was done";
 const TOO_MUCH_AT_ONCE: &str =
-    "ERR the command moves a value of more than 128 MiB; nothing was done";
+    "ERR the command moves more than 65536 keys, or 128 MiB of values; nothing was done";
 const HELD_TOO_MUCH: &str = "BUSY the scripts and open transactions of this node hold 256 MiB of \
                              keys and values together, the most; nothing of the script was done. \
                              Send it again";
@@ -63,6 +64,8 @@ pub struct Attempt {
     others: OtherKeyspaces,
     /// What follows from what.
     pub(super) attempt: ScriptAttempt,
+    /// Whether what it last had done flushes a keyspace.
+    flushes: bool,
     /// Among which it runs.
     pace: Pace,
     /// Its place among them, from when it came to them.
@@ -89,8 +92,8 @@ impl Attempt {
         // In a busy queue it may have waited for long, behind its client's other scripts.
         let since = if queue.is_some() { boot_nanos() } else { job.came.boot };
         let attempt = ScriptAttempt::first(keys, since);
-        let (held, others, place, spent) = Default::default();
-        Self { job, queue, held, others, attempt, pace: Pace::Short, place, spent }
+        let (held, others, flushes, place, spent) = Default::default();
+        Self { job, queue, held, others, attempt, flushes, pace: Pace::Short, place, spent }
     }
 
     /// Among which scripts it runs.
@@ -220,6 +223,9 @@ impl Attempt {
             AttemptOutcome::ChangedIn(keyspace, key) => self.retry(runtime, keyspace, key, read),
             AttemptOutcome::Moved => self.reroute(runtime, read),
             AttemptOutcome::NotDone(why) => self.refuse(runtime, not_done_text(why)),
+            AttemptOutcome::Ended(why) if self.flushes => {
+                self.refuse(runtime, &flush_ended_text(&why));
+            }
             AttemptOutcome::Ended(why) => self.refuse(runtime, &ended_text(&why)),
         }
     }
@@ -302,6 +308,7 @@ impl Attempt {
         let others = std::mem::take(&mut self.others).into_used();
         let (others, charges): (Vec<_>, Vec<_>) =
             others.into_iter().map(|held| ((held.keyspace, held.copy), held.charge)).unzip();
+        self.flushes = copy.is_flushed() || others.iter().any(|(_, copy)| copy.is_flushed());
         let before = Some(self.attempt.coordinated(self.spent.ran().as_nanos() as u64));
         let loops = runtime.delivery.mailboxes.len();
         let event_loop = self.job.reply_to.coordinator(loops);

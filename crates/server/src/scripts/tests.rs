@@ -23,6 +23,7 @@ fn job(scripts: &Scripts) -> Job {
         client: 1,
         gone: Default::default(),
         tracks: false,
+        mode: Default::default(),
         came: ReadTime::default(),
         reply_to: ReplyTo::Connection { event_loop: 0, waiter: Waiter(1) },
     };

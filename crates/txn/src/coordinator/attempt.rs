@@ -23,7 +23,7 @@ impl Coordinator {
             };
             let transaction = Transaction::decode(&mut Reader::new(body));
             let transaction = transaction.expect("the bytes were encoded here");
-            whole.push(KeyspacePart::new(*keyspace, map, transaction));
+            whole.push(KeyspacePart { keyspace: *keyspace, map, transaction });
         }
         let is_contended = id.is_retry() || self.conflicts.is_high();
         let Some(plan) = Plan::of(id, &whole, is_contended) else {
@@ -40,6 +40,7 @@ impl Coordinator {
             return self.end(number, TxnOutcome::TooLong);
         }
         let votes = vec![None; steps.len()];
+        run.may_be_committed = !in_order || steps.len() == 1;
         if !in_order {
             run.phase = Phase::Preparing(votes, Vec::new());
             return self.ask_all(number, steps);
@@ -69,6 +70,7 @@ impl Coordinator {
                 votes[part] = Some(vote);
                 if let Some(mut next) = rest.pop() {
                     if rest.is_empty() {
+                        run.may_be_committed = true;
                         let locks = || votes.iter().flatten();
                         let after = locks().map(|vote| vote.at).max().unwrap_or_default();
                         let deadline = locks().map(|vote| vote.deadline).min();

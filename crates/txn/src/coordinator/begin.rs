@@ -69,6 +69,7 @@ impl Coordinator {
             keys: Vec::new(),
             in_record_shard: Vec::new(),
             in_order: false,
+            may_be_committed: false,
             phase: Phase::New,
             reserved_as: before.as_ref().and_then(|before| before.reserved_as),
             locked: before.and_then(|before| before.key),

@@ -205,6 +205,9 @@ struct RunningTxn {
     in_record_shard: Vec<Name>,
     /// Whether its shards are asked one after the other, and the last one commits it.
     in_order: bool,
+    /// Whether a step was sent by which it may be committed. If shards are asked in order, that is
+    /// the last one.
+    may_be_committed: bool,
     phase: Phase,
     /// The last key that another had locked.
     locked: Option<Box<[u8]>>,

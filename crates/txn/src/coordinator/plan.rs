@@ -20,25 +20,17 @@ pub(super) struct KeyspacePart<'a> {
     /// The keyspace's shards.
     pub map: Arc<dyn ShardMap>,
     pub transaction: Transaction<'a>,
-    /// If it flushes the keyspace, a key in each shard's arc, by the place of the shard.
-    witnesses: Vec<Box<[u8]>>,
 }
 
-impl<'a> KeyspacePart<'a> {
-    /// What it does there, as the shards are now.
-    pub fn new(keyspace: KeyspaceId, map: Arc<dyn ShardMap>, transaction: Transaction<'a>) -> Self {
-        let witness = |place| {
-            let (from, end) = map.arc(place).ends();
-            from.key_before(&end)
-        };
-        let shards = if transaction.flush.is_some() { map.shards().len() } else { 0 };
-        let witnesses = (0..shards).map(witness).collect();
-        Self { keyspace, map, transaction, witnesses }
+impl KeyspacePart<'_> {
+    /// If it flushes the keyspace, a key in each shard's arc, by the place of the shard.
+    fn witnesses(&self) -> &[Box<[u8]>] {
+        if self.transaction.flush.is_some() { self.map.witnesses() } else { &[] }
     }
 
     /// What it flushes, each with its shard.
     fn flushes(&self) -> impl Iterator<Item = (ShardId, Flush<'_>)> {
-        self.witnesses.iter().enumerate().map(|(place, witness)| {
+        self.witnesses().iter().enumerate().map(|(place, witness)| {
             let (from, end) = self.map.arc(place).ends();
             (self.map.shards()[place], Flush::Arc { witness, from, end })
         })
@@ -76,7 +68,7 @@ impl<'a> Plan<'a> {
             let mut add = |key| keys.push((id.name_of(*keyspace, key), map.shard_of(key)));
             ranges[before..].iter().for_each(|(_, (low, _))| add(low));
             transaction.each_key(&mut add);
-            part.witnesses.iter().for_each(|witness| add(witness));
+            part.witnesses().iter().for_each(|witness| add(witness));
             flushed.extend(part.flushes());
             if transaction.flushes_watched_only {
                 watched_only.extend(map.shards().iter().copied());

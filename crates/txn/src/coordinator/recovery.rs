@@ -39,6 +39,7 @@ impl Coordinator {
             keys: Vec::new(),
             in_record_shard: Vec::new(),
             in_order: false,
+            may_be_committed: true,
             phase: Phase::ReadingRecord(keys),
             locked: None,
             reserved_as: None,

@@ -119,6 +119,7 @@ impl Coordinator {
             keys: Vec::new(),
             in_record_shard: Vec::new(),
             in_order: false,
+            may_be_committed: false,
             phase: Phase::New,
             locked: run.locked.take(),
             reserved_as: run.reserved_as,
@@ -165,7 +166,8 @@ impl Coordinator {
     }
 
     /// The keyspace of the record was dropped, and the record with it. What was decided here is
-    /// done elsewhere; else nothing is, since nobody can find out any more (decision 0050).
+    /// done elsewhere; else nothing is, since nobody can find out any more (decision 0050). What
+    /// cannot have been committed goes on as if the record said so.
     pub(super) fn record_was_dropped(
         &mut self,
         number: u64,
@@ -173,16 +175,26 @@ impl Coordinator {
         routes: Routes<'_>,
     ) {
         let Some(run) = self.runs.get_mut(&number) else { return };
+        let mut then = NextStep::Nothing;
         let outcome = match &mut run.phase {
-            Phase::Deciding(outcome, _) => outcome.clone(),
+            Phase::Deciding(outcome, next) => {
+                if !run.may_be_committed {
+                    then = next.clone();
+                }
+                outcome.clone()
+            }
             Phase::ReadingRecord(locked) => {
                 run.keys = std::mem::take(locked).iter().map(|key| Name::from(&**key)).collect();
                 Outcome::Aborted
             }
             _ => return,
         };
+        let next = self.continue_after_failure(number, then, at);
         self.tell(number, TxnOutcome::Unknown);
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+        if let Some(next) = next {
+            self.go_on(next, at, routes);
+        }
     }
 
     /// Asks shards to forget the keys of finished records. No client waits for that: if it is not

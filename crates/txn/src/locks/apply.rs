@@ -261,7 +261,7 @@ impl Locks {
             let reach = match (part.flushed_arc(), range.map(|place| part.ranges[place].1)) {
                 (Some((witness, from, end)), _) if witness == key => {
                     changes.flushed(Some(from), end, at);
-                    LockRange::Arc(from.clone(), end.clone())
+                    LockRange::between(from, end)
                 }
                 (_, Err(_)) => LockRange::Key,
                 (_, Ok(None)) => LockRange::End,

@@ -46,20 +46,12 @@ impl Locks {
     /// at another key. Only shards that have lost their quorum are cut so: see the front page.
     pub(super) fn split_arc(&mut self, at: &Cut, right: &mut Self) {
         for (witness, from, end) in self.arcs_across(at) {
-            let goes = LockRange::Arc(at.clone(), end.clone());
-            self.divide(
-                (&witness, LockRange::Arc(from, at.clone())),
-                right,
-                (at.key_before(&end), goes),
-            );
+            let (stays, goes) = (LockRange::between(&from, at), LockRange::between(at, &end));
+            self.divide((&witness, stays), right, (at.key_before(&end), goes));
         }
         for (witness, from, end) in right.arcs_across(at) {
-            let goes = LockRange::Arc(from.clone(), at.clone());
-            right.divide(
-                (&witness, LockRange::Arc(at.clone(), end)),
-                self,
-                (from.key_before(at), goes),
-            );
+            let (stays, goes) = (LockRange::between(at, &end), LockRange::between(&from, at));
+            right.divide((&witness, stays), self, (from.key_before(at), goes));
         }
     }
 

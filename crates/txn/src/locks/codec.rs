@@ -75,7 +75,7 @@ impl Locks {
             match &lock.reach {
                 LockRange::Key | LockRange::End => {}
                 LockRange::Until(end) => put_bytes(end, out),
-                LockRange::Arc(from, end) => [from, end].iter().for_each(|cut| cut.encode(out)),
+                LockRange::Arc(arc) => [&arc.0, &arc.1].iter().for_each(|cut| cut.encode(out)),
             }
             put_answers(&lock.answers, out);
         }
@@ -127,7 +127,7 @@ impl Locks {
                 0 => LockRange::Key,
                 1 => LockRange::Until(reader.bytes()?.into()),
                 2 => LockRange::End,
-                3 => LockRange::Arc(Cut::decode(reader)?, Cut::decode(reader)?),
+                3 => LockRange::Arc(Box::new((Cut::decode(reader)?, Cut::decode(reader)?))),
                 _ => return Err(DecodeError::Tag { what: "reach of a lock", found: tag }),
             };
             let answers = read_answers(reader)?;

@@ -145,8 +145,8 @@ pub enum LockRange {
     /// All behind it.
     End,
     /// All from one place on and before another. Nobody reads them either: they are flushed if the
-    /// transaction is committed.
-    Arc(Cut, Cut),
+    /// transaction is committed. In a box, since hardly any lock is one of an arc.
+    Arc(Box<(Cut, Cut)>),
 }
 
 impl LockRange {
@@ -161,7 +161,12 @@ impl LockRange {
 
     /// The arc, if it is one.
     pub fn arc(&self) -> Option<(&Cut, &Cut)> {
-        if let LockRange::Arc(from, end) = self { Some((from, end)) } else { None }
+        if let LockRange::Arc(arc) = self { Some((&arc.0, &arc.1)) } else { None }
+    }
+
+    /// That of an arc between two places.
+    fn between(from: &Cut, end: &Cut) -> Self {
+        LockRange::Arc(Box::new((from.clone(), end.clone())))
     }
 }
 

@@ -30,8 +30,8 @@
 //! writes and steps reach the log through this queue. So a command never meets a lock when it is
 //! applied, unless the lock has come with a merged neighbour.
 //!
-//! **No starvation of commands.** A PREPARE that arrives for a key that commands wait for lets them
-//! go first, for `COMMANDS_FIRST_NANOS` at most.
+//! **No starvation of commands.** A PREPARE that arrives for a key that commands wait for, or for
+//! the arc that it lies in, lets them go first, for `COMMANDS_FIRST_NANOS` at most.
 //!
 //! **Reservations.** A transaction that has failed because others changed keys that it had read may
 //! reserve keys (`reservations`). Commands and PREPAREs of younger transactions then wait for its
@@ -196,7 +196,7 @@ impl WaitQueue {
         may_pass_on: bool,
     ) -> JudgeRound<'s> {
         let releasing = if may_pass_on { &due.others[..] } else { &[] };
-        JudgeRound::new(shard, moment, releasing, held)
+        JudgeRound::new(shard, moment, releasing, held, &self.pending.reservations)
     }
 
     /// Returns a due step to the queue for a later round.

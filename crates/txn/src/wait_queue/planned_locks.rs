@@ -52,9 +52,9 @@ impl PlannedLocks {
         self.arcs.push((index, id));
     }
 
-    /// Another transaction that is about to lock anything.
-    pub fn of_another(&self, id: TxnId) -> Option<TxnId> {
-        self.keys.values().map(|(_, by)| *by).find(|by| *by != id)
+    /// The other transactions that are about to lock anything.
+    pub fn of_others(&self, id: TxnId) -> impl Iterator<Item = TxnId> {
+        self.keys.values().map(|(_, by)| *by).filter(move |by| *by != id)
     }
 
     /// Forgets the planned locks of entries up to this index, which are applied.

@@ -14,6 +14,7 @@ use keyspace::{BootNanos, Timestamp};
 use storage::engine::MemoryEngine;
 
 use super::commands::{Commands, HeldCommands};
+use super::reservations::Reservations;
 use super::starvation_guard::{STAYS_MILLIS, may_guard};
 use super::{
     COMMANDS_FIRST_NANOS, QueuedStep, WAITING_MAX, WaitQueue, YOUNGER_WAITS_NANOS, decoded,
@@ -58,6 +59,8 @@ pub struct JudgeRound<'s> {
     wanted: BTreeSet<Box<[u8]>>,
     /// Whether a flush waits, which wants all keys.
     flushes: bool,
+    /// Whether a command waits that names no reserved key.
+    others_wait: bool,
     /// Keys that proposed steps of this round will write without locking them.
     changing: BTreeSet<Box<[u8]>>,
 }
@@ -83,19 +86,23 @@ impl<'s> JudgeRound<'s> {
         moment: JudgedAt,
         releasing: &[QueuedStep],
         held: &HeldCommands<impl Commands>,
+        reservations: &Reservations,
     ) -> Self {
-        let (mut wanted, mut flushes) = (BTreeSet::new(), false);
+        let (mut wanted, mut flushes, mut others_wait) = (BTreeSet::new(), false, false);
         for commands in held.iter() {
+            let mut wants_reserved = false;
             commands.any(|write| {
                 flushes |= matches!(write, Write::Flush { .. });
                 write.each_key(&mut |key| {
+                    wants_reserved |= reservations.has(key);
                     wanted.insert(Box::<[u8]>::from(key));
                 });
                 false
             });
+            others_wait |= !wants_reserved;
         }
-        let releases = releases(shard.locks, releasing);
-        Self { shard, moment, releases, wanted, flushes, changing: BTreeSet::new() }
+        let (releases, changing) = (releases(shard.locks, releasing), BTreeSet::new());
+        Self { shard, moment, releases, wanted, flushes, others_wait, changing }
     }
 
     /// Why a PREPARE would be refused by the log as well.
@@ -147,8 +154,15 @@ impl<'s> JudgeRound<'s> {
         })
     }
 
-    fn commands_want_any(&self, keys: &[&[u8]]) -> bool {
-        self.flushes || keys.iter().any(|key| self.wanted.contains(*key))
+    /// Whether commands wait for a key of a PREPARE, an arc among them, that lets them go first:
+    /// one with reserved keys passes those that wait for these.
+    fn commands_want_any(&self, prepare: &Prepare<'_>, keys: &[&[u8]], is_reserved: bool) -> bool {
+        match (&prepare.part.flush, is_reserved) {
+            (Some(_), true) => self.others_wait,
+            (Some(_), false) => self.flushes || !self.wanted.is_empty(),
+            (None, true) => false,
+            (None, false) => self.flushes || keys.iter().any(|key| self.wanted.contains(*key)),
+        }
     }
 }
 
@@ -178,9 +192,8 @@ impl WaitQueue {
             .or_else(|| if is_reserved { None } else { self.guarded_from(prepare, &keys) })
             .or_else(|| self.pending.reservations.stops(prepare, &keys));
         // What locks nothing passes commands for no longer than a moment.
-        let would_pass =
-            prepare.role == Role::Votes && waits_since(COMMANDS_FIRST_NANOS) && !is_reserved;
-        let is_wanted = would_pass && round.commands_want_any(&keys);
+        let would_pass = prepare.role == Role::Votes && waits_since(COMMANDS_FIRST_NANOS);
+        let is_wanted = would_pass && round.commands_want_any(prepare, &keys, is_reserved);
         // It would fail, and is refused for that once they are applied.
         let is_early = prepare.part.watched.iter().any(|(key, _)| round.changing.contains(*key));
         if (stopped.is_some() || is_wanted || is_early) && round.shard.locks.knows(id, &keys) {
@@ -235,7 +248,7 @@ impl WaitQueue {
         }
     }
 
-    /// The transaction that has locked a key of a PREPARE, or is about to.
+    /// The transaction that has locked a key of a PREPARE, or is about to; in an arc the oldest.
     fn locked_by<'a>(
         &self,
         round: &JudgeRound<'_>,
@@ -252,8 +265,8 @@ impl WaitQueue {
         if let Some((witness, ..)) = prepare.part.flushed_arc() {
             let is_in_the_way =
                 |(key, lock): &(&[u8], &Lock)| !round.passes_on(key, lock.id, prepare);
-            let locked = locks.of_others(id).find(is_in_the_way).map(|(_, lock)| lock.id);
-            return Some((locked.or_else(|| self.planned.of_another(id))?, witness));
+            let locked = locks.of_others(id).filter(is_in_the_way).map(|(_, lock)| lock.id);
+            return Some((locked.chain(self.planned.of_others(id)).min()?, witness));
         }
         let by_key = keys.iter().find_map(|key| Some((of_key(key)?, *key)));
         by_key.or_else(|| {
@@ -287,74 +300,4 @@ fn releases(locks: &Locks, steps: &[QueuedStep]) -> Releases {
 }
 
 #[cfg(test)]
-mod tests {
-    use command::{Step as Command, Transaction};
-    use keyspace::KeyHasher;
-    use storage::engine::Layout;
-
-    use super::*;
-    use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Places, StepReply};
-    use crate::wait_queue::samples::prepare;
-
-    /// Nothing is guarded for a PREPARE that waits for a transaction which may be abandoned,
-    /// whichever of the locks in its way that one has.
-    #[test]
-    fn oldest_blocking_lock_decides_abandonment() {
-        let mut locks = Locks::default();
-        let mut engine = MemoryEngine::new(Layout::Ordered, KeyHasher::new([1; 16]));
-        let mut lock = |start, key| {
-            let commands = vec![Command::Write(Write::Delete { key })];
-            let part = Transaction { commands, ..Transaction::default() };
-            let places = Places::from_slice(&[0]);
-            let step = Step::Prepare(Prepare { places, part, ..prepare(start, &[]) });
-            let arc = &keyspace::Arc::whole(keyspace::KeyspaceId(1));
-            let owns = Owns { arc, key: &|_| true, up_to: &|_| true };
-            let at = Timestamp::from_millis(start + 1);
-            let said = apply(&mut locks, &mut engine, &step, at, &owns, &mut ());
-            assert!(matches!(said, StepReply::Voted(..)));
-        };
-        lock(100, b"m");
-        lock(500, b"a");
-        let moment = JudgedAt { now: 0, time: Timestamp::from_millis(700), waits_for: 0 };
-        let stays = |releases: &Releases, waits: &Prepare<'_>, keys: &[&[u8]]| {
-            let shard = AppliedState { locks: &locks, engine: None, owns: &|_| true };
-            let held = HeldCommands::<NoCommands>::default();
-            let round = JudgeRound {
-                releases: releases.clone(),
-                ..JudgeRound::new(shard, moment, &[], &held)
-            };
-            round.has_stayed(waits, keys)
-        };
-        let (none, waits) = (Releases::new(), prepare(50, &[]));
-        assert!(!stays(&none, &waits, &[b"a", b"b"]));
-        assert!(stays(&none, &waits, &[b"a", b"m"]) && stays(&none, &waits, &[b"m", b"z"]));
-        let range = prepare(50, &[(b"b", Some(b"z"))]);
-        assert!(stays(&none, &range, &[b"b"]));
-        assert!(!stays(&none, &prepare(50, &[(b"a", Some(b"m"))]), &[b"a"]));
-        assert!(!stays(&none, &prepare(50, &[(b"z", Some(b"a"))]), &[b"z"]));
-        // What goes with the next entry does not stay; nor does what is its own.
-        let m = Releases::from([((prepare(100, &[]).id, Name::from_slice(b"m")), None)]);
-        assert!(!stays(&m, &waits, &[b"a", b"m"]) && !stays(&m, &range, &[b"b"]));
-        assert!(!stays(&none, &prepare(100, &[(b"b", None)]), &[b"m"]));
-    }
-
-    /// No commands.
-    struct NoCommands;
-
-    impl Commands for NoCommands {
-        type Asker = ();
-
-        fn asker(&self) -> Option<()> {
-            None
-        }
-
-        fn any(&self, _: impl FnMut(&Write<'_>) -> bool) -> bool {
-            false
-        }
-
-        fn may_time_out(&self) -> bool {
-            true
-        }
-    }
-}
+mod tests;

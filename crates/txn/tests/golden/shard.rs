@@ -3,9 +3,9 @@
 
 use keyspace::{Arc, KeyHasher, ShardId, Timestamp, slot_of};
 use storage::engine::{Layout, MemoryEngine};
-use txn::ShardMap;
 use txn::locks::apply::{Owns, apply};
 use txn::locks::{Locks, Step, StepReply};
+use txn::{ShardMap, Witnesses};
 
 pub const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 
@@ -52,11 +52,13 @@ pub struct Shards {
     shards: Vec<ShardId>,
     arcs: Vec<Arc>,
     layouts: Vec<Layout>,
+    witnesses: Witnesses,
 }
 
 impl Shards {
     pub fn of<'s>(all: impl IntoIterator<Item = &'s Shard>) -> Self {
-        let mut map = Self { shards: Vec::new(), arcs: Vec::new(), layouts: Vec::new() };
+        let (shards, arcs, layouts, witnesses) = Default::default();
+        let mut map = Self { shards, arcs, layouts, witnesses };
         for shard in all {
             map.shards.push(shard.id);
             map.arcs.push(shard.arc.clone());
@@ -78,5 +80,9 @@ impl ShardMap for Shards {
 
     fn arc(&self, place: usize) -> &Arc {
         &self.arcs[place]
+    }
+
+    fn witnesses(&self) -> &[Box<[u8]>] {
+        self.witnesses.of(&self.arcs)
     }
 }

@@ -108,7 +108,7 @@ pub fn shown(locks: &Locks) -> String {
             LockRange::Key => String::new(),
             LockRange::Until(end) => format!(", and the range up to {}", words::text(end)),
             LockRange::End => ", and the range to the end".to_owned(),
-            LockRange::Arc(from, end) => format!(", and the arc from {from} to {end}"),
+            LockRange::Arc(arc) => format!(", and the arc from {} to {}", arc.0, arc.1),
         };
         let (key, id, at) = (words::text(key), words::name(lock.id), lock.at.millis());
         let before = words::commit_before(lock.deadline);

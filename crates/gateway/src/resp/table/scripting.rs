@@ -83,7 +83,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("script|kill", 2, scripting::kill)
                 .flags("noscript allow_busy", "slow scripting")
                 .tips(&["request_policy:all_shards", "response_policy:one_succeeded"])
-                .docs("scripting", "2.6.0", "O(1)", "Stops the scripts that run on this node."),
+                .docs("scripting", "2.6.0", "O(1)", "Stops the scripts that run on linked nodes."),
             CommandSpec::new("script|load", 3, scripting::load)
                 .flags("noscript stale", "slow scripting")
                 .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
@@ -118,7 +118,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("function|kill", 2, scripting::function_kill)
                 .flags("noscript allow_busy", "slow scripting")
                 .tips(&["request_policy:all_shards", "response_policy:one_succeeded"])
-                .docs("scripting", "7.0.0", "O(1)", "Stops the functions that run on this node."),
+                .docs(
+                    "scripting",
+                    "7.0.0",
+                    "O(1)",
+                    "Stops the functions that run on linked nodes.",
+                ),
             CommandSpec::new("function|list", -2, scripting::function_list)
                 .flags("noscript", "slow scripting")
                 .tips(&["nondeterministic_output_order"])

@@ -193,7 +193,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                     "server",
                     "2.0.0",
                     "O(N)",
-                    "Refused: settings are changed in the configuration file.",
+                    "Changes settings of SLOWLOG and tracking until the node stops.",
                 ),
             CommandSpec::new("config|resetstat", 2, config::resetstat)
                 .flags("admin noscript loading stale", "admin slow dangerous")

@@ -79,6 +79,18 @@ fn flush_of_watched_keys_is_refused_if_another_key_has_appeared() {
     assert_eq!(values(&shard), "- - new - -");
 }
 
+/// Nearly all locks are of one key: those of arcs must not make them larger.
+#[test]
+fn arc_takes_no_room_in_locks_of_keys() {
+    #[expect(dead_code, reason = "only its size matters")]
+    enum WithoutArcs {
+        Key,
+        Until(Box<[u8]>),
+        End,
+    }
+    assert_eq!(size_of::<LockRange>(), size_of::<WithoutArcs>());
+}
+
 #[test]
 fn locked_arc_blocks_readers_and_writers_of_all_keys() {
     let mut shard = filled();
