@@ -118,7 +118,7 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "FLUSH [ASYNC|SYNC]",
             "    Flush the Lua scripts cache of all nodes.",
             "KILL",
-            "    Kill the currently executing Lua scripts of linked nodes; nothing of them is done.",
+            "    Kill the executing Lua scripts of linked nodes; nothing of them is done.",
             "LOAD <script>",
             "    Load a script into the scripts cache without executing it.",
             "SHOW <sha1>",
