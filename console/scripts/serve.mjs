@@ -66,6 +66,7 @@ function pass(/** @type {string} */ node, request, response) {
   request.pipe(onward);
 }
 
+/** An answer that is a problem. */
 const problem = (/** @type {string} */ kind, /** @type {number} */ status, /** @type {string} */ detail) => ({
   status,
   type: "application/problem+json",

@@ -17,9 +17,13 @@ export function appendEvents(
   max = LOG_EVENTS_MAX,
 ): ClusterEvent[] {
   const last = log.at(-1);
-  const joined = [...log, ...events];
-  const isSorted = events.every((event, i) => {
-    const before = i === 0 ? last : events[i - 1];
+  // A stream that begins anew may repeat what came before.
+  const isNew = last === undefined || events.every((event) => compareAt(event.at, last.at) > 0);
+  const known = new Set(isNew ? [] : log.map((event) => event.cursor));
+  const fresh = isNew ? events : events.filter((event) => event.cursor === "" || !known.has(event.cursor));
+  const joined = [...log, ...fresh];
+  const isSorted = fresh.every((event, i) => {
+    const before = i === 0 ? last : fresh[i - 1];
     return before === undefined || compareAt(before.at, event.at) <= 0;
   });
   if (!isSorted) joined.sort((a, b) => compareAt(a.at, b.at));

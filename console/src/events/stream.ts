@@ -38,6 +38,8 @@ export interface StreamFilter {
 export interface StreamOptions {
   base?: string;
   filter: StreamFilter;
+  /** The cursor of the last event that came, if another stream goes on here. */
+  cursor?: string;
   onEvents: (events: ClusterEvent[]) => void;
   onState: (state: StreamState) => void;
   fetch?: (url: string, init: RequestInit) => Promise<Response>;
@@ -67,8 +69,10 @@ export class EventStream {
 
   constructor(options: StreamOptions) {
     this.#options = options;
+    this.#cursor = options.cursor ?? "";
   }
 
+  /** The last cursor that came, or that it began with. */
   get cursor(): string {
     return this.#cursor;
   }

@@ -14,6 +14,7 @@ import type {
   Shards,
   Status,
 } from "../api/types";
+import { equals, reuse } from "./reuse";
 
 export interface Model {
   /** When it last changed, by the clock of the browser. */
@@ -60,7 +61,7 @@ export function applyAnswer(model: Model, answer: Answer, atMs: number): Model {
       return { ...model, atMs, status: answer.value };
     case "nodes": {
       const { nodes, removed, health } = answer.value;
-      return { ...model, atMs, nodes, removed, nodesHealth: health };
+      return { ...model, atMs, nodes: reuse(model.nodes, nodes), removed, nodesHealth: health };
     }
     case "shards": {
       const { shards, health, isWhole } = answer.value;
@@ -68,12 +69,23 @@ export function applyAnswer(model: Model, answer: Answer, atMs: number): Model {
       const cuts = Object.fromEntries(
         Object.entries(model.cuts).filter(([right]) => !known.has(Number(right))),
       );
-      return { ...model, atMs, shards, shardsHealth: health, hasAllShards: isWhole, cuts };
+      return {
+        ...model,
+        atMs,
+        shards: reuse(model.shards, shards),
+        shardsHealth: health,
+        hasAllShards: isWhole,
+        cuts: equals(model.cuts, cuts) ? model.cuts : cuts,
+      };
     }
     case "keyspaces":
-      return { ...model, atMs, keyspaces: answer.value };
+      return { ...model, atMs, keyspaces: reuse(model.keyspaces, answer.value) };
     case "decisions":
-      return { ...model, atMs, decisions: answer.value };
+      return {
+        ...model,
+        atMs,
+        decisions: equals(model.decisions, answer.value) ? model.decisions : answer.value,
+      };
   }
 }
 
@@ -105,7 +117,7 @@ export function nodeName(model: Model, id: string | null): string {
 }
 
 /** Nodes get colours by the order in which they joined, so that a colour stays. */
-export function nodeIndex(model: Model, id: string | null): number {
+export function nodeIndex(model: Pick<Model, "nodes">, id: string | null): number {
   return id === null ? -1 : model.nodes.findIndex((node) => node.id === id);
 }
 
@@ -120,7 +132,7 @@ export function arcStart(shard: ShardStatus): string {
 }
 
 /** A keyspace's shards in the order of its circle; `null` names the catalogue. */
-export function shardsOf(model: Model, keyspace: string | null): ShardStatus[] {
+export function shardsOf(model: Pick<Model, "shards">, keyspace: string | null): ShardStatus[] {
   return model.shards
     .filter((shard) => shard.keyspace === keyspace)
     .sort((a, b) => (arcStart(a) < arcStart(b) ? -1 : arcStart(a) > arcStart(b) ? 1 : a.id - b.id));

@@ -250,7 +250,9 @@ export class Live {
     this.#stream?.stop();
     const samples = this.#sampling;
     this.#stream = new EventStream({
-      filter: { scope: "cluster", from: cursor === "" ? "0" : cursor, ...(samples > 0 ? { samples } : {}) },
+      // Without a cursor, what nodes still have of the past is wanted.
+      filter: { scope: "cluster", from: "0", ...(samples > 0 ? { samples } : {}) },
+      cursor,
       onEvents: (events) => this.take(events),
       onState: (state) => (this.stream = state),
     });

@@ -16,6 +16,13 @@ describe("the log", () => {
     expect(compareAt("10", "10")).toBe(0);
   });
 
+  it("has each event once, also if a stream repeats it", () => {
+    const log = appendEvents([at(1), at(2)], [at(2), at(1), at(3)]);
+    expect(log.map((each) => each.atMs)).toEqual([1, 2, 3]);
+    const gap = { ...event("gap", {}, 2), cursor: "" };
+    expect(appendEvents([at(3), gap], [gap])).toHaveLength(3);
+  });
+
   it("drops the oldest", () => {
     expect(appendEvents([at(1), at(2)], [at(3)], 2).map((each) => each.atMs)).toEqual([2, 3]);
   });

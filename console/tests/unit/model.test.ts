@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import type { Shards, ShardStatus } from "../../src/api/types";
 import { modelAt, remember } from "../../src/model/history";
 import {
+  applyAnswer,
   EMPTY,
   healthOf,
   isMoving,
@@ -9,8 +11,10 @@ import {
   shardsOf,
   totals,
   worst,
+  type Model,
 } from "../../src/model/model";
-import { DOWN, modelOf, SPLIT, WELL } from "./recording";
+import { equals } from "../../src/model/reuse";
+import { answer, DOWN, modelOf, SPLIT, WELL } from "./recording";
 
 describe("the model", () => {
   it("counts what there is", () => {
@@ -51,6 +55,48 @@ describe("the model", () => {
     expect(isMoving(shard)).toBe(false);
     const replicas = shard.replicas.map((replica) => ({ ...replica, role: "learner" as const }));
     expect(isMoving({ ...shard, replicas })).toBe(true);
+  });
+});
+
+describe("answers that say what was known", () => {
+  const answered = (model: Model, shards: ShardStatus[]) =>
+    applyAnswer(
+      model,
+      { kind: "shards", value: { ...answer<Shards>(WELL, "/v1/shards"), shards, isWhole: true } },
+      9,
+    );
+  const copy = () => structuredClone(answer<Shards>(WELL, "/v1/shards").shards);
+
+  it("leave the very same objects", () => {
+    const model = modelOf(WELL);
+    expect(answered(model, copy()).shards).toBe(model.shards);
+  });
+
+  it("but for those that differ", () => {
+    const model = modelOf(WELL);
+    const changed = copy().map((shard, i) => (i === 3 ? { ...shard, keys: 99 } : shard));
+    const { shards } = answered(model, changed);
+    expect(shards).not.toBe(model.shards);
+    expect(shards.filter((shard, i) => shard !== model.shards[i]).map((shard) => shard.keys)).toEqual([99]);
+    expect(answered(model, copy().slice(1)).shards).toHaveLength(model.shards.length - 1);
+    expect(answered(model, copy().reverse()).shards.map((each) => each.id)).toEqual(
+      copy()
+        .reverse()
+        .map((each) => each.id),
+    );
+  });
+
+  it("are compared in depth", () => {
+    expect(equals({ a: [1, { b: null }] }, { a: [1, { b: null }] })).toBe(true);
+    for (const [a, b] of [
+      [{ a: 1 }, { a: 1, b: undefined }],
+      [[], {}],
+      [null, {}],
+      [{ a: 1 }, { b: 1 }],
+      [[1], [1, 2]],
+    ]) {
+      expect(equals(a, b)).toBe(false);
+    }
   });
 });
 

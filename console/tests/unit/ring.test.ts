@@ -16,7 +16,7 @@ import {
   widthOf,
 } from "../../src/model/ring";
 import { ownerOf } from "../../src/model/position";
-import { arcsOf, bubbles, explainBy, placeNodes, waypoints } from "../../src/views/ring/scene";
+import { arcsOf, bubbles, explainBy, gather, placeNodes, waypoints } from "../../src/views/ring/scene";
 import { modelOf, routes, SPLIT, WELL } from "./recording";
 
 const model = modelOf(WELL);
@@ -168,6 +168,15 @@ describe("shards round their nodes", () => {
         const distance = Math.hypot(a.point.x - b.point.x, a.point.y - b.point.y);
         expect(distance).toBeGreaterThan(Math.max(a.radius, b.radius));
       }
+    }
+  });
+
+  it.each([1, 3, 12, 13, 100, 300])("leave room for %d nodes, within the picture", (count) => {
+    const { points, room } = gather(count);
+    expect(points).toHaveLength(count);
+    for (const [i, a] of points.entries()) {
+      expect(Math.hypot(a.x, a.y)).toBeLessThan(460);
+      for (const b of points.slice(0, i)) expect(Math.hypot(a.x - b.x, a.y - b.y)).toBeGreaterThan(room);
     }
   });
 

@@ -151,6 +151,22 @@ describe("the stream of events", () => {
     stream.stop();
   });
 
+  it("goes on where another one was, also if nothing came since", async () => {
+    const node = new Node();
+    const stream = new EventStream({
+      filter: { scope: "cluster", from: "0" },
+      cursor: "7@a",
+      fetch: node.fetch,
+      onEvents: () => undefined,
+      onState: () => undefined,
+    });
+    stream.start();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(node.requests[0]?.headers["Last-Event-ID"]).toBe("7@a");
+    expect(stream.cursor).toBe("7@a");
+    stream.stop();
+  });
+
   it("asks for nothing after it was stopped", async () => {
     const node = new Node();
     const { stream, kinds } = await follow(node);

@@ -34,7 +34,11 @@ export interface NodePlace {
 }
 
 /** Nodes stand on a circle inside the ring, in the order in which they joined. */
-export function placeNodes(model: Model, circleRadius = NODE_CIRCLE, largest = NODE_LARGEST): NodePlace[] {
+export function placeNodes(
+  model: Pick<Model, "nodes">,
+  circleRadius = NODE_CIRCLE,
+  largest = NODE_LARGEST,
+): NodePlace[] {
   const nodes = model.nodes.filter((node) => node.state !== "left");
   const radius = nodeRadius(nodes.length, circleRadius, largest);
   return nodes.map((node, i) => {
@@ -51,8 +55,28 @@ export function placeNodes(model: Model, circleRadius = NODE_CIRCLE, largest = N
   });
 }
 
-export function arcsOf(model: Model, keyspace: string, weight: Weight): ShardArc[] {
+export function arcsOf(model: Pick<Model, "shards">, keyspace: string, weight: Weight): ShardArc[] {
   return layout(shardsOf(model, keyspace), weight);
+}
+
+/** So many nodes stand on a circle when shards gather round them; more fill a disc. */
+const CIRCLE_NODES_MAX = 12;
+const DISC = 440;
+/** The angle between neighbours of a sunflower's spiral. */
+const GOLDEN = 2.399963;
+
+/** Where nodes stand when shards gather round them, and how much room each has. */
+export function gather(count: number): { points: Point[]; room: number } {
+  if (count <= 1) return { points: [{ x: 0, y: 0 }], room: PHYSICAL_CIRCLE };
+  if (count <= CIRCLE_NODES_MAX) {
+    const points = Array.from({ length: count }, (_, i) => pointAt(i / count, PHYSICAL_CIRCLE));
+    return { points, room: Math.min(130, PHYSICAL_CIRCLE * Math.sin(Math.PI / count) * 0.92) };
+  }
+  const points = Array.from({ length: count }, (_, i) => {
+    const radius = (DISC - 20) * Math.sqrt((i + 0.4) / count);
+    return { x: radius * Math.cos(i * GOLDEN), y: radius * Math.sin(i * GOLDEN) };
+  });
+  return { points, room: (0.86 * DISC) / Math.sqrt(count) };
 }
 
 export interface Bubble {
@@ -67,29 +91,25 @@ export function bubbles(
   nodes: readonly NodePlace[],
   size: (arc: ShardArc) => number,
 ): Bubble[] {
-  const counts = new Map<string | null, number>();
-  const room = nodes.length > 1 ? PHYSICAL_CIRCLE * Math.sin(Math.PI / nodes.length) * 0.9 : PHYSICAL_CIRCLE;
-  const perNode = Math.max(
-    1,
-    ...nodes.map((node) => arcs.filter(({ shard }) => shard.leader === node.id).length),
-  );
+  const { points, room } = gather(nodes.length);
+  const homes = new Map(nodes.map((node, i) => [node.id, points[i] ?? { x: 0, y: 0 }]));
+  const led = new Map<string, number>();
+  for (const { shard } of arcs) led.set(shard.leader ?? "", (led.get(shard.leader ?? "") ?? 0) + 1);
+  const most = Math.max(1, ...nodes.map((node) => led.get(node.id) ?? 0));
   // A sunflower of n seeds of radius r has a radius of about 2 r √n.
-  const unit = Math.min(22, Math.max(2, Math.min(room, 130) / (2 * Math.sqrt(perNode + 2))));
+  const unit = Math.min(22, room / (2 * Math.sqrt(most + 1.2)));
+  const counts = new Map<string, number>();
   return arcs.map((arc) => {
-    const home = nodes.find((node) => node.id === arc.shard.leader);
-    const number = counts.get(home?.id ?? null) ?? 0;
-    counts.set(home?.id ?? null, number + 1);
-    const centre = home
-      ? nodes.length === 1
-        ? { x: 0, y: 0 }
-        : pointAt(home.turn, PHYSICAL_CIRCLE)
-      : { x: 0, y: 0 };
+    const leader = arc.shard.leader ?? "";
+    const number = counts.get(leader) ?? 0;
+    counts.set(leader, number + 1);
+    const centre = homes.get(leader) ?? { x: 0, y: 0 };
     const distance = 2 * unit * Math.sqrt(number + 1.2);
-    const angle = number * 2.399963;
+    const angle = number * GOLDEN;
     return {
       shard: arc.shard.id,
       point: { x: centre.x + distance * Math.cos(angle), y: centre.y + distance * Math.sin(angle) },
-      radius: unit * (0.45 + 0.5 * size(arc)),
+      radius: unit * (0.4 + 0.5 * size(arc)),
     };
   });
 }
