@@ -153,3 +153,20 @@ export function addSample(samples: Samples, event: ClusterEvent): Samples {
   if (event.type === "transaction") return addStep(samples, event);
   return samples;
 }
+
+/** What was known at a time. */
+export function samplesUntil(samples: Samples, atMs: number): Samples {
+  return {
+    requests: samples.requests.filter((request) => request.atMs <= atMs),
+    transactions: samples.transactions.flatMap((transaction) => {
+      const steps = transaction.steps.filter((step) => step.atMs <= atMs);
+      if (steps.length === 0) return [];
+      if (steps.length === transaction.steps.length) return [transaction];
+      const outcome = steps.reduce<TransactionSample["outcome"]>(
+        (before, step) => outcomeAfter(before, step.phase),
+        "running",
+      );
+      return [{ ...transaction, steps, outcome }];
+    }),
+  };
+}

@@ -1,6 +1,8 @@
 /** A recording: what the console saw in the last minutes, as a file that it can show again. */
 
+import { NO_SAMPLES, type Samples } from "../events/samples";
 import type { ClusterEvent } from "../events/types";
+import { parseTyped } from "./bytes";
 import { EMPTY, type Model } from "./model";
 import type { TimePoint } from "./timeline";
 
@@ -14,6 +16,7 @@ export interface Recording {
   models: readonly Model[];
   events: readonly ClusterEvent[];
   points: readonly TimePoint[];
+  samples: Samples;
 }
 
 export class BadRecording extends Error {}
@@ -26,6 +29,23 @@ interface Packed {
   models: Record<string, number | unknown>[];
   events: readonly ClusterEvent[];
   points: readonly TimePoint[];
+  samples: unknown;
+}
+
+/** Keys of requests are bytes, which JSON has not: the printable key is enough to show. */
+function packSamples({ requests, transactions }: Samples): unknown {
+  return { transactions, requests: requests.map((request) => ({ ...request, keyBytes: undefined })) };
+}
+
+function unpackSamples(value: unknown): Samples {
+  if (!isObject(value) || !Array.isArray(value["requests"]) || !Array.isArray(value["transactions"])) {
+    return NO_SAMPLES;
+  }
+  const { requests, transactions } = value as unknown as Samples;
+  return {
+    transactions,
+    requests: requests.map((request) => ({ ...request, keyBytes: parseTyped(String(request.key)) })),
+  };
 }
 
 export function encodeRecording(recording: Recording): string {
@@ -44,7 +64,7 @@ export function encodeRecording(recording: Recording): string {
   const models = recording.models.map((model) =>
     Object.fromEntries(Object.entries(model).map(([name, value]) => [name, pack(value)])),
   );
-  const packed: Packed = { ...recording, parts, models };
+  const packed: Packed = { ...recording, parts, models, samples: packSamples(recording.samples) };
   return JSON.stringify(packed);
 }
 
@@ -93,5 +113,6 @@ export function decodeRecording(text: string): Recording {
     }),
     events: events as ClusterEvent[],
     points: points as TimePoint[],
+    samples: unpackSamples(packed["samples"]),
   };
 }

@@ -8,7 +8,7 @@ import { Poll } from "../api/poll";
 import { asProblem, type Problem } from "../api/problem";
 import { appendEvents, compareAt } from "../events/log";
 import { applyEvent, RESHAPES } from "../events/reducer";
-import { addSample, NO_SAMPLES, type Samples } from "../events/samples";
+import { addSample, NO_SAMPLES, samplesUntil, type Samples } from "../events/samples";
 import { EventStream, type StreamState } from "../events/stream";
 import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
 import { modelAt, remember } from "../model/history";
@@ -87,6 +87,12 @@ export class Live {
     const events = this.recording?.events ?? this.events;
     const until = this.pickedMs;
     return until === null ? events : events.filter((event) => event.atMs <= until);
+  }
+
+  /** Samples until the moment that is looked at. */
+  get shownSamples(): Samples {
+    const samples = this.recording?.samples ?? this.samples;
+    return this.pickedMs === null ? samples : samplesUntil(samples, this.pickedMs);
   }
 
   get shownPoints(): readonly TimePoint[] {
@@ -172,6 +178,7 @@ export class Live {
       models: this.history,
       events: this.events,
       points: this.points,
+      samples: this.samples,
     });
   }
 

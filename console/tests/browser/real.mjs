@@ -111,6 +111,39 @@ export async function checkReal(checks, browser) {
       await page.getByText("they did not hold: else").waitFor();
     });
 
+    const probe = await fetch(`${base}/v1/events`, { headers: { Accept: "text/event-stream" } });
+    const hasStream = probe.ok;
+    await probe.body?.cancel();
+    if (hasStream) {
+      await checks.check("real: events of all nodes come in", async () => {
+        await open("events");
+        for (const { name } of (await get("/v1/nodes")).nodes) {
+          await page.locator("td", { hasText: name }).first().waitFor();
+        }
+        await page.getByLabel("Words").fill("leader-elected");
+        await page.getByText("is elected leader in term").first().waitFor();
+        quiet(await axe());
+      });
+
+      await checks.check("real: a sampled transaction is drawn, and a sampled request listed", async () => {
+        await open("transactions");
+        await page.getByText("Events live").waitFor();
+        const ops = [1, 2, 3, 4, 5].map((i) => ({ put: { key: `bell:${i}`, value: "rings" } }));
+        await until("a transaction is drawn", async () => {
+          await call("POST", `${base}/v1/txn`, { then: ops });
+          return (await page.getByRole("img", { name: /prepare, voted/ }).count()) > 0;
+        });
+        await open("lookups");
+        await page.getByText("Events live").waitFor();
+        await until("a request is listed", async () => {
+          await fetch(`${base}/v1/kv/0/user:7`);
+          return (await page.getByRole("link", { name: "user:7" }).count()) > 0;
+        });
+        quiet(await axe());
+        quiet(complaints(isKnown));
+      });
+    } else console.log("  left out: this binary has no /v1/events");
+
     await checks.check("real: a keyspace is created and dropped", async () => {
       await open("keys");
       await page.getByRole("button", { name: "New keyspace" }).click();

@@ -1,7 +1,15 @@
 import { readFileSync, existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { describe as sentence } from "../../src/events/describe";
 import { appendEvents, compareAt, matches, NO_FILTER } from "../../src/events/log";
-import { addSample, NO_SAMPLES, REQUESTS_MAX, STEPS_MAX, TRANSACTIONS_MAX } from "../../src/events/samples";
+import {
+  addSample,
+  NO_SAMPLES,
+  REQUESTS_MAX,
+  samplesUntil,
+  STEPS_MAX,
+  TRANSACTIONS_MAX,
+} from "../../src/events/samples";
 import { groupOf, GROUPS } from "../../src/events/types";
 import { draw, PHASES } from "../../src/views/transactions/phases";
 import { event, routes, WELL } from "./recording";
@@ -60,6 +68,28 @@ describe("types", () => {
     const types = [...text.matchAll(/^### ([a-z-]+)$/gm)].map((match) => match[1] ?? "");
     expect(types.length).toBeGreaterThan(20);
     expect(types.filter((type) => groupOf(type) === "other")).toEqual([]);
+  });
+});
+
+describe("sentences", () => {
+  const names = (id: string) => ({ a78c15c3c4e62b46: "node-2" })[id] ?? id;
+  const say = (type: string, fields: Record<string, unknown>) => sentence(event(type, fields), names);
+
+  it("name nodes instead of ids", () => {
+    expect(say("member", { text: "node a78c15c3c4e62b46 is up" })).toBe("node node-2 is up");
+    expect(say("member", { text: "node 0123456789abcdef is up" })).toBe("node 0123456789abcdef is up");
+  });
+
+  it("tell of gaps and of nodes in the stream", () => {
+    const of = "a78c15c3c4e62b46";
+    expect(say("gap", { of, reason: "kept", events: 1, exact: false })).toBe(
+      "Here at least 1 event of node-2 are missing: more happened than nodes keep.",
+    );
+    expect(say("gap", { of, reason: "restart", events: null })).toContain("Here events of node-2");
+    expect(say("gap", { of, reason: "slow", events: 0, samples: 7 })).toContain("7 samples");
+    expect(say("node", { of, state: "silent" })).toBe("node-2 has been silent for a second");
+    expect(say("node", { of, state: "dancing" })).toBe("node-2 dancing");
+    expect(say("new-thing", {})).toBe("new-thing");
   });
 });
 
@@ -140,6 +170,17 @@ describe("samples", () => {
         phase("committed", 5, { attempt: 1 }),
       ),
     ).toBe("committed");
+  });
+
+  it("are those of a moment that is picked", () => {
+    const samples = addSample(committed.reduce(addSample, NO_SAMPLES), event("request", { key: "k" }, 9));
+    const at = (ms: number) => samplesUntil(samples, ms);
+    expect(at(0).transactions).toEqual([]);
+    expect(at(3).transactions[0]?.steps).toHaveLength(3);
+    expect(at(3).transactions[0]?.outcome).toBe("running");
+    expect(at(4).transactions[0]?.outcome).toBe("committed");
+    expect(at(6).transactions[0]).toBe(samples.transactions[0]);
+    expect([at(8), at(9)].map(({ requests }) => requests.length)).toEqual([0, 1]);
   });
 
   it("are drawn with a row for each shard and a column for each phase", () => {

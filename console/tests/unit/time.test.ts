@@ -4,6 +4,7 @@ import { COLUMNS_MAX, heatColumns } from "../../src/model/heatmap";
 import { buckets, parseMetrics, quantile, sum } from "../../src/model/metrics";
 import { BadRecording, decodeRecording, encodeRecording, RECORDING_FORMAT } from "../../src/model/recording";
 import { spread } from "../../src/model/spread";
+import { addSample, NO_SAMPLES } from "../../src/events/samples";
 import { appendPoint, point, readMetrics } from "../../src/model/timeline";
 import { answer, DOWN, event, modelOf, moment, SPLIT, WELL } from "./recording";
 
@@ -137,12 +138,17 @@ describe("charts", () => {
 
 describe("recordings", () => {
   const models = [WELL, SPLIT, DOWN].map((name) => modelOf(name));
+  const samples = [
+    event("request", { key: { base64: "/2E=" }, op: "read" }),
+    event("transaction", { txn: "t", phase: "prepare", shards: [1, 2] }),
+  ].reduce(addSample, NO_SAMPLES);
   const recording = {
     format: RECORDING_FORMAT,
     savedAtMs: 5,
     models,
     events: [event("split")],
     points: [],
+    samples,
   } as const;
 
   it("come back as they were", () => {
