@@ -1,0 +1,172 @@
+// Serves dist as a node will: with the policy that forbids inline and foreign parts. Requests of the
+// API go to a real node (`CARILLON_HTTP`), or are answered from the recording (`--recorded`).
+// npm run preview [-- --recorded]
+import { existsSync, readFileSync } from "node:fs";
+import { createServer, request as httpRequest } from "node:http";
+import { extname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The policy that the console works under. `blob:` is for pictures that are exported as PNG. */
+export const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' blob:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+/** @type {Record<string, string>} */
+const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+
+/** @typedef {{ status: number, type: string, headers?: Record<string, string>, body: unknown }} Answer */
+/** @typedef {{ name: string, at_ms: number, answers: Record<string, Answer> }} Moment */
+
+/** What the recording has: moments of a cluster, the first of which is shown first. */
+export function readRecording() {
+  /** @type {{ moments: Moment[] }} */
+  const { moments } = JSON.parse(readFileSync(join(root, "tests/data/three-nodes.json"), "utf8"));
+  return moments;
+}
+
+/** @param {import("node:http").ServerResponse} response */
+function file(/** @type {string} */ path, response) {
+  const found = join(root, "dist", normalize(path === "/" ? "/index.html" : path));
+  if (!found.startsWith(join(root, "dist")) || !existsSync(found)) {
+    response.writeHead(404).end();
+    return;
+  }
+  response.writeHead(200, {
+    "Content-Type": `${TYPES[extname(found)] ?? "application/octet-stream"}; charset=utf-8`,
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+  });
+  response.end(readFileSync(found));
+}
+
+/** Passes a request on to a node.
+ * @param {import("node:http").IncomingMessage} request
+ * @param {import("node:http").ServerResponse} response */
+function pass(/** @type {string} */ node, request, response) {
+  const { hostname, port, host } = new URL(node);
+  const headers = { ...request.headers, host };
+  const onward = httpRequest(
+    { hostname, port, method: request.method, path: request.url, headers },
+    (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(response);
+    },
+  );
+  onward.on("error", () => (response.headersSent ? response.destroy() : response.writeHead(502).end()));
+  response.on("close", () => onward.destroy());
+  request.pipe(onward);
+}
+
+/** An answer that is a problem. */
+const problem = (/** @type {string} */ kind, /** @type {number} */ status, /** @type {string} */ detail) => ({
+  status,
+  type: "application/problem+json",
+  body: {
+    type: `urn:carillon:problem:${kind}`,
+    title: kind,
+    status,
+    detail,
+    outcome: "not done",
+    remedy: "This is a recording.",
+  },
+});
+
+/**
+ * Serves until `close` is called.
+ * @param {{ node?: string, moments?: Moment[], port?: number }} options
+ */
+export async function serve({ node, moments, port = 0 }) {
+  let moment = moments?.[0];
+  let isDown = false;
+  let hasStream = true;
+  /** @type {{ id: string, text: string }[]} */
+  const backlog = [];
+  /** @type {Set<import("node:http").ServerResponse>} */
+  const viewers = new Set();
+
+  /** @param {import("node:http").ServerResponse} response */
+  function recorded(/** @type {string} */ path, /** @type {string} */ method, response, cursor = "") {
+    if (path.startsWith("/v1/events") && hasStream) {
+      response.writeHead(200, { "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
+      const last = backlog.findLastIndex(({ id }) => id !== "" && id === cursor);
+      response.write(": keep-alive\n\n");
+      for (const { text } of backlog.slice(last + 1)) response.write(text);
+      viewers.add(response);
+      response.on("close", () => viewers.delete(response));
+      return;
+    }
+    const answer = /** @type {Answer} */ (
+      (method === "GET" ? moment?.answers[path] : undefined) ??
+        problem("unknown-path", 404, `${method} ${path} was not recorded`)
+    );
+    const body = typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body);
+    response.writeHead(answer.status, { "Content-Type": answer.type, ...answer.headers });
+    response.end(body);
+  }
+
+  const server = createServer((request, response) => {
+    const path = request.url ?? "/";
+    const isApi = path.startsWith("/v1/") || path.startsWith("/metrics");
+    if (!isApi) file(path.split("?")[0] ?? "/", response);
+    else if (isDown) request.socket.destroy();
+    else if (node) pass(node, request, response);
+    else {
+      const from = new URL(path, "http://127.0.0.1").searchParams.get("from") ?? "";
+      recorded(path, request.method ?? "GET", response, String(request.headers["last-event-id"] ?? from));
+    }
+  });
+  await new Promise((done) => server.listen(port, "127.0.0.1", () => done(undefined)));
+  const address = /** @type {import("node:net").AddressInfo} */ (server.address());
+  return {
+    url: `http://127.0.0.1:${address.port}/`,
+    /** Goes on to another moment of the recording. */
+    show(/** @type {string} */ name) {
+      moment = moments?.find((each) => each.name === name);
+      if (!moment) throw new Error(`the recording has no moment "${name}"`);
+    },
+    /** Sends an event to all that watch, and to those that come later. */
+    emit(/** @type {Record<string, unknown>} */ event) {
+      const at = String(event["at"] ?? BigInt(Date.now()) << 16n);
+      const json = JSON.stringify({ at, at_ms: Number(BigInt(at) >> 16n), severity: "info", ...event });
+      const hasCursor = !["hello", "gap", "request", "transaction"].includes(String(event["type"]));
+      const id = hasCursor ? `${at}@${event["node"]}` : "";
+      const text = `${hasCursor ? `id: ${id}\n` : ""}data: ${json}\n\n`;
+      backlog.push({ id, text });
+      for (const viewer of viewers) viewer.write(text);
+    },
+    /** Breaks all streams, as a network does. */
+    cut() {
+      for (const viewer of viewers) viewer.destroy();
+    },
+    setDown(/** @type {boolean} */ to) {
+      isDown = to;
+      if (to) for (const viewer of viewers) viewer.destroy();
+    },
+    setStream(/** @type {boolean} */ to) {
+      hasStream = to;
+      if (!to) for (const viewer of viewers) viewer.destroy();
+    },
+    close: () =>
+      new Promise((done) => {
+        server.close(done);
+        server.closeAllConnections();
+      }),
+  };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const options = process.argv.includes("--recorded")
+    ? { moments: readRecording() }
+    : { node: process.env["CARILLON_HTTP"] ?? "http://127.0.0.1:7480" };
+  const { url } = await serve({ ...options, port: Number(process.env["PORT"] ?? 7488) });
+  console.log(url);
+}

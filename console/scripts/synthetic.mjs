@@ -1,0 +1,97 @@
+// A large cluster in the shape of the recording, for what a recording of three nodes cannot show:
+// whether pages stay legible and quick with a hundred nodes and a thousand shards.
+import { readRecording } from "./serve.mjs";
+
+/** Numbers that look random and are the same each time (mulberry32). */
+function generator(/** @type {number} */ seed) {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+/**
+ * A moment as `serve` takes it.
+ * @param {{ nodes: number, shards: number, down?: number }} size
+ */
+export function synthetic({ nodes: nodeCount, shards: shardCount, down = 0 }) {
+  const [base] = readRecording();
+  if (!base) throw new Error("the recording is empty");
+  const random = generator(nodeCount * 1000 + shardCount);
+  /** @type {any} */
+  const body = (/** @type {string} */ path) => base.answers[path]?.body;
+  const [firstNode] = body("/v1/nodes").nodes;
+  const firstShard = body("/v1/shards").shards.find((/** @type {any} */ shard) => shard.slots);
+  // Replicas on nodes that are this far apart: never twice on one.
+  const stride = Math.max(1, Math.floor(nodeCount / 3));
+  const nodes = Array.from({ length: nodeCount }, (_, i) => ({
+    ...firstNode,
+    id: i === 0 ? firstNode.id : (0xabc0000000000000n + BigInt(i)).toString(16),
+    name: `node-${i + 1}`,
+    this: i === 0,
+    state: i > 0 && i <= down ? "down" : "up",
+    domain: `rack-${(i % 8) + 1}`,
+    replicas: 0,
+    leads: 0,
+    requests_per_second: Math.round(random() * 9000),
+    data_bytes: Math.round((0.6 + random()) * 2e9),
+  }));
+  const shards = Array.from({ length: shardCount }, (_, i) => {
+    const first = Math.floor((i * 16384) / shardCount);
+    const last = Math.floor(((i + 1) * 16384) / shardCount) - 1;
+    const at = Math.floor(random() * nodeCount);
+    const places = [0, 1, 2].map((k) => nodes[(at + k * stride) % nodeCount] ?? nodes[0]);
+    const leader = places.findIndex((node) => node.state === "up");
+    const replicas = places.map((node, k) => {
+      node.replicas += 1;
+      if (k === leader) node.leads += 1;
+      return {
+        ...firstShard.replicas[0],
+        replica: k + 1,
+        node: node.id,
+        name: node.name,
+        live: node.state === "up",
+        leader: k === leader,
+      };
+    });
+    const live = replicas.filter((replica) => replica.live).length;
+    return {
+      ...firstShard,
+      id: i + 1,
+      keyspace: "0",
+      slots: [first, last],
+      leader: places[leader]?.id ?? null,
+      replicas,
+      replicas_live: live,
+      verdict: live === 3 ? "ok" : live === 2 ? "degraded" : "failing",
+      keys: Math.round(random() * 100_000),
+      bytes: Math.round(random() ** 3 * 64e6),
+    };
+  });
+  const health = {
+    verdict: down > 0 ? "degraded" : "ok",
+    reasons: down > 0 ? [`${down} nodes are down`] : [],
+  };
+  const keyspaces = [{ ...body("/v1/keyspaces").keyspaces[0], shards: shardCount }];
+  /** @type {Record<string, import("./serve.mjs").Answer>} */
+  const answers = {
+    ...base.answers,
+    "/v1/nodes": { status: 200, type: "application/json", body: { health, nodes, removed: [] } },
+    "/v1/keyspaces": { status: 200, type: "application/json", body: { keyspaces } },
+  };
+  // As a node pages them.
+  const PAGE = 1000;
+  for (let at = 0; at < shards.length; at += PAGE) {
+    const page = shards.slice(at, at + PAGE);
+    const next = at + PAGE < shards.length ? (page.at(-1)?.id ?? null) : null;
+    const path = at === 0 ? "/v1/shards" : `/v1/shards?after=${at}`;
+    answers[path] = {
+      status: 200,
+      type: "application/json",
+      body: { node: firstNode.id, health, shards: page, next },
+    };
+  }
+  return { name: `${nodeCount} nodes`, at_ms: base.at_ms, answers };
+}

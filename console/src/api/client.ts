@@ -1,0 +1,232 @@
+/** The typed client of the HTTP API. Every method throws a {@link Problem} and nothing else. */
+
+import { encodeKey } from "../model/bytes";
+import { readProblem, unreachable } from "./problem";
+import type {
+  ClusterVersion,
+  Decisions,
+  Keyspace,
+  LookupForm,
+  LookupName,
+  NewKeyspace,
+  NodeAdminState,
+  Nodes,
+  Route,
+  Shards,
+  ShardStatus,
+  Status,
+  TxnAnswer,
+  TxnRequest,
+} from "./types";
+
+/** A request without an answer is given up after this time: longer than `request_timeout_ms`. */
+export const REQUEST_TIMEOUT_MS = 15_000;
+/** Pages of `/v1/shards` that one poll reads: 20 000 shards. */
+export const SHARD_PAGES_MAX = 20;
+
+export interface RouteOptions {
+  lookup?: LookupName;
+  form?: LookupForm;
+  /** Whether nodes go by owners that they remember. */
+  images?: boolean;
+}
+
+/** A value with what its headers say. */
+export interface Value {
+  bytes: Uint8Array;
+  /** Its version: when it was written. */
+  version: string;
+  expiresAtMs: number | null;
+  etag: string | null;
+  /** How the owner was found, if a lookup was named. */
+  route: string | null;
+}
+
+export interface PutOptions {
+  ttlMs?: number | undefined;
+  /** Only if the value has this tag: compare-and-set. */
+  ifMatch?: string | undefined;
+  ifAbsent?: boolean | undefined;
+}
+
+export type NodeAction = "cordon" | "uncordon" | "drain" | "remove";
+
+type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export class Api {
+  readonly #base: string;
+  readonly #fetch: Fetch;
+
+  /** `base` is where the API is, without `/v1`; empty: where the page came from. */
+  constructor(base = "", fetcher: Fetch = (url, init) => fetch(url, init)) {
+    this.#base = base;
+    this.#fetch = fetcher;
+  }
+
+  status(signal?: AbortSignal): Promise<Status> {
+    return this.#json("GET", "/v1/status", undefined, signal);
+  }
+
+  nodes(signal?: AbortSignal): Promise<Nodes> {
+    return this.#json("GET", "/v1/nodes", undefined, signal);
+  }
+
+  /** All shards, page by page; `isWhole` is false if there are more than the limit of pages. */
+  async shards(signal?: AbortSignal): Promise<Shards & { isWhole: boolean }> {
+    const shards: ShardStatus[] = [];
+    let after: number | null = null;
+    for (let page = 1; ; page++) {
+      const query: string = after === null ? "" : `?after=${after}`;
+      const found: Shards = await this.#json("GET", `/v1/shards${query}`, undefined, signal);
+      shards.push(...found.shards);
+      after = found.next;
+      if (after === null || page === SHARD_PAGES_MAX) {
+        return { ...found, shards, isWhole: after === null };
+      }
+    }
+  }
+
+  async keyspaces(signal?: AbortSignal): Promise<Keyspace[]> {
+    const found: { keyspaces: Keyspace[] } = await this.#json("GET", "/v1/keyspaces", undefined, signal);
+    return found.keyspaces;
+  }
+
+  createKeyspace(keyspace: NewKeyspace): Promise<Keyspace> {
+    return this.#json("POST", "/v1/keyspaces", keyspace);
+  }
+
+  alterKeyspace(name: string, change: Omit<NewKeyspace, "name" | "placement">): Promise<Keyspace> {
+    return this.#json("PATCH", `/v1/keyspaces/${encodeURIComponent(name)}`, change);
+  }
+
+  async dropKeyspace(name: string): Promise<void> {
+    await this.#send("DELETE", `/v1/keyspaces/${encodeURIComponent(name)}`);
+  }
+
+  decisions(dry: boolean, signal?: AbortSignal): Promise<Decisions> {
+    return this.#json("GET", dry ? "/v1/decisions?dry=true" : "/v1/decisions", undefined, signal);
+  }
+
+  nodeAction(node: string, action: NodeAction): Promise<NodeAdminState> {
+    return this.#json("POST", `/v1/nodes/${encodeURIComponent(node)}/${action}`, {});
+  }
+
+  raiseClusterVersion(): Promise<ClusterVersion> {
+    return this.#json("POST", "/v1/level", {});
+  }
+
+  split(shard: number, at?: number | string): Promise<{ shard: number; right: number; at: number | string }> {
+    return this.#json("POST", `/v1/shards/${shard}/split`, at === undefined ? {} : { at });
+  }
+
+  merge(shard: number): Promise<{ shard: number; right: number; moves: boolean }> {
+    return this.#json("POST", `/v1/shards/${shard}/merge`, {});
+  }
+
+  /** How the owner of a key is found: by one lookup, or by each. */
+  route(
+    keyspace: string,
+    key: Uint8Array,
+    options: RouteOptions = {},
+    signal?: AbortSignal,
+  ): Promise<Route[]> {
+    const words = [options.lookup ?? "", options.form ?? "", options.images === false ? "noimages" : ""];
+    const lookup = words.filter((word) => word !== "").join("+");
+    const query = lookup === "" ? "" : `?lookup=${lookup}`;
+    return this.#json("GET", `/v1/route/${place(keyspace, key)}${query}`, undefined, signal);
+  }
+
+  /** The value of a key, now or as of a time in milliseconds or a version. */
+  async get(keyspace: string, key: Uint8Array, at?: string, signal?: AbortSignal): Promise<Value> {
+    const query = at === undefined ? "" : `?at=${encodeURIComponent(at)}`;
+    const response = await this.#send("GET", `/v1/kv/${place(keyspace, key)}${query}`, null, {}, signal);
+    const expires = response.headers.get("carillon-expires-at-ms");
+    return {
+      bytes: new Uint8Array(await response.arrayBuffer()),
+      version: response.headers.get("carillon-timestamp") ?? "",
+      expiresAtMs: expires === null ? null : Number(expires),
+      etag: response.headers.get("etag"),
+      route: response.headers.get("carillon-route"),
+    };
+  }
+
+  async put(keyspace: string, key: Uint8Array, value: Uint8Array, options: PutOptions = {}): Promise<void> {
+    const query = new URLSearchParams();
+    if (options.ttlMs !== undefined) query.set("ttl_ms", String(options.ttlMs));
+    if (options.ifAbsent) query.set("if", "absent");
+    const tail = query.size === 0 ? "" : `?${query}`;
+    await this.#send(
+      "PUT",
+      `/v1/kv/${place(keyspace, key)}${tail}`,
+      value as BodyInit,
+      ifMatch(options.ifMatch),
+    );
+  }
+
+  async delete(keyspace: string, key: Uint8Array, tag?: string): Promise<void> {
+    await this.#send("DELETE", `/v1/kv/${place(keyspace, key)}`, null, ifMatch(tag));
+  }
+
+  txn(request: TxnRequest, signal?: AbortSignal): Promise<TxnAnswer> {
+    return this.#json("POST", "/v1/txn", request, signal);
+  }
+
+  /** The text of `/metrics`. */
+  async metrics(signal?: AbortSignal): Promise<string> {
+    return (await this.#send("GET", "/metrics", null, {}, signal)).text();
+  }
+
+  async #json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+    const response =
+      body === undefined
+        ? await this.#send(method, path, null, {}, signal)
+        : await this.#send(
+            method,
+            path,
+            JSON.stringify(body),
+            { "Content-Type": "application/json" },
+            signal,
+          );
+    const text = await response.text();
+    try {
+      return JSON.parse(text) as T;
+    } catch {
+      throw readProblem(response.status, `The answer to ${path} is no JSON`, text);
+    }
+  }
+
+  async #send(
+    method: string,
+    path: string,
+    body: BodyInit | null = null,
+    headers: Record<string, string> = {},
+    signal?: AbortSignal,
+  ): Promise<Response> {
+    const timeout = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
+    const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
+    let response: Response;
+    try {
+      response = await this.#fetch(this.#base + path, {
+        method,
+        body,
+        headers,
+        signal: either,
+        cache: "no-store",
+      });
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      const cause = error instanceof Error ? error.message : String(error);
+      throw unreachable(method !== "GET", timeout.aborted, `${method} ${path}: ${cause}`);
+    }
+    if (response.ok) return response;
+    throw readProblem(response.status, response.statusText, await response.text().catch(() => ""));
+  }
+}
+
+function place(keyspace: string, key: Uint8Array): string {
+  return `${encodeURIComponent(keyspace)}/${encodeKey(key)}`;
+}
+
+function ifMatch(tag: string | undefined): Record<string, string> {
+  return tag === undefined ? {} : { "If-Match": tag };
+}

@@ -1,0 +1,259 @@
+/**
+ * What Carillon's HTTP API answers, as `docs/http.md` describes it and `crates/api` declares it.
+ * Later versions add fields and change the meaning of none.
+ */
+
+export type Verdict = "ok" | "degraded" | "failing";
+
+export interface Health {
+  verdict: Verdict;
+  /** A sentence each, the worst first. */
+  reasons: string[];
+}
+
+/** The versions that nodes support and the one that the cluster uses: `/v1/level`. */
+export interface ClusterVersion {
+  level: number;
+  speaks: [number, number];
+  automatic: boolean;
+  objections: string[];
+  nodes: { id: string; name: string; speaks: [number, number] | null }[];
+}
+
+/** `GET /v1/status`: the node that answers. */
+export interface Status {
+  name: string;
+  node_id: string;
+  version: string;
+  ready: boolean;
+  health: Health;
+  cluster: {
+    id: string;
+    members_up: number;
+    members_suspected: number;
+    members_down: number;
+    shards_led: number;
+    shards_without_leader: number;
+    shards_under_replicated: number;
+  };
+  level: ClusterVersion;
+  uptime_ms: number;
+  listeners: { protocol: string; address: string }[];
+  dir: string;
+  threads: number;
+  connections: number;
+  keyspaces: number;
+  shards: number;
+  keys: number;
+  memory: { used_bytes: number; old_versions_bytes: number; max_bytes: number };
+  log: { bytes: number; segments: number; bytes_since_checkpoint: number; checkpoint_at_ms: number };
+  recovered: string;
+  warnings: string[];
+}
+
+export type NodeState = "up" | "suspected" | "down" | "left";
+export type AdminState = "member" | "cordoned" | "draining" | "removed";
+
+export interface NodeStatus {
+  id: string;
+  name: string;
+  /** Whether it is the node that answers. */
+  this: boolean;
+  state: NodeState;
+  standing: AdminState;
+  since_at_ms: number;
+  linked: boolean;
+  addresses: { peer: string | null; resp: string | null; native: string | null; http: string | null };
+  domain: string;
+  version: string;
+  /** By the shard table of the node that answers. */
+  replicas: number;
+  leads: number;
+  /** As the node last reported. */
+  shards: number;
+  leaders: number;
+  data_bytes: number;
+  requests_per_second: number;
+  slow_disk: boolean;
+  joined_at_ms: number;
+}
+
+/** `GET /v1/nodes`. */
+export interface Nodes {
+  health: Health;
+  nodes: NodeStatus[];
+  removed: string[];
+}
+
+export interface NodeAdminState {
+  id: string;
+  name: string | null;
+  standing: AdminState;
+  replicas: number;
+  leads: number;
+  data_bytes: number;
+}
+
+export type ReplicaRole = "voter" | "learner" | "outgoing";
+
+export interface ReplicaStatus {
+  replica: number;
+  node: string;
+  name: string | null;
+  role: ReplicaRole;
+  live: boolean;
+  leader: boolean;
+  /** Entries that it lacks; only the leader's node knows. */
+  behind: number | null;
+  contact_ms: number | null;
+  awaits_snapshot: boolean;
+  snapshot: { sent_bytes: number; about_bytes: number } | null;
+}
+
+export interface ShardStatus {
+  id: number;
+  /** `null` for the shard that holds the catalogue. */
+  keyspace: string | null;
+  /** First and last slot, of a hashed keyspace. */
+  slots: [number, number] | null;
+  /** First position owned and first not owned, in hexadecimal; empty: an end of the circle. */
+  arc: [string, string] | null;
+  generation: number;
+  verdict: Verdict;
+  /** Whether the node that answers has a replica. If not, the members are those of its bootstrap. */
+  here: boolean;
+  replicas_wanted: number;
+  replicas_live: number;
+  voters: number;
+  changing: boolean;
+  replicas: ReplicaStatus[];
+  leader: string | null;
+  without_leader_ms: number;
+  term: number;
+  committed: number;
+  applied: number;
+  lease_ms: number | null;
+  sessions: number;
+  keys: number;
+  bytes: number;
+  quarantined: number[];
+  lagging: number[];
+}
+
+/** `GET /v1/shards`: one page. */
+export interface Shards {
+  node: string;
+  health: Health;
+  shards: ShardStatus[];
+  next: number | null;
+}
+
+export type Placement = "hashed" | "ordered" | "linear-hash";
+export type Durability = "sync" | "interval" | "memory";
+
+export interface Keyspace {
+  id: number;
+  name: string;
+  placement: Placement;
+  durability: Durability;
+  retention_ms: number;
+  replicas: number;
+  shards: number;
+  keys: number;
+}
+
+export interface NewKeyspace {
+  name: string;
+  placement?: Placement;
+  durability?: Durability;
+  retention_ms?: number;
+  replicas?: number;
+}
+
+export type DecisionOutcome = "dry" | "under-way" | "done" | "not-done" | "handed-on";
+
+export interface Decision {
+  at_ms: number;
+  shard: number;
+  keyspace: string | null;
+  add: { id: string; name: string }[];
+  remove: number[];
+  leader: { id: string; name: string } | null;
+  split: { shard: number; right: number; at: number | string } | null;
+  merge: { shard: number; right: number; moves: boolean } | null;
+  why: string;
+  deviation: { before: number; predicted: number; achieved: number | null } | null;
+  came: DecisionOutcome;
+  took_ms: number | null;
+  waits: string | null;
+}
+
+/** `GET /v1/decisions`: those of the node that answers. */
+export interface Decisions {
+  balances: boolean;
+  decisions: Decision[];
+}
+
+export const LOOKUPS = ["full", "chord", "chord-sharp", "linear", "lh"] as const;
+export type LookupName = (typeof LOOKUPS)[number];
+export const FORMS = ["iterative", "recursive", "semi-recursive"] as const;
+export type LookupForm = (typeof FORMS)[number];
+
+export interface RouteStep {
+  /** To which shard; 0 if any of the node's was asked. */
+  shard: number;
+  node: string;
+  name: string;
+  /** Which entry of a table led there. */
+  by: string;
+  micros?: number;
+}
+
+/** How one lookup found the owner of a key: `GET /v1/route/{keyspace}/{key}`. */
+export interface Route {
+  lookup: LookupName;
+  form: LookupForm;
+  images: boolean;
+  shard: number | null;
+  leader: string | null;
+  hops: number;
+  messages: number | null;
+  micros: number;
+  failure?: string;
+  steps: RouteStep[];
+}
+
+/** Bytes in JSON: text, or base64 where they are no UTF-8. */
+export type JsonBytes = string | { base64: string };
+
+export type TxnCondition = { key: JsonBytes } & (
+  { exists: boolean } | { value: JsonBytes } | { version: string }
+);
+
+export type TxnOperation =
+  | { get: JsonBytes }
+  | { put: { key: JsonBytes; value: JsonBytes; ttl_ms?: number } }
+  | { delete: JsonBytes }
+  | { increment: { key: JsonBytes; by?: number | string } }
+  | { range: { from?: JsonBytes; to?: JsonBytes; limit?: number; reverse?: boolean } };
+
+export interface TxnRequest {
+  keyspace?: string;
+  compare?: TxnCondition[];
+  then?: TxnOperation[];
+  else?: TxnOperation[];
+}
+
+export interface TxnEntry {
+  key: JsonBytes;
+  value: JsonBytes;
+  version?: string;
+}
+
+export type TxnResult =
+  { value: JsonBytes | null; version?: string } | { put: true } | { deleted: boolean } | { keys: TxnEntry[] };
+
+export interface TxnAnswer {
+  succeeded: boolean;
+  results: TxnResult[];
+}

@@ -1,0 +1,268 @@
+/**
+ * The one place that holds what the console knows: it asks the API, follows the events, and keeps
+ * the last minutes. Views read `model`, which is the present, or the moment that was picked.
+ */
+
+import { Api } from "../api/client";
+import { Poll } from "../api/poll";
+import { asProblem, type Problem } from "../api/problem";
+import { appendEvents, compareAt } from "../events/log";
+import { applyEvent, RESHAPES } from "../events/reducer";
+import { addSample, NO_SAMPLES, samplesUntil, type Samples } from "../events/samples";
+import { EventStream, type StreamState } from "../events/stream";
+import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
+import { modelAt, remember } from "../model/history";
+import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
+import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
+import { appendPoint, point, readMetrics, type Reading, type TimePoint } from "../model/timeline";
+
+/** How often each resource is asked for, in milliseconds. */
+export const INTERVALS = {
+  status: 2000,
+  nodes: 1000,
+  shards: 2000,
+  keyspaces: 4000,
+  decisions: 3000,
+  metrics: 2000,
+};
+/** How long after an event that reshapes shards they are asked for. */
+const RESHAPE_DELAY_MS = 150;
+
+type Resource = keyof typeof INTERVALS;
+
+export class Live {
+  readonly api: Api;
+  #present = $state.raw<Model>(EMPTY);
+  history = $state.raw<readonly Model[]>([]);
+  events = $state.raw<readonly ClusterEvent[]>([]);
+  samples = $state.raw<Samples>(NO_SAMPLES);
+  points = $state.raw<readonly TimePoint[]>([]);
+  stream = $state.raw<StreamState>({ kind: "off" });
+  /** What each resource failed with last, until it is answered again. */
+  failures = $state.raw<Readonly<Partial<Record<Resource, Problem>>>>({});
+  /** The moment that is looked at; `null`: the present. */
+  pickedMs = $state<number | null>(null);
+  /** Set while a recording is shown instead of the cluster. */
+  recording = $state.raw<Recording | null>(null);
+  nowMs = $state(Date.now());
+
+  #polls: Poll<unknown>[] = [];
+  #pollOf = new Map<Resource, Poll<unknown>>();
+  #stream: EventStream | undefined;
+  #sampling = 0;
+  /** When the stream began, by the asked node's hybrid clock. */
+  #helloAt = "";
+  #reading: Reading | undefined;
+  #clock: ReturnType<typeof setInterval> | undefined;
+  #reshape: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(api = new Api()) {
+    this.api = api;
+  }
+
+  /** What views show. */
+  get model(): Model {
+    const shown = this.recording?.models ?? this.history;
+    if (this.pickedMs !== null) return modelAt(shown, this.pickedMs) ?? this.#present;
+    return this.recording ? (this.recording.models.at(-1) ?? EMPTY) : this.#present;
+  }
+
+  /** The time that the shown moment has. */
+  get atMs(): number {
+    if (this.pickedMs !== null) return this.pickedMs;
+    return this.recording ? (this.recording.models.at(-1)?.atMs ?? 0) : this.nowMs;
+  }
+
+  get isLive(): boolean {
+    return this.pickedMs === null && this.recording === null;
+  }
+
+  /** The span that can be picked from. */
+  get span(): { fromMs: number; toMs: number } {
+    const models = this.recording?.models ?? this.history;
+    return { fromMs: models[0]?.atMs ?? 0, toMs: models.at(-1)?.atMs ?? 0 };
+  }
+
+  get shownEvents(): readonly ClusterEvent[] {
+    const events = this.recording?.events ?? this.events;
+    const until = this.pickedMs;
+    return until === null ? events : events.filter((event) => event.atMs <= until);
+  }
+
+  /** Samples until the moment that is looked at. */
+  get shownSamples(): Samples {
+    const samples = this.recording?.samples ?? this.samples;
+    return this.pickedMs === null ? samples : samplesUntil(samples, this.pickedMs);
+  }
+
+  get shownPoints(): readonly TimePoint[] {
+    return this.recording?.points ?? this.points;
+  }
+
+  /** Whether the node that the page came from does not answer. */
+  get unreachable(): Problem | null {
+    const problem = this.failures.nodes ?? this.failures.status;
+    return problem?.isUnreachable ? problem : null;
+  }
+
+  start(): () => void {
+    this.#poll(
+      "status",
+      (signal) => this.api.status(signal),
+      (value) => this.#answer({ kind: "status", value }),
+    );
+    this.#poll(
+      "nodes",
+      (signal) => this.api.nodes(signal),
+      (value) => this.#answer({ kind: "nodes", value }),
+    );
+    this.#poll(
+      "shards",
+      (signal) => this.api.shards(signal),
+      (value) => this.#answer({ kind: "shards", value }),
+    );
+    this.#poll(
+      "keyspaces",
+      (signal) => this.api.keyspaces(signal),
+      (value) => this.#answer({ kind: "keyspaces", value }),
+    );
+    this.#poll(
+      "decisions",
+      (signal) => this.api.decisions(false, signal),
+      (value) => this.#answer({ kind: "decisions", value }),
+    );
+    this.#poll(
+      "metrics",
+      (signal) => this.api.metrics(signal),
+      (text) => this.#metrics(text),
+    );
+    const onVisibility = () => {
+      for (const poll of this.#polls) poll.setHidden(document.hidden);
+    };
+    document.addEventListener("visibilitychange", onVisibility);
+    this.#clock = setInterval(() => (this.nowMs = Date.now()), 1000);
+    this.#follow();
+    return () => {
+      document.removeEventListener("visibilitychange", onVisibility);
+      for (const poll of this.#polls) poll.stop();
+      clearInterval(this.#clock);
+      clearTimeout(this.#reshape);
+      this.#stream?.stop();
+    };
+  }
+
+  /** Asks for resources at once, after something was changed. */
+  refresh(...resources: Resource[]): void {
+    for (const resource of resources) this.#pollOf.get(resource)?.refresh();
+  }
+
+  /** Asks nodes to sample requests while a view shows them; returns how to end that. */
+  sample(perSecond: number): () => void {
+    this.#sampling = perSecond;
+    this.#follow();
+    return () => {
+      this.#sampling = 0;
+      this.#follow();
+    };
+  }
+
+  pick(atMs: number | null): void {
+    const { fromMs, toMs } = this.span;
+    this.pickedMs = atMs === null ? null : Math.min(toMs, Math.max(fromMs, atMs));
+  }
+
+  save(): string {
+    return encodeRecording({
+      format: RECORDING_FORMAT,
+      savedAtMs: Date.now(),
+      models: this.history,
+      events: this.events,
+      points: this.points,
+      samples: this.samples,
+    });
+  }
+
+  /** Shows a recording; throws if it is none. */
+  load(text: string): void {
+    this.recording = decodeRecording(text);
+    this.pickedMs = this.span.fromMs;
+  }
+
+  leaveRecording(): void {
+    this.recording = null;
+    this.pickedMs = null;
+  }
+
+  /** Events of the stream, in the order in which they came. Public for tests. */
+  take(events: readonly ClusterEvent[]): void {
+    let model = this.#present;
+    let samples = this.samples;
+    for (const event of events) {
+      if (event.type === "hello") this.#helloAt = event.at;
+      // What happened before the stream began is in the answers of the API already.
+      else if (compareAt(event.at, this.#helloAt) > 0) model = applyEvent(model, event);
+      samples = addSample(samples, event);
+    }
+    const kept = events.filter((event) => !SAMPLE_TYPES.includes(event.type) && event.type !== "hello");
+    if (kept.length > 0) this.events = appendEvents(this.events, kept);
+    this.samples = samples;
+    this.#keep(model);
+    if (events.some((event) => event.type === GAP || RESHAPES.has(event.type))) {
+      clearTimeout(this.#reshape);
+      this.#reshape = setTimeout(() => this.refresh("shards", "nodes", "decisions"), RESHAPE_DELAY_MS);
+    }
+  }
+
+  #answer(answer: Answer): void {
+    this.#keep(applyAnswer(this.#present, answer, Date.now()));
+  }
+
+  #keep(model: Model): void {
+    if (model === this.#present) return;
+    this.#present = model;
+    this.history = remember(this.history, model);
+  }
+
+  #metrics(text: string): void {
+    const now = readMetrics(text, Date.now());
+    const next = this.#reading ? point(this.#reading, now, this.#present) : null;
+    this.#reading = now;
+    if (next) this.points = appendPoint(this.points, next);
+  }
+
+  #poll<T>(resource: Resource, ask: (signal: AbortSignal) => Promise<T>, take: (value: T) => void): void {
+    const poll = new Poll<T>({
+      intervalMs: INTERVALS[resource],
+      ask,
+      onAnswer: (value) => {
+        if (this.failures[resource]) {
+          this.failures = Object.fromEntries(
+            Object.entries(this.failures).filter(([name]) => name !== resource),
+          );
+        }
+        take(value);
+      },
+      onFailure: (error) => {
+        this.failures = { ...this.failures, [resource]: asProblem(error) };
+      },
+    });
+    this.#polls.push(poll as Poll<unknown>);
+    this.#pollOf.set(resource, poll as Poll<unknown>);
+    poll.start();
+  }
+
+  /** Begins the stream, or begins it anew with another filter, behind the last event. */
+  #follow(): void {
+    const cursor = this.#stream?.cursor ?? "";
+    this.#stream?.stop();
+    const samples = this.#sampling;
+    this.#stream = new EventStream({
+      // Without a cursor, what nodes still have of the past is wanted.
+      filter: { scope: "cluster", from: "0", ...(samples > 0 ? { samples } : {}) },
+      cursor,
+      onEvents: (events) => this.take(events),
+      onState: (state) => (this.stream = state),
+    });
+    this.#stream.start();
+  }
+}

@@ -1,0 +1,60 @@
+/** The view and its parameters, in the fragment of the address: `#/ring?keyspace=orders`. */
+
+export const VIEWS = [
+  "cluster",
+  "shards",
+  "keys",
+  "ring",
+  "lookups",
+  "transactions",
+  "timeline",
+  "events",
+] as const;
+export type ViewName = (typeof VIEWS)[number];
+
+export interface Route {
+  view: ViewName;
+  params: Readonly<Record<string, string>>;
+}
+
+export function parseRoute(fragment: string): Route {
+  const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?", 2);
+  const view = (VIEWS as readonly string[]).includes(path) ? (path as ViewName) : "cluster";
+  return { view, params: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+export function formatRoute(view: ViewName, params: Readonly<Record<string, string>> = {}): string {
+  const kept = Object.entries(params).filter(([, value]) => value !== "");
+  const query = new URLSearchParams(kept).toString();
+  return `#/${view}${query === "" ? "" : `?${query}`}`;
+}
+
+class Router {
+  route = $state.raw<Route>({ view: "cluster", params: {} });
+
+  start(): () => void {
+    const read = () => (this.route = parseRoute(location.hash));
+    read();
+    window.addEventListener("hashchange", read);
+    return () => window.removeEventListener("hashchange", read);
+  }
+
+  param(name: string): string {
+    return this.route.params[name] ?? "";
+  }
+
+  /** Changes parameters of the view in place: no new entry in the browser's history. */
+  set(changes: Readonly<Record<string, string>>): void {
+    const params = { ...this.route.params, ...changes };
+    const fragment = formatRoute(this.route.view, params);
+    if (fragment === location.hash) return;
+    history.replaceState(null, "", fragment);
+    this.route = parseRoute(fragment);
+  }
+
+  go(view: ViewName, params: Readonly<Record<string, string>> = {}): void {
+    location.hash = formatRoute(view, params);
+  }
+}
+
+export const router = new Router();

@@ -1,0 +1,89 @@
+/** What the viewer has chosen, remembered by the browser. */
+
+import type { Theme } from "../model/palette";
+
+export const THEMES = ["system", "dark", "light", "contrast"] as const;
+export type ThemeChoice = (typeof THEMES)[number];
+export const MOTIONS = ["system", "on", "off"] as const;
+export type MotionChoice = (typeof MOTIONS)[number];
+
+export interface Choices {
+  theme: ThemeChoice;
+  motion: MotionChoice;
+  /** Thickness of lines and size of labels in pictures, in parts of the usual. */
+  lines: number;
+  labels: number;
+  /** Requests a second that are sampled while a view shows samples. */
+  samples: number;
+}
+
+export const DEFAULTS: Choices = { theme: "system", motion: "system", lines: 1, labels: 1, samples: 20 };
+const STORE = "carillon-console";
+
+/** Reads choices that were stored; what makes no sense becomes the default. */
+export function readChoices(text: string | null): Choices {
+  let stored: Partial<Record<keyof Choices, unknown>>;
+  try {
+    stored = (JSON.parse(text ?? "{}") ?? {}) as typeof stored;
+  } catch {
+    stored = {};
+  }
+  const oneOf = <T extends string>(value: unknown, all: readonly T[], otherwise: T): T =>
+    all.includes(value as T) ? (value as T) : otherwise;
+  const within = (value: unknown, low: number, high: number, otherwise: number) =>
+    typeof value === "number" && value >= low && value <= high ? value : otherwise;
+  return {
+    theme: oneOf(stored.theme, THEMES, DEFAULTS.theme),
+    motion: oneOf(stored.motion, MOTIONS, DEFAULTS.motion),
+    lines: within(stored.lines, 0.5, 3, DEFAULTS.lines),
+    labels: within(stored.labels, 0.5, 3, DEFAULTS.labels),
+    samples: within(stored.samples, 1, 1000, DEFAULTS.samples),
+  };
+}
+
+class Settings {
+  choices = $state.raw<Choices>(DEFAULTS);
+  #systemDark = $state(true);
+  #systemStill = $state(false);
+
+  start(): () => void {
+    try {
+      this.choices = readChoices(localStorage.getItem(STORE));
+    } catch {
+      // Storage is off: choices last as long as the page.
+    }
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const still = matchMedia("(prefers-reduced-motion: reduce)");
+    const read = () => {
+      this.#systemDark = dark.matches;
+      this.#systemStill = still.matches;
+    };
+    read();
+    dark.addEventListener("change", read);
+    still.addEventListener("change", read);
+    return () => {
+      dark.removeEventListener("change", read);
+      still.removeEventListener("change", read);
+    };
+  }
+
+  change(changes: Partial<Choices>): void {
+    this.choices = { ...this.choices, ...changes };
+    try {
+      localStorage.setItem(STORE, JSON.stringify(this.choices));
+    } catch {
+      // As above.
+    }
+  }
+
+  get theme(): Theme {
+    if (this.choices.theme !== "system") return this.choices.theme;
+    return this.#systemDark ? "dark" : "light";
+  }
+
+  get isStill(): boolean {
+    return this.choices.motion === "system" ? this.#systemStill : this.choices.motion === "off";
+  }
+}
+
+export const settings = new Settings();

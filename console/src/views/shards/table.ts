@@ -1,0 +1,86 @@
+/** Filtering and sorting of shards. */
+
+import type { ShardStatus } from "../../api/types";
+import { arcStart, isMoving } from "../../model/model";
+import { fromHex, printable } from "../../model/bytes";
+
+export const COLUMNS = ["id", "keyspace", "place", "keys", "bytes", "leader", "generation", "lag"] as const;
+export type Column = (typeof COLUMNS)[number];
+export const SHOWS = ["all", "troubled", "moving"] as const;
+export type Show = (typeof SHOWS)[number];
+
+/** What a shard owns, in words. */
+export function placeOf(shard: ShardStatus): string {
+  if (shard.keyspace === null) return "catalogue";
+  if (shard.slots) return `slots ${shard.slots[0]}–${shard.slots[1]}`;
+  if (!shard.arc) return "everything";
+  const [from, to] = shard.arc.map((end) => printable(fromHex(end) ?? new Uint8Array()));
+  const [start, end] = shard.arc;
+  // Ends of linear-hash arcs are numbers of 8 bytes: their digits say more than their bytes.
+  const show = (hex: string, text: string | undefined) =>
+    /\\x/.test(text ?? "") ? hex.replace(/0+$/, "") || "0" : text;
+  if (start === "" && end === "") return "everything";
+  if (start === "") return `up to ${show(end, to)}`;
+  if (end === "") return `from ${show(start, from)}`;
+  return `${show(start, from)} – ${show(end, to)}`;
+}
+
+/** Entries that its most lagging replica lacks, as far as this node knows. */
+export function lagOf(shard: ShardStatus): number | null {
+  const known = shard.replicas.map((replica) => replica.behind).filter((behind) => behind !== null);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
+export function isTroubled(shard: ShardStatus): boolean {
+  return (
+    shard.verdict !== "ok" ||
+    shard.leader === null ||
+    shard.quarantined.length > 0 ||
+    shard.lagging.length > 0
+  );
+}
+
+export interface ShardFilter {
+  /** `*`: all keyspaces; empty: the catalogue. */
+  keyspace: string;
+  show: Show;
+  node: string;
+}
+
+export function filterShards(shards: readonly ShardStatus[], filter: ShardFilter): ShardStatus[] {
+  return shards.filter((shard) => {
+    if (filter.keyspace !== "*" && (shard.keyspace ?? "") !== filter.keyspace) return false;
+    if (filter.node !== "" && !shard.replicas.some((replica) => replica.node === filter.node)) return false;
+    if (filter.show === "troubled") return isTroubled(shard);
+    if (filter.show === "moving") return isMoving(shard);
+    return true;
+  });
+}
+
+function compare(a: string | number | null, b: string | number | null): number {
+  if (a === b) return 0;
+  if (a === null) return -1;
+  if (b === null) return 1;
+  return a < b ? -1 : 1;
+}
+
+export function sortShards(
+  shards: readonly ShardStatus[],
+  column: Column,
+  isDescending: boolean,
+  leaderName: (id: string | null) => string,
+): ShardStatus[] {
+  const value: Record<Column, (shard: ShardStatus) => string | number | null> = {
+    id: (shard) => shard.id,
+    keyspace: (shard) => shard.keyspace,
+    place: (shard) => `${shard.keyspace ?? ""}\0${arcStart(shard)}`,
+    keys: (shard) => shard.keys,
+    bytes: (shard) => shard.bytes,
+    leader: (shard) => leaderName(shard.leader),
+    generation: (shard) => shard.generation,
+    lag: lagOf,
+  };
+  const of = value[column];
+  const sign = isDescending ? -1 : 1;
+  return [...shards].sort((a, b) => sign * compare(of(a), of(b)) || a.id - b.id);
+}

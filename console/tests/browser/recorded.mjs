@@ -1,0 +1,412 @@
+// The console on the recorded cluster: every view, both themes, sizes, faults of the network.
+import { readFileSync } from "node:fs";
+import { readRecording, serve } from "../../scripts/serve.mjs";
+import { synthetic } from "../../scripts/synthetic.mjs";
+import { equal, holds, quiet } from "./checks.mjs";
+import { openPage } from "./page.mjs";
+
+const VIEWS = ["cluster", "shards", "keys", "ring", "lookups", "transactions", "timeline", "events"];
+/** On a quiet machine it is 60; others may use this one. */
+const FRAMES_MIN = 20;
+const moments = readRecording();
+/** @returns {any} */
+const body = (/** @type {number} */ moment, /** @type {string} */ path) =>
+  moments[moment]?.answers[path]?.body;
+const nodes = body(0, "/v1/nodes").nodes;
+/** @returns {any[]} */
+const shardsAt = (/** @type {number} */ moment) => body(moment, "/v1/shards").shards;
+
+/**
+ * @param {import("./checks.mjs").Checks} checks
+ * @param {import("playwright-core").Browser} browser
+ */
+export async function checkRecorded(checks, browser) {
+  const server = await serve({ moments });
+  server.emit({ type: "hello", version: 1, node: nodes[0].id, name: "node-1", scope: "cluster" });
+  const opened = await openPage(browser, { acceptDownloads: true });
+  const { page, complaints, axe } = opened;
+  const open = async (/** @type {string} */ view) => {
+    await page.goto(`${server.url}#/${view}`);
+    await page.getByText("All is well").first().waitFor();
+  };
+
+  for (const view of VIEWS) {
+    await checks.check(`${view} opens and is accessible`, async () => {
+      await open(view);
+      await page.locator("h1").waitFor({ state: "attached" });
+      equal(
+        await page.locator("nav a[aria-current=page]").innerText(),
+        view[0]?.toUpperCase() + view.slice(1),
+      );
+      quiet(complaints());
+      quiet(await axe());
+    });
+  }
+
+  await checks.check("cluster names all nodes, and why leaders moved", async () => {
+    await open("cluster");
+    for (const node of nodes) await page.getByRole("heading", { name: node.name }).first().waitFor();
+    await page.getByText("because node-1 leads").first().waitFor();
+  });
+
+  await checks.check("an action says what it will do before it does it", async () => {
+    await page.getByRole("button", { name: "Drain node-2" }).click();
+    await page.getByText("move to other nodes").waitFor();
+    quiet(await axe());
+    await page.getByRole("button", { name: "Drain", exact: true }).click();
+    // The recording has no answer to it: the page says so, and goes on.
+    await page.getByRole("alert").getByText("was not recorded").waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    complaints();
+  });
+
+  await checks.check("shards are filtered, sorted, and chosen by keyboard", async () => {
+    await open("shards?keyspace=0");
+    const arcs = page.getByRole("group", { name: /^Shards of 0/ }).getByRole("button");
+    equal(await arcs.count(), shardsAt(0).filter((shard) => shard.keyspace === "0").length, "number of arcs");
+    await arcs.first().focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: /^Shard \d+$/ }).waitFor();
+    holds(page.url().includes("shard="), "the address does not name the shard");
+    await page.getByRole("button", { name: "Keys", exact: true }).click();
+    equal(await page.locator("th[aria-sort=descending]").count(), 1);
+    quiet(await axe());
+    quiet(complaints());
+  });
+
+  await checks.check("a value is shown with its version and its owner", async () => {
+    await open("keys?keyspace=0");
+    await page.getByLabel(/^Key; /).fill("greeting");
+    await page.keyboard.press("Enter");
+    await page.locator("pre", { hasText: "hello" }).waitFor();
+    const full = body(0, "/v1/route/0/greeting").find((/** @type {any} */ route) => route.lookup === "full");
+    await page.getByRole("link", { name: `shard ${full.shard}` }).waitFor();
+    quiet(await axe());
+    complaints(); // the recording has no older versions
+  });
+
+  await checks.check("a key without a value, and a keyspace that is not there, are told apart", async () => {
+    await open("keys?keyspace=0&key=nothing-here");
+    await page.getByText("This key has no value").waitFor();
+    await open("keys?keyspace=nowhere&key=k");
+    await page.getByText("there is no keyspace").waitFor();
+    complaints();
+  });
+
+  await checks.check("a lookup is drawn with the hops that the node answers", async () => {
+    await open("ring?keyspace=catalog&key=bell-7&lookup=linear");
+    const path = "/v1/route/catalog/bell-7?lookup=iterative+noimages";
+    const route = body(0, path).find((/** @type {any} */ each) => each.lookup === "linear");
+    const row = page.locator("tr", { has: page.getByRole("button", { name: "linear", exact: true }) });
+    await row.waitFor();
+    equal((await row.locator("td").allInnerTexts()).slice(1, 3), [
+      String(route.hops),
+      String(route.messages),
+    ]);
+    equal(await page.locator("ol li").count(), route.steps.length + 1, "steps in the list");
+    for (let i = 0; i < 12; i++) await page.getByRole("button", { name: "One hop on" }).click();
+    equal(await page.locator("svg .path > path").count(), route.steps.length, "hops drawn");
+    quiet(await axe());
+    quiet(complaints());
+  });
+
+  await checks.check("the ring zooms by wheel and keys, and shows all again", async () => {
+    await open("ring?keyspace=0");
+    const ring = page.locator("svg[role=group]").first();
+    const whole = await ring.getAttribute("viewBox");
+    const box = await ring.boundingBox();
+    await page.mouse.move((box?.x ?? 0) + 200, (box?.y ?? 0) + 200);
+    await page.mouse.wheel(0, -400);
+    await page.waitForFunction(
+      (before) => document.querySelector("svg[role=group]")?.getAttribute("viewBox") !== before,
+      whole,
+    );
+    await ring.focus();
+    await page.keyboard.press("0");
+    equal(await ring.getAttribute("viewBox"), whole);
+    await page.keyboard.press("+");
+    holds((await ring.getAttribute("viewBox")) !== whole, "plus does not zoom");
+    await page.getByRole("button", { name: "Show all" }).click();
+    equal(await ring.getAttribute("viewBox"), whole);
+  });
+
+  await checks.check("a node shows what it holds, by keyboard", async () => {
+    await open("ring?keyspace=0");
+    const node = page.getByRole("button", { name: "Show what node-2 holds" });
+    await node.focus();
+    await page.keyboard.press("Enter");
+    equal(await node.getAttribute("aria-pressed"), "true");
+    await page.getByRole("heading", { name: "node-2" }).waitFor();
+    equal(await page.locator("path.link").count(), 8, "lines to shards");
+    await page.keyboard.press("Enter");
+    quiet(complaints());
+  });
+
+  await checks.check("shards gather round their nodes", async () => {
+    await page.getByText("By node", { exact: true }).click();
+    await page.locator("circle.bubble").first().waitFor();
+    equal(await page.locator("circle.bubble").count(), 8);
+    quiet(complaints());
+  });
+
+  await checks.check("the ring is exported as SVG and as PNG", async () => {
+    await open("ring?keyspace=0");
+    for (const kind of ["SVG", "PNG"]) {
+      const waits = page.waitForEvent("download");
+      await page.getByRole("button", { name: kind }).click();
+      const path = await (await waits).path();
+      const bytes = readFileSync(path);
+      if (kind === "SVG") {
+        const text = bytes.toString();
+        holds(text.startsWith("<svg") && !text.includes("var(--"), "the SVG does not stand alone");
+        holds((text.match(/<path/g) ?? []).length >= 8, "the SVG lacks arcs");
+      } else {
+        equal([...bytes.subarray(1, 4)], [0x50, 0x4e, 0x47]);
+        holds(bytes.length > 20_000, `the PNG has only ${bytes.length} bytes`);
+      }
+    }
+    quiet(complaints());
+  });
+
+  await checks.check("events come in live, are filtered and paused", async () => {
+    await open("events");
+    const at = (/** @type {number} */ n) => String((BigInt(Date.now()) << 16n) + BigInt(n));
+    server.emit({
+      type: "checkpointed",
+      node: nodes[0].id,
+      text: "all shards are in checkpoints",
+      at: at(1),
+    });
+    await page.getByText("all shards are in checkpoints").waitFor();
+    await page.getByLabel("Words").fill("nothing like this");
+    await page.getByText("No events yet that match").waitFor();
+    await page.getByLabel("Words").fill("");
+    await page.getByRole("button", { name: "Pause" }).click();
+    server.emit({ type: "checkpointed", node: nodes[1].id, text: "a second round", at: at(2) });
+    await page.getByRole("button", { name: "Go on (1 new)" }).click();
+    await page.getByText("a second round").waitFor();
+    server.emit({
+      type: "gap",
+      node: nodes[0].id,
+      of: nodes[1].id,
+      reason: "kept",
+      events: 7,
+      text: "7 events of node-2 are missing",
+    });
+    await page.getByText("7 events of node-2 are missing").waitFor();
+    quiet(await axe());
+    quiet(complaints());
+  });
+
+  await checks.check("a stream that is cut resumes without repeating an event", async () => {
+    server.cut();
+    await page.getByText("Events: trying again").waitFor();
+    await page.getByText("Events live").waitFor();
+    equal(await page.getByText("a second round").count(), 1, "times that the event is shown");
+    complaints();
+  });
+
+  await checks.check("a leader moves on the ring as its event says", async () => {
+    await open("ring?keyspace=0");
+    const shard = shardsAt(0).find((each) => each.slots?.[0] === 0);
+    const other = nodes.find((/** @type {any} */ node) => node.id !== shard.leader);
+    await page.getByRole("button", { name: new RegExp(`^Shard ${shard.id},.*led by`) }).waitFor();
+    const moved = page.getByRole("button", { name: new RegExp(`^Shard ${shard.id},.*led by ${other.name}`) });
+    const seen = moved.waitFor({ timeout: 3000 });
+    server.emit({
+      type: "leader-elected",
+      node: other.id,
+      shard: shard.id,
+      keyspace: "0",
+      replica: 2,
+      term: shard.term + 9,
+      text: "elected",
+    });
+    await seen;
+  });
+
+  await checks.check("a sampled transaction is drawn from prepare to its end", async () => {
+    await open("transactions");
+    const phases = ["prepare", "voted", "committed", "resolve", "finished"];
+    phases.forEach((phase, i) =>
+      server.emit({
+        type: "transaction",
+        node: nodes[0].id,
+        txn: "87215d2899dc8a06-1",
+        attempt: 0,
+        phase,
+        shards: ["prepare", "resolve", "voted"].includes(phase) ? [1, 5] : [],
+        keys: 2,
+        text: phase,
+        at: String((BigInt(Date.now() + i) << 16n) + 5n),
+      }),
+    );
+    await page
+      .getByRole("img", { name: "committed: prepare, voted, committed, resolve, finished" })
+      .waitFor();
+    quiet(await axe());
+    quiet(complaints());
+  });
+
+  await checks.check("a sampled request is listed with its route", async () => {
+    await open("lookups");
+    const [, route] = body(0, "/v1/route/0/greeting");
+    server.emit({
+      type: "request",
+      node: nodes[1].id,
+      op: "read",
+      key: "greeting",
+      keys: 1,
+      keyspace: "0",
+      shard: route.shard,
+      leader: route.leader,
+      route,
+      text: "read greeting",
+    });
+    await page.getByRole("link", { name: "greeting" }).first().waitFor();
+    quiet(await axe());
+  });
+
+  await checks.check("a split is seen", async () => {
+    await open("shards?keyspace=0");
+    server.show("a shard was split");
+    const count = shardsAt(1).filter((shard) => shard.keyspace === "0").length;
+    await page.waitForFunction(
+      (wanted) => document.querySelectorAll("svg[aria-label^='Shards of 0'] .shard").length === wanted,
+      count,
+    );
+  });
+
+  await checks.check("a dead node is seen, with what is amiss", async () => {
+    await page.goto(`${server.url}#/cluster`);
+    server.show("node-3 is down");
+    await page.getByText("Degraded").first().waitFor();
+    await page.getByText("What is amiss").waitFor();
+    await page.locator("article.down h2", { hasText: "node-3" }).waitFor();
+    quiet(await axe());
+    quiet(complaints());
+  });
+
+  await checks.check("an earlier moment is shown in every view", async () => {
+    await page.getByLabel("Moment that is shown").press("Home");
+    await page.getByText("All is well").first().waitFor();
+    equal(await page.locator("article.down").count(), 0, "nodes down then");
+    await page.getByRole("button", { name: "Live" }).click();
+    await page.getByText("Degraded").first().waitFor();
+  });
+
+  let saved = "";
+  await checks.check("a recording is saved", async () => {
+    await page.getByRole("button", { name: "Settings and recordings" }).click();
+    quiet(await axe());
+    const waits = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    saved = await (await waits).path();
+    holds(readFileSync(saved).length > 10_000, "the recording is empty");
+  });
+
+  await checks.check("what is no recording is refused with a reason", async () => {
+    await page
+      .getByLabel("A recording")
+      .setInputFiles({ name: "x.json", mimeType: "application/json", buffer: Buffer.from("{}") });
+    await page.getByText("This is no recording").waitFor();
+  });
+
+  await checks.check("a recording is opened and scrubbed", async () => {
+    await page.getByLabel("A recording").setInputFiles(saved);
+    await page.getByText("Recording", { exact: true }).waitFor();
+    await page.getByText("All is well").first().waitFor();
+    await page.getByLabel("Moment that is shown").press("End");
+    await page.getByText("Degraded").first().waitFor();
+    await page.getByRole("button", { name: "Leave recording" }).click();
+    quiet(complaints());
+  });
+
+  await checks.check("a node that does not answer is told of, and found again", async () => {
+    server.setDown(true);
+    await page.getByRole("alert").getByText("The node cannot be reached").waitFor();
+    await page.getByRole("heading", { name: "node-1" }).first().waitFor();
+    server.setDown(false);
+    await page.getByRole("alert").waitFor({ state: "detached", timeout: 20_000 });
+    complaints();
+  });
+
+  await checks.check("a node without an event stream is said to be older", async () => {
+    server.setStream(false);
+    await page.goto("about:blank");
+    server.show("all is well");
+    await open("events");
+    await page.getByText("This node's software has no event stream").waitFor();
+    server.setStream(true);
+    complaints();
+  });
+  await opened.close();
+
+  for (const [name, options] of /** @type {const} */ ([
+    ["in light colours", { colorScheme: "light" }],
+    ["without motion", { colorScheme: "dark", reducedMotion: "reduce" }],
+    ["on a phone", { colorScheme: "light", viewport: { width: 390, height: 844 } }],
+  ])) {
+    const other = await openPage(browser, options);
+    await checks.check(`every view is accessible ${name}`, async () => {
+      for (const view of VIEWS) {
+        await other.page.goto(`${server.url}#/${view}?keyspace=catalog&key=bell-7`);
+        await other.page.getByText("All is well").first().waitFor();
+        quiet((await other.axe()).map((/** @type {string} */ each) => `${view}: ${each}`));
+        const wide = await other.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        holds(wide <= 1, `${view} is ${wide} pixels too wide`);
+      }
+      quiet(other.complaints((text) => text.includes("/v1/kv/") || text.includes("404")));
+    });
+    if (name === "without motion") {
+      await checks.check("nothing moves where motion is not wanted", async () => {
+        await other.page.goto(`${server.url}#/ring?keyspace=catalog&key=bell-7&lookup=linear`);
+        await other.page.locator("svg .path > path").first().waitFor();
+        equal(await other.page.locator(".token").count(), 0, "moving tokens");
+      });
+    }
+    await other.close();
+  }
+
+  const large = await serve({ moments: [synthetic({ nodes: 100, shards: 1000, down: 2 })] });
+  const crowd = await openPage(browser, {});
+  for (const view of ["cluster", "shards", "ring", "ring?view=physical"]) {
+    await checks.check(`${view} is quick and accessible with 100 nodes and 1000 shards`, async () => {
+      await crowd.page.goto(`${large.url}#/${view}`);
+      await crowd.page.getByText("1\u2009000 shards").first().waitFor();
+      await crowd.page.waitForTimeout(500);
+      const frames = await crowd.page.evaluate(
+        () =>
+          new Promise((done) => {
+            let count = 0;
+            const end = performance.now() + 2000;
+            const frame = () => (
+              ++count,
+              performance.now() < end ? requestAnimationFrame(frame) : done(count / 2)
+            );
+            requestAnimationFrame(frame);
+          }),
+      );
+      holds(Number(frames) >= FRAMES_MIN, `${frames} frames a second, and ${FRAMES_MIN} are wanted`);
+      quiet(await crowd.axe());
+      quiet(crowd.complaints());
+    });
+  }
+  await crowd.close();
+  await large.close();
+
+  const forced = await openPage(browser, {});
+  await checks.check("high contrast is accessible", async () => {
+    await forced.page.goto(`${server.url}#/cluster`);
+    await forced.page.getByRole("button", { name: "Settings and recordings" }).click();
+    await forced.page.getByText("High contrast").click();
+    for (const view of VIEWS) {
+      await forced.page.goto(`${server.url}#/${view}`);
+      await forced.page.getByText("All is well").first().waitFor();
+      quiet((await forced.axe()).map((/** @type {string} */ each) => `${view}: ${each}`));
+    }
+  });
+  await forced.close();
+  await server.close();
+}

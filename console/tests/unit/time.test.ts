@@ -1,0 +1,179 @@
+import { describe, expect, it } from "vitest";
+import { linePath, nearest, niceMax } from "../../src/model/chart";
+import { COLUMNS_MAX, heatColumns } from "../../src/model/heatmap";
+import { buckets, parseMetrics, quantile, sum } from "../../src/model/metrics";
+import { BadRecording, decodeRecording, encodeRecording, RECORDING_FORMAT } from "../../src/model/recording";
+import { spread } from "../../src/model/spread";
+import { addSample, NO_SAMPLES } from "../../src/events/samples";
+import { appendPoint, point, readMetrics } from "../../src/model/timeline";
+import { answer, DOWN, event, modelOf, moment, SPLIT, WELL } from "./recording";
+
+describe("metrics", () => {
+  it("are read from the text of a real node", () => {
+    const samples = parseMetrics(answer<string>(WELL, "/metrics"));
+    expect(samples.length).toBeGreaterThan(200);
+    expect(sum(samples, "carillon_health")).toBe(0);
+    expect(sum(samples, "carillon_members", { state: "up" })).toBe(3);
+    const fsync = buckets(samples, "carillon_fsync_seconds");
+    const counts = [...fsync.values()];
+    expect(counts).toEqual([...counts].sort((a, b) => a - b));
+    expect([...fsync.keys()].at(-1)).toBe(Infinity);
+  });
+
+  it("have labels with escapes, and lines that are none", () => {
+    const [sample, ...rest] = parseMetrics('# HELP x\nx{a="1,\\"}\\n",b="2"} 3\nnonsense\ny NaN\n\n');
+    expect(sample).toEqual({ name: "x", labels: { a: '1,"}\n', b: "2" }, value: 3 });
+    expect(rest).toEqual([]);
+  });
+
+  it("give quantiles of what came between", () => {
+    const before = new Map([
+      [1, 5],
+      [2, 5],
+      [Infinity, 5],
+    ]);
+    const now = new Map([
+      [1, 5],
+      [2, 15],
+      [Infinity, 15],
+    ]);
+    expect(quantile(before, now, 0.5)).toBeCloseTo(1.5);
+    expect(quantile(now, now, 0.5)).toBeNull();
+    expect(
+      quantile(
+        new Map(),
+        new Map([
+          [1, 0],
+          [Infinity, 4],
+        ]),
+        0.5,
+      ),
+    ).toBe(1);
+  });
+});
+
+describe("the time line", () => {
+  const reading = (name: string) => readMetrics(answer<string>(name, "/metrics"), moment(name).at_ms);
+
+  it("has rates between two readings", () => {
+    const found = point(reading(WELL), reading(SPLIT), modelOf(SPLIT));
+    expect(found).not.toBeNull();
+    expect(found?.http).toBeGreaterThan(0);
+    expect(found?.nodesDown).toBe(0);
+    expect(point(reading(SPLIT), reading(DOWN), modelOf(DOWN))?.nodesDown).toBe(1);
+  });
+
+  it("does not count a restart as less than nothing", () => {
+    expect(
+      point(
+        reading(DOWN),
+        { ...reading(WELL), atMs: reading(DOWN).atMs + 1000, commands: 0, uptimeKey: 0 },
+        modelOf(WELL),
+      ),
+    ).toBeNull();
+    expect(point(reading(WELL), reading(WELL), modelOf(WELL))).toBeNull();
+  });
+
+  it("drops the oldest point", () => {
+    const one = point(reading(WELL), reading(SPLIT), modelOf(SPLIT));
+    if (!one) throw new Error("no point");
+    expect(appendPoint([one, one], one, 2)).toHaveLength(2);
+  });
+});
+
+describe("writes by place and time", () => {
+  const model = modelOf(WELL);
+  const later = (ms: number, more: number) => ({
+    ...model,
+    atMs: ms,
+    shards: model.shards.map((shard) => ({
+      ...shard,
+      committed: shard.committed + (shard.id === 1 ? more : 0),
+    })),
+  });
+
+  it("are rates of the commit index", () => {
+    const columns = heatColumns([later(0, 0), later(2000, 100), later(4000, 100)], "0", "equal");
+    const rates = columns.map((column) => column.cells.find((cell) => cell.shard === 1)?.rate);
+    expect(rates).toEqual([null, 50, 0]);
+  });
+
+  it("are unknown where a shard is new or its node was restarted", () => {
+    const columns = heatColumns([later(0, 50), later(1000, 0)], "0", "equal");
+    expect(columns[1]?.cells.find((cell) => cell.shard === 1)?.rate).toBeNull();
+  });
+
+  it("join moments when there are many, and leave out those without news", () => {
+    const many = Array.from({ length: 1000 }, (_, i) => later(i * 1000, i));
+    expect(heatColumns(many, "0", "equal").length).toBeLessThanOrEqual(COLUMNS_MAX + 1);
+    expect(heatColumns([model, { ...model, atMs: 5 }], "0", "equal")).toHaveLength(1);
+  });
+});
+
+describe("charts", () => {
+  it("end at round numbers", () => {
+    expect([0, 0.3, 1, 3, 17, 99, 101].map(niceMax)).toEqual([1, 0.5, 1, 5, 20, 100, 200]);
+  });
+
+  it("break where a value is missing", () => {
+    const path = linePath(
+      [0, 1, 2, 3],
+      [1, null, 3, 4],
+      (x) => x,
+      (y) => y,
+    );
+    expect(path).toBe("M0.0 1.0M2.0 3.0L3.0 4.0");
+  });
+
+  it("find the nearest moment", () => {
+    expect(nearest([0, 10, 20], 13)).toBe(1);
+    expect(nearest([], 13)).toBe(-1);
+  });
+
+  it("tell how even values are as the balancer does", () => {
+    expect(spread([1, 3])).toEqual({ mean: 2, max: 3, deviation: 0.5 });
+    expect(spread([])).toEqual({ mean: 0, max: 0, deviation: 0 });
+  });
+});
+
+describe("recordings", () => {
+  const models = [WELL, SPLIT, DOWN].map((name) => modelOf(name));
+  const samples = [
+    event("request", { key: { base64: "/2E=" }, op: "read" }),
+    event("transaction", { txn: "t", phase: "prepare", shards: [1, 2] }),
+  ].reduce(addSample, NO_SAMPLES);
+  const recording = {
+    format: RECORDING_FORMAT,
+    savedAtMs: 5,
+    models,
+    events: [event("split")],
+    points: [],
+    samples,
+  } as const;
+
+  it("come back as they were", () => {
+    expect(decodeRecording(encodeRecording(recording))).toEqual(recording);
+  });
+
+  it("write what moments share once", () => {
+    const [first] = models;
+    if (!first) throw new Error("no model");
+    const many = Array.from({ length: 100 }, (_, i) => ({ ...first, atMs: i }));
+    const one = encodeRecording({ ...recording, models: [first] }).length;
+    expect(encodeRecording({ ...recording, models: many }).length).toBeLessThan(one + 100 * 400);
+  });
+
+  it.each([
+    ["", "no JSON"],
+    ["{}", "no format"],
+    ['{"format":99}', "format 99"],
+    ['{"format":1}', "damaged"],
+    ['{"format":1,"parts":[],"models":[],"events":[],"points":[]}', "empty"],
+    ['{"format":1,"parts":[],"models":[{"nodes":{"part":7}}],"events":[],"points":[]}', "damaged"],
+    ['{"format":1,"parts":[],"models":[5],"events":[],"points":[]}', "damaged"],
+    ['{"format":1,"parts":[1],"models":[{"nodes":{"part":0}}],"events":[],"points":[]}', "damaged"],
+  ])("that are none are refused: %s", (text, why) => {
+    expect(() => decodeRecording(text)).toThrow(BadRecording);
+    expect(() => decodeRecording(text)).toThrow(why);
+  });
+});

@@ -1,0 +1,315 @@
+import { describe, expect, it } from "vitest";
+import { Api } from "../../src/api/client";
+import type { Decision, Keyspace, Route } from "../../src/api/types";
+import { fromText, toText } from "../../src/model/bytes";
+import { nodeName } from "../../src/model/model";
+import { formatRoute, parseRoute } from "../../src/state/router.svelte";
+import { DEFAULTS, readChoices } from "../../src/state/settings.svelte";
+import { actionsFor, explain } from "../../src/views/cluster/actions";
+import { kindOf, OUTCOMES, sentence } from "../../src/views/cluster/decisions";
+import { browse, PAGE_KEYS, rangeOf } from "../../src/views/keys/browse";
+import {
+  asJson,
+  bestShape,
+  editable,
+  hexDump,
+  parseTtl,
+  parseValue,
+  render,
+} from "../../src/views/keys/show";
+import { before, listVersions, VERSIONS_MAX } from "../../src/views/keys/versions";
+import { keysToTry, summarise } from "../../src/views/lookups/compare";
+import { filterShards, isTroubled, lagOf, placeOf, sortShards } from "../../src/views/shards/table";
+import { answer, DOWN, modelOf, routes, SPLIT, WELL } from "./recording";
+
+describe("addresses of views", () => {
+  it("go there and back", () => {
+    expect(parseRoute(formatRoute("ring", { keyspace: "a b", key: "x/&=?#" }))).toEqual({
+      view: "ring",
+      params: { keyspace: "a b", key: "x/&=?#" },
+    });
+    expect(formatRoute("cluster", { key: "" })).toBe("#/cluster");
+  });
+
+  it("that nobody knows lead to the cluster", () => {
+    for (const fragment of ["", "#", "#/nowhere", "#/constructor", "#?x=1"]) {
+      expect(parseRoute(fragment).view).toBe("cluster");
+    }
+  });
+});
+
+describe("choices", () => {
+  it("that make no sense become the default", () => {
+    for (const text of [null, "", "{", "null", "[]", '{"theme":"pink","lines":99,"samples":"many"}']) {
+      expect(readChoices(text)).toEqual(DEFAULTS);
+    }
+    expect(readChoices('{"theme":"light","lines":2}')).toMatchObject({ theme: "light", lines: 2 });
+  });
+});
+
+describe("the cluster", () => {
+  const node = { standing: "member", replicas: 3, leads: 1, name: "node-1" } as const;
+
+  it("offers what a node's state allows", () => {
+    expect(actionsFor(node)).toEqual(["cordon", "drain"]);
+    expect(actionsFor({ standing: "draining", replicas: 0 })).toEqual(["uncordon", "cordon", "remove"]);
+    expect(actionsFor({ standing: "removed", replicas: 0 })).toEqual([]);
+  });
+
+  it("says before what can be undone", () => {
+    for (const action of ["cordon", "drain"] as const) expect(explain(action, node)).toContain("“Uncordon”");
+    expect(explain("remove", node)).toContain("cannot be undone");
+  });
+
+  it("tells decisions in words", () => {
+    const all = [WELL, SPLIT, DOWN].flatMap(
+      (name) => answer<{ decisions: Decision[] }>(name, "/v1/decisions").decisions,
+    );
+    expect(all.length).toBeGreaterThan(3);
+    for (const decision of all) {
+      expect(sentence(decision)).toContain(String(decision.shard));
+      expect(OUTCOMES[decision.came]).toBeDefined();
+    }
+    const split = all.find((decision) => decision.split);
+    expect(split && sentence(split)).toMatch(/^Shard \d+ splits at slot \d+; its right half is shard \d+$/);
+    expect(split && kindOf(split)).toBe("split");
+    const base = all[0];
+    if (!base) throw new Error("no decision");
+    const moved = {
+      ...base,
+      split: null,
+      merge: null,
+      leader: null,
+      add: [{ id: "a", name: "n4" }],
+      remove: [2],
+    };
+    expect(sentence(moved)).toBe(`Shard ${base.shard} gets a replica on n4 and loses replica 2`);
+  });
+});
+
+describe("shards", () => {
+  const model = modelOf(DOWN);
+
+  it("are filtered", () => {
+    const all = { keyspace: "*", show: "all", node: "" } as const;
+    expect(filterShards(model.shards, all)).toHaveLength(model.shards.length);
+    expect(filterShards(model.shards, { ...all, keyspace: "" }).map((shard) => shard.id)).toEqual([0]);
+    expect(filterShards(model.shards, { ...all, show: "troubled" }).every(isTroubled)).toBe(true);
+    expect(filterShards(model.shards, { ...all, node: "nobody" })).toEqual([]);
+    expect(filterShards(modelOf(WELL).shards, { ...all, show: "troubled" })).toEqual([]);
+  });
+
+  it("are sorted by each column, both ways, and stay all", () => {
+    for (const column of [
+      "id",
+      "keyspace",
+      "place",
+      "keys",
+      "bytes",
+      "leader",
+      "generation",
+      "lag",
+    ] as const) {
+      const up = sortShards(model.shards, column, false, (id) => nodeName(model, id));
+      const down = sortShards(model.shards, column, true, (id) => nodeName(model, id));
+      expect(new Set(up).size).toBe(model.shards.length);
+      expect(new Set(down)).toEqual(new Set(up));
+    }
+    const keys = sortShards(model.shards, "keys", true, String).map((shard) => shard.keys);
+    expect(keys).toEqual([...keys].sort((a, b) => b - a));
+  });
+
+  it("say what they own", () => {
+    const places = model.shards.map(placeOf);
+    expect(places).toContain("catalogue");
+    expect(places).toContain("up to order/00030");
+    expect(places).toContain("order/00030 – order/00060");
+    expect(places.some((place) => /^slots \d+–\d+$/.test(place))).toBe(true);
+    expect(places.every((place) => !place.includes("\\x"))).toBe(true);
+  });
+
+  it("tell the lag of the slowest replica", () => {
+    const [shard] = model.shards;
+    if (!shard) throw new Error("no shard");
+    const replicas = shard.replicas.map((replica, i) => ({ ...replica, behind: [3, null, 9][i] ?? null }));
+    expect(lagOf({ ...shard, replicas })).toBe(9);
+    expect(
+      lagOf({ ...shard, replicas: replicas.map((replica) => ({ ...replica, behind: null })) }),
+    ).toBeNull();
+  });
+});
+
+describe("values", () => {
+  it("are shown as what they are", () => {
+    expect(bestShape(fromText('{"a":1}'))).toBe("json");
+    expect(bestShape(fromText("5"))).toBe("text");
+    expect(bestShape(Uint8Array.of(255))).toBe("hex");
+    expect(asJson(fromText('{"a":1}'))).toBe('{\n  "a": 1\n}');
+    expect(render(Uint8Array.of(255), "text")).toBeNull();
+  });
+
+  it("are dumped in rows of sixteen", () => {
+    const rows = hexDump(Uint8Array.from({ length: 20 }, (_, i) => i + 60)).split("\n");
+    expect(rows).toHaveLength(2);
+    expect(rows[0]).toContain("3c 3d 3e 3f");
+    expect(rows[0]?.endsWith("<=>?@ABCDEFGHIJK")).toBe(true);
+    expect(rows[1]?.startsWith("000010")).toBe(true);
+  });
+
+  it("are edited and read back", () => {
+    for (const [text, shape] of [
+      ["hello", "text"],
+      ['{"a":[1,2]}', "json"],
+      ["\u0000x", "hex"],
+    ] as const) {
+      const parsed = parseValue(editable(fromText(text), shape), shape);
+      expect("bytes" in parsed && toText(parsed.bytes)).toBe(text);
+    }
+    expect(parseValue("{", "json")).toHaveProperty("wrong");
+    expect(parseValue("0", "hex")).toHaveProperty("wrong");
+  });
+
+  it("live as long as people say", () => {
+    expect(["30s", "5m", "2h", "1d", "250", "1.5s"].map(parseTtl)).toEqual([
+      30_000, 300_000, 7_200_000, 86_400_000, 250, 1500,
+    ]);
+    for (const wrong of ["", "soon", "-1s", "0", "5 weeks"]) expect(parseTtl(wrong)).toBeNull();
+  });
+});
+
+describe("browsing", () => {
+  it("asks for keys with a prefix only", () => {
+    expect(rangeOf(fromText("ab"), null)).toEqual({ range: { from: "ab", to: "ac", limit: PAGE_KEYS + 1 } });
+    expect(rangeOf(fromText("ab"), fromText("abx"))).toEqual({
+      range: { from: "abx", to: "ac", limit: PAGE_KEYS + 1 },
+    });
+    expect(rangeOf(new Uint8Array(), null)).toEqual({ range: { limit: PAGE_KEYS + 1 } });
+  });
+
+  it("knows where the next page begins", async () => {
+    const page = (count: number) => {
+      const keys = Array.from({ length: count }, (_, i) => ({ key: `k${i}`, value: "v", version: "1" }));
+      return browse(
+        new Api("", () =>
+          Promise.resolve(new Response(JSON.stringify({ succeeded: true, results: [{ keys }] }))),
+        ),
+        "o",
+        new Uint8Array(),
+        null,
+      );
+    };
+    const full = await page(PAGE_KEYS + 1);
+    expect(full.entries).toHaveLength(PAGE_KEYS);
+    expect(full.next && toText(full.next)).toBe(`k${PAGE_KEYS}`);
+    expect((await page(3)).next).toBeNull();
+  });
+});
+
+describe("versions of a key", () => {
+  const problem = (kind: string, status: number) =>
+    new Response(
+      JSON.stringify({
+        type: `urn:carillon:problem:${kind}`,
+        title: kind,
+        status,
+        detail: "",
+        outcome: "not done",
+      }),
+      { status },
+    );
+
+  /** A key that was written at these times, the oldest first. */
+  function node(times: bigint[], end: Response) {
+    return new Api("", (url) => {
+      const at = BigInt(new URL(url, "http://x").searchParams.get("at") ?? "0");
+      const found = times.findLast((time) => time <= at);
+      if (found === undefined) return Promise.resolve(end.clone());
+      return Promise.resolve(
+        new Response(`at ${found}`, { headers: { "carillon-timestamp": String(found) } }),
+      );
+    });
+  }
+  const newest = (version: string) => ({
+    bytes: fromText("new"),
+    version,
+    expiresAtMs: null,
+    etag: null,
+    route: null,
+  });
+
+  it("are found by stepping back", async () => {
+    const found = await listVersions(
+      node([10n, 20n, 30n], problem("nil-yet", 404)),
+      "0",
+      fromText("k"),
+      newest("30"),
+    );
+    expect(found.versions.map((each) => each.version)).toEqual(["30", "20", "10"]);
+    expect(found.end).toBe("first");
+    expect(before("30")).toBe("29");
+  });
+
+  it.each([
+    ["nil", "deleted"],
+    ["below-safe-point", "collected"],
+  ])("end at %s", async (kind, end) => {
+    const found = await listVersions(node([10n], problem(kind, 404)), "0", fromText("k"), newest("10"));
+    expect(found.end).toBe(end);
+  });
+
+  it("have a bound", async () => {
+    const times = Array.from({ length: 100 }, (_, i) => BigInt(i + 1));
+    const found = await listVersions(node(times, problem("nil-yet", 404)), "0", fromText("k"), newest("100"));
+    expect(found.versions).toHaveLength(VERSIONS_MAX);
+    expect(found.end).toBe("limit");
+  });
+
+  it("of a key that cannot be read are an error", async () => {
+    await expect(
+      listVersions(node([], problem("busy", 503)), "0", fromText("k"), newest("10")),
+    ).rejects.toThrow("busy");
+  });
+
+  it("end if a node answers the same again", async () => {
+    const stuck = new Api("", () =>
+      Promise.resolve(new Response("", { headers: { "carillon-timestamp": "10" } })),
+    );
+    expect((await listVersions(stuck, "0", fromText("k"), newest("10"))).versions).toHaveLength(1);
+  });
+});
+
+describe("lookups compared", () => {
+  it("are told by hops, messages and time", () => {
+    const all = [
+      ...routes(WELL, "catalog", "bell-7", "iterative+noimages"),
+      ...routes(SPLIT, "catalog", "bell-7", "iterative+noimages"),
+    ];
+    const summaries = summarise(all);
+    expect(summaries.map((each) => each.lookup)).toEqual(["full", "chord", "chord-sharp", "linear", "lh"]);
+    for (const each of summaries) {
+      expect(each.found + each.failed).toBe(2);
+      expect(each.histogram.reduce((sum, n) => sum + n, 0)).toBe(each.found);
+      expect(each.histogram).toHaveLength(each.hopsMax + 1);
+    }
+    expect(summaries[0]?.hopsMean).toBe(0);
+  });
+
+  it("say why one finds nothing", () => {
+    const [lh] = summarise(routes(WELL, "0", "greeting").filter((route: Route) => route.lookup === "lh"));
+    expect(lh).toMatchObject({ found: 0, failed: 1, histogram: [] });
+    expect(lh?.failure).toContain("linear-hash");
+  });
+
+  it("try a bounded number of keys", () => {
+    expect(keysToTry("k", 3)).toEqual(["k1", "k2", "k3"]);
+    expect(keysToTry("k", 1e9)).toHaveLength(100);
+    expect(keysToTry("k", NaN)).toHaveLength(0);
+  });
+});
+
+describe("recorded keyspaces", () => {
+  it("are of each placement", () => {
+    const { keyspaces } = answer<{ keyspaces: Keyspace[] }>(WELL, "/v1/keyspaces");
+    expect(new Set(keyspaces.map((each) => each.placement)).size).toBe(3);
+  });
+});

@@ -1,0 +1,23 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+/** A running node for `npm run dev`. */
+const node = process.env["CARILLON_HTTP"] ?? "http://127.0.0.1:7480";
+
+export default defineConfig({
+  plugins: [svelte()],
+  // Every address is relative: the server may put the console under any path.
+  base: "./",
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0, // a data: address would need a wider policy
+    modulePreload: { polyfill: false },
+    cssCodeSplit: false,
+    chunkSizeWarningLimit: 600,
+  },
+  server: {
+    proxy: { "/v1": { target: node, changeOrigin: true }, "/metrics": { target: node, changeOrigin: true } },
+  },
+  resolve: process.env["VITEST"] ? { conditions: ["browser"] } : {},
+  test: { environment: "node", include: ["tests/unit/**/*.test.ts"] },
+});
