@@ -103,6 +103,15 @@ describe("writes by place and time", () => {
     expect(columns[1]?.cells.find((cell) => cell.shard === 1)?.rate).toBeNull();
   });
 
+  it("are unknown of shards without a replica on the node that answers", () => {
+    const elsewhere = (ms: number) => {
+      const moment = later(ms, ms);
+      return { ...moment, shards: moment.shards.map((shard) => ({ ...shard, here: false })) };
+    };
+    const columns = heatColumns([elsewhere(0), elsewhere(1000)], "0", "equal");
+    expect(columns[1]?.cells.every((cell) => cell.rate === null)).toBe(true);
+  });
+
   it("join moments when there are many, and leave out those without news", () => {
     const many = Array.from({ length: 1000 }, (_, i) => later(i * 1000, i));
     expect(heatColumns(many, "0", "equal").length).toBeLessThanOrEqual(COLUMNS_MAX + 1);
@@ -161,6 +170,26 @@ describe("recordings", () => {
     const many = Array.from({ length: 100 }, (_, i) => ({ ...first, atMs: i }));
     const one = encodeRecording({ ...recording, models: [first] }).length;
     expect(encodeRecording({ ...recording, models: many }).length).toBeLessThan(one + 100 * 400);
+  });
+
+  it("that were damaged anywhere are refused, or come back whole enough", () => {
+    const text = encodeRecording({ ...recording, models: models.slice(0, 1) });
+    const whole = JSON.parse(text) as Record<string, unknown>;
+    for (const name of ["parts", "models", "events", "points", "samples"]) {
+      for (const instead of [null, 5, "x", [null], [5], [{}], {}]) {
+        const damaged = JSON.stringify({ ...whole, [name]: instead });
+        let decoded;
+        try {
+          decoded = decodeRecording(damaged);
+        } catch (error) {
+          expect(error).toBeInstanceOf(BadRecording);
+          continue;
+        }
+        // Only samples may be missing.
+        expect(name).toBe("samples");
+        expect(decoded.samples).toEqual(NO_SAMPLES);
+      }
+    }
   });
 
   it.each([
