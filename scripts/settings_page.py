@@ -76,7 +76,7 @@ GROUPS = {
         "script_time_ms", "script_instructions", "script_memory_bytes", "script_threads",
         "script_cache_bytes",
     ],
-    "Disk": ["segment_bytes", "checkpoint_log_bytes", "interval_ms"],
+    "Disk": ["segment_bytes", "checkpoint_log_bytes", "interval_ms", "record", "record_bytes_max"],
     "Threads and logging": ["threads", "log_level", "log_format"],
 }
 

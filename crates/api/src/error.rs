@@ -203,6 +203,18 @@ pub enum ApiError {
         /// Which limit, as a clause.
         why: String,
     },
+    /// No page of keys of this keyspace begins there. Nothing was done.
+    #[error("{cursor:?} is no cursor of this keyspace: it has to be `next` of the page before")]
+    BadCursor {
+        /// As given.
+        cursor: String,
+    },
+    /// Too many watch the node's events already. Nothing was done.
+    #[error("{viewers} viewers watch this node's events already")]
+    TooManyViewers {
+        /// The most.
+        viewers: usize,
+    },
     /// The transaction would read or write more than one may. Nothing was done.
     #[error("{why}")]
     TransactionTooLarge {
@@ -269,6 +281,8 @@ impl ApiError {
             | ApiError::NoTransaction { .. }
             | ApiError::TransactionInUse
             | ApiError::TooManyTransactions { .. }
+            | ApiError::TooManyViewers { .. }
+            | ApiError::BadCursor { .. }
             | ApiError::TransactionTooLarge { .. }
             | ApiError::OperationRefused { .. }
             | ApiError::Loading

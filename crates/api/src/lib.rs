@@ -20,7 +20,9 @@ mod cluster_version;
 mod condition;
 mod decisions;
 mod error;
+pub mod events;
 pub mod http;
+mod keys;
 mod metrics;
 pub mod nearest;
 mod routes;
@@ -42,10 +44,12 @@ pub use decisions::{
     SplitStatus,
 };
 pub use error::{ApiError, Outcome};
+pub use keys::{KEYS_PAGE_MAX, KeysPage, KeysQuery};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use routes::{RouteStatus, RouteStep};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
+use events::{Wake, WatchRequest, Watching};
 use overlay::LookupChoice;
 
 /// Called once with the answer, from any thread. If it is dropped uncalled, the client gets the
@@ -82,6 +86,9 @@ pub trait NodeService: Send + Sync + 'static {
     fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>);
     /// Removes a keyspace with all its keys.
     fn keyspace_drop(&self, name: &str, done: Done<()>);
+    /// Keys of a keyspace, page by page. A key that is there throughout is shown at least once;
+    /// [`ApiError::BadCursor`] if no page of the keyspace begins there.
+    fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>);
     /// The route to the owner of a key, by each of these lookups; hop by hop, if traced. None for a
     /// keyspace that is only created when it is used.
     fn route(
@@ -124,6 +131,12 @@ pub trait NodeService: Send + Sync + 'static {
     /// Decisions of the node about the shards that it leads; or, with `dry`, those that the
     /// balancer would make now.
     fn decisions(&self, dry: bool) -> Decisions;
+    /// Begins a stream of events. `wake` is called when there is something to take.
+    ///
+    /// # Errors
+    /// [`ApiError::NoKeyspace`], [`ApiError::TooManyViewers`], [`ApiError::VersionRefused`] if not
+    /// all nodes can tell their events, [`ApiError::Stopping`].
+    fn watch(&self, asked: &WatchRequest, wake: Wake) -> Result<Watching, ApiError>;
     /// What the node counts.
     fn metrics(&self) -> Metrics;
 }

@@ -20,6 +20,7 @@ mod merge;
 mod output;
 mod overlay;
 mod prove;
+mod record;
 mod recover;
 mod repair_clock;
 mod route;
@@ -70,6 +71,7 @@ fn run(command: Command) -> Exit {
         Command::Route(args) => route::route(&args),
         Command::Split(args) => split::split(&args),
         Command::Merge(args) => merge::merge(&args),
+        Command::Record(args) => record::record(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),

@@ -283,7 +283,7 @@ fn shard_events_are_logged() {
         "shard 1: replica 1, on this node, is elected leader in term",
         "shard 1 splits at slot",
         "an operator asked for it",
-        "shard 1 was split: its right half is shard",
+        "shard 1 was split at slot",
         "shard 1: decision 1 is done after",
     ];
     harness::until(TEST_TIMEOUT, "all is told", || {

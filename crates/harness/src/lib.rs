@@ -9,6 +9,7 @@
 //! | [`cluster`] | several nodes that form one store |
 //! | [`dev`] | a run of `carillon dev` |
 //! | [`disk`] | a small disk that can be filled |
+//! | [`events`] | a viewer of a node's events |
 //! | [`resp`] | a blocking connection of RESP; replies are read by `client`'s decoder |
 //! | [`net`] | a network of namespaces that can be cut |
 //! | [`ports`] | addresses that are free |
@@ -23,6 +24,7 @@ pub mod cluster;
 pub mod command;
 pub mod dev;
 pub mod disk;
+pub mod events;
 pub mod lines;
 pub mod net;
 pub mod node;

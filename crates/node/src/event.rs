@@ -3,19 +3,28 @@
 //! ```text
 //!   executors, control ──► EventKind ─► the driver stamps it with node and time: Event
 //!                                        ├─► its log, or the simulator's trace
-//!                                        └─► Recent, a ring ──► `carillon shards --why`
+//!                                        ├─► Recent, a ring ──► `carillon shards --why`
+//!                                        └─► stream ──► viewers: `/v1/events`
 //! ```
 //!
 //! Code that finds something worth reporting creates an [`EventKind`]; only `text` writes its
-//! sentence. Events are rare: no client request makes one by itself.
+//! sentence. Events are rare: a client request makes one only as a sample, while somebody watches.
 
 mod recent;
+mod request;
+pub mod stream;
 mod text;
+mod types;
 
 use std::fmt;
 
-use keyspace::{AdminState, ClusterVersion, DecodeError, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{
+    AdminState, ClusterVersion, Cut, DecodeError, NodeId, ReplicaId, ShardId, Timestamp,
+};
 pub use recent::{EVENTS_MAX, Recent};
+pub use request::{KEY_BYTES_SHOWN_MAX, SampledRequest, Trace, TraceStep};
+use txn::coordinator::TxnTrace;
+pub use types::EventType;
 
 use crate::control::decisions::{DecisionOutcome, RecordedDecision};
 use crate::replica::{ReplicaComparison, ReplicaEndReason};
@@ -40,6 +49,31 @@ impl fmt::Display for Event {
 /// What an event reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
+    /// The node serves.
+    NodeStarted {
+        /// What it has kept of its events before.
+        record: RecordState,
+    },
+    /// The node was asked to stop.
+    NodeStopping,
+    /// Another node is up, or down, or no member any more.
+    Member {
+        /// Which.
+        node: NodeId,
+        /// How it is now.
+        state: MemberChange,
+    },
+    /// A link to another node was made or lost.
+    Link {
+        /// That node.
+        node: NodeId,
+        /// Whether it was made.
+        is_up: bool,
+    },
+    /// A request of a client, sampled for who watches.
+    Request(Box<SampledRequest>),
+    /// A step of a transaction over several shards, sampled for who watches.
+    Transaction(Box<TxnTrace>),
     /// A node has another administrative state.
     AdminState {
         /// Which.
@@ -167,6 +201,8 @@ pub enum EventKind {
         shard: ShardId,
         /// The new one.
         right: ShardId,
+        /// Its first slot or key.
+        at: Cut,
     },
     /// A leader here has compared the replicas of its shard.
     ReplicasCompared {
@@ -243,6 +279,51 @@ pub enum EventKind {
     },
 }
 
+/// What a node that starts has kept of its events before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordState {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Its last ones, up to its end.
+    Whole,
+    /// Its last ones, but some before its end may be missing.
+    Torn,
+}
+
+impl RecordState {
+    /// Its name, if there is anything.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            RecordState::Empty => None,
+            RecordState::Whole => Some("whole"),
+            RecordState::Torn => Some("torn"),
+        }
+    }
+}
+
+/// How another node has changed, as this one sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// It is up.
+    Up,
+    /// It is not.
+    Down,
+    /// It is no member any more.
+    Gone,
+}
+
+impl MemberChange {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemberChange::Up => "up",
+            MemberChange::Down => "down",
+            MemberChange::Gone => "gone",
+        }
+    }
+}
+
 /// Why a complete snapshot was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotRejection {
@@ -281,7 +362,13 @@ impl EventKind {
             | EventKind::MergeRelocating { .. }
             | EventKind::Merged { frozen_nanos: None, .. }
             | EventKind::Split { .. }
-            | EventKind::Checkpointed { .. } => Severity::Debug,
+            | EventKind::Checkpointed { .. }
+            | EventKind::NodeStarted { .. }
+            | EventKind::NodeStopping
+            | EventKind::Member { .. }
+            | EventKind::Link { .. }
+            | EventKind::Request(_)
+            | EventKind::Transaction(_) => Severity::Debug,
             // The move is one line, `SnapshotSent`; `shards --why` tells the reasons.
             EventKind::DecisionMade(decided) if decided.moves_replicas() => Severity::Debug,
             EventKind::ReplicasCompared { finding, .. } if finding.differing.is_empty() => {
@@ -306,6 +393,8 @@ impl EventKind {
     pub fn shard(&self) -> Option<ShardId> {
         match self {
             EventKind::DecisionMade(decided) => Some(decided.shard),
+            EventKind::Request(request) => Some(request.shard),
+            EventKind::Transaction(trace) => trace.record,
             EventKind::Merged { left: shard, .. }
             | EventKind::MergeRelocating { left: shard, .. }
             | EventKind::MergeLeaderMoved { left: shard, .. }
@@ -324,7 +413,11 @@ impl EventKind {
             | EventKind::SnapshotInstalled { shard, .. }
             | EventKind::SnapshotGivenUp { shard, .. }
             | EventKind::UnreadableBootstrapRecord { shard, .. } => Some(*shard),
-            EventKind::AdminState { .. }
+            EventKind::NodeStarted { .. }
+            | EventKind::NodeStopping
+            | EventKind::Member { .. }
+            | EventKind::Link { .. }
+            | EventKind::AdminState { .. }
             | EventKind::TableGrowing { .. }
             | EventKind::TableShrinking { .. }
             | EventKind::VersionRaising { .. }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use api::http;
 use mio::{Poll, Waker};
+use node::event::EventKind;
 use parking_lot::{Condvar, Mutex};
 use storage::manifest::MANIFEST_NAME;
 
@@ -19,6 +20,7 @@ use crate::listeners::{Bound, ListenError, Listening, Protocol};
 use crate::logging::Banner;
 use crate::peer::Secret;
 use crate::process::{self, disk_failed};
+use crate::runtime::events::RecordError;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::open::{self, LockedDirectory, OpenError, OpenedNode};
 use crate::runtime::{NodeRuntime, readiness, ticker};
@@ -52,6 +54,9 @@ pub enum StartError {
     /// It cannot join, or stay in, its cluster. It may have served for a moment.
     #[error(transparent)]
     Cluster(ClusterError),
+    /// Its events cannot be kept where they should be.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The system refused threads, polls or signals.
     #[error("cannot start: {source}")]
     System {
@@ -108,6 +113,10 @@ impl Serving {
         let opened = open::open(&config, held, mailboxes, cluster.clone())?;
         let OpenedNode { runtime, disk, found, manifest } = opened;
         let joined_at = manifest.joined_at;
+        if let Some(dir) = &config.record {
+            let own = runtime.identity.node;
+            runtime.events.begin_record(dir, config.record_bytes_max, own)?;
+        }
         // Until here a signal has ended the process at once, unless it waited for others.
         let signals = match signals {
             Some(signals) => signals,
@@ -130,6 +139,8 @@ impl Serving {
         let loops = spawn_loops(&runtime, &surroundings, polls, listening.take_for_loops())?;
         if wait_until_serving(&runtime, stop) {
             runtime.lifecycle.set_ready();
+            let record = runtime.events.record_state();
+            runtime.happened(EventKind::NodeStarted { record });
             banner.log();
         }
         let _signals = signals;
@@ -139,10 +150,12 @@ impl Serving {
     /// Transfers leaderships, answers requests under way, and ends all threads.
     fn stop(self) -> Result<ExitReason, StartError> {
         let Self { runtime, config, cluster, background, http, loops, scripts, _signals } = self;
+        runtime.happened(EventKind::NodeStopping);
         // While requests are still taken, so that they go on to who leads then.
         ticker::hand_over(&runtime, HAND_OVER);
         let stopped = Instant::now();
         runtime.lifecycle.begin_stop();
+        runtime.events.stop(&runtime);
         runtime.delivery.mailboxes.iter().for_each(Mailbox::wake);
         for event_loop in loops {
             event_loop.join().expect("a loop that panics has ended the process");
@@ -158,6 +171,7 @@ impl Serving {
             cluster.stop();
         }
         background.stop(&runtime);
+        runtime.events.end_record(&runtime);
         tracing::info!("stopped; all acknowledged writes are on disk");
         match cluster.as_ref().and_then(|cluster| cluster.fatal()) {
             Some(error) => Err(StartError::Cluster(error.clone())),

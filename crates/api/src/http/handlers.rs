@@ -12,13 +12,19 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use super::context::Shared;
+use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
-use super::{cluster, cluster_version, keyspaces, kv, linger, nodes, preconditions, routes, txn};
+use super::{
+    cluster, cluster_version, events, keys, keyspaces, kv, linger, nodes, preconditions, routes,
+    txn,
+};
 use crate::Status;
 
 /// What paths of keys begin with.
 const KV: &str = "/v1/kv/";
+/// The stream of events.
+const EVENTS: &str = "/v1/events";
 
 /// The router of all endpoints.
 pub fn router(context: Shared) -> Router {
@@ -34,9 +40,11 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/shards/{shard}/split", post(cluster::split))
         .route("/v1/shards/{shard}/merge", post(cluster::merge))
         .route("/v1/level", get(cluster_version::show).post(cluster_version::raise))
+        .route(EVENTS, get(events::show))
         .route("/v1/decisions", get(cluster::decisions))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
+        .route("/v1/keys/{name}", get(keys::list))
         .route("/v1/route/{*rest}", get(routes::show))
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
         .route("/v1/txn", post(txn::transact))
@@ -58,6 +66,7 @@ async fn with_common_checks(
 ) -> Response {
     let refused = bad_host(&request)
         .or_else(|| foreign_host(&context, request.uri(), request.headers()))
+        .or_else(|| foreign_origin(&request, context.loopback, EVENTS))
         .or_else(|| unjudged(&request));
     let (request, body) = linger::watched(request);
     let mut response = match refused {
@@ -138,12 +147,17 @@ fn foreign_host(context: &Shared, uri: &Uri, headers: &HeaderMap) -> Option<Prob
 /// Whether `host`, with or without a port, is `localhost` or an address, which no page's author
 /// can let point elsewhere.
 fn is_local(host: &[u8]) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else { return false };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
+    let Some(name) = host_name(host) else { return false };
     name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// A host without its port, if it is text.
+pub(super) fn host_name(host: &[u8]) -> Option<&str> {
+    let host = std::str::from_utf8(host).ok()?;
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    }
 }
 
 async fn live() -> &'static str {
@@ -182,9 +196,10 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         format!("there is nothing at {path}"),
         "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
-         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces, \
-         /v1/keyspaces/{name}, /v1/kv/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/txn, \
-         /v1/txn/begin, /v1/txn/{id} and /v1/txn/{id}/commit.",
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/events, /v1/keyspaces, \
+         /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
+         /v1/route/{keyspace}/{key}, /v1/txn, /v1/txn/begin, /v1/txn/{id} and \
+         /v1/txn/{id}/commit.",
     )
 }
 

@@ -20,12 +20,14 @@
 //!   POST   /v1/level                             {to}: it rises
 //!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
 //!                                                leads, and why; or would decide
+//!   GET    /v1/events?scope=cluster              what happens, as it happens: a stream
 //!   GET    /v1/keyspaces                         all keyspaces
 //!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms,
 //!                                                 replicas}
 //!   GET    /v1/keyspaces/{name}                  one
 //!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms, replicas}
 //!   DELETE /v1/keyspaces/{name}
+//!   GET    /v1/keys/{keyspace}?prefix=P&cursor=C its keys, page by page
 //!   GET    /v1/route/{keyspace}/{key}?lookup=all how the key's owner is found, move by move
 //!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
 //!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
@@ -59,10 +61,13 @@
 //! | body of a refused request | read and dropped, so that a client gets the reply (`linger`) |
 //! | values of all replies that are not read | a large one is refused with 503 (`sent`) |
 //! | reply not read | closed when no byte leaves for `stall_timeout` |
+//! | viewer of events takes nothing | its connection is reset (`events`) |
 //! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
 //!
 //! A page in a browser must not reach a node on the same machine. While the listener is loopback,
 //! requests whose `Host` is a name other than `localhost` are refused (DNS rebinding). Requests
+//! that change something, and the stream of events, are refused to pages of other sites (`origin`).
+//! Requests
 //! that change keyspaces or nodes must have the type `application/json`, which a page of another
 //! origin may not send.
 //!
@@ -73,12 +78,15 @@ mod body;
 mod cluster;
 mod cluster_version;
 mod context;
+mod events;
 mod handlers;
+mod keys;
 mod keyspaces;
 mod kv;
 mod library;
 mod linger;
 mod nodes;
+mod origin;
 mod preconditions;
 pub mod problem;
 mod reply_room;

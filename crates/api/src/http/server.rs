@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Options;
 use super::context::{Context, Shared};
+use super::events::CutOff;
 use super::handlers::router;
 use super::library::{RefusalRewriter, Replies, ReplyBody};
 use super::linger::linger;
@@ -154,7 +155,18 @@ async fn connection(
     let mut has_stalled = false;
     let stalling =
         StallTimeoutStream::new(&mut stream, &mut has_stalled, context.options.stall_timeout);
-    let ended = requests(stalling, router, &context, &mut stopping).await;
+    let cut_off = CutOff::default();
+    let ended = requests(stalling, router, &context, &mut stopping, &cut_off);
+    let ended = tokio::select! {
+        biased;
+        ended = ended => ended,
+        () = cut_off.wanted() => {
+            // What it has not read is of no use to it.
+            let _reset = stream.set_zero_linger();
+            context.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+    };
     if let Err(error) = ended {
         tracing::debug!(%error, "an HTTP connection ended badly");
     }
@@ -174,11 +186,13 @@ async fn requests(
     router: Router,
     context: &Shared,
     stopping: &mut Stopping,
+    cut_off: &CutOff,
 ) -> hyper::Result<()> {
     let replies = Arc::new(Replies::default());
     let stream = RefusalRewriter::new(stream, context.clone(), replies.clone());
     let handlers = TowerToHyperService::new(router);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(cut_off.clone());
         let (open, reply) = (replies.begin(), handlers.call(request));
         async move { reply.await.map(|reply| reply.map(|body| ReplyBody::new(body, open))) }
     });

@@ -36,7 +36,15 @@ pub fn decode(text: &str) -> Result<Vec<u8>, Problem> {
 /// # Errors
 /// As [`decode`], and if it is not UTF-8.
 pub fn decode_text(text: &str) -> Result<String, Problem> {
-    String::from_utf8(decode(text)?)
+    text_of(decode(text)?)
+}
+
+/// Bytes that have to be text.
+///
+/// # Errors
+/// If they are not UTF-8.
+pub fn text_of(bytes: Vec<u8>) -> Result<String, Problem> {
+    String::from_utf8(bytes)
         .map_err(|_| Problem::bad_request("a name in the path or query is not UTF-8"))
 }
 
@@ -48,6 +56,21 @@ pub fn parameters<const N: usize>(
     query: Option<&str>,
     known: [&'static str; N],
 ) -> Result<[Option<String>; N], Problem> {
+    let mut texts = [const { None }; N];
+    for (text, bytes) in texts.iter_mut().zip(byte_parameters(query, known)?) {
+        *text = bytes.map(text_of).transpose()?;
+    }
+    Ok(texts)
+}
+
+/// As [`parameters`], whose values are any bytes.
+///
+/// # Errors
+/// The same.
+pub fn byte_parameters<const N: usize>(
+    query: Option<&str>,
+    known: [&'static str; N],
+) -> Result<[Option<Vec<u8>>; N], Problem> {
     let mut values = [const { None }; N];
     let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     for pair in pairs {
@@ -58,7 +81,7 @@ pub fn parameters<const N: usize>(
                 .map_or_else(|| listed(&known), |near| format!("; did you mean {near:?}?"));
             return Err(Problem::bad_request(format!("unknown parameter {name:?}{meant}")));
         };
-        if values[place].replace(decode_text(value)?).is_some() {
+        if values[place].replace(decode(value)?).is_some() {
             return Err(Problem::bad_request(format!("parameter {name:?} stands there twice")));
         }
     }

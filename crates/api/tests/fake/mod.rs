@@ -5,6 +5,8 @@
 //! without
 //! `n3` there would be too few.
 
+mod watching;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -450,6 +452,33 @@ impl NodeService for Fake {
                 Err(ApiError::VersionRefused { why: format!("{to} is not the next version") })
             }
         });
+    }
+
+    fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>) {
+        let state = self.state.lock().unwrap();
+        let Some((_, keys)) = state.keyspaces.get(keyspace) else {
+            return done(Err(ApiError::NoKeyspace { name: keyspace.into() }));
+        };
+        let from: usize = match asked.cursor.as_deref().map(str::parse) {
+            None => 0,
+            Some(Ok(from)) => from,
+            Some(Err(_)) => {
+                return done(Err(ApiError::BadCursor { cursor: asked.cursor.unwrap() }));
+            }
+        };
+        let keys = keys.keys().filter(|key| key.starts_with(&asked.prefix)).skip(from);
+        let mut keys: Vec<Bytes> = keys.take(asked.limit + 1).cloned().collect();
+        let next = (keys.len() > asked.limit).then(|| (from + asked.limit).to_string());
+        keys.truncate(asked.limit);
+        done(Ok(KeysPage { keys, next }));
+    }
+
+    fn watch(
+        &self,
+        asked: &events::WatchRequest,
+        wake: events::Wake,
+    ) -> Result<events::Watching, ApiError> {
+        watching::watch(asked, wake)
     }
 
     fn decisions(&self, dry: bool) -> Decisions {

@@ -6,6 +6,7 @@ mod fake;
 mod bodies;
 mod cluster;
 mod connections;
+mod events;
 mod preconditions;
 mod refusals;
 

@@ -16,6 +16,7 @@
 //! It does not retry, for it could not do so safely, and knows neither TLS nor proxies.
 
 mod error;
+mod events;
 pub mod txn;
 mod types;
 mod wire;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
+pub use events::EventStream;
 pub use types::{GetResult, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
 use types::{KeyspaceList, encode};
 use wire::Endpoint;
@@ -358,15 +360,20 @@ impl Client {
         let reply = self.endpoint.ask(&request)?;
         *self.route.lock().unwrap_or_else(PoisonError::into_inner) =
             reply.header("carillon-route").map(str::to_owned);
-        if (200..300).contains(&reply.status) {
-            return Ok(reply);
+        match (200..300).contains(&reply.status) {
+            true => Ok(reply),
+            false => Err(self.refusal(&reply, request.is_write)),
         }
+    }
+
+    /// The error that a reply says.
+    fn refusal(&self, reply: &Reply, is_write: bool) -> ClientError {
         let json = reply.header("content-type") == Some("application/problem+json");
         let problem = if json { serde_json::from_slice::<Problem>(&reply.body).ok() } else { None };
-        Err(match problem {
+        match problem {
             Some(problem) => problem.into(),
             // The answer of something that is not a node, or of its HTTP parser.
-            None if reply.status < 500 || !request.is_write => self.broken(&format!(
+            None if reply.status < 500 || !is_write => self.broken(&format!(
                 "it answered {} without saying why; is it a Carillon node's HTTP address?",
                 reply.status
             )),
@@ -374,7 +381,7 @@ impl Client {
                 why: format!("{} answered {}", self.endpoint.address, reply.status),
                 request_id: None,
             },
-        })
+        }
     }
 
     fn json<T: serde::de::DeserializeOwned>(&self, reply: &Reply) -> Result<T, ClientError> {

@@ -8,6 +8,8 @@ use super::error::ClientError;
 
 /// No reply may be longer: the longest value a node can be configured for, and some.
 pub const REPLY_BYTES_MAX: u64 = 600 << 20;
+/// No line of a stream may be longer.
+const LINE_BYTES_MAX: usize = 1 << 20;
 /// No head of a reply may be longer.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// A node takes no longer request line.
@@ -138,6 +140,27 @@ impl Endpoint {
         }
     }
 
+    /// Sends a request for a stream. Its body, as it comes, if it is answered with 200; else the
+    /// reply.
+    pub(super) fn open(&self, path: &str) -> Result<Result<ChunkReader, Reply>, ClientError> {
+        let failed = |error| self.broken(&error);
+        let mut stream = self.connect()?;
+        self.send(&mut stream, &Request::get(path)).map_err(failed)?;
+        let mut reader = BufReader::new(stream);
+        let mut reply = read_head(&mut reader).map_err(failed)?;
+        if reply.status == 200 && reply.header("transfer-encoding").is_some() {
+            return Ok(Ok(ChunkReader { reader, text: Vec::new(), is_over: false }));
+        }
+        reply.body = read_body(&mut reader, &reply).map_err(failed)?;
+        Ok(Err(reply))
+    }
+
+    /// The error for a read that broke off.
+    pub(super) fn broken(&self, error: &io::Error) -> ClientError {
+        let why = format!("no answer came ({})", self.io_error_text(error));
+        ClientError::Broken { address: self.address.clone(), why }
+    }
+
     fn connect(&self) -> Result<TcpStream, ClientError> {
         let failed = |source| ClientError::CannotConnect { address: self.address.clone(), source };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -171,6 +194,16 @@ impl Endpoint {
 
 fn read_reply(stream: impl Read, method: &str) -> io::Result<Reply> {
     let mut reader = BufReader::new(stream);
+    let mut reply = read_head(&mut reader)?;
+    // What a HEAD is answered has the length of a body, and none.
+    if method != "HEAD" {
+        reply.body = read_body(&mut reader, &reply)?;
+    }
+    Ok(reply)
+}
+
+/// A reply without its body.
+fn read_head(mut reader: &mut impl BufRead) -> io::Result<Reply> {
     let mut head = HEAD_BYTES_MAX;
     let status = loop {
         let line = read_line(&mut reader, &mut head)?;
@@ -192,12 +225,35 @@ fn read_reply(stream: impl Read, method: &str) -> io::Result<Reply> {
         let (name, value) = line.split_once(':').ok_or_else(|| bad("bad header"))?;
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut reply = Reply { status, headers, body: Vec::new() };
-    // What a HEAD is answered has the length of a body, and none.
-    if method != "HEAD" {
-        reply.body = read_body(&mut reader, &reply)?;
+    Ok(Reply { status, headers, body: Vec::new() })
+}
+
+/// A body in chunks, read line by line as it comes.
+pub(super) struct ChunkReader {
+    reader: BufReader<TcpStream>,
+    /// What has come of lines that are not read.
+    text: Vec<u8>,
+    is_over: bool,
+}
+
+impl ChunkReader {
+    /// The next line without its end, if there is one.
+    pub(super) fn next_line(&mut self) -> io::Result<Option<String>> {
+        loop {
+            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.text.drain(..=end).collect();
+                line.pop();
+                return String::from_utf8(line).map(Some).map_err(|_| bad("a line is not text"));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            if self.text.len() > LINE_BYTES_MAX {
+                return Err(bad("a line is too long"));
+            }
+            self.is_over = !read_chunk(&mut self.reader, &mut self.text)?;
+        }
     }
-    Ok(reply)
 }
 
 fn read_body(reader: &mut impl BufRead, reply: &Reply) -> io::Result<Vec<u8>> {
@@ -220,19 +276,24 @@ fn read_body(reader: &mut impl BufRead, reply: &Reply) -> io::Result<Vec<u8>> {
 }
 
 fn read_chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()> {
-    loop {
-        let mut line_bytes = HEAD_BYTES_MAX;
-        let line = read_line(reader, &mut line_bytes)?;
-        let digits = line.split(';').next().unwrap_or_default().trim();
-        let length = u64::from_str_radix(digits, 16).map_err(|_| bad("bad chunk"))?;
-        if length == 0 {
-            while !read_line(reader, &mut line_bytes)?.is_empty() {}
-            return Ok(());
-        }
-        read_exactly(reader, body, length)?;
-        if !read_line(reader, &mut line_bytes)?.is_empty() {
-            return Err(bad("bad chunk"));
-        }
+    while read_chunk(reader, body)? {}
+    Ok(())
+}
+
+/// Appends a chunk. False: it was the end.
+fn read_chunk(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<bool> {
+    let mut line_bytes = HEAD_BYTES_MAX;
+    let line = read_line(reader, &mut line_bytes)?;
+    let digits = line.split(';').next().unwrap_or_default().trim();
+    let length = u64::from_str_radix(digits, 16).map_err(|_| bad("bad chunk"))?;
+    if length == 0 {
+        while !read_line(reader, &mut line_bytes)?.is_empty() {}
+        return Ok(false);
+    }
+    read_exactly(reader, body, length)?;
+    match read_line(reader, &mut line_bytes)?.is_empty() {
+        true => Ok(true),
+        false => Err(bad("bad chunk")),
     }
 }
 

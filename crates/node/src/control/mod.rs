@@ -64,6 +64,7 @@ use overlay::Lookup as _;
 use replication::BootNanos;
 use storage::engine::Settings;
 
+use crate::event::{EventKind, MemberChange};
 use crate::executor::{Answer, Origin, ShardExecutor};
 use crate::reshape::merge::MergedTiles;
 use crate::reshape::reroute::PendingReroutes;
@@ -310,9 +311,24 @@ impl Control {
 
     fn members_changed(&mut self, members: Members) {
         if self.members != members {
+            self.report_members(&members);
             self.members = members;
             self.table.lock().peers(&self.members.up);
         }
+    }
+
+    /// Reports which nodes have come or gone.
+    fn report_members(&mut self, now: &Members) {
+        let change = |node: NodeId, state| Effect::Event(EventKind::Member { node, state });
+        let before = &self.members;
+        let gone = before.all.iter().filter(|node| !now.all.contains(node));
+        let down = now.all.iter().filter(|node| !now.up.contains(node));
+        let were_up = |node: &&NodeId| before.up.contains(node) || !before.all.contains(node);
+        let up = now.up.iter().filter(|node| !before.up.contains(node));
+        let gone = gone.map(|node| change(*node, MemberChange::Gone));
+        let down = down.filter(were_up).map(|node| change(*node, MemberChange::Down));
+        let up = up.map(|node| change(*node, MemberChange::Up));
+        self.effects.extend(gone.chain(down).chain(up));
     }
 
     fn submit(&mut self, shard: ShardId, input: crate::executor::Input) {
@@ -333,7 +349,7 @@ impl Control {
         let before = states.of(node);
         states.set(node, admin_state);
         if before != admin_state {
-            let event = crate::event::EventKind::AdminState { node, before, now: admin_state };
+            let event = EventKind::AdminState { node, before, now: admin_state };
             self.effects.push(Effect::Event(event));
         }
         self.follow_admin_states(states);

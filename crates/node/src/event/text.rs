@@ -5,13 +5,30 @@ use std::fmt;
 use keyspace::text::rounded_size;
 use keyspace::{NodeId, ReplicaId, ShardId};
 
-use super::{EventKind, SnapshotRejection};
+use super::{EventKind, MemberChange, SampledRequest, SnapshotRejection};
 use crate::control::decisions::{DecisionKind, DecisionOutcome, RecordedDecision};
 use crate::replica::{ReplicaComparison, ReplicaEndReason};
+use txn::coordinator::{TxnPhase, TxnTrace};
 
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            EventKind::NodeStarted { .. } => f.write_str("the node serves"),
+            EventKind::NodeStopping => f.write_str("the node stops"),
+            EventKind::Member { node, state } => {
+                let is = match state {
+                    MemberChange::Up => "is up",
+                    MemberChange::Down => "is down",
+                    MemberChange::Gone => "is no member any more",
+                };
+                write!(f, "node {:016x} {is}", node.0)
+            }
+            EventKind::Link { node, is_up } => {
+                let change = if *is_up { "made" } else { "lost" };
+                write!(f, "the link to node {:016x} was {change}", node.0)
+            }
+            EventKind::Request(request) => write_request(request, f),
+            EventKind::Transaction(trace) => write_step(trace, f),
             EventKind::AdminState { node, before, now } => {
                 let (now, before) = (now.word(), before.word());
                 write!(f, "node {:016x} is {now}, and was {before}", node.0)
@@ -87,8 +104,8 @@ impl fmt::Display for EventKind {
             EventKind::ReplicaEnded { shard, replica, why } => {
                 write_replica_end(*shard, *replica, *why, f)
             }
-            EventKind::Split { shard, right } => {
-                write!(f, "shard {shard} was split: its right half is shard {right}")
+            EventKind::Split { shard, right, at } => {
+                write!(f, "shard {shard} was split at {at}: its right half is shard {right}")
             }
             EventKind::ReplicasCompared { finding, places } => write_finding(finding, places, f),
             EventKind::Checkpointed { log_bytes } => {
@@ -139,6 +156,38 @@ impl fmt::Display for EventKind {
                 "the catalogue of another node cannot be read: {error}. The one before stays"
             ),
         }
+    }
+}
+
+fn write_request(request: &SampledRequest, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let SampledRequest { is_write, keyspace, key, keys, shard, route, .. } = request;
+    let verb = if *is_write { "write" } else { "read" };
+    write!(f, "{verb} of '{}' in keyspace {keyspace}, shard {shard}", key.escape_ascii())?;
+    if *keys > 1 {
+        write!(f, ", and of {} keys more", keys - 1)?;
+    }
+    write!(f, ": {} hops by {}", route.hops, route.way.kind.name())
+}
+
+fn write_step(trace: &TxnTrace, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let TxnTrace { id, phase, .. } = trace;
+    write!(f, "transaction {}: ", id.start.0)?;
+    let list =
+        |shards: &[ShardId]| shards.iter().map(ShardId::to_string).collect::<Vec<_>>().join(", ");
+    match phase {
+        TxnPhase::Prepare { shards, .. } => write!(f, "PREPARE at shards {}", list(shards)),
+        TxnPhase::Voted { shard } => write!(f, "shard {shard} votes for it"),
+        TxnPhase::Refused { shard, why } => {
+            write!(f, "shard {shard} does not vote for it: {}", why.name())
+        }
+        TxnPhase::Committed { at } => write!(f, "committed at {}", at.0),
+        TxnPhase::Aborted => f.write_str("aborted"),
+        TxnPhase::Decide { is_committed: true } => f.write_str("DECIDE committed"),
+        TxnPhase::Decide { is_committed: false } => f.write_str("DECIDE aborted"),
+        TxnPhase::Resolve { shards, .. } => write!(f, "RESOLVE at shards {}", list(shards)),
+        TxnPhase::Finished => f.write_str("no lock is left"),
+        TxnPhase::Recover => f.write_str("its coordinator is silent: another one finishes it"),
+        TxnPhase::Prevent { shards } => write!(f, "PREVENT at shards {}", list(shards)),
     }
 }
 

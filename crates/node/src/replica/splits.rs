@@ -45,7 +45,8 @@ impl Replica {
     pub(super) fn was_split(&mut self, Half(right): Half, effects: &mut Effects) {
         self.published.is_stale = true;
         let (shard, new) = (self.id, right.descriptor.shard);
-        effects.events.push(EventKind::Split { shard, right: new });
+        let (at, _) = right.descriptor.arc.ends();
+        effects.events.push(EventKind::Split { shard, right: new, at });
         // Before anything that the right half writes: see the front page of `split`.
         let payload = record::encode_hard_state(self.group.hard_state());
         push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);

@@ -172,6 +172,12 @@ settings! {
     /// Bytes of sources of scripts that are kept for EVALSHA, and 320 for each; beyond, those not
     /// used for longest are forgotten.
     script_cache_bytes: u64 = "16MiB", Size(64 * KIB..=16 * GIB), Size;
+    /// Directory in which the node keeps its last events, so that streams of events, and carillon
+    /// record, have them after a restart. Each node needs one of its own. Without it they are in
+    /// memory only.
+    record: Option<PathBuf> = "", OptionalPath, OptionalPath;
+    /// Bytes of events that are kept there, and in memory; beyond, the oldest are forgotten.
+    record_bytes_max: u64 = "16MiB", Size(MIB..=GIB), Size;
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.
     consistency_check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;

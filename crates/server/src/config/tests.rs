@@ -90,7 +90,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "peer" => "127.0.0.1:0",
         "join" => "db1.example:7600,[::1]:7600",
         "advertise" => "db.example:7601",
-        "peer_secret_file" => "/etc/secret",
+        "peer_secret_file" | "record" => "/etc/secret",
         "domain" => "rack 7",
         "replicas" => "5",
         "insecure" => "true",
@@ -114,6 +114,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "segment_bytes"
         | "script_memory_bytes"
         | "script_cache_bytes"
+        | "record_bytes_max"
         | "pubsub_output_bytes_max" => "128 MiB",
         "script_instructions" | "tracking_keys_max" => "123456",
         "script_threads" => "3",

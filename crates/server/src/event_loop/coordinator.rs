@@ -78,7 +78,9 @@ impl EventLoop {
         self.external_txns.next += 1;
         self.external_txns.waiting.insert(token, asked.done);
         let Transact { keyspace, copy, others, before, .. } = asked;
+        let is_shown = self.runtime.events.samples_transaction();
         self.with_coordinator(|coordinator, at, routes| {
+            coordinator.set_tracing(is_shown);
             let parts = others.iter().map(|(id, other)| (*id, other.transaction()));
             // One of its keyspaces at least was used.
             let own = (others.is_empty() || !copy.is_empty()).then(|| copy.transaction());
@@ -113,14 +115,18 @@ impl EventLoop {
             });
         }
         let before = self.retries.conflict_retry(place(waiter));
+        let is_shown = self.runtime.events.samples_transaction();
         self.with_coordinator(|coordinator, at, routes| {
+            coordinator.set_tracing(is_shown);
             coordinator.begin_again(keyspace, transaction, waiter.0, before, at, routes);
         });
     }
 
     /// Finishes an abandoned transaction that a local leader has found.
     pub(super) fn finish(&mut self, abandoned: AbandonedTxn) {
+        let is_shown = self.runtime.events.is_sampling();
         self.with_coordinator(|coordinator, at, routes| {
+            coordinator.set_tracing(is_shown);
             coordinator.finish(abandoned, at, routes);
         });
     }
@@ -185,6 +191,7 @@ impl EventLoop {
                 CoordinatorAction::Report { token, ended } => {
                     self.endings.push((Waiter(token), ended))
                 }
+                CoordinatorAction::Trace(trace) => self.runtime.sample_transaction(*trace),
             }
         }
     }

@@ -146,6 +146,11 @@ impl EventLoop {
         self.sampler.among((hits + misses) as u32, |which| {
             self.runtime.request_rates.note_keys(&route, keys.get(which as usize).copied());
         });
+        if self.runtime.events.is_sampling() {
+            // The last one: where a batch ends is as good as drawn.
+            let served = all[..answered.count()].last().copied();
+            self.runtime.sample_request(&route, false, served, &[]);
+        }
         self.runtime.counters.errors.add(long);
         self.counted.others += 1;
         self.statistics.count("get", hits + misses);

@@ -196,7 +196,7 @@ impl EventLoop {
                 }
             }
         }
-        self.note_read(&route, &Read::GetMany(keys.to_vec()));
+        self.note_read(&route, &Read::GetMany(keys.to_vec()), None);
         StepOutcome::Ready(())
     }
 

@@ -50,7 +50,8 @@ impl EventLoop {
             return false;
         }
         let places = places.into_iter().map(|(_, position)| (session.way(), position));
-        self.look_for(at, connection, places.collect(), session.shows_routes())
+        let is_traced = session.shows_routes() || self.runtime.events.is_sampling();
+        self.look_for(at, connection, places.collect(), is_traced)
     }
 
     /// Looks up these routes. Whether some are not found yet.

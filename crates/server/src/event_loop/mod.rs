@@ -102,6 +102,7 @@ use crate::process::disk_failed;
 use crate::runtime::NodeRuntime;
 use crate::runtime::boot_nanos;
 use crate::runtime::executors;
+use crate::runtime::lookups::Trace;
 use crate::runtime::mailbox::Mail;
 use crate::scripts::Job;
 use connection::Connection;
@@ -527,11 +528,16 @@ impl EventLoop {
         &mut self.open[place].1
     }
 
-    /// A read was served: it is counted, and noted if it is its turn.
+    /// A read was served: it is counted, noted if it is its turn, and shown if somebody watches.
+    /// `traces` are of the lookups that were made for it.
     #[inline]
-    fn note_read(&mut self, route: &Route, read: &Read<'_>) {
+    fn note_read(&mut self, route: &Route, read: &Read<'_>, traces: Option<&[Trace]>) {
         if self.sampler.notes() {
             self.runtime.request_rates.note_keys(route, read.keys().iter().copied());
+        }
+        if self.runtime.events.is_sampling() {
+            let keys = read.keys().iter().copied();
+            self.runtime.sample_request(route, false, keys, traces.unwrap_or_default());
         }
     }
 

@@ -82,7 +82,7 @@ impl EventLoop {
             };
             let count = match connection.next.looked.take() {
                 Some((_, last)) if last == seen => {
-                    self.note_read(&route, read);
+                    self.note_read(&route, read, connection.next.lookups.as_deref());
                     if connection.may_watch_later(before - connection.output.sent) {
                         session.watch_later(read.keys(), &seen);
                     }

@@ -140,7 +140,7 @@ impl EventLoop {
                     sink.refused(Refusal::TooLong);
                     self.runtime.counters.errors.add(1);
                 }
-                self.note_read(route, read);
+                self.note_read(route, read, None);
                 true
             }
             Err(blocked) => {

@@ -107,7 +107,7 @@ impl EventLoop {
         connection.pipeline.add(route.keyspace.id, read, number, hash, plan);
         let kind = match plan {
             ReadPlan::Join(shard) => {
-                self.note_read(route, read);
+                self.note_read(route, read, connection.next.lookups.as_deref());
                 self.batch(shard).push_read(read, waiter(at, number), takes.reply_bytes);
                 connection.takes.add(number, &takes, Reservation::default());
                 ReplyKind::JoinedRead
@@ -216,7 +216,7 @@ impl EventLoop {
             };
             match answered {
                 Ok(route) => {
-                    self.note_read(route, &read);
+                    self.note_read(route, &read, None);
                     self.note_hit(&read, frame, &out[before..]);
                 }
                 Err(None) if routes.by_id(keyspace).is_none() => failed = Some(NO_KEYSPACE.into()),

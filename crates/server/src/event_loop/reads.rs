@@ -100,7 +100,7 @@ impl EventLoop {
                 self.refuse(connection, session, TOO_LONG, muted)
             }
             Ok(_) => {
-                self.note_read(route, read);
+                self.note_read(route, read, connection.next.lookups.as_deref());
                 if connection.output.bytes.get(before) == Some(&b'-') {
                     self.runtime.counters.errors.add(1);
                 }

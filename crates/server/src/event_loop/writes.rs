@@ -217,6 +217,12 @@ impl EventLoop {
         if self.sampler.notes() {
             self.runtime.request_rates.note_write(route, write);
         }
+        if self.runtime.events.is_sampling() {
+            let mut keys = Vec::new();
+            write.each_key(&mut |key| keys.push(key));
+            let traces = connection.next.lookups.as_deref().unwrap_or_default();
+            self.runtime.sample_request(route, true, keys, traces);
+        }
         if self.runtime.peers.is_some() {
             connection.written.add(shard);
         }

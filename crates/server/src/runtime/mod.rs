@@ -27,6 +27,7 @@
 //! | [`tracking`] | which clients must hear that a key has changed |
 //! | [`request_rates`], [`disk_pace`] | how often shards are asked, and whether the disk is slow |
 //! | [`pubsub`] | who subscribes to what, and how messages get there |
+//! | [`events`] | what has happened, and who watches |
 //! | [`peers`] and below | the other nodes: links, RPC frames, snapshots, digests, lookups |
 //!
 //! Free functions of the other modules look over several parts: [`survey`], [`health`] and

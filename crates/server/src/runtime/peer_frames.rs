@@ -15,6 +15,7 @@ use node::control::FirstMessage;
 use node::executor::Input;
 use parking_lot::Mutex;
 
+use super::events::KIND_EVENTS;
 use super::peers::{
     self, KIND_LOOKUP, KIND_RPC, KIND_SCRIPT, KIND_SCRIPT_QUESTION, KIND_SNAPSHOT, Peers,
 };
@@ -102,6 +103,7 @@ impl Frames for PeerFrames {
             KIND_SNAPSHOT => self.peers().snapshots.take_frame(from, body),
             KIND_SCRIPT => scripts::take_frame(&self.runtime, from, &body),
             KIND_PUBSUB => self.runtime.pubsub.take_frame(&self.runtime, from, &body),
+            KIND_EVENTS => self.runtime.events.take_frame(&self.runtime, from, &body),
             KIND_SCRIPT_QUESTION => {
                 scripts::take_question(&self.runtime, self.peers(), from, &body);
             }
@@ -121,17 +123,17 @@ impl Frames for PeerFrames {
     }
 
     fn link_up(&self, node: NodeId) {
-        tracing::debug!("linked with node {:016x}", node.0);
         self.peers().snapshots.linked(node, true);
         self.runtime.pubsub.linked(&self.runtime, node);
+        self.runtime.events.link_changed(&self.runtime, node, true);
         self.runtime.submit_to_all(|| Input::Linked { node });
     }
 
     fn link_down(&self, node: NodeId) {
-        tracing::debug!("lost the link to node {:016x}", node.0);
         self.peers().snapshots.linked(node, false);
         scripts::link_lost(&self.runtime, node);
         self.runtime.pubsub.unlinked(&self.runtime, node);
+        self.runtime.events.link_changed(&self.runtime, node, false);
         scripts::member_lost(&self.runtime, node);
         // What came before the link's end comes before the word of that.
         self.turn_ended();

@@ -43,6 +43,7 @@ fn tick(runtime: &NodeRuntime, peers: &Peers, ticks: u64) {
     step(ControlInput::Tick);
     lookups::tick(runtime, peers, ticks);
     runtime.pubsub.tick(runtime, ticks);
+    runtime.events.tick(runtime);
     crate::scripts::tick(runtime);
     crate::scripts::tick_forwarded(runtime);
     if every(PLACE_TICKS) {

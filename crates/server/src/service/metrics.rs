@@ -75,6 +75,7 @@ impl NodeApi {
         out.counter("carillon_events_evicted_total", help, self.runtime.events.forgotten());
         let help = "Lookup messages from other nodes that this node dropped: its queue was full.";
         out.counter("carillon_lookups_dropped_total", help, self.runtime.control.lookups_dropped());
+        super::event_metrics::events(&mut out, &self.runtime.events);
         messages(&mut out, self.runtime.pubsub.counters());
         scripts(&mut out, &self.runtime.scripts);
         memory(&mut out, &self.runtime.memory);

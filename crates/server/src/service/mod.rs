@@ -7,6 +7,7 @@
 //! |---|---|
 //! | this file | commands and keyspaces |
 //! | `reads` | reads of one key |
+//! | `keys` | keys of a keyspace, page by page |
 //! | `errors` | errors for what was not done |
 //! | `conditional` | writes that are done if the key's version is as required |
 //! | `status`, `shards` | the state of the node, its cluster and its shards |
@@ -15,7 +16,7 @@
 //! | `splits` | splits and merges |
 //! | `cluster_version` | the cluster version |
 //! | `admin_states` | cordoning, draining and removing nodes |
-//! | `metrics` | metrics |
+//! | `metrics`, `event_metrics` | metrics |
 //! | `txn` | transactions, in one request or request by request |
 
 mod admin_states;
@@ -23,6 +24,8 @@ mod cluster_version;
 mod conditional;
 mod decisions;
 mod errors;
+mod event_metrics;
+mod keys;
 mod metrics;
 mod reads;
 mod routes;
@@ -46,12 +49,13 @@ use node::routing::route::Route;
 use crate::config::Config;
 use crate::logging::Banner;
 use crate::runtime::{API, NodeRuntime};
-use crate::runtime::{readiness, requests, survey};
+use crate::runtime::{events, readiness, requests, survey};
+use api::events::{Wake, WatchRequest, Watching};
 use api::{
     AdminState, Answer, ApiError, ClusterVersionStatus, Command, Condition, CutAt, Decisions, Done,
-    KeyspaceChange, KeyspaceInfo, KeyspaceSpec, ListenerStatus, MergeStatus, Metrics,
-    NodeAdminState, NodeService, Nodes, Placement, RequestId, RouteStatus, Shards, ShardsQuery,
-    SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
+    KeysPage, KeysQuery, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, ListenerStatus, MergeStatus,
+    Metrics, NodeAdminState, NodeService, Nodes, Placement, RequestId, RouteStatus, Shards,
+    ShardsQuery, SplitStatus, Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use conditional::Conditional;
 use errors::{no_catalogue, not_done, refused};
@@ -185,6 +189,9 @@ impl NodeService for NodeApi {
             };
         };
         self.runtime.request_rates.asked(&route, command.key());
+        if self.runtime.events.is_sampling() {
+            self.runtime.sample_request(&route, command.is_write(), [command.key()], &[]);
+        }
         match command {
             Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
                 let age_max = stale_ms.saturating_mul(1_000_000);
@@ -350,6 +357,26 @@ impl NodeService for NodeApi {
 
     fn decisions(&self, dry: bool) -> Decisions {
         self.show_decisions(dry)
+    }
+
+    fn keys(&self, keyspace: &str, asked: KeysQuery, done: Done<KeysPage>) {
+        let routes = self.runtime.routing.routes();
+        match routes.get(keyspace) {
+            Some(route) => keys::page(&self.runtime, route, asked, done),
+            // It will be made when it is used.
+            None if is_made_on_use(keyspace) && routes.iter().next().is_some() => {
+                done(Ok(KeysPage::default()));
+            }
+            None => done(Err(self.no_keyspace(keyspace))),
+        }
+    }
+
+    fn watch(&self, asked: &WatchRequest, wake: Wake) -> Result<Watching, ApiError> {
+        let routes = self.runtime.routing.routes();
+        if let Some(keyspace) = asked.filter.keyspace().filter(|name| routes.get(name).is_none()) {
+            return Err(self.no_keyspace(keyspace));
+        }
+        events::watch(&self.runtime, &self.config.name, asked, wake)
     }
 
     fn metrics(&self) -> Metrics {

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use super::NodeApi;
 use crate::cluster::MemberInfo;
 use crate::runtime::lookups;
-use api::{Done, RouteStatus, RouteStep};
+use api::{Done, RouteStatus};
 use overlay::LookupChoice;
 
-use crate::runtime::lookups::{Trace, TraceStep};
+use crate::runtime::lookups::Trace;
 use crate::runtime::survey::name_of;
 
 /// Routes that are looked up, in the order of the request.
@@ -75,24 +75,5 @@ fn add_route(gathered: &Mutex<GatheredRoutes>, index: usize, route: RouteStatus)
 }
 
 fn shown(trace: &Trace, members: &[MemberInfo]) -> RouteStatus {
-    let owner = trace.owner.as_ref();
-    let step = |step: &TraceStep| RouteStep {
-        shard: step.leg.shard.0,
-        node: super::shards::shown(step.leg.node),
-        name: name_of(step.leg.node, members),
-        by: step.leg.by.to_string(),
-        micros: step.took.map(|took| took.as_micros() as u64),
-    };
-    RouteStatus {
-        lookup: trace.way.kind.name().to_owned(),
-        form: trace.way.form.name().to_owned(),
-        images: trace.way.cached,
-        shard: owner.map(|owner| owner.shard().0),
-        leader: owner.and_then(|owner| owner.leader()).map(super::shards::shown),
-        hops: trace.hops,
-        messages: trace.messages,
-        micros: trace.took.as_micros() as u64,
-        failure: trace.failure.map(str::to_owned),
-        steps: trace.steps.iter().map(step).collect(),
-    }
+    RouteStatus::of(trace, &|node| name_of(node, members))
 }

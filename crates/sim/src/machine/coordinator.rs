@@ -122,6 +122,7 @@ impl NodeCoordinator {
                 counts
             }
             CoordinatorAction::Report { .. } => self.name == of,
+            CoordinatorAction::Trace(_) => false,
         };
         counts && self.burn()
     }
@@ -241,6 +242,7 @@ impl Machine {
                 CoordinatorAction::Report { token, ended } => {
                     self.coordinates.ended.push((token, ended))
                 }
+                CoordinatorAction::Trace(_) => {}
             }
         }
     }

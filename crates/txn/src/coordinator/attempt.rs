@@ -4,7 +4,10 @@ use keyspace::codec::Reader;
 use smallvec::SmallVec;
 
 use super::plan::{KeyspacePart, Plan};
-use super::{Coordinator, CoordinatorTime, NextStep, Phase, ROUTE_RETRY_NANOS, Routes, TxnOutcome};
+use super::{
+    Coordinator, CoordinatorTime, NextStep, Phase, ROUTE_RETRY_NANOS, Routes, RunningTxn,
+    TxnOutcome, TxnPhase,
+};
 use crate::locks::{
     Answers, Deadline, Name, Outcome, PrepareRefusal, Step, StepReply, Vote, commit_time,
 };
@@ -41,13 +44,23 @@ impl Coordinator {
         }
         let votes = vec![None; steps.len()];
         run.may_be_committed = !in_order || steps.len() == 1;
+        let is_traced = run.trace.is_some();
+        run.phase = Phase::Preparing(votes, Vec::new());
+        if is_traced {
+            self.note_places(number, &steps, routes);
+            let prepare = |shards| TxnPhase::Prepare { shards, in_order };
+            self.trace_shards(number, &steps, prepare);
+        }
         if !in_order {
-            run.phase = Phase::Preparing(votes, Vec::new());
             return self.ask_all(number, steps);
         }
         steps.reverse();
         let first = steps.pop().expect("it has parts");
-        run.phase = Phase::Preparing(votes, steps);
+        if let Some(RunningTxn { phase: Phase::Preparing(_, rest), .. }) =
+            self.runs.get_mut(&number)
+        {
+            *rest = steps;
+        }
         self.ask(number, 0, first);
     }
 
@@ -59,6 +72,7 @@ impl Coordinator {
         at: CoordinatorTime,
         routes: Routes<'_>,
     ) {
+        self.trace_vote(number, part, &reply);
         let Some(run) = self.runs.get_mut(&number) else { return };
         let Phase::Preparing(votes, rest) = &mut run.phase else { return };
         // Of several shards only the first was asked, and has locked nothing if it says so: this
@@ -119,6 +133,7 @@ impl Coordinator {
             Err(_) => NextStep::Report(TxnOutcome::Busy(None)),
         };
         if is_nothing {
+            self.trace(number, || TxnPhase::Aborted);
             let next = self.continue_after_failure(number, then, at);
             self.runs.remove(&number);
             return next.into_iter().for_each(|next| self.go_on(next, at, routes));
@@ -151,6 +166,7 @@ impl Coordinator {
         let is_whole = commands == Some(replies.len());
         self.tell(number, if is_whole { TxnOutcome::Done(replies) } else { TxnOutcome::Unknown });
         self.conflicts.done();
+        self.trace(number, || TxnPhase::Committed { at: commit });
         let Some(run) = self.runs.get_mut(&number) else { return };
         let outcome = Outcome::Committed(commit);
         if !run.in_order {
@@ -165,6 +181,7 @@ impl Coordinator {
         let in_record_shard = std::mem::take(&mut run.in_record_shard);
         run.keys.retain(|key| in_record_shard.binary_search(key).is_err());
         if run.keys.is_empty() {
+            self.trace(number, || TxnPhase::Finished);
             self.runs.remove(&number);
             return;
         }

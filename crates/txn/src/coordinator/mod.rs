@@ -82,9 +82,12 @@ mod recovery;
 mod resolve;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use arena::StepArena;
 use plan::KeyPlaces;
+use trace::{TracedTxn, traced_phase};
+pub use trace::{TxnPhase, TxnRefusal, TxnTrace};
 
 /// Steps to send, each with its shard.
 type Steps = SmallVec<[(ShardId, Bytes); 2]>;
@@ -145,6 +148,8 @@ pub enum CoordinatorAction {
         /// The outcome.
         ended: TxnOutcome,
     },
+    /// Tell a step to who watches.
+    Trace(Box<TxnTrace>),
 }
 
 /// The present time, for a coordinator.
@@ -180,6 +185,8 @@ pub struct Coordinator {
     finished_records: Vec<(KeyspaceId, TxnId, Box<[u8]>)>,
     /// When they are forgotten, if there are any.
     forget_at: BootNanos,
+    /// Whether steps of transactions that begin now are told.
+    is_tracing: bool,
 }
 
 struct RunningTxn {
@@ -219,6 +226,10 @@ struct RunningTxn {
     not_before: BootNanos,
     /// The first step whose answer counts: earlier ones belong to an earlier phase.
     asks_from: u64,
+    /// There if its steps are told.
+    trace: Option<Box<TracedTxn>>,
+    /// The shard of its record, as far as it is known to who watches.
+    record_shard: Option<ShardId>,
 }
 
 enum Phase {
@@ -269,6 +280,7 @@ impl Coordinator {
             conflicts: ConflictRate::default(),
             finished_records: Vec::new(),
             forget_at: 0,
+            is_tracing: false,
         }
     }
 
@@ -370,6 +382,9 @@ impl Coordinator {
                 .map(|(shard, keys)| (shard, arena.put(&Step::Prevent { id, keys })))
                 .collect(),
         };
+        let record_shard = run.trace.is_some().then(record_shard).flatten();
+        run.record_shard = record_shard;
+        let told = run.trace.is_some().then(|| traced_phase(&run.phase, &steps)).flatten();
         match &mut run.phase {
             // Nothing is left to be resolved.
             Phase::Resolving(..) if steps.is_empty() => return self.is_over(number, at),
@@ -381,6 +396,9 @@ impl Coordinator {
             Phase::Resolving(_, done) => *done = vec![false; steps.len()],
             Phase::Preventing(found) => *found = vec![None; steps.len()],
             _ => {}
+        }
+        if let Some(phase) = told {
+            self.trace(number, || phase);
         }
         self.ask_all(number, steps);
     }

@@ -46,6 +46,8 @@ impl Coordinator {
             tries: 0,
             not_before: 0,
             asks_from: 0,
+            trace: self.new_trace(),
+            record_shard: None,
         };
         self.start(run, at, routes);
     }

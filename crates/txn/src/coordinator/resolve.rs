@@ -8,7 +8,7 @@ use keyspace::{ShardId, Timestamp};
 use super::plan::KeyPlaces;
 use super::{
     Coordinator, CoordinatorAction, CoordinatorTime, FORGET_NANOS, NextStep, Phase,
-    ROUTE_RETRY_NANOS, Routes, RunningTxn, TRIES_MAX, TxnOutcome,
+    ROUTE_RETRY_NANOS, Routes, RunningTxn, TRIES_MAX, TxnOutcome, TxnPhase,
 };
 use crate::locks::{Name, Outcome, RecordState, Step, StepReply, TxnId};
 use command::NotDone;
@@ -71,6 +71,7 @@ impl Coordinator {
             self.runs.remove(&number);
             return;
         }
+        self.trace(number, || TxnPhase::Aborted);
         if state == RecordState::TooOld {
             // What is so old may have been committed by another, and forgotten.
             self.tell(number, TxnOutcome::Unknown);
@@ -126,6 +127,8 @@ impl Coordinator {
             tries: 0,
             not_before: at.now.saturating_add(pause).max(1),
             asks_from: 0,
+            trace: run.trace.clone(),
+            record_shard: None,
         };
         let number = self.next_run;
         self.runs.insert(number, next);
@@ -157,6 +160,7 @@ impl Coordinator {
 
     /// Ends a run whose keys are all resolved: FORGET will name its record together with others.
     pub(super) fn is_over(&mut self, number: u64, at: CoordinatorTime) {
+        self.trace(number, || TxnPhase::Finished);
         let Some(run) = self.runs.remove(&number) else { return };
         if self.finished_records.is_empty() {
             self.forget_at = at.now.saturating_add(FORGET_NANOS);

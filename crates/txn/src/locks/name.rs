@@ -29,6 +29,11 @@ impl TxnId {
         self.attempt & SPANS != 0
     }
 
+    /// The number of the attempt; the first is 0.
+    pub fn number(&self) -> u32 {
+        self.attempt & !SPANS
+    }
+
     /// Whether an attempt at it has failed before.
     pub fn is_retry(&self) -> bool {
         self.attempt & !SPANS > 0

@@ -14,6 +14,7 @@
 //! | `crash` | the coordinator is gone, with what it knew; another begins. What it asked stays in flight, and nobody hears the answers |
 //! | `recover n` | the leader of n's shard finds its lock abandoned, and has the coordinator finish the transaction |
 //! | `apply "SET k v"` | a command by itself |
+//! | `trace` | steps of transactions that begin from now on are told to who watches |
 //! | `show` | values and locks of all shards |
 
 use std::error::Error;
@@ -53,6 +54,7 @@ pub enum Verb {
     Crash,
     Recover(String),
     Apply(String),
+    Trace,
     Show,
 }
 
@@ -141,6 +143,12 @@ impl Runner {
                 CoordinatorAction::Report { token, ended } => {
                     let text = of_end(&ended);
                     self.say(&format!("  client {token} is answered: {text}"));
+                }
+                CoordinatorAction::Trace(trace) => {
+                    self.say(&format!(
+                        "  watched: attempt {}, {:?}",
+                        trace.id.attempt, trace.phase
+                    ));
                 }
             }
         }
@@ -273,6 +281,7 @@ impl goldenscript::Runner for Runner {
                 let reply = shown::write(self.shard_of(write.first_key()), at, &write);
                 self.say(&format!("{}: {}", at.millis(), words::reply(&reply)));
             }
+            Verb::Trace => self.coordinator.set_tracing(true),
             Verb::Show => self.show(),
         }
         Ok(std::mem::take(&mut self.out))

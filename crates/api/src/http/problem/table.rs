@@ -155,6 +155,14 @@ const TRANSACTION_IN_USE: Row = row(
     "Transaction in use",
     "Wait for the answer to the other request; the transaction goes on.",
 );
+const BAD_CURSOR: Row =
+    row(S::BAD_REQUEST, "bad-request", "Bad request", "Leave it out to begin with the first page.");
+const TOO_MANY_VIEWERS: Row = row(
+    S::SERVICE_UNAVAILABLE,
+    "too-many-viewers",
+    "Too many viewers",
+    "Watch another node, which can show the whole cluster as well, or end another stream first.",
+);
 const TOO_MANY_TRANSACTIONS: Row = row(
     S::SERVICE_UNAVAILABLE,
     "too-many-transactions",
@@ -230,6 +238,8 @@ pub fn row_of(error: &ApiError) -> &'static Row {
         ApiError::MaybeCommitted { .. } => &MAYBE_COMMITTED,
         ApiError::TransactionInUse => &TRANSACTION_IN_USE,
         ApiError::TooManyTransactions { .. } => &TOO_MANY_TRANSACTIONS,
+        ApiError::TooManyViewers { .. } => &TOO_MANY_VIEWERS,
+        ApiError::BadCursor { .. } => &BAD_CURSOR,
         ApiError::TransactionTooLarge { .. } => &TRANSACTION_TOO_LARGE,
         ApiError::OperationRefused { .. } => &OPERATION_REFUSED,
         ApiError::Loading => &LOADING,

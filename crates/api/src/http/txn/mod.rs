@@ -19,6 +19,8 @@
 mod json;
 mod result_json;
 
+pub(super) use result_json::Text;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};

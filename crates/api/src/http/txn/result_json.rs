@@ -72,7 +72,7 @@ impl<'a> ShownPair<'a> {
 }
 
 /// Bytes, as requests have them ([`super::json`]).
-struct Text<'a>(&'a [u8]);
+pub(in crate::http) struct Text<'a>(pub &'a [u8]);
 
 impl Serialize for Text<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use keyspace::{Feature, KeyspaceId, NodeId, ShardId};
+pub use node::event::{Trace, TraceStep};
 use overlay::lh::Bucket;
 use overlay::request::{
     Failure, Form, HOPS_LINEAR_MAX, HopSource, LookupRequest, RequestEvent, RouteHop,
@@ -43,7 +44,7 @@ use super::{ControlInput, NodeRuntime};
 use counts::LookupCounters;
 pub use counts::LookupStats;
 use trace::LookupInProgress;
-pub use trace::{OnTrace, Trace, TraceStep};
+pub use trace::OnTrace;
 
 /// Within so many of the node's ticks each table sends upkeep once, some tables at each tick …
 const RING_TICKS: u64 = 20;
@@ -230,6 +231,12 @@ pub fn look_up(
     let (_done, trace) = ended.pop().expect("it is open, or has ended");
     peers.lookups.count(&trace);
     Some(trace)
+}
+
+/// The route to the owner of a point by the full table, for who watches: it is not counted.
+pub fn by_full_table(runtime: &NodeRuntime, point: Point<'_>) -> Trace {
+    let owner = runtime.peers.as_ref().and_then(|peers| peers.lookup.owner(point));
+    at_once(runtime.identity.node, LookupChoice::default(), owner, true, Instant::now())
 }
 
 /// The trace that is known without asking other nodes.

@@ -1,39 +1,12 @@
 //! The route of one lookup: its hops from shard to shard, as far as this node knows them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use keyspace::NodeId;
+use node::event::{Trace, TraceStep};
 use overlay::request::{Failure, Form, RouteHop, TRAIL_MAX};
 use overlay::{KnownShard, LookupChoice};
-
-/// One move of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceStep {
-    /// Where it went, and by which entry of a table.
-    pub leg: RouteHop,
-    /// How long that took; known only of requests that this node has sent itself.
-    pub took: Option<Duration>,
-}
-
-/// The route that was found.
-#[derive(Clone, Debug)]
-pub struct Trace {
-    /// The lookup that was asked for.
-    pub way: LookupChoice,
-    /// The shard that owns the point; none if none was found.
-    pub owner: Option<Arc<KnownShard>>,
-    /// Why no owner was found, for people.
-    pub failure: Option<&'static str>,
-    /// Moves from shard to shard.
-    pub hops: u32,
-    /// Messages between nodes; known only of a route that was traced to its end.
-    pub messages: Option<u32>,
-    /// The moves, if it was traced: the first [`TRAIL_MAX`].
-    pub steps: Vec<TraceStep>,
-    /// From the beginning to the end.
-    pub took: Duration,
-}
 
 /// The callback at the end of a lookup, whether it has found the owner or not.
 pub type OnTrace = Box<dyn FnOnce(Trace) + Send>;

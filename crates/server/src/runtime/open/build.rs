@@ -24,6 +24,7 @@ use crate::runtime::cluster_version::{self, ClusterVersionState};
 use crate::runtime::control_plane::ControlPlane;
 use crate::runtime::delivery::Delivery;
 use crate::runtime::disk_pace::DiskPace;
+use crate::runtime::events::Events;
 use crate::runtime::executors::{ExecutorCell, Executors};
 use crate::runtime::identity::NodeIdentity;
 use crate::runtime::lifecycle::Lifecycle;
@@ -73,6 +74,7 @@ pub(super) fn build(
     let interval = Duration::from_millis(config.interval_ms);
     let pubsub = PubSub::new(mailboxes.len(), clock.millis());
     let tracking = Tracking::new(mailboxes.len(), config.tracking_keys_max);
+    let events = Events::new(manifest.node, clock.now(), seed);
     let runtime = Arc::new(NodeRuntime {
         identity,
         lifecycle: Lifecycle::default(),
@@ -84,7 +86,7 @@ pub(super) fn build(
         admin_states: AdminStateCache::default(),
         version: ClusterVersionState::new(config),
         memory: Memory::new(config.memory_bytes_max()),
-        events: Default::default(),
+        events,
         request_rates: RequestRates::new(config.split_rate, seed),
         disk_pace: DiskPace::default(),
         open_txns: OpenTxns::default(),

@@ -196,6 +196,7 @@ impl World {
                 CoordinatorAction::Report { token, ended } => {
                     assert_eq!(self.ended.insert(token, ended), None, "told once");
                 }
+                CoordinatorAction::Trace(_) => unreachable!("nobody watches"),
             }
         }
     }

@@ -1,0 +1,54 @@
+//! `/v1/keys/{keyspace}`: keys, page by page.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+
+use super::context::Shared;
+use super::problem::Problem;
+use super::txn::Text;
+use super::uri::{byte_parameters, decode_text, number, text_of};
+use crate::{ApiError, KEYS_PAGE_MAX, KeysQuery};
+
+/// Keys of a page unless another number is asked for.
+const LIMIT: u64 = 100;
+
+/// A page.
+pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {
+    let keyspace = decode_text(uri.path().strip_prefix("/v1/keys/").unwrap_or_default())?;
+    let [prefix, cursor, limit] = byte_parameters(uri.query(), ["prefix", "cursor", "limit"])?;
+    let cursor = cursor.map(text_of).transpose()?;
+    let limit = match limit {
+        Some(limit) => number("limit", &text_of(limit)?)?,
+        None => LIMIT,
+    };
+    if !(1..=KEYS_PAGE_MAX as u64).contains(&limit) {
+        let why = format!("limit is {limit}: it has to be from 1 to {KEYS_PAGE_MAX}");
+        return Err(Problem::bad_request(why));
+    }
+    let prefix: Bytes = prefix.unwrap_or_default().into();
+    let (bytes, bytes_max) = (prefix.len() as u64, context.options.key_bytes_max);
+    if bytes > bytes_max {
+        return Err(ApiError::KeyTooLong { bytes, bytes_max }.into());
+    }
+    let asked = KeysQuery { prefix, cursor, limit: limit as usize };
+    let page = context.read(|done| context.api.keys(&keyspace, asked, done)).await?;
+    Ok(Json(Page { keys: page.keys.into_iter().map(Key).collect(), next: page.next }))
+}
+
+/// A page as JSON.
+#[derive(Serialize)]
+pub struct Page {
+    keys: Vec<Key>,
+    next: Option<String>,
+}
+
+struct Key(Bytes);
+
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Text(&self.0).serialize(serializer)
+    }
+}

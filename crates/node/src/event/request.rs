@@ -1,0 +1,65 @@
+//! Samples of requests: which key a client asked for, and how its owner was found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyspace::{NodeId, ShardId};
+use overlay::request::RouteHop;
+use overlay::{KnownShard, LookupChoice};
+
+/// The most bytes of a key that a sample shows.
+pub const KEY_BYTES_SHOWN_MAX: usize = 256;
+
+/// A request that was sampled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampledRequest {
+    /// Whether it may change anything.
+    pub is_write: bool,
+    /// The name of the keyspace.
+    pub keyspace: Box<str>,
+    /// Its first key, at most [`KEY_BYTES_SHOWN_MAX`] of it.
+    pub key: Box<[u8]>,
+    /// How many keys it names.
+    pub keys: usize,
+    /// The shard of the first key, by the node's routes.
+    pub shard: ShardId,
+    /// The node that leads it, if that is known.
+    pub leader: Option<NodeId>,
+    /// How the owner of the first key was found.
+    pub route: Trace,
+}
+
+/// One move of a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceStep {
+    /// Where it went, and by which entry of a table.
+    pub leg: RouteHop,
+    /// How long that took; known only of requests that this node has sent itself.
+    pub took: Option<Duration>,
+}
+
+/// The route that a lookup took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// The lookup that was asked for.
+    pub way: LookupChoice,
+    /// The shard that owns the point; none if none was found.
+    pub owner: Option<Arc<KnownShard>>,
+    /// Why no owner was found, for people.
+    pub failure: Option<&'static str>,
+    /// Moves from shard to shard.
+    pub hops: u32,
+    /// Messages between nodes; known only of a route that was traced to its end.
+    pub messages: Option<u32>,
+    /// The moves, if it was traced: the first [`overlay::request::TRAIL_MAX`].
+    pub steps: Vec<TraceStep>,
+    /// From the beginning to the end.
+    pub took: Duration,
+}
+
+impl Trace {
+    /// The node that leads the owner, if both are known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.owner.as_ref()?.leader()
+    }
+}
