@@ -11,7 +11,7 @@ export interface HeatCell {
   shard: number;
   from: number;
   to: number;
-  /** Entries a second; `null`: unknown, as in a shard's first moment. */
+  /** Entries a second; `null`: unknown, as in a shard's first moment or without a replica here. */
   rate: number | null;
 }
 
@@ -43,7 +43,8 @@ export function heatColumns(
       const old = before.get(shard.id);
       now.set(shard.id, { committed: shard.committed, atMs: model.atMs });
       const seconds = old ? (model.atMs - old.atMs) / 1000 : 0;
-      const isKnown = old !== undefined && seconds > 0 && shard.committed >= old.committed;
+      // Without a replica here the log's figures are those that the shard began with.
+      const isKnown = shard.here && old !== undefined && seconds > 0 && shard.committed >= old.committed;
       return {
         shard: shard.id,
         from,

@@ -55,6 +55,11 @@ const WIDTH_SHARE_MIN = 0.02;
 
 /** Arcs of shards, which are in the order of the circle. */
 export function layout(shards: readonly ShardStatus[], weight: Weight): ShardArc[] {
+  // The node that answers knows the sizes of its own replicas; others are taken for average.
+  const known = shards.filter((shard) => shard.here);
+  const average = (of: (shard: ShardStatus) => number) =>
+    known.length === 0 ? 1 : known.reduce((sum, shard) => sum + of(shard), 0) / known.length;
+  const [keys, bytes] = [average((shard) => shard.keys), average((shard) => shard.bytes)];
   const raw = shards.map((shard) => {
     switch (weight) {
       case "equal":
@@ -62,9 +67,9 @@ export function layout(shards: readonly ShardStatus[], weight: Weight): ShardArc
       case "width":
         return widthOf(shard) ?? 1;
       case "keys":
-        return shard.keys;
+        return shard.here ? shard.keys : keys;
       case "bytes":
-        return shard.bytes;
+        return shard.here ? shard.bytes : bytes;
     }
   });
   const total = raw.reduce((sum, each) => sum + each, 0);

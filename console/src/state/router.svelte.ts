@@ -9,8 +9,21 @@ export const VIEWS = [
   "transactions",
   "timeline",
   "events",
+  "tour",
 ] as const;
 export type ViewName = (typeof VIEWS)[number];
+
+export const VIEW_NAMES: Record<ViewName, string> = {
+  cluster: "Cluster",
+  shards: "Shards",
+  keys: "Keys",
+  ring: "Ring",
+  lookups: "Lookups",
+  transactions: "Transactions",
+  timeline: "Timeline",
+  events: "Events",
+  tour: "How it works",
+};
 
 export interface Route {
   view: ViewName;

@@ -111,6 +111,18 @@ export async function checkReal(checks, browser) {
       await page.getByText("they did not hold: else").waitFor();
     });
 
+    await checks.check("real: the tour draws linear and Chord side by side", async () => {
+      await open("tour?step=3");
+      await page.locator("svg path.owner").waitFor({ timeout: 20_000 });
+      await page.getByRole("button", { name: "Another key" }).click();
+      await page.getByRole("button", { name: /^Next: Chord/ }).click();
+      await page.waitForFunction(() => document.querySelectorAll("svg path.owner").length === 2, null, {
+        timeout: 20_000,
+      });
+      quiet(await axe());
+      quiet(complaints(isKnown));
+    });
+
     const probe = await fetch(`${base}/v1/events`, { headers: { Accept: "text/event-stream" } });
     const hasStream = probe.ok;
     await probe.body?.cancel();

@@ -5,7 +5,7 @@ import { synthetic } from "../../scripts/synthetic.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
 
-const VIEWS = ["cluster", "shards", "keys", "ring", "lookups", "transactions", "timeline", "events"];
+const VIEWS = ["cluster", "shards", "keys", "ring", "lookups", "transactions", "timeline", "events", "tour"];
 /** On a quiet machine it is 60; others may use this one. */
 const FRAMES_MIN = 20;
 const moments = readRecording();
@@ -34,10 +34,7 @@ export async function checkRecorded(checks, browser) {
     await checks.check(`${view} opens and is accessible`, async () => {
       await open(view);
       await page.locator("h1").waitFor({ state: "attached" });
-      equal(
-        await page.locator("nav a[aria-current=page]").innerText(),
-        view[0]?.toUpperCase() + view.slice(1),
-      );
+      equal(await page.locator("nav a[aria-current=page]").getAttribute("href"), `#/${view}`);
       quiet(complaints());
       quiet(await axe());
     });
@@ -167,6 +164,20 @@ export async function checkRecorded(checks, browser) {
       }
     }
     quiet(complaints());
+  });
+
+  await checks.check("the tour is walked from its first page to its last", async () => {
+    await open("tour");
+    for (let n = 2; ; n++) {
+      const next = page.getByRole("button", { name: /^Next: / });
+      if ((await next.count()) === 0) break;
+      const title = (await next.innerText()).replace("Next: ", "");
+      await next.click();
+      await page.getByRole("heading", { level: 1, name: title }).waitFor();
+      quiet((await axe()).map((/** @type {string} */ each) => `page ${n}: ${each}`));
+    }
+    await page.getByRole("heading", { level: 1, name: "Go back in time" }).waitFor();
+    complaints(); // the keys of the tour were not recorded
   });
 
   await checks.check("events come in live, are filtered and paused", async () => {

@@ -52,6 +52,21 @@ describe("the ring", () => {
     expect(Math.min(...arcs.map((arc) => arc.to - arc.from))).toBeGreaterThan(0.02);
   });
 
+  it("takes shards of unknown size for average", () => {
+    const shards = shardsOf(model, "0").map((shard, i) => ({
+      ...shard,
+      keys: i === 0 ? 0 : 10,
+      here: i !== 0,
+    }));
+    const arcs = layout(shards, "keys");
+    expect((arcs[0]?.to ?? 0) - (arcs[0]?.from ?? 0)).toBeCloseTo(1 / shards.length);
+    const unknown = layout(
+      shards.map((shard) => ({ ...shard, here: false })),
+      "bytes",
+    );
+    expect(unknown[0]?.to).toBeCloseTo(1 / shards.length);
+  });
+
   it("has no picture of no shards", () => {
     expect(layout([], "equal")).toEqual([]);
   });

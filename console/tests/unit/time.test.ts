@@ -103,6 +103,15 @@ describe("writes by place and time", () => {
     expect(columns[1]?.cells.find((cell) => cell.shard === 1)?.rate).toBeNull();
   });
 
+  it("are unknown of shards without a replica on the node that answers", () => {
+    const elsewhere = (ms: number) => {
+      const moment = later(ms, ms);
+      return { ...moment, shards: moment.shards.map((shard) => ({ ...shard, here: false })) };
+    };
+    const columns = heatColumns([elsewhere(0), elsewhere(1000)], "0", "equal");
+    expect(columns[1]?.cells.every((cell) => cell.rate === null)).toBe(true);
+  });
+
   it("join moments when there are many, and leave out those without news", () => {
     const many = Array.from({ length: 1000 }, (_, i) => later(i * 1000, i));
     expect(heatColumns(many, "0", "equal").length).toBeLessThanOrEqual(COLUMNS_MAX + 1);

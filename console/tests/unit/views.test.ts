@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Api } from "../../src/api/client";
 import type { Decision, Keyspace, Route } from "../../src/api/types";
 import { fromText, toText } from "../../src/model/bytes";
-import { nodeName } from "../../src/model/model";
+import { EMPTY, nodeName } from "../../src/model/model";
 import { formatRoute, parseRoute } from "../../src/state/router.svelte";
 import { DEFAULTS, readChoices } from "../../src/state/settings.svelte";
 import { actionsFor, explain } from "../../src/views/cluster/actions";
@@ -20,6 +20,7 @@ import {
 import { before, listVersions, VERSIONS_MAX } from "../../src/views/keys/versions";
 import { keysToTry, summarise } from "../../src/views/lookups/compare";
 import { filterShards, isTroubled, lagOf, placeOf, sortShards } from "../../src/views/shards/table";
+import { factsOf, halvings, keyspaceToShow, STEPS } from "../../src/views/tour/steps";
 import { answer, DOWN, modelOf, routes, SPLIT, WELL } from "./recording";
 
 describe("addresses of views", () => {
@@ -311,5 +312,28 @@ describe("recorded keyspaces", () => {
   it("are of each placement", () => {
     const { keyspaces } = answer<{ keyspaces: Keyspace[] }>(WELL, "/v1/keyspaces");
     expect(new Set(keyspaces.map((each) => each.placement)).size).toBe(3);
+  });
+});
+
+describe("the tour", () => {
+  it("tells of the cluster that is looked at", () => {
+    const model = modelOf(WELL);
+    const keyspace = keyspaceToShow(model);
+    expect(keyspace).toBe("0");
+    const facts = factsOf(model, keyspace);
+    expect(facts).toMatchObject({ nodes: 3, shards: 8, replicas: 3, here: "node-1" });
+    const words = STEPS.flatMap((step) => step.text(facts)).join(" ");
+    expect(words).toContain("cut into 8 arcs");
+    expect(words).toContain("at most about 3 hops");
+    expect(words).not.toMatch(/undefined|NaN|null/);
+  });
+
+  it("stands before a cluster is known", () => {
+    const facts = factsOf(EMPTY, keyspaceToShow(EMPTY));
+    for (const step of STEPS) expect(step.text(facts).join(" ")).not.toMatch(/undefined|NaN|null/);
+  });
+
+  it("counts how often a ring can be halved", () => {
+    expect([0, 1, 2, 8, 9, 1000, 1_000_000].map(halvings)).toEqual([0, 0, 1, 3, 4, 10, 20]);
   });
 });
