@@ -42,13 +42,14 @@ export interface EventFilter {
 export const NO_FILTER: EventFilter = { hidden: new Set(), severity: "debug", text: "", shard: null };
 const RANK: Record<Severity, number> = { debug: 0, info: 1, warn: 2, error: 3 };
 
-export function matches(event: ClusterEvent, filter: EventFilter): boolean {
+/** `said`: what is shown of the event besides, so that what one reads can be found. */
+export function matches(event: ClusterEvent, filter: EventFilter, said = event.text): boolean {
   if (event.type === GAP && !filter.hidden.has("stream")) return true;
   if (filter.hidden.has(groupOf(event.type))) return false;
   if (RANK[event.severity] < RANK[filter.severity]) return false;
   if (filter.shard !== null && event.shard !== filter.shard) return false;
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return true;
-  const heap = `${event.type} ${event.node} ${event.keyspace ?? ""} ${event.text}`.toLowerCase();
+  const heap = `${event.type} ${event.node} ${event.keyspace ?? ""} ${said}`.toLowerCase();
   return words.every((word) => heap.includes(word));
 }

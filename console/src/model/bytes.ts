@@ -51,10 +51,10 @@ export function fromJson(json: JsonBytes): Uint8Array {
   return Uint8Array.from(atob(json.base64), (char) => char.charCodeAt(0));
 }
 
-/** A key for people: printable text as it is, other bytes as `\xff`. */
+/** A key for people: text as it is, but for `\\`, and other bytes as `\xff`. {@link parseTyped} reads it. */
 export function printable(bytes: Uint8Array): string {
   const text = toText(bytes);
-  if (text !== null && !/[\u0000-\u001f\u007f]/.test(text)) return text;
+  if (text !== null && !/[\u0000-\u001f\u007f]/.test(text)) return text.replaceAll("\\", "\\\\");
   return Array.from(bytes, (byte) =>
     byte >= 0x20 && byte < 0x7f && byte !== 0x5c
       ? String.fromCharCode(byte)

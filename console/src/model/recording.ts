@@ -42,6 +42,12 @@ function unpackSamples(value: unknown): Samples {
     return NO_SAMPLES;
   }
   const { requests, transactions } = value as unknown as Samples;
+  if (
+    !requests.every(has({ atMs: isNumber, node: isString, key: isString })) ||
+    !transactions.every(isTransaction)
+  ) {
+    throw new BadRecording("This recording is damaged: a sample lacks what it should have.");
+  }
   return {
     transactions,
     requests: requests.map((request) => ({ ...request, keyBytes: parseTyped(String(request.key)) })),
@@ -72,6 +78,41 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+type Shape = Record<string, (value: unknown) => boolean>;
+const isNumber = (value: unknown) => typeof value === "number";
+const isString = (value: unknown) => typeof value === "string";
+const isNullOr = (check: (value: unknown) => boolean) => (value: unknown) => value === null || check(value);
+const has = (shape: Shape) => (value: unknown) =>
+  isObject(value) && Object.entries(shape).every(([name, check]) => check(value[name]));
+const listOf = (check: (value: unknown) => boolean) => (value: unknown) =>
+  Array.isArray(value) && value.every(check);
+
+/** What views rely on. The rest of a model they only show. */
+const isModel = has({
+  atMs: isNumber,
+  status: isNullOr(has({ node_id: isString, level: isObject, memory: isObject, log: isObject })),
+  nodes: listOf(has({ id: isString, name: isString, state: isString, addresses: isObject })),
+  shards: listOf(has({ id: isNumber, replicas: listOf(has({ replica: isNumber, node: isString })) })),
+  keyspaces: listOf(has({ name: isString, placement: isString })),
+  decisions: isNullOr(
+    has({ decisions: listOf(has({ at_ms: isNumber, add: Array.isArray, remove: Array.isArray })) }),
+  ),
+});
+const isEvent = has({
+  type: isString,
+  at: isString,
+  atMs: isNumber,
+  node: isString,
+  text: isString,
+  fields: isObject,
+});
+const isTransaction = has({
+  id: isString,
+  node: isString,
+  steps: listOf(has({ at: isString, atMs: isNumber, phase: isString, shards: Array.isArray })),
+});
+const isPoint = has({ atMs: isNumber });
+
 export function decodeRecording(text: string): Recording {
   let packed: unknown;
   try {
@@ -91,6 +132,9 @@ export function decodeRecording(text: string): Recording {
   if (!Array.isArray(parts) || !Array.isArray(models) || !Array.isArray(events) || !Array.isArray(points)) {
     throw new BadRecording("This recording is damaged: a part of it is missing.");
   }
+  if (!events.every(isEvent) || !points.every(isPoint)) {
+    throw new BadRecording("This recording is damaged: an event or a point lacks what it should have.");
+  }
   if (models.length === 0) throw new BadRecording("This recording is empty.");
   const unpack = (value: unknown): unknown => {
     if (!isObject(value)) return value;
@@ -105,11 +149,10 @@ export function decodeRecording(text: string): Recording {
     models: models.map((model: unknown) => {
       if (!isObject(model)) throw new BadRecording("This recording is damaged: a model is no object.");
       const fields = Object.fromEntries(Object.entries(model).map(([name, value]) => [name, unpack(value)]));
-      const whole = { ...EMPTY, ...fields } as Model;
-      if (!Array.isArray(whole.nodes) || !Array.isArray(whole.shards) || typeof whole.atMs !== "number") {
-        throw new BadRecording("This recording is damaged: a model lacks nodes or shards.");
-      }
-      return whole;
+      const whole = { ...EMPTY, ...fields };
+      if (!has({ atMs: isNumber })(fields) || !isModel(whole))
+        throw new BadRecording("This recording is damaged: a model lacks what it should have.");
+      return whole as Model;
     }),
     events: events as ClusterEvent[],
     points: points as TimePoint[],

@@ -48,6 +48,7 @@ describe("the log", () => {
     expect(matches(warn, { ...NO_FILTER, shard: 4 })).toBe(false);
     expect(matches(warn, { ...NO_FILTER, text: "ORDERS split" })).toBe(true);
     expect(matches(warn, { ...NO_FILTER, text: "orders merged" })).toBe(false);
+    expect(matches(warn, { ...NO_FILTER, text: "node-7" }, "node-7 shard 3 was split")).toBe(true);
   });
 
   it("shows gaps whatever is looked for", () => {

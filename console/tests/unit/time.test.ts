@@ -172,6 +172,26 @@ describe("recordings", () => {
     expect(encodeRecording({ ...recording, models: many }).length).toBeLessThan(one + 100 * 400);
   });
 
+  it("that were damaged anywhere are refused, or come back whole enough", () => {
+    const text = encodeRecording({ ...recording, models: models.slice(0, 1) });
+    const whole = JSON.parse(text) as Record<string, unknown>;
+    for (const name of ["parts", "models", "events", "points", "samples"]) {
+      for (const instead of [null, 5, "x", [null], [5], [{}], {}]) {
+        const damaged = JSON.stringify({ ...whole, [name]: instead });
+        let decoded;
+        try {
+          decoded = decodeRecording(damaged);
+        } catch (error) {
+          expect(error).toBeInstanceOf(BadRecording);
+          continue;
+        }
+        // Only samples may be missing.
+        expect(name).toBe("samples");
+        expect(decoded.samples).toEqual(NO_SAMPLES);
+      }
+    }
+  });
+
   it.each([
     ["", "no JSON"],
     ["{}", "no format"],
