@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
-# redis-py in target/venv, ioredis beside its test, go-redis built into target/clients; and what
-# tests/programs tries, in target/programs and beside its test.
+# redis-py in target/venv, ioredis beside its test, go-redis built into target/clients; what
+# tests/programs tries, in target/programs and beside its test; and what the console needs: Debian's
+# chromium, and npm packages in console/node_modules.
 # `setup.sh bench` installs for benchmarks of clusters besides: Debian's etcd, and its driver built into
 # target/clients. Without them these benchmarks leave etcd out, so that is no failure.
 # `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
@@ -48,6 +49,7 @@ command -v python3 >/dev/null || packages+=(python3)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 command -v npm >/dev/null || packages+=(nodejs npm)
 command -v go >/dev/null || packages+=(golang-go)
+command -v chromium >/dev/null || packages+=(chromium fonts-dejavu-core)
 [ ${#packages[@]} = 0 ] || install "${packages[@]}"
 
 mkdir -p target/clients
@@ -91,6 +93,13 @@ if [ "$(cat tests/programs/node/node_modules/.wanted 2>/dev/null)" != "$want" ];
   say "programs of Node.js"
   (cd tests/programs/node && quietly npm ci --no-audit --no-fund --loglevel=error)
   echo "$want" >tests/programs/node/node_modules/.wanted
+fi
+
+want=$(cksum <console/package-lock.json)
+if [ "$(cat console/node_modules/.wanted 2>/dev/null)" != "$want" ]; then
+  say "what builds and checks the console"
+  (cd console && quietly npm ci --no-audit --no-fund --loglevel=error)
+  echo "$want" >console/node_modules/.wanted
 fi
 
 want=$(cat tests/programs/go/{go.mod,go.sum,*.go} | cksum)

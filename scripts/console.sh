@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# All checks of the console: types, lint, format, unit tests, the build, and the built page in
+# Chromium, on a recorded cluster and on a real one. scripts/setup.sh installs what it needs.
+# The last line sums up: `console: N passed, N failed`.
+set -uo pipefail
+cd "$(dirname "$0")/../console"
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# count TITLE PATTERN COMMAND…: PATTERN finds `N passed` in the output; a failure counts as one.
+count() {
+  local title=$1 pattern=$2 code number
+  shift 2
+  "$@" >"$log" 2>&1
+  code=$?
+  number=$(grep -oE "$pattern" "$log" | tail -n 1 | grep -oE '[0-9]+ passed' | grep -oE '[0-9]+')
+  passed=$((passed + ${number:-$((code == 0 ? 1 : 0))}))
+  if [ "$code" != 0 ]; then
+    failed=$((failed + 1))
+    echo "== $title: FAILED"
+    tail -n 60 "$log"
+  else
+    echo "== $title: ok"
+  fi
+  return "$code"
+}
+
+count "types, lint, format" "^no such line$" npm run --silent check
+count "unit tests" "Tests +[0-9]+ passed" env NO_COLOR=1 npm run --silent test
+count "build" "^no such line$" npm run --silent build &&
+  count "browser" "^console browser: [0-9]+ passed" npm run --silent browser
+echo "console: $passed passed, $failed failed"
+[ "$failed" = 0 ]
