@@ -57,7 +57,10 @@ pub use request::{
     Bound, Explain, Gather, KeyspaceRequest, Kill, LibraryRequest, RANGE_NEEDS_ORDER, Range,
     Request, Restore, ScriptCall, ScriptName, ScriptRequest, Transfer, Wait,
 };
-pub use scripted::{ScriptedCommand, flushes, is_script, needs_memory, spans_keyspaces};
+pub use scripted::{
+    ScriptedCommand, called_function, changes_scripts, flushes, is_script, needs_memory,
+    spans_keyspaces,
+};
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use stats::{BUCKETS, CommandCalls, SlowCommand};
 pub use subscriptions::Subscriptions;

@@ -54,6 +54,29 @@ pub fn flushes(args: Args<'_>) -> bool {
     table::lookup(args).ok().filter(is_flush).is_some()
 }
 
+/// Whether a command changes which scripts or libraries all nodes have, or stops those that run.
+pub fn changes_scripts(args: Args<'_>) -> bool {
+    let changes = |spec: &&table::CommandSpec| {
+        matches!(
+            spec.name,
+            "script|flush"
+                | "script|kill"
+                | "function|load"
+                | "function|delete"
+                | "function|flush"
+                | "function|restore"
+                | "function|kill"
+        )
+    };
+    table::lookup(args).ok().filter(changes).is_some()
+}
+
+/// The function that a command calls.
+pub fn called_function<'a>(args: Args<'a>) -> Option<&'a [u8]> {
+    let calls = |spec: &&table::CommandSpec| ["fcall", "fcall_ro"].contains(&spec.name);
+    table::lookup(args).ok().filter(calls).and_then(|_| args.get(1))
+}
+
 /// Whether a command may need more memory, or is a script, which may.
 pub fn needs_memory(args: Args<'_>) -> bool {
     let denies = |spec: &&table::CommandSpec| spec.flags.split(' ').any(|flag| flag == "denyoom");
