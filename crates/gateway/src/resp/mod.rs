@@ -64,7 +64,7 @@ pub use scripted::{
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use stats::{BUCKETS, CommandCalls, SlowCommand};
 pub use subscriptions::Subscriptions;
-pub use topology::{Health, Mode, Node, Shard, Topology};
+pub use topology::{Health, Mode, Node, ReplicaListener, Shard, Topology};
 pub use tracking::{Choice, Tracking};
 pub use transaction::{
     ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_MAX, Queue, WATCHED_BYTES_MAX, WATCHED_MAX, Watched,

@@ -204,7 +204,10 @@ impl EventLoop {
 /// Has a script thread see what the code registers, and the catalogue take the library.
 fn load(runtime: &Arc<NodeRuntime>, mode: Mode, code: Box<[u8]>, replace: bool, reply: LaterReply) {
     let again = runtime.clone();
-    runtime.scripts.call(Box::new(move || match libraries::judge(&code) {
+    let judge = move |runtime: &NodeRuntime, code: &[u8]| {
+        libraries::judge_beside(&runtime.scripts.libraries.all(), code, replace)
+    };
+    runtime.scripts.call(Box::new(move || match judge(&again, &code) {
         Err(text) => reply.result(Err(text)),
         Ok(library) => {
             let name = library.name.clone();

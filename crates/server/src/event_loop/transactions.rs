@@ -33,7 +33,8 @@ use gateway::resp::{changes_scripts, flushes, runs_late, spans_keyspaces};
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// The error of SSUBSCRIBE in EXEC.
-pub(super) const SHARD_SUBSCRIPTION: &str = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
+pub(super) const SHARD_SUBSCRIPTION: &str =
+    "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
 /// … whose cluster has nodes that cannot read a transaction yet.
 pub(super) const CLUSTER_VERSION_TOO_LOW: &str = "ERR transactions need a higher cluster version; \
                                                   nothing was done. See `carillon upgrade --check`";

@@ -29,6 +29,7 @@ use node::executor::Answer;
 
 use super::cache::{NoScript, Program, Script};
 use super::exec_reply::{Filling, Gaps};
+use super::host::{Halt, Queued, ScriptHost};
 use super::job::{Job, JobReply};
 use super::libraries::{self, Known, follow, not_changed_text, not_followed};
 use super::{NO_FUNCTION, NO_SCRIPT, Scripts, kill_elsewhere};
@@ -74,14 +75,14 @@ pub enum Change {
 }
 
 impl Change {
-    /// What a command on libraries changes.
+    /// What a command on libraries changes, of these.
     ///
     /// # Errors
     /// Redis's, of what cannot be a library.
-    pub fn of(asked: &LibraryRequest<'_>) -> Result<Self, String> {
+    pub fn of(asked: &LibraryRequest<'_>, all: &Libraries) -> Result<Self, String> {
         Ok(match *asked {
             LibraryRequest::Load { code, replace } => {
-                Self::Load { library: libraries::judge(code)?, replace }
+                Self::Load { library: libraries::judge_beside(all, code, replace)?, replace }
             }
             LibraryRequest::Delete(name) => {
                 // No library has another name.
@@ -263,6 +264,30 @@ impl Draft {
             {
                 *then = known.into_values().collect();
                 return;
+            }
+        }
+    }
+}
+
+impl ScriptHost<'_> {
+    /// What a command on libraries changes, if that can be.
+    pub(super) fn change<'q>(
+        &mut self,
+        asked: &LibraryRequest<'_>,
+        version: Version,
+        draft: &Draft,
+        reply: &mut Vec<u8>,
+    ) -> Queued<'q> {
+        // A library's code runs to show what is in it.
+        if !self.ground.is_long {
+            self.halt = Some(Halt::TakesLong);
+            return Queued::Done;
+        }
+        match Change::of(asked, &draft.libraries(&self.runtime.scripts)) {
+            Ok(change) => Queued::Change(Box::new(change)),
+            Err(text) => {
+                RespWriter::new(reply, version).error(&text);
+                Queued::Done
             }
         }
     }

@@ -72,8 +72,7 @@ mod tests {
     #[test]
     fn replies_come_where_their_commands_stand() {
         let (queue, watched) = (Queue::default(), Box::default());
-        let mut gaps =
-            Gaps::of(&Arc::new(ExecProgram { is_alone: false, queue, watched }));
+        let mut gaps = Gaps::of(&Arc::new(ExecProgram { is_alone: false, queue, watched }));
         let gap = |at, reply: &[u8]| Gap { at, filling: Filling::Reply(reply.to_vec()) };
         gaps.all = vec![gap(4, b"+a\r\n"), gap(4, b"+b\r\n"), gap(8, b"+c\r\n")];
         assert_eq!(gaps.fill(b"*5\r\n:1\r\n:2\r\n"), b"*5\r\n+a\r\n+b\r\n:1\r\n+c\r\n:2\r\n");

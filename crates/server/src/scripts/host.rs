@@ -8,8 +8,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use command::{Expiry, Read, Reply, SetIf, SetReply, Sink as _, Step, TopicKind, Write};
 use gateway::resp::{
-    ArgRanges, Args, KeyspaceRequest, LibraryRequest, Mode, Request, RespWriter, ScriptCall,
-    ScriptRequest, ScriptedCommand, Session, Transfer, Version, concerns_connection,
+    ArgRanges, Args, KeyspaceRequest, Mode, Request, RespWriter, ScriptCall, ScriptRequest,
+    ScriptedCommand, Session, Transfer, Version, concerns_connection,
 };
 use keyspace::KeyspaceId;
 use lua::{Flow, Host, LogLevel};
@@ -340,34 +340,15 @@ impl<'a> ScriptHost<'a> {
                 Queued::Change(Box::new(Change::Kill { functions }))
             }
             Request::Subscribe { .. } | Request::Unsubscribe { .. } => Queued::Connection,
-            Request::Libraries(asked) if asked.is_change() => self.change(&asked, version, reply),
+            Request::Libraries(asked) if asked.is_change() => {
+                self.change(&asked, version, draft, reply)
+            }
             request => {
                 let mut writer = RespWriter::new(reply, version);
                 if !write_known(self.runtime, draft, &request, &mut writer) {
                     let refusal = "ERR this is not allowed in transactions";
                     self.perform(args, request, version, reply, refusal);
                 }
-                Queued::Done
-            }
-        }
-    }
-
-    /// What a command on libraries changes, if that can be.
-    fn change<'q>(
-        &mut self,
-        asked: &LibraryRequest<'_>,
-        version: Version,
-        reply: &mut Vec<u8>,
-    ) -> Queued<'q> {
-        // A library's code runs to show what is in it.
-        if !self.ground.is_long {
-            self.halt = Some(Halt::TakesLong);
-            return Queued::Done;
-        }
-        match Change::of(asked) {
-            Ok(change) => Queued::Change(Box::new(change)),
-            Err(text) => {
-                RespWriter::new(reply, version).error(&text);
                 Queued::Done
             }
         }

@@ -262,11 +262,25 @@ pub(super) fn propose(
 ///
 /// # Errors
 /// Redis's.
-pub fn judge(code: &[u8]) -> Result<Library, String> {
+fn judge(code: &[u8]) -> Result<Library, String> {
     let loaded = Interpreter::new().load_library(code).map_err(|error| error.0)?;
     let mut functions: Vec<Function> = loaded.functions.into_iter().map(function).collect();
     functions.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Library { name: loaded.name.into(), code: code.into(), functions })
+}
+
+/// The same of a library to be loaded beside these. As in Redis, that one of its name is there
+/// comes before what is wrong with its code.
+///
+/// # Errors
+/// Redis's.
+pub fn judge_beside(all: &Libraries, code: &[u8], replace: bool) -> Result<Library, String> {
+    judge(code).map_err(|wrong| match lua::library::name_of(code) {
+        Some(name) if !replace && all.get(&name).is_some() => {
+            format!("ERR {}", CatalogueError::LibraryExists { name: name.into() })
+        }
+        _ => wrong,
+    })
 }
 
 /// The same of several; by rising name.

@@ -240,10 +240,9 @@ mod tests {
     #[test]
     fn written_keys_are_shown_and_deleted_ones_are_not() {
         let theirs = b"*3\r\n$3\r\nold\r\n$3\r\nnew\r\n$1\r\nz\r\n";
-        for (keys_max, expected) in [
-            (usize::MAX, &b"*2\r\n$3\r\nnew\r\n$1\r\nz\r\n"[..]),
-            (1, b"*1\r\n$1\r\nz\r\n"),
-        ] {
+        for (keys_max, expected) in
+            [(usize::MAX, &b"*2\r\n$3\r\nnew\r\n$1\r\nz\r\n"[..]), (1, b"*1\r\n$1\r\nz\r\n")]
+        {
             let mut out = Vec::new();
             let mut writer = RespWriter::new(&mut out, Version::V2);
             let own = [&b"new"[..]].into_iter();
