@@ -180,6 +180,12 @@ impl Session {
         self.is_replica
     }
 
+    /// Whether its reads may be answered here at all: not by a replica after READWRITE.
+    #[inline]
+    pub fn reads_here(&self) -> bool {
+        !self.is_replica || self.readonly
+    }
+
     /// Whether it reads at replicas, too (READONLY).
     #[inline]
     pub fn is_readonly(&self) -> bool {

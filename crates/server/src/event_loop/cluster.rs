@@ -115,7 +115,7 @@ impl EventLoop {
         let route = connection.route.as_ref()?;
         let redirects = &mut connection.redirects;
         let mut slots = Slots::of(self.config.resp_mode, route);
-        let reads_here = !session.is_replica() || session.is_readonly();
+        let reads_here = session.reads_here();
         match request {
             Request::Read(read)
                 if read.keys().len() > 1 || redirects.has_writes() || !reads_here =>
