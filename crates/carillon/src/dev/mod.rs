@@ -336,12 +336,17 @@ impl Cluster {
     /// The greeting: addresses of the nodes, and commands to try.
     fn welcome(&self) -> String {
         let rows = self.nodes.iter().zip(&self.children).map(|(node, child)| {
-            let [resp, native, http, peer] = node.listeners().map(|(_, at)| at.to_string());
-            let dir = node.dir.display().to_string();
-            vec![node.name(), resp, http, native, peer, child.pid().to_string(), dir]
+            let mut row = vec![node.name(), node.resp.to_string()];
+            row.extend(node.resp_replica.map(|at| at.to_string()));
+            row.extend([node.http, node.native, node.peer].map(|at| at.to_string()));
+            row.extend([child.pid().to_string(), node.dir.display().to_string()]);
+            row
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        let headings = ["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
+        let mut headings = vec!["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
+        if self.nodes.iter().any(|node| node.resp_replica.is_some()) {
+            headings.insert(2, "ITS REPLICA");
+        }
         // The words of this run, whose directory may be a relative one: the same start it again.
         let words: Vec<String> =
             std::env::args_os().map(|word| plan::quoted(&word.to_string_lossy())).collect();
