@@ -1,9 +1,10 @@
 //! Wire types of the cluster version.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A node, and the cluster versions that it supports.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeVersions {
     /// Its id, in hexadecimal.
     pub id: String,
@@ -11,11 +12,12 @@ pub struct NodeVersions {
     pub name: String,
     /// The lowest and the highest version that it supports; `null`: not known.
     #[serde(rename = "speaks")]
+    #[schema(required = true)]
     pub supported: Option<[u8; 2]>,
 }
 
 /// The answer of `GET` and `POST /v1/level`: the cluster version, and what its nodes support.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterVersionStatus {
     /// The cluster version.
     #[serde(rename = "level")]

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   GET    /                                     the console: a page for browsers ([`console`])
+//!   GET    /openapi.json                         the document of this API ([`openapi`])
 //!   GET    /health/live                          the process runs: 200
 //!   GET    /health/ready                         the node serves: 200, else 503
 //!   GET    /metrics                              Prometheus text
@@ -88,6 +89,7 @@ mod kv;
 mod library;
 mod linger;
 mod nodes;
+pub mod openapi;
 mod origin;
 mod preconditions;
 pub mod problem;

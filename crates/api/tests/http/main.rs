@@ -7,6 +7,7 @@ mod bodies;
 mod cluster;
 mod connections;
 mod events;
+mod openapi;
 mod preconditions;
 mod refusals;
 
@@ -279,10 +280,13 @@ fn unknown_outcome_is_a_problem() {
 #[test]
 fn pages_of_strangers_are_refused() {
     let server = serve(options());
-    let mut stream = connect(&server);
-    stream.write_all(b"GET /v1/kv/0/k HTTP/1.1\r\nHost: evil.example:7480\r\n\r\n").unwrap();
-    let reply = read(&mut stream, true);
-    assert_eq!((reply.status, reply.problem().as_str()), (421, "foreign-host"));
+    for path in ["/v1/kv/0/k", "/"] {
+        let mut stream = connect(&server);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: evil.example:7480\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let reply = read(&mut stream, true);
+        assert_eq!((reply.status, reply.problem().as_str()), (421, "foreign-host"));
+    }
 }
 
 #[test]
