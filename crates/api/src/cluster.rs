@@ -318,11 +318,11 @@ pub struct ShardStatus {
     #[schema(required = true)]
     pub keyspace: Option<String>,
     /// The first and the last of its slots, of a hashed keyspace.
-    #[schema(required = true)]
+    #[schema(value_type = Option<Vec<u16>>, required = true, min_items = 2, max_items = 2)]
     pub slots: Option<[u16; 2]>,
     /// The first position that it owns and the first that it does not, in hexadecimal, of a
     /// keyspace without slots. Empty: the ends of the circle.
-    #[schema(required = true)]
+    #[schema(value_type = Option<Vec<String>>, required = true, min_items = 2, max_items = 2)]
     pub arc: Option<[String; 2]>,
     /// How often its replicas or ends have changed.
     pub generation: u64,

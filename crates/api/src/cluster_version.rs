@@ -12,7 +12,7 @@ pub struct NodeVersions {
     pub name: String,
     /// The lowest and the highest version that it supports; `null`: not known.
     #[serde(rename = "speaks")]
-    #[schema(required = true)]
+    #[schema(value_type = Option<Vec<u8>>, required = true, min_items = 2, max_items = 2)]
     pub supported: Option<[u8; 2]>,
 }
 
@@ -24,6 +24,7 @@ pub struct ClusterVersionStatus {
     pub version: u8,
     /// The lowest and the highest that this node supports.
     #[serde(rename = "speaks")]
+    #[schema(value_type = Vec<u8>, min_items = 2, max_items = 2)]
     pub supported: [u8; 2],
     /// Whether this node, when it leads the system shard, raises it by itself.
     pub automatic: bool,

@@ -335,6 +335,7 @@ pub struct Status {
     pub ready: bool,
     /// Why it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub not_ready: Option<String>,
     /// Whether all is well, as this node sees it.
     pub health: Health,
@@ -342,6 +343,7 @@ pub struct Status {
     pub cluster: ClusterStatus,
     /// The cluster version, and which versions its nodes support.
     #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub cluster_version: Option<ClusterVersionStatus>,
     /// How long the process has run.
     pub uptime_ms: u64,

@@ -27,6 +27,7 @@ pub struct RouteStatus {
     pub micros: u64,
     /// Why no owner was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub failure: Option<String>,
     /// Every move, if it was traced.
     pub steps: Vec<RouteStep>,
@@ -45,5 +46,6 @@ pub struct RouteStep {
     pub by: String,
     /// How long it took; none where another node has asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub micros: Option<u64>,
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::request_body::RequestBody;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
@@ -167,6 +167,12 @@ fn add_problems(operation: &mut Operation, is_write: bool) {
     }
 }
 
+/// The schema of a member that is always true.
+pub(super) fn always() -> Schema {
+    let schema = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true]));
+    schema.description(Some("Always.")).into()
+}
+
 /// Bytes: a string if they are UTF-8, else in base64.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
@@ -213,11 +219,13 @@ pub enum TxnResult {
         value: Option<Text>,
         /// When it was written, as digits.
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
         version: Option<String>,
     },
     /// It was put.
     Put {
         /// Always.
+        #[schema(schema_with = always)]
         put: bool,
     },
     /// Whether the key had a value.
@@ -241,5 +249,6 @@ pub struct TxnPair {
     value: Text,
     /// When it was written, as digits.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     version: Option<String>,
 }

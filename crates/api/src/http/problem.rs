@@ -56,6 +56,7 @@ pub struct Wire<'a> {
     remedy: &'a str,
     /// The request whose outcome is unknown, as the node's log names it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     request_id: Option<String>,
 }
 

@@ -32,6 +32,7 @@ use utoipa::ToSchema;
 use super::cluster::Nothing;
 use super::context::{Context, Shared};
 use super::keyspaces::json_within;
+use super::openapi;
 use super::problem::Problem;
 use super::uri::parameters;
 use crate::{ApiError, Done, RequestId};
@@ -64,6 +65,7 @@ pub struct BegunTxn {
 #[derive(Serialize, ToSchema)]
 pub struct CommittedTxn {
     /// Always.
+    #[schema(schema_with = openapi::always)]
     committed: bool,
 }
 
