@@ -29,6 +29,7 @@ count() {
 }
 
 count "types, lint, format" "^no such line$" npm run --silent check
+count "types of the API are current" "^no such line$" node scripts/types.mjs --check
 count "unit tests" "Tests +[0-9]+ passed" env NO_COLOR=1 npm run --silent test
 if count "build" "^no such line$" npm run --silent build; then
   count "the bundle is current" "^no such line$" node scripts/bundle.mjs --check
