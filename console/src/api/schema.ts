@@ -382,7 +382,7 @@ export interface components {
             /** @description Whose keys it names. */
             keyspace?: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Without a request for so long it ends.
              */
             timeout_ms?: number | null;
@@ -392,7 +392,7 @@ export interface components {
             /** @description Its name in further requests. */
             id: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Without a request for so long it ends.
              */
             timeout_ms: number;
@@ -402,33 +402,33 @@ export interface components {
             /** @description Its id, in hexadecimal. */
             id: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Members that are dead, paused or cut off.
              */
             members_down: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of these, members that did not answer lately.
              */
             members_suspected: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Members that answer; this node is one.
              */
             members_up: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Shards that this node leads.
              */
             shards_led: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Shards of which this node has a replica, and which have fewer live replicas than their
              *     keyspace asks for.
              */
             shards_under_replicated: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Shards of which this node has a replica and knows no leader, or is elected to be and cannot.
              */
             shards_without_leader: number;
@@ -438,7 +438,7 @@ export interface components {
             /** @description Whether this node, when it leads the system shard, raises it by itself. */
             automatic: boolean;
             /**
-             * Format: int32
+             * Format: uint8
              * @description The cluster version.
              */
             level: number;
@@ -495,7 +495,7 @@ export interface components {
             /** @description Nodes that get a new replica each. */
             add: components["schemas"]["DecisionNode"][];
             /**
-             * Format: int64
+             * Format: uint64
              * @description When, in milliseconds since 1970.
              */
             at_ms: number;
@@ -509,13 +509,13 @@ export interface components {
             /** @description Replicas that go. */
             remove: number[];
             /**
-             * Format: int64
+             * Format: uint64
              * @description About which shard.
              */
             shard: number;
             split: components["schemas"]["SplitStatus"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long it took, if it is done.
              */
             took_ms: number | null;
@@ -589,12 +589,12 @@ export interface components {
         KeyspaceChange: {
             durability?: components["schemas"]["Durability"] | null;
             /**
-             * Format: int32
+             * Format: uint8
              * @description How many nodes hold each of its keys from now on: not fewer than now.
              */
             replicas?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long replaced versions stay readable from now on.
              */
             retention_ms?: number | null;
@@ -604,12 +604,12 @@ export interface components {
             /** @description When its writes are answered. */
             durability: components["schemas"]["Durability"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Its id, never used again.
              */
             id: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many keys it has.
              */
             keys: number;
@@ -618,17 +618,17 @@ export interface components {
             /** @description Where its keys live. */
             placement: components["schemas"]["Placement"];
             /**
-             * Format: int32
+             * Format: uint8
              * @description How many nodes are to hold each of its keys.
              */
             replicas: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long replaced versions stay readable.
              */
             retention_ms: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many shards it has.
              */
             shards: number;
@@ -645,12 +645,12 @@ export interface components {
             /** @description Where its keys live; cannot be changed later. */
             placement?: components["schemas"]["Placement"];
             /**
-             * Format: int32
+             * Format: uint8
              * @description How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
              */
             replicas?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long replaced versions stay readable; the node's default if not given.
              */
             retention_ms?: number | null;
@@ -665,22 +665,22 @@ export interface components {
         /** @description What data takes on disk. */
         LogStatus: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description All files of the log.
              */
             bytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of `bytes`, what came since the last checkpoint.
              */
             bytes_since_checkpoint: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When the last checkpoint was finished, in milliseconds since 1970; 0 = never.
              */
             checkpoint_at_ms: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many files.
              */
             segments: number;
@@ -688,17 +688,17 @@ export interface components {
         /** @description What data takes in memory. */
         MemoryStatus: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description `memory_max`.
              */
             max_bytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of that, replaced versions kept for retention.
              */
             old_versions_bytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Keys and values, all versions, and what keeps them.
              */
             used_bytes: number;
@@ -708,12 +708,12 @@ export interface components {
             /** @description Whether the shard's replicas go to where those of the other are first: it takes longer then. */
             moves: boolean;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The one that ends.
              */
             right: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The shard, which will have the slots of both.
              */
             shard: number;
@@ -737,21 +737,21 @@ export interface components {
         /** @description A node's admin state, and what it still holds. */
         NodeAdminState: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its keys and values, in bytes, as it last told.
              */
             data_bytes: number;
             /** @description Its id, in hexadecimal. */
             id: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of these, those that it leads.
              */
             leads: number;
             /** @description Its name, if it is known. */
             name: string | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Shards that have a replica there.
              */
             replicas: number;
@@ -768,7 +768,7 @@ export interface components {
             /** @description Where it is reached. */
             addresses: components["schemas"]["NodeAddresses"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its keys and values, in bytes, as it last told.
              */
             data_bytes: number;
@@ -777,17 +777,17 @@ export interface components {
             /** @description Its id, in hexadecimal. */
             id: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it joined, in milliseconds since 1970: nodes are in this order.
              */
             joined_at_ms: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of these, the ones that lead.
              */
             leaders: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of these, those that it leads.
              */
             leads: number;
@@ -796,22 +796,22 @@ export interface components {
             /** @description Its name; not unique. */
             name: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Shards that have a replica there, as far as the answering node knows.
              */
             replicas: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Requests a second for the shards it leads, as it last reported, roughly; 0 below some 500.
              */
             requests_per_second: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Replicas it holds, as it last reported.
              */
             shards: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Since when this node sees it in this state, in milliseconds since 1970.
              */
             since_at_ms: number;
@@ -882,7 +882,7 @@ export interface components {
             /** @description The request whose outcome is unknown, as the node's log names it. */
             request_id?: string;
             /**
-             * Format: int32
+             * Format: uint16
              * @description The reply's status.
              */
             status: number;
@@ -901,7 +901,7 @@ export interface components {
             /** @description The key. */
             key: components["schemas"]["Text"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description It ends after so long.
              */
             ttl_ms?: number | null;
@@ -911,7 +911,7 @@ export interface components {
         /** @description How it is to rise. */
         RaiseBody: {
             /**
-             * Format: int32
+             * Format: uint8
              * @description The cluster version from then on; the next one, if it is left out.
              */
             to?: number | null;
@@ -920,7 +920,7 @@ export interface components {
         RangeOp: {
             from?: components["schemas"]["Text"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description At most so many keys.
              */
             limit?: number | null;
@@ -938,12 +938,12 @@ export interface components {
             /** @description Whether a snapshot is on its way to it. */
             awaits_snapshot: boolean;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Entries that it lacks of the leader's log; only the leader knows, once it has heard of it.
              */
             behind: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long ago the leader sent it something that it has answered; only the leader knows.
              */
             contact_ms: number | null;
@@ -956,7 +956,7 @@ export interface components {
             /** @description Its node's id. */
             node: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its id in the shard.
              */
             replica: number;
@@ -971,7 +971,7 @@ export interface components {
             /** @description `iterative`, `recursive` or `semi-recursive`. */
             form: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Moves from shard to shard.
              */
             hops: number;
@@ -982,17 +982,17 @@ export interface components {
             /** @description `full`, `chord`, `chord-sharp`, `linear` or `lh`. */
             lookup: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Messages between nodes; none if the route was not traced.
              */
             messages: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long it took.
              */
             micros: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The shard that owns the key; none if none was found.
              */
             shard: number | null;
@@ -1004,7 +1004,7 @@ export interface components {
             /** @description Which entry of a table led there. */
             by: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long it took; none where another node has asked.
              */
             micros?: number;
@@ -1013,7 +1013,7 @@ export interface components {
             /** @description The id of the node, in hexadecimal. */
             node: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description To which shard; 0 if any of the node's was asked.
              */
             shard: number;
@@ -1021,7 +1021,7 @@ export interface components {
         /** @description A shard, as this node knows it. */
         ShardStatus: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Up to where they are applied here.
              */
             applied: number;
@@ -1034,31 +1034,31 @@ export interface components {
                 string
             ] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description What they take in memory here, in bytes, with old versions.
              */
             bytes: number;
             /** @description Whether a change of its replicas is under way. */
             changing: boolean;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Up to where this node knows entries to be committed.
              */
             committed: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How often its replicas or ends have changed.
              */
             generation: number;
             /** @description Whether this node has a replica of it. If not, the members below are those of its bootstrap. */
             here: boolean;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its id.
              */
             id: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its keys.
              */
             keys: number;
@@ -1069,7 +1069,7 @@ export interface components {
             /** @description The id of the node that leads it. */
             leader: string | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description If this node leads it: how long its lease lasts. `null` for a sole replica, which needs no
              *     lease.
              */
@@ -1082,17 +1082,17 @@ export interface components {
             /** @description Its replicas. */
             replicas: components["schemas"]["ReplicaStatus"][];
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many of its voters are on nodes that are up.
              */
             replicas_live: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many replicas its keyspace asks for.
              */
             replicas_wanted: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its sessions: nodes whose forwarded writes it remembers, so that none is done twice.
              */
             sessions: number;
@@ -1102,19 +1102,19 @@ export interface components {
                 number
             ] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Its term, at this node.
              */
             term: number;
             /** @description Whether it is well, by itself. */
             verdict: components["schemas"]["Verdict"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many voters it has; some may have no node any more.
              */
             voters: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description For how long no leader has been known, or this node, which is elected, has committed
              *     nothing; 0 if it has a leader.
              */
@@ -1125,7 +1125,7 @@ export interface components {
             /** @description The health of all shards, as this node sees it, whichever were asked for. */
             health: components["schemas"]["Health"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description There are more: those after this id.
              */
             next: number | null;
@@ -1137,12 +1137,12 @@ export interface components {
         /** @description The progress of a snapshot to a replica. */
         SnapshotStatus: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Bytes there are, about.
              */
             about_bytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Bytes that have left; those sent again count again.
              */
             sent_bytes: number;
@@ -1152,12 +1152,12 @@ export interface components {
             /** @description Its first slot, or its first key. */
             at: components["schemas"]["CutAt"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description The new shard, with all from `at` on.
              */
             right: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The shard, which keeps its part below `at`.
              */
             shard: number;
@@ -1167,7 +1167,7 @@ export interface components {
             /** @description The cluster in numbers. */
             cluster: components["schemas"]["ClusterStatus"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Clients connected now, by Redis and native protocol.
              */
             connections: number;
@@ -1176,12 +1176,12 @@ export interface components {
             /** @description Whether all is well, as this node sees it. */
             health: components["schemas"]["Health"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many keys there are in all keyspaces.
              */
             keys: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many keyspaces there are.
              */
             keyspaces: number;
@@ -1204,17 +1204,17 @@ export interface components {
             /** @description What was found in the data directory at start, in words. */
             recovered: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many shards there are.
              */
             shards: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many event loops it has.
              */
             threads: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long the process has run.
              */
             uptime_ms: number;

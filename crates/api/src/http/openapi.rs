@@ -101,14 +101,20 @@ pub struct Api;
 
 /// The document as a file has it.
 pub fn document() -> String {
-    Api::openapi().to_pretty_json().expect("a document is JSON") + "\n"
+    with_known_formats(&Api::openapi().to_pretty_json().expect("a document is JSON")) + "\n"
+}
+
+/// The library writes `u-int64`, where the registry of formats has `uint64`.
+fn with_known_formats(json: &str) -> String {
+    json.replace("\"u-int", "\"uint")
 }
 
 /// The document.
 pub(super) async fn show() -> Response {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
-    let document =
-        DOCUMENT.get_or_init(|| Api::openapi().to_json().expect("a document is JSON").into());
+    let document = DOCUMENT.get_or_init(|| {
+        with_known_formats(&Api::openapi().to_json().expect("a document is JSON")).into()
+    });
     ([(CONTENT_TYPE, "application/json")], document.clone()).into_response()
 }
 
