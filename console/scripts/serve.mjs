@@ -113,6 +113,17 @@ export async function serve({ node, moments, port = 0 }) {
     response.end(body);
   }
 
+  /** An event as the stream has it; those that come later get it as well. */
+  function frame(/** @type {Record<string, unknown>} */ event) {
+    const at = String(event["at"] ?? BigInt(Date.now()) << 16n);
+    const json = JSON.stringify({ at, at_ms: Number(BigInt(at) >> 16n), severity: "info", ...event });
+    const hasCursor = !["hello", "gap", "request", "transaction"].includes(String(event["type"]));
+    const id = hasCursor ? `${at}@${event["node"]}` : "";
+    const text = `${hasCursor ? `id: ${id}\n` : ""}data: ${json}\n\n`;
+    backlog.push({ id, text });
+    return text;
+  }
+
   const server = createServer((request, response) => {
     const path = request.url ?? "/";
     const isApi = path.startsWith("/v1/") || path.startsWith("/metrics");
@@ -133,14 +144,13 @@ export async function serve({ node, moments, port = 0 }) {
       moment = moments?.find((each) => each.name === name);
       if (!moment) throw new Error(`the recording has no moment "${name}"`);
     },
-    /** Sends an event to all that watch, and to those that come later. */
+    /** Sends events to all that watch, and to those that come later. */
+    emitAll(/** @type {Record<string, unknown>[]} */ events) {
+      const texts = events.map(frame);
+      for (const viewer of viewers) viewer.write(texts.join(""));
+    },
     emit(/** @type {Record<string, unknown>} */ event) {
-      const at = String(event["at"] ?? BigInt(Date.now()) << 16n);
-      const json = JSON.stringify({ at, at_ms: Number(BigInt(at) >> 16n), severity: "info", ...event });
-      const hasCursor = !["hello", "gap", "request", "transaction"].includes(String(event["type"]));
-      const id = hasCursor ? `${at}@${event["node"]}` : "";
-      const text = `${hasCursor ? `id: ${id}\n` : ""}data: ${json}\n\n`;
-      backlog.push({ id, text });
+      const text = frame(event);
       for (const viewer of viewers) viewer.write(text);
     },
     /** Breaks all streams, as a network does. */

@@ -5,6 +5,7 @@ import { readProblem, unreachable } from "./problem";
 import type {
   ClusterVersion,
   Decisions,
+  KeyPage,
   Keyspace,
   LookupForm,
   LookupName,
@@ -148,6 +149,21 @@ export class Api {
       etag: response.headers.get("etag"),
       route: response.headers.get("carillon-route"),
     };
+  }
+
+  /** A page of keys, of a keyspace of any placement. */
+  keys(
+    keyspace: string,
+    { prefix, limit, cursor }: { prefix?: Uint8Array; limit?: number; cursor?: string | null } = {},
+    signal?: AbortSignal,
+  ): Promise<KeyPage> {
+    const words = [
+      ...(prefix && prefix.length > 0 ? [`prefix=${encodeKey(prefix)}`] : []),
+      ...(limit === undefined ? [] : [`limit=${limit}`]),
+      ...(cursor === null || cursor === undefined ? [] : [`cursor=${encodeURIComponent(cursor)}`]),
+    ];
+    const query = words.length === 0 ? "" : `?${words.join("&")}`;
+    return this.#json("GET", `/v1/keys/${encodeURIComponent(keyspace)}${query}`, undefined, signal);
   }
 
   async put(keyspace: string, key: Uint8Array, value: Uint8Array, options: PutOptions = {}): Promise<void> {

@@ -226,6 +226,12 @@ export interface Route {
 /** Bytes in JSON: text, or base64 where they are no UTF-8. */
 export type JsonBytes = string | { base64: string };
 
+/** `GET /v1/keys/{keyspace}`: one page. */
+export interface KeyPage {
+  keys: JsonBytes[];
+  next: string | null;
+}
+
 export type TxnCondition = { key: JsonBytes } & (
   { exists: boolean } | { value: JsonBytes } | { version: string }
 );
