@@ -23,6 +23,8 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 
 /** @typedef {{ status: number, type: string, headers?: Record<string, string>, body: unknown }} Answer */
+/** Answers a request: method, address, body. */
+/** @typedef {(method: string, url: URL, body: any) => { status: number, body: unknown }} Handler */
 /** @typedef {{ name: string, at_ms: number, answers: Record<string, Answer> }} Moment */
 
 /** What the recording has: moments of a cluster, the first of which is shown first. */
@@ -66,6 +68,21 @@ function pass(/** @type {string} */ node, request, response) {
   request.pipe(onward);
 }
 
+/** Answers by a stand-in.
+ * @param {Handler} handler
+ * @param {import("node:http").IncomingMessage} request
+ * @param {import("node:http").ServerResponse} response */
+async function handle(handler, request, response) {
+  let text = "";
+  for await (const chunk of request) text += chunk;
+  const url = new URL(request.url ?? "/", "http://127.0.0.1");
+  const answer = handler(request.method ?? "GET", url, text === "" ? null : JSON.parse(text));
+  response.writeHead(answer.status, {
+    "Content-Type": answer.status < 400 ? "application/json" : "application/problem+json",
+  });
+  response.end(JSON.stringify(answer.body));
+}
+
 /** An answer that is a problem. */
 const problem = (/** @type {string} */ kind, /** @type {number} */ status, /** @type {string} */ detail) => ({
   status,
@@ -82,9 +99,9 @@ const problem = (/** @type {string} */ kind, /** @type {number} */ status, /** @
 
 /**
  * Serves until `close` is called.
- * @param {{ node?: string, moments?: Moment[], port?: number }} options
+ * @param {{ node?: string, moments?: Moment[], port?: number, sim?: Handler, dev?: Handler }} options
  */
-export async function serve({ node, moments, port = 0 }) {
+export async function serve({ node, moments, port = 0, sim, dev }) {
   let moment = moments?.[0];
   let isDown = false;
   let hasStream = true;
@@ -129,6 +146,8 @@ export async function serve({ node, moments, port = 0 }) {
     const isApi = path.startsWith("/v1/") || path.startsWith("/metrics");
     if (!isApi) file(path.split("?")[0] ?? "/", response);
     else if (isDown) request.socket.destroy();
+    else if (sim && path.startsWith("/v1/sim")) void handle(sim, request, response);
+    else if (dev && path.startsWith("/v1/dev")) void handle(dev, request, response);
     else if (node) pass(node, request, response);
     else {
       const from = new URL(path, "http://127.0.0.1").searchParams.get("from") ?? "";

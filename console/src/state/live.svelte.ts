@@ -14,6 +14,8 @@ import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
 import { modelAt, remember } from "../model/history";
 import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
+import { DevCluster } from "./dev.svelte";
+import { Simulation } from "./sim.svelte";
 import { appendPoint, point, readMetrics, type Reading, type TimePoint } from "../model/timeline";
 
 /** How often each resource is asked for, in milliseconds. */
@@ -32,6 +34,10 @@ type Resource = keyof typeof INTERVALS;
 
 export class Live {
   readonly api: Api;
+  /** The simulation behind the page, if there is one. */
+  readonly sim: Simulation;
+  /** Nodes of `carillon dev`, if the page came from one. */
+  readonly dev: DevCluster;
   #present = $state.raw<Model>(EMPTY);
   history = $state.raw<readonly Model[]>([]);
   events = $state.raw<readonly ClusterEvent[]>([]);
@@ -58,6 +64,13 @@ export class Live {
 
   constructor(api = new Api()) {
     this.api = api;
+    this.sim = new Simulation(api, () => this.restart());
+    this.dev = new DevCluster(api);
+  }
+
+  /** The cluster's time: the browser's clock, or that of the simulation. */
+  now(): number {
+    return this.sim.clockMs() ?? Date.now();
   }
 
   /** What views show. */
@@ -140,15 +153,32 @@ export class Live {
       for (const poll of this.#polls) poll.setHidden(document.hidden);
     };
     document.addEventListener("visibilitychange", onVisibility);
-    this.#clock = setInterval(() => (this.nowMs = Date.now()), 1000);
+    this.#clock = setInterval(() => (this.nowMs = this.now()), 1000);
     this.#follow();
+    const ends = [this.sim.start(), this.dev.start()];
     return () => {
       document.removeEventListener("visibilitychange", onVisibility);
       for (const poll of this.#polls) poll.stop();
       clearInterval(this.#clock);
       clearTimeout(this.#reshape);
       this.#stream?.stop();
+      for (const end of ends) end();
     };
+  }
+
+  /** Forgets all: another simulation has begun. */
+  restart(): void {
+    this.#present = EMPTY;
+    this.history = [];
+    this.events = [];
+    this.samples = NO_SAMPLES;
+    this.points = [];
+    this.pickedMs = null;
+    this.#reading = undefined;
+    this.#helloAt = "";
+    this.nowMs = this.now();
+    this.#follow(true);
+    for (const poll of this.#polls) poll.refresh();
   }
 
   /** Asks for resources at once, after something was changed. */
@@ -214,7 +244,7 @@ export class Live {
   }
 
   #answer(answer: Answer): void {
-    this.#keep(applyAnswer(this.#present, answer, Date.now()));
+    this.#keep(applyAnswer(this.#present, answer, this.now()));
   }
 
   #keep(model: Model): void {
@@ -224,7 +254,7 @@ export class Live {
   }
 
   #metrics(text: string): void {
-    const now = readMetrics(text, Date.now());
+    const now = readMetrics(text, this.now());
     const next = this.#reading ? point(this.#reading, now, this.#present) : null;
     this.#reading = now;
     if (next) this.points = appendPoint(this.points, next);
@@ -252,8 +282,8 @@ export class Live {
   }
 
   /** Begins the stream, or begins it anew with another filter, behind the last event. */
-  #follow(): void {
-    const cursor = this.#stream?.cursor ?? "";
+  #follow(isAnew = false): void {
+    const cursor = isAnew ? "" : (this.#stream?.cursor ?? "");
     this.#stream?.stop();
     const samples = this.#sampling;
     this.#stream = new EventStream({

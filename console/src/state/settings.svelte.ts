@@ -2,7 +2,7 @@
 
 import type { Theme } from "../model/palette";
 
-export const THEMES = ["system", "dark", "light", "contrast"] as const;
+export const THEMES = ["system", "dark", "light", "contrast", "safe"] as const;
 export type ThemeChoice = (typeof THEMES)[number];
 export const MOTIONS = ["system", "on", "off"] as const;
 export type MotionChoice = (typeof MOTIONS)[number];
