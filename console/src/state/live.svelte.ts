@@ -11,6 +11,7 @@ import { applyEvent, RESHAPES } from "../events/reducer";
 import { addSample, NO_SAMPLES, samplesUntil, type Samples } from "../events/samples";
 import { EventStream, type StreamState } from "../events/stream";
 import { GAP, SAMPLE_TYPES, type ClusterEvent } from "../events/types";
+import { decodeEvents, isEventFile } from "../model/eventfile";
 import { modelAt, remember } from "../model/history";
 import { applyAnswer, EMPTY, type Answer, type Model } from "../model/model";
 import { decodeRecording, encodeRecording, RECORDING_FORMAT, type Recording } from "../model/recording";
@@ -50,6 +51,8 @@ export class Live {
   pickedMs = $state<number | null>(null);
   /** Set while a recording is shown instead of the cluster. */
   recording = $state.raw<Recording | null>(null);
+  /** What is wrong with the recording, though it can be shown. */
+  notes = $state.raw<readonly string[]>([]);
   nowMs = $state(Date.now());
 
   #polls: Poll<unknown>[] = [];
@@ -212,14 +215,22 @@ export class Live {
     });
   }
 
-  /** Shows a recording; throws if it is none. */
+  /** Shows a recording of a page or of `carillon record`; throws if it is none. */
   load(text: string): void {
-    this.recording = decodeRecording(text);
+    if (isEventFile(text)) {
+      const { recording, notes } = decodeEvents(text);
+      this.recording = recording;
+      this.notes = notes;
+    } else {
+      this.recording = decodeRecording(text);
+      this.notes = [];
+    }
     this.pickedMs = this.span.fromMs;
   }
 
   leaveRecording(): void {
     this.recording = null;
+    this.notes = [];
     this.pickedMs = null;
   }
 

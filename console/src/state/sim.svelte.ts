@@ -59,6 +59,8 @@ export class Simulation {
       .then((state) => {
         if (isEnded) return;
         this.#take(state);
+        // What came before was by the browser's clock.
+        this.#onAnew();
         this.#follow();
         this.api.names().then(
           (names) => (this.names = names),
