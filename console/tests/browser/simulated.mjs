@@ -124,6 +124,30 @@ export async function checkSimulated(checks, browser) {
     quiet(complaints());
   });
 
+  await checks.check("sim: the tour plays its scenes, and each can be touched", async () => {
+    await open("tour?step=3");
+    await page.getByRole("heading", { name: "The simulation of this page" }).waitFor();
+    await page.getByRole("button", { name: /^Begin it/ }).click();
+    await page.getByRole("group", { name: /^Ring of 64 members/ }).waitFor();
+    await page.getByRole("button", { name: "A hundred more join" }).click();
+    await page.getByRole("group", { name: /^Ring of 164 members/ }).waitFor();
+    for (let n = 4; ; n++) {
+      const next = page.getByRole("button", { name: /^Next: / });
+      if ((await next.count()) === 0) break;
+      const title = (await next.innerText()).replace("Next: ", "");
+      await next.click();
+      await page.getByRole("heading", { level: 1, name: title }).waitFor();
+      const begin = page.getByRole("button", { name: /^Begin it/ });
+      if ((await begin.count()) > 0) await begin.click();
+      if (title.startsWith("Eight things")) {
+        await page.getByRole("button", { name: "Cut a link" }).click();
+        await page.getByText(/1 ways cut now/).waitFor();
+      }
+      quiet((await axe()).map((/** @type {string} */ each) => `page ${n}: ${each}`));
+    }
+    complaints(); // the keys of the tour were not recorded
+  });
+
   await checks.check("dev: a node is killed and started again, and another one added", async () => {
     await open("cluster");
     await page.getByRole("heading", { name: "Processes of carillon dev" }).waitFor();
