@@ -68,6 +68,25 @@ function pass(/** @type {string} */ node, request, response) {
   request.pipe(onward);
 }
 
+/** Keys of the recorded keyspaces, as `fill` in cluster.mjs has written them.
+ * @returns {Answer | undefined} */
+function listedKeys(/** @type {string} */ path) {
+  const { pathname, searchParams } = new URL(path, "http://127.0.0.1");
+  /** @type {Record<string, string[]>} */
+  const all = {
+    0: ["greeting", ...Array.from({ length: 200 }, (_, i) => `user:${i + 1}`)],
+    orders: Array.from({ length: 120 }, (_, i) => `order/${String(i + 1).padStart(5, "0")}`),
+    catalog: Array.from({ length: 120 }, (_, i) => `bell-${i + 1}`),
+  };
+  const keys = pathname.startsWith("/v1/keys/") ? all[pathname.slice("/v1/keys/".length)] : undefined;
+  if (!keys) return undefined;
+  const prefix = searchParams.get("prefix") ?? "";
+  const found = keys.filter((key) => key.startsWith(prefix));
+  const [at, limit] = [Number(searchParams.get("cursor") ?? 0), Number(searchParams.get("limit") ?? 100)];
+  const next = at + limit < found.length ? String(at + limit) : null;
+  return { status: 200, type: "application/json", body: { keys: found.slice(at, at + limit), next } };
+}
+
 /** Answers by a stand-in.
  * @param {Handler} handler
  * @param {import("node:http").IncomingMessage} request
@@ -121,10 +140,14 @@ export async function serve({ node, moments, port = 0, sim, dev }) {
       response.on("close", () => viewers.delete(response));
       return;
     }
-    const answer = /** @type {Answer} */ (
-      (method === "GET" ? moment?.answers[path] : undefined) ??
+    let answer = /** @type {Answer} */ (
+      (method === "GET" ? (moment?.answers[path] ?? listedKeys(path)) : undefined) ??
         problem("unknown-path", 404, `${method} ${path} was not recorded`)
     );
+    if (path === "/v1/status" && typeof answer.body === "object") {
+      const surfaces = [...(sim ? ["sim"] : []), ...(dev ? ["dev"] : [])];
+      answer = { ...answer, body: { ...answer.body, surfaces } };
+    }
     const body = typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body);
     response.writeHead(answer.status, { "Content-Type": answer.type, ...answer.headers });
     response.end(body);

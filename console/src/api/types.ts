@@ -49,6 +49,8 @@ export interface Status {
   log: { bytes: number; segments: number; bytes_since_checkpoint: number; checkpoint_at_ms: number };
   recovered: string;
   warnings: string[];
+  /** What else the server answers: `sim`, `dev`. Older nodes do not say. */
+  surfaces?: string[];
 }
 
 export type NodeState = "up" | "suspected" | "down" | "left";

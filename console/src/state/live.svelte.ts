@@ -59,6 +59,9 @@ export class Live {
   #pollOf = new Map<Resource, Poll<unknown>>();
   #stream: EventStream | undefined;
   #sampling = 0;
+  #isMet = false;
+  /** How to end what was found besides. */
+  #ends: (() => void)[] = [];
   /** When the stream began, by the asked node's hybrid clock. */
   #helloAt = "";
   #reading: Reading | undefined;
@@ -125,7 +128,10 @@ export class Live {
     this.#poll(
       "status",
       (signal) => this.api.status(signal),
-      (value) => this.#answer({ kind: "status", value }),
+      (value) => {
+        this.#meet(value.surfaces ?? ["sim", "dev"]);
+        this.#answer({ kind: "status", value });
+      },
     );
     this.#poll(
       "nodes",
@@ -158,15 +164,24 @@ export class Live {
     document.addEventListener("visibilitychange", onVisibility);
     this.#clock = setInterval(() => (this.nowMs = this.now()), 1000);
     this.#follow();
-    const ends = [this.sim.start(), this.dev.start()];
+
     return () => {
       document.removeEventListener("visibilitychange", onVisibility);
       for (const poll of this.#polls) poll.stop();
       clearInterval(this.#clock);
       clearTimeout(this.#reshape);
       this.#stream?.stop();
-      for (const end of ends) end();
+      for (const end of this.#ends.splice(0)) end();
     };
+  }
+
+  /** Looks once for what the server answers besides. */
+  #meet(surfaces: readonly string[]): void {
+    if (this.#isMet) return;
+    this.#isMet = true;
+    if (surfaces.includes("sim")) this.#ends.push(this.sim.start());
+    else this.sim.isMissing = true;
+    if (surfaces.includes("dev")) this.#ends.push(this.dev.start());
   }
 
   /** Forgets all: another simulation has begun. */
