@@ -1,6 +1,6 @@
-// The console on a real cluster of three nodes: what is done in the page is done in the cluster.
+// The console as nodes serve it, on a real cluster of three: what is done in the page is done in the
+// cluster.
 import { call, fill, put, startCluster, until } from "../../scripts/cluster.mjs";
-import { serve } from "../../scripts/serve.mjs";
 import { equal, holds, quiet } from "./checks.mjs";
 import { openPage } from "./page.mjs";
 
@@ -14,11 +14,10 @@ const isKnown = (/** @type {string} */ text) => text.includes("/v1/events") && t
 export async function checkReal(checks, browser) {
   const cluster = await startCluster(3);
   const [base = ""] = cluster.urls;
-  const server = await serve({ node: base });
   const { page, complaints, axe, close } = await openPage(browser, {});
   try {
     await fill(cluster.urls);
-    const open = (/** @type {string} */ view) => page.goto(`${server.url}#/${view}`);
+    const open = (/** @type {string} */ view) => page.goto(`${base}/#/${view}`);
     const get = (/** @type {string} */ path) => call("GET", base + path, undefined);
 
     await checks.check("real: all views work, and nothing is complained of", async () => {
@@ -202,7 +201,6 @@ export async function checkReal(checks, browser) {
     });
   } finally {
     await close();
-    await server.close();
     await cluster.stop();
   }
 }

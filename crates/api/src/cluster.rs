@@ -1,9 +1,12 @@
 //! Wire types of the cluster: nodes, shards, health.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The health verdict, in one word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// All is well.
@@ -27,7 +30,7 @@ impl Verdict {
 }
 
 /// How things are, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
     /// In one word.
     pub verdict: Verdict,
@@ -79,7 +82,7 @@ impl Default for Overview {
 }
 
 /// The cluster in numbers, as `/v1/status` shows them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterStatus {
     /// Its id, in hexadecimal.
     pub id: String,
@@ -99,7 +102,7 @@ pub struct ClusterStatus {
 }
 
 /// Whether a node is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// It answers.
@@ -113,7 +116,7 @@ pub enum NodeState {
 }
 
 /// A node's admin state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdminState {
     /// It may hold replicas and lead shards.
@@ -157,11 +160,12 @@ impl From<keyspace::AdminState> for AdminState {
 }
 
 /// A node's admin state, and what it still holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeAdminState {
     /// Its id, in hexadecimal.
     pub id: String,
     /// Its name, if it is known.
+    #[schema(required = true)]
     pub name: Option<String>,
     /// Its admin state from now on.
     #[serde(rename = "standing")]
@@ -175,20 +179,24 @@ pub struct NodeAdminState {
 }
 
 /// Where a node is reached: `HOST:PORT`, if it listens.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeAddresses {
     /// By other nodes.
+    #[schema(required = true)]
     pub peer: Option<String>,
     /// By Redis clients.
+    #[schema(required = true)]
     pub resp: Option<String>,
     /// By clients of the native protocol.
+    #[schema(required = true)]
     pub native: Option<String>,
     /// By HTTP.
+    #[schema(required = true)]
     pub http: Option<String>,
 }
 
 /// A member of the cluster, as this node knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
     /// Its id, in hexadecimal.
     pub id: String,
@@ -200,6 +208,7 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// Its admin state.
     #[serde(rename = "standing", default)]
+    #[schema(required = true)]
     pub admin_state: AdminState,
     /// Since when this node sees it in this state, in milliseconds since 1970.
     pub since_at_ms: u64,
@@ -213,9 +222,11 @@ pub struct NodeStatus {
     pub version: String,
     /// Shards that have a replica there, as far as the answering node knows.
     #[serde(default)]
+    #[schema(required = true)]
     pub replicas: u64,
     /// Of these, those that it leads.
     #[serde(default)]
+    #[schema(required = true)]
     pub leads: u64,
     /// Replicas it holds, as it last reported.
     pub shards: u64,
@@ -225,16 +236,18 @@ pub struct NodeStatus {
     pub data_bytes: u64,
     /// Requests a second for the shards it leads, as it last reported, roughly; 0 below some 500.
     #[serde(default)]
+    #[schema(required = true)]
     pub requests_per_second: u64,
     /// Whether its disk is slow, so that it transfers its leaderships; as it last reported.
     #[serde(default)]
+    #[schema(required = true)]
     pub slow_disk: bool,
     /// When it joined, in milliseconds since 1970: nodes are in this order.
     pub joined_at_ms: u64,
 }
 
 /// What `GET /v1/nodes` answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Nodes {
     /// Whether all is well, as this node sees it.
     pub health: Health,
@@ -242,11 +255,12 @@ pub struct Nodes {
     pub nodes: Vec<NodeStatus>,
     /// Ids of nodes that were removed for good, in hexadecimal.
     #[serde(default)]
+    #[schema(required = true)]
     pub removed: Vec<String>,
 }
 
 /// What a replica does in its shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaRole {
     /// It decides with the others.
@@ -258,7 +272,7 @@ pub enum ReplicaRole {
 }
 
 /// The progress of a snapshot to a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotStatus {
     /// Bytes that have left; those sent again count again.
     pub sent_bytes: u64,
@@ -267,13 +281,14 @@ pub struct SnapshotStatus {
 }
 
 /// One replica of a shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaStatus {
     /// Its id in the shard.
     pub replica: u64,
     /// Its node's id.
     pub node: String,
     /// Its node's name, if that is known.
+    #[schema(required = true)]
     pub name: Option<String>,
     /// What it does.
     pub role: ReplicaRole,
@@ -282,26 +297,32 @@ pub struct ReplicaStatus {
     /// Whether it leads, as far as this node knows.
     pub leader: bool,
     /// Entries that it lacks of the leader's log; only the leader knows, once it has heard of it.
+    #[schema(required = true)]
     pub behind: Option<u64>,
     /// How long ago the leader sent it something that it has answered; only the leader knows.
+    #[schema(required = true)]
     pub contact_ms: Option<u64>,
     /// Whether a snapshot is on its way to it.
     pub awaits_snapshot: bool,
     /// How far it is, if it is being sent from here.
+    #[schema(required = true)]
     pub snapshot: Option<SnapshotStatus>,
 }
 
 /// A shard, as this node knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ShardStatus {
     /// Its id.
     pub id: u64,
     /// Its keyspace's name; `null` for the shard that holds the catalogue of keyspaces.
+    #[schema(required = true)]
     pub keyspace: Option<String>,
     /// The first and the last of its slots, of a hashed keyspace.
+    #[schema(value_type = Option<Vec<u16>>, required = true, min_items = 2, max_items = 2)]
     pub slots: Option<[u16; 2]>,
     /// The first position that it owns and the first that it does not, in hexadecimal, of a
     /// keyspace without slots. Empty: the ends of the circle.
+    #[schema(value_type = Option<Vec<String>>, required = true, min_items = 2, max_items = 2)]
     pub arc: Option<[String; 2]>,
     /// How often its replicas or ends have changed.
     pub generation: u64,
@@ -315,13 +336,16 @@ pub struct ShardStatus {
     pub replicas_live: u64,
     /// How many voters it has; some may have no node any more.
     #[serde(default)]
+    #[schema(required = true)]
     pub voters: u64,
     /// Whether a change of its replicas is under way.
     #[serde(default)]
+    #[schema(required = true)]
     pub changing: bool,
     /// Its replicas.
     pub replicas: Vec<ReplicaStatus>,
     /// The id of the node that leads it.
+    #[schema(required = true)]
     pub leader: Option<String>,
     /// For how long no leader has been known, or this node, which is elected, has committed
     /// nothing; 0 if it has a leader.
@@ -334,6 +358,7 @@ pub struct ShardStatus {
     pub applied: u64,
     /// If this node leads it: how long its lease lasts. `null` for a sole replica, which needs no
     /// lease.
+    #[schema(required = true)]
     pub lease_ms: Option<u64>,
     /// Its sessions: nodes whose forwarded writes it remembers, so that none is done twice.
     pub sessions: u64,
@@ -344,9 +369,11 @@ pub struct ShardStatus {
     /// Quarantined replicas that are not replaced yet: this node's own, or, if it leads, all of
     /// them.
     #[serde(default)]
+    #[schema(required = true)]
     pub quarantined: Vec<u64>,
     /// Voters that it cannot count on, if this node leads it: they lag, or have not answered.
     #[serde(default)]
+    #[schema(required = true)]
     pub lagging: Vec<u64>,
 }
 
@@ -365,16 +392,18 @@ pub struct ShardsQuery<'a> {
 }
 
 /// What `GET /v1/shards` answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Shards {
     /// The id of the answering node.
     #[serde(default)]
+    #[schema(required = true)]
     pub node: String,
     /// The health of all shards, as this node sees it, whichever were asked for.
     pub health: Health,
     /// Shards by id.
     pub shards: Vec<ShardStatus>,
     /// There are more: those after this id.
+    #[schema(required = true)]
     pub next: Option<u64>,
 }
 

@@ -31,6 +31,7 @@ mod txn;
 use bytes::Bytes;
 use keyspace::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use cluster::{
     AdminState, ClusterStatus, Health, NodeAddresses, NodeAdminState, NodeState, NodeStatus, Nodes,
@@ -240,7 +241,7 @@ pub enum Answer {
 }
 
 /// Where a keyspace's keys live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// Spread by the hash of the key, as in Redis Cluster.
@@ -254,7 +255,7 @@ pub enum Placement {
 }
 
 /// When a write is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// After fsync: survives a power cut.
@@ -266,7 +267,7 @@ pub enum Durability {
 }
 
 /// A keyspace to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyspaceSpec {
     /// Its name.
@@ -286,7 +287,7 @@ pub struct KeyspaceSpec {
 }
 
 /// What to change of a keyspace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyspaceChange {
     /// When its writes are answered from now on.
@@ -301,7 +302,7 @@ pub struct KeyspaceChange {
 }
 
 /// A keyspace as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeyspaceInfo {
     /// Its id, never used again.
     pub id: u32,
@@ -322,7 +323,7 @@ pub struct KeyspaceInfo {
 }
 
 /// How a node is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// Its name.
     pub name: String,
@@ -334,6 +335,7 @@ pub struct Status {
     pub ready: bool,
     /// Why it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub not_ready: Option<String>,
     /// Whether all is well, as this node sees it.
     pub health: Health,
@@ -341,6 +343,7 @@ pub struct Status {
     pub cluster: ClusterStatus,
     /// The cluster version, and which versions its nodes support.
     #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub cluster_version: Option<ClusterVersionStatus>,
     /// How long the process has run.
     pub uptime_ms: u64,
@@ -369,7 +372,7 @@ pub struct Status {
 }
 
 /// One listener.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListenerStatus {
     /// `resp`, `native` or `http`.
     pub protocol: String,
@@ -378,7 +381,7 @@ pub struct ListenerStatus {
 }
 
 /// What data takes in memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemoryStatus {
     /// Keys and values, all versions, and what keeps them.
     pub used_bytes: u64,
@@ -389,7 +392,7 @@ pub struct MemoryStatus {
 }
 
 /// What data takes on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogStatus {
     /// All files of the log.
     pub bytes: u64,

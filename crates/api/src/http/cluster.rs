@@ -6,20 +6,37 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{number, parameters};
-use crate::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery};
+use crate::{
+    CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsQuery, SplitStatus,
+};
 
 /// All members.
+#[utoipa::path(
+    get, path = "/v1/nodes", operation_id = "nodes", tag = "nodes",
+    responses((status = 200, description = "By the time when they joined.", body = Nodes))
+)]
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
     let [] = parameters(uri.query(), [])?;
     Ok(Json(context.api.nodes()))
 }
 
 /// All shards, or those of one keyspace, a page at a time.
+#[utoipa::path(
+    get, path = "/v1/shards", operation_id = "shards", tag = "shards",
+    params(
+        ("keyspace" = Option<String>, Query, description = "Those of this keyspace."),
+        ("after" = Option<u64>, Query, description = "Behind this id: `next` of a page."),
+        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "So many."),
+    ),
+    responses((status = 200, description = "A page.", body = Shards)),
+    extensions(("x-problems" = json!(["no-keyspace", "loading"])))
+)]
 pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shards>, Problem> {
     let [keyspace, after, limit] = parameters(uri.query(), ["keyspace", "after", "limit"])?;
     let after = after.map(|text| number("after", &text)).transpose()?;
@@ -34,14 +51,21 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
 }
 
 /// How a shard is to be cut.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Cut {
+pub struct Cut {
     /// The first slot or key of the new shard; where it parts evenly, if it is left out.
     at: Option<CutAt>,
 }
 
 /// Splits a shard that this node leads.
+#[utoipa::path(
+    post, path = "/v1/shards/{shard}/split", operation_id = "splitShard", tag = "shards",
+    params(("shard" = u64, Path, description = "Its id.")),
+    request_body = Cut,
+    responses((status = 202, description = "It is being split.", body = SplitStatus)),
+    extensions(("x-problems" = json!(["no-shard", "not-leader", "no-split", "no-level"])))
+)]
 pub async fn split(
     State(context): State<Shared>,
     uri: Uri,
@@ -58,11 +82,18 @@ pub async fn split(
 }
 
 /// Nothing more is to be said.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub struct Nothing {}
 
 /// Merges a shard that this node leads with its right neighbour.
+#[utoipa::path(
+    post, path = "/v1/shards/{shard}/merge", operation_id = "mergeShard", tag = "shards",
+    params(("shard" = u64, Path, description = "Its id.")),
+    request_body = Nothing,
+    responses((status = 202, description = "They are being merged.", body = MergeStatus)),
+    extensions(("x-problems" = json!(["no-shard", "not-leader", "no-merge", "no-level"])))
+)]
 pub async fn merge(
     State(context): State<Shared>,
     uri: Uri,
@@ -80,6 +111,11 @@ pub async fn merge(
 
 /// Decisions of this node about the shards that it leads; or, with `dry=true`, those that the
 /// balancer would make now.
+#[utoipa::path(
+    get, path = "/v1/decisions", operation_id = "decisions", tag = "nodes",
+    params(("dry" = Option<bool>, Query, description = "What would be decided now.")),
+    responses((status = 200, description = "The oldest first.", body = Decisions))
+)]
 pub async fn decisions(
     State(context): State<Shared>,
     uri: Uri,

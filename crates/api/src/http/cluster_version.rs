@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::context::Shared;
 use super::keyspaces::json;
@@ -13,7 +14,11 @@ use super::problem::Problem;
 use super::uri::parameters;
 use crate::ClusterVersionStatus;
 
-/// What it is, and which versions all nodes support.
+/// The cluster version, and which versions all nodes support.
+#[utoipa::path(
+    get, path = "/v1/level", operation_id = "clusterVersion", tag = "nodes",
+    responses((status = 200, description = "The version.", body = ClusterVersionStatus))
+)]
 pub async fn show(
     State(context): State<Shared>,
     uri: Uri,
@@ -23,14 +28,20 @@ pub async fn show(
 }
 
 /// How it is to rise.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct RaiseBody {
+pub struct RaiseBody {
     /// The cluster version from then on; the next one, if it is left out.
     to: Option<u8>,
 }
 
-/// Raises it.
+/// Raises the cluster version.
+#[utoipa::path(
+    post, path = "/v1/level", operation_id = "raiseClusterVersion", tag = "nodes",
+    request_body = RaiseBody,
+    responses((status = 200, description = "From now on.", body = ClusterVersionStatus)),
+    extensions(("x-problems" = json!(["no-level"])))
+)]
 pub async fn raise(
     State(context): State<Shared>,
     uri: Uri,

@@ -28,6 +28,7 @@ use node::event::EventType;
 use node::event::stream::{Cursor, Filter, Output, SAMPLES_MAX};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
+use utoipa::ToSchema;
 
 use super::context::Shared;
 use super::problem::Problem;
@@ -52,6 +53,17 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Tells nginx not to gather the reply.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// Whose events are shown.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "its words are in the document; the handler reads the query")]
+pub enum Scope {
+    /// Those of the node that is asked.
+    Node,
+    /// Those of all nodes, by their time.
+    Cluster,
+}
+
 /// Has the connection of a request reset.
 #[derive(Clone, Default)]
 pub struct CutOff(Arc<Notify>);
@@ -67,7 +79,24 @@ impl CutOff {
     }
 }
 
-/// The stream.
+/// What happens, as it happens: a stream of server-sent events (docs/events.md).
+#[utoipa::path(
+    get, path = "/v1/events", operation_id = "events", tag = "nodes",
+    params(
+        ("types" = Option<String>, Query, description = "Only these types, separated by commas."),
+        ("keyspace" = Option<String>, Query, description = "Only those about this keyspace."),
+        ("scope" = inline(Option<Scope>), Query, description = "Of this node, unless it says otherwise."),
+        ("from" = Option<String>, Query, description = "Behind this cursor; 0: all."),
+        ("until" = Option<String>, Query, description = "It ends at this time, or `now`."),
+        ("samples" = Option<u64>, Query, maximum = 1000, description = "Requests shown a second."),
+        ("last-event-id" = Option<String>, Header, description = "As `from`, and goes first."),
+    ),
+    responses((
+        status = 200, description = "Events, each a JSON object.", body = String,
+        content_type = "text/event-stream"
+    )),
+    extensions(("x-problems" = json!(["no-keyspace", "too-many-viewers", "no-level", "stopping"])))
+)]
 pub async fn show(
     State(context): State<Shared>,
     Extension(cut_off): Extension<CutOff>,

@@ -8,7 +8,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 
 use super::context::Shared;
@@ -16,8 +16,8 @@ use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, events, keys, keyspaces, kv, linger, nodes, preconditions, routes,
-    txn,
+    cluster, cluster_version, console, events, keys, keyspaces, kv, linger, nodes, openapi,
+    preconditions, routes, txn,
 };
 use crate::Status;
 
@@ -26,10 +26,24 @@ const KV: &str = "/v1/kv/";
 /// The stream of events.
 const EVENTS: &str = "/v1/events";
 
-/// The router of all endpoints.
-pub fn router(context: Shared) -> Router {
+/// A router that knows its paths, for the test that all are in the document.
+#[derive(Default)]
+struct Routes {
+    router: Router<Shared>,
+    paths: Vec<&'static str>,
+}
+
+impl Routes {
+    fn route(mut self, path: &'static str, handlers: MethodRouter<Shared>) -> Self {
+        self.paths.push(path);
+        Self { router: self.router.route(path, handlers), ..self }
+    }
+}
+
+/// Endpoints that `openapi` describes.
+fn routes() -> Routes {
     let keyspace = get(keyspaces::one).patch(keyspaces::alter).delete(keyspaces::remove);
-    Router::new()
+    Routes::default()
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
@@ -44,13 +58,21 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/decisions", get(cluster::decisions))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
-        .route("/v1/keys/{name}", get(keys::list))
+        .route("/v1/keys/{keyspace}", get(keys::list))
         .route("/v1/route/{*rest}", get(routes::show))
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
         .route("/v1/txn", post(txn::transact))
         .route("/v1/txn/begin", post(txn::begin))
         .route("/v1/txn/{id}", post(txn::run).delete(txn::rollback))
         .route("/v1/txn/{id}/commit", post(txn::commit))
+}
+
+/// The router of all endpoints.
+pub fn router(context: Shared) -> Router {
+    let routes = routes().router;
+    routes
+        .route(openapi::PATH, get(openapi::show))
+        .merge(console::routes())
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(from_fn_with_state(context.clone(), with_common_checks))
@@ -79,7 +101,7 @@ async fn with_common_checks(
     if !body.was_read() {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -160,10 +182,21 @@ pub(super) fn host_name(host: &[u8]) -> Option<&str> {
     }
 }
 
+/// Whether the process runs.
+#[utoipa::path(
+    get, path = "/health/live", operation_id = "live", tag = "health",
+    responses((status = 200, description = "It runs.", body = String, content_type = "text/plain"))
+)]
 async fn live() -> &'static str {
     "live\n"
 }
 
+/// Whether the node serves.
+#[utoipa::path(
+    get, path = "/health/ready", operation_id = "ready", tag = "health",
+    responses((status = 200, description = "It does.", body = String, content_type = "text/plain")),
+    extensions(("x-problems" = json!(["not-ready"])))
+)]
 async fn ready(State(context): State<Shared>) -> Result<&'static str, Problem> {
     match context.api.not_ready() {
         None => Ok("ready\n"),
@@ -177,11 +210,24 @@ async fn ready(State(context): State<Shared>) -> Result<&'static str, Problem> {
     }
 }
 
+/// What the node counts, for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "health",
+    responses((
+        status = 200, description = "The text format of Prometheus, version 0.0.4.",
+        body = String, content_type = "text/plain"
+    ))
+)]
 async fn metrics(State(context): State<Shared>) -> ([(HeaderName, &'static str); 1], String) {
     let text = context.metrics().prometheus();
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
+/// How the node is, and whether all is well.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "health",
+    responses((status = 200, description = "How it is.", body = Status))
+)]
 async fn status(State(context): State<Shared>, uri: Uri) -> Result<Json<Status>, Problem> {
     let [] = parameters(uri.query(), [])?;
     Ok(Json(context.api.status()))
@@ -194,7 +240,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "unknown-path",
         "Unknown path",
         format!("there is nothing at {path}"),
-        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
+        "There are / (the console), /openapi.json, /health/live, /health/ready, /metrics, \
+         /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/events, /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \
@@ -216,7 +263,26 @@ async fn unknown_method(method: Method, uri: Uri) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use utoipa::OpenApi;
+
     use super::*;
+
+    #[test]
+    fn every_path_is_in_the_document() {
+        let mut paths = routes().paths;
+        for path in &mut paths {
+            *path = match *path {
+                "/v1/kv/{*rest}" => "/v1/kv/{keyspace}/{key}",
+                "/v1/route/{*rest}" => "/v1/route/{keyspace}/{key}",
+                path => path,
+            };
+        }
+        paths.sort_unstable();
+        let document = openapi::Api::openapi();
+        let mut documented: Vec<&str> = document.paths.paths.keys().map(String::as_str).collect();
+        documented.sort_unstable();
+        assert_eq!(paths, documented, "a new handler goes into `openapi::Api`");
+    }
 
     #[test]
     fn only_localhost_and_ip_addresses_are_local_hosts() {

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
 use super::context::Shared;
 use super::problem::Problem;
@@ -15,7 +16,20 @@ use crate::{ApiError, KEYS_PAGE_MAX, KeysQuery};
 /// Keys of a page unless another number is asked for.
 const LIMIT: u64 = 100;
 
-/// A page.
+/// Keys of a keyspace, page by page.
+#[utoipa::path(
+    get, path = "/v1/keys/{keyspace}", operation_id = "keys", tag = "keys",
+    params(
+        ("keyspace" = String, Path, description = "Its name."),
+        ("prefix" = Option<String>, Query, description = "What keys begin with: any bytes."),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before."),
+        ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000, description = "About so many."),
+    ),
+    responses((status = 200, description = "A page.", body = Page)),
+    extensions(("x-problems" = json!([
+        "no-keyspace", "key-too-long", "loading", "busy", "no-answer"
+    ])))
+)]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>, Problem> {
     let keyspace = decode_text(uri.path().strip_prefix("/v1/keys/").unwrap_or_default())?;
     let [prefix, cursor, limit] = byte_parameters(uri.query(), ["prefix", "cursor", "limit"])?;
@@ -39,9 +53,14 @@ pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<Page>,
 }
 
 /// A page as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = KeysPage)]
 pub struct Page {
+    /// Its keys: maybe none, though there are more behind it.
+    #[schema(value_type = Vec<super::openapi::Text>)]
     keys: Vec<Key>,
+    /// Where the next page begins; `null`: this was the last one.
+    #[schema(required = true)]
     next: Option<String>,
 }
 

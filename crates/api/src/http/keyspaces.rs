@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
 
 use super::body::{self, HeldBody, Object};
 use super::context::{Context, Shared};
@@ -18,18 +19,31 @@ use crate::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 const BODY_BYTES_MAX: u64 = 64 << 10;
 
 /// The answer of `GET /v1/keyspaces`: an object, so that later versions can add fields.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = KeyspaceList)]
 pub struct List {
     keyspaces: Vec<KeyspaceInfo>,
 }
 
-/// All of them.
+/// All keyspaces.
+#[utoipa::path(
+    get, path = "/v1/keyspaces", operation_id = "keyspaces", tag = "keyspaces",
+    responses((status = 200, description = "By name.", body = List))
+)]
 pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<List>, Problem> {
     let [] = parameters(uri.query(), [])?;
     Ok(Json(List { keyspaces: context.api.keyspaces() }))
 }
 
-/// Makes one: 201.
+/// Makes a keyspace.
+#[utoipa::path(
+    post, path = "/v1/keyspaces", operation_id = "createKeyspace", tag = "keyspaces",
+    request_body = KeyspaceSpec,
+    responses((status = 201, description = "As it is.", body = KeyspaceInfo)),
+    extensions(("x-problems" = json!([
+        "keyspace-exists", "bad-keyspace", "too-few-nodes", "no-level", "loading"
+    ])))
+)]
 pub async fn create(
     State(context): State<Shared>,
     uri: Uri,
@@ -43,13 +57,28 @@ pub async fn create(
     Ok((StatusCode::CREATED, Json(info)))
 }
 
-/// One.
+/// One keyspace.
+#[utoipa::path(
+    get, path = "/v1/keyspaces/{name}", operation_id = "keyspace", tag = "keyspaces",
+    params(("name" = String, Path, description = "Its name.")),
+    responses((status = 200, description = "As it is.", body = KeyspaceInfo)),
+    extensions(("x-problems" = json!(["no-keyspace", "loading"])))
+)]
 pub async fn one(State(context): State<Shared>, uri: Uri) -> Result<Json<KeyspaceInfo>, Problem> {
     let name = name(&uri)?;
     Ok(Json(context.api.keyspace(&name)?))
 }
 
-/// Changes what the body names.
+/// Changes of a keyspace what the body names.
+#[utoipa::path(
+    patch, path = "/v1/keyspaces/{name}", operation_id = "changeKeyspace", tag = "keyspaces",
+    params(("name" = String, Path, description = "Its name.")),
+    request_body = KeyspaceChange,
+    responses((status = 200, description = "As it is from now on.", body = KeyspaceInfo)),
+    extensions(("x-problems" = json!([
+        "no-keyspace", "bad-keyspace", "too-few-nodes", "loading"
+    ])))
+)]
 pub async fn alter(
     State(context): State<Shared>,
     uri: Uri,
@@ -66,7 +95,13 @@ pub async fn alter(
     Ok(Json(info))
 }
 
-/// Removes one: 204.
+/// Removes a keyspace with all its keys.
+#[utoipa::path(
+    delete, path = "/v1/keyspaces/{name}", operation_id = "dropKeyspace", tag = "keyspaces",
+    params(("name" = String, Path, description = "Its name.")),
+    responses((status = 204, description = "It is gone, with all its keys.")),
+    extensions(("x-problems" = json!(["no-keyspace", "bad-keyspace", "loading"])))
+)]
 pub async fn remove(State(context): State<Shared>, uri: Uri) -> Result<StatusCode, Problem> {
     let name = name(&uri)?;
     let id = context.next_id();

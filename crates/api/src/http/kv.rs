@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use keyspace::Timestamp;
+use utoipa::ToSchema;
 
 use super::body;
 use super::context::{Context, Shared};
@@ -17,11 +18,53 @@ use super::routes;
 use super::uri::{decode, decode_text, number, parameters, timestamp};
 use crate::{Answer, ApiError, Command, Condition};
 
+/// What must be so for a value to be put.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "its words are in the document; the handler reads the query")]
+pub enum PutIf {
+    /// The key has no value.
+    Absent,
+    /// It has one.
+    Present,
+}
+
 const TIMESTAMP: HeaderName = HeaderName::from_static("carillon-timestamp");
 const AGE_MS: HeaderName = HeaderName::from_static("carillon-age-ms");
 const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-ms");
 
-/// The value as it is, with its tag, when it was written and when it ends in headers.
+/// The value of a key as it is; its tag, when it was written and when it ends in headers.
+#[utoipa::path(
+    get, path = "/v1/kv/{keyspace}/{key}", operation_id = "get", tag = "keys",
+    params(
+        ("keyspace" = String, Path, description = "Its name."),
+        ("key" = String, Path, description = "The key: any bytes."),
+        ("at" = Option<String>, Query, description = "The value of then: a timestamp, or \
+            milliseconds since 1970 with `ms` behind them."),
+        ("stale" = Option<u64>, Query, description = "The value may be so old, in milliseconds."),
+        ("lookup" = Option<String>, Query, description = "How the owner is found: see `route`."),
+        ("if-match" = Option<String>, Header, description = "Entity tags, or `*`."),
+        ("if-none-match" = Option<String>, Header, description = "Entity tags, or `*`."),
+    ),
+    responses(
+        (
+            status = 200, description = "The value.", body = [u8],
+            content_type = "application/octet-stream",
+            headers(
+                ("etag" = String, description = "Its version, in quotes."),
+                ("carillon-timestamp" = u64, description = "When it was written."),
+                ("carillon-expires-at-ms" = Option<u64>, description = "When it ends."),
+                ("carillon-age-ms" = Option<u64>, description = "With `stale`: how old it may be."),
+                ("carillon-route" = Option<String>, description = "With `lookup`: the route."),
+            )
+        ),
+        (status = 304, description = "The client has it already.")
+    ),
+    extensions(("x-problems" = json!([
+        "nil", "nil-yet", "no-keyspace", "below-safe-point", "in-future", "key-too-long",
+        "condition-failed", "loading", "stopping", "busy", "no-answer"
+    ])))
+)]
 pub async fn get(
     State(context): State<Shared>,
     uri: Uri,
@@ -108,7 +151,28 @@ fn shown(
     }
 }
 
-/// 204 when the value is written as durably as its keyspace asks for.
+/// Gives a key a value, as durably as its keyspace asks for.
+#[utoipa::path(
+    put, path = "/v1/kv/{keyspace}/{key}", operation_id = "put", tag = "keys",
+    params(
+        ("keyspace" = String, Path, description = "Its name."),
+        ("key" = String, Path, description = "The key: any bytes."),
+        ("ttl_ms" = Option<u64>, Query, minimum = 1, description = "It ends after so long."),
+        ("if" = inline(Option<PutIf>), Query, description = "What must be so for it to be done."),
+        ("lookup" = Option<String>, Query, description = "How the owner is found: see `route`."),
+        ("if-match" = Option<String>, Header, description = "Entity tags, or `*`."),
+        ("if-none-match" = Option<String>, Header, description = "Entity tags, or `*`."),
+    ),
+    request_body(content = [u8], content_type = "application/octet-stream"),
+    responses((
+        status = 204, description = "It is written.",
+        headers(("carillon-timestamp" = Option<u64>, description = "When."))
+    )),
+    extensions(("x-problems" = json!([
+        "no-keyspace", "key-too-long", "value-too-long", "condition-failed", "body-timeout",
+        "out-of-memory"
+    ])))
+)]
 pub async fn put(
     State(context): State<Shared>,
     uri: Uri,
@@ -139,7 +203,24 @@ pub async fn put(
     write(&context, &keyspace, lookup, command).await
 }
 
-/// 204 when the key had a value and has none any more.
+/// Takes the value of a key away.
+#[utoipa::path(
+    delete, path = "/v1/kv/{keyspace}/{key}", operation_id = "delete", tag = "keys",
+    params(
+        ("keyspace" = String, Path, description = "Its name."),
+        ("key" = String, Path, description = "The key: any bytes."),
+        ("lookup" = Option<String>, Query, description = "How the owner is found: see `route`."),
+        ("if-match" = Option<String>, Header, description = "Entity tags, or `*`."),
+        ("if-none-match" = Option<String>, Header, description = "Entity tags, or `*`."),
+    ),
+    responses((
+        status = 204, description = "It is deleted.",
+        headers(("carillon-timestamp" = Option<u64>, description = "When."))
+    )),
+    extensions(("x-problems" = json!([
+        "nil", "no-keyspace", "key-too-long", "condition-failed"
+    ])))
+)]
 pub async fn delete(
     State(context): State<Shared>,
     uri: Uri,

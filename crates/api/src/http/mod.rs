@@ -3,6 +3,8 @@
 //! HTTP/1.1 runs on a thread of its own, beside the event loops: it cannot slow the hot path down.
 //!
 //! ```text
+//!   GET    /                                     the console: a page for browsers ([`console`])
+//!   GET    /openapi.json                         the document of this API ([`openapi`])
 //!   GET    /health/live                          the process runs: 200
 //!   GET    /health/ready                         the node serves: 200, else 503
 //!   GET    /metrics                              Prometheus text
@@ -77,6 +79,7 @@
 mod body;
 mod cluster;
 mod cluster_version;
+pub mod console;
 mod context;
 mod events;
 mod handlers;
@@ -86,6 +89,7 @@ mod kv;
 mod library;
 mod linger;
 mod nodes;
+pub mod openapi;
 mod origin;
 mod preconditions;
 pub mod problem;

@@ -7,12 +7,14 @@
 //!
 //! `outcome` is `not done` or `unknown` (SAFETY G10): programs decide by it, and by `type`.
 
+pub mod kinds;
 mod table;
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{ApiError, Outcome, RequestId};
 use table::{Row, row_of};
@@ -34,16 +36,27 @@ pub struct Problem {
     unknown: Option<RequestId>,
 }
 
-#[derive(Serialize)]
-struct Wire<'a> {
+/// Its JSON.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct Wire<'a> {
+    /// `urn:carillon:problem:` and what kind it is.
     #[serde(rename = "type")]
     type_: String,
+    /// The kind in words.
     title: &'a str,
+    /// The reply's status.
     status: u16,
+    /// What happened.
     detail: &'a str,
+    /// `not done` or `unknown`: whether anything was changed.
+    #[schema(value_type = super::openapi::ProblemOutcome)]
     outcome: &'a str,
+    /// What to do.
     remedy: &'a str,
+    /// The request whose outcome is unknown, as the node's log names it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     request_id: Option<String>,
 }
 
@@ -56,6 +69,7 @@ impl Problem {
         detail: impl Into<String>,
         remedy: &'static str,
     ) -> Self {
+        debug_assert!(kinds::has(slug, status), "{slug} is a kind of {status}");
         Self { status, slug, title, detail: detail.into(), remedy, unknown: None }
     }
 

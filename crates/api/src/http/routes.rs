@@ -15,6 +15,19 @@ use overlay::LookupChoice;
 const ROUTE: HeaderName = HeaderName::from_static("carillon-route");
 
 /// How the owner of a key is found, by one lookup or by all of them.
+#[utoipa::path(
+    get, path = "/v1/route/{keyspace}/{key}", operation_id = "route", tag = "keys",
+    params(
+        ("keyspace" = String, Path, description = "Its name."),
+        ("key" = String, Path, description = "The key: any bytes."),
+        ("lookup" = Option<String>, Query, description = "`full`, `chord`, `chord-sharp`, \
+            `linear`, `lh` or `all`, with a form and `noimages` if wanted, separated by blanks."),
+    ),
+    responses((status = 200, description = "A route for each lookup.", body = Vec<RouteStatus>)),
+    extensions(("x-problems" = json!([
+        "no-keyspace", "key-too-long", "loading", "busy", "no-answer"
+    ])))
+)]
 pub async fn show(
     State(context): State<Shared>,
     uri: Uri,

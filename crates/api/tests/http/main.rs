@@ -7,6 +7,7 @@ mod bodies;
 mod cluster;
 mod connections;
 mod events;
+mod openapi;
 mod preconditions;
 mod refusals;
 
@@ -248,7 +249,9 @@ fn health_status_and_metrics() {
 fn unknown_outcome_is_a_problem() {
     let server = serve(options());
     for (method, path, status, kind) in [
-        ("GET", "/", 404, "unknown-path"),
+        ("GET", "/nothing", 404, "unknown-path"),
+        ("GET", "/assets/none.js", 404, "unknown-path"),
+        ("POST", "/", 405, "unknown-method"),
         ("GET", "/v1/kv", 404, "unknown-path"),
         ("GET", "/v1/kv/0", 400, "bad-request"),
         ("POST", "/v1/kv/0/k", 405, "unknown-method"),
@@ -277,10 +280,13 @@ fn unknown_outcome_is_a_problem() {
 #[test]
 fn pages_of_strangers_are_refused() {
     let server = serve(options());
-    let mut stream = connect(&server);
-    stream.write_all(b"GET /v1/kv/0/k HTTP/1.1\r\nHost: evil.example:7480\r\n\r\n").unwrap();
-    let reply = read(&mut stream, true);
-    assert_eq!((reply.status, reply.problem().as_str()), (421, "foreign-host"));
+    for path in ["/v1/kv/0/k", "/"] {
+        let mut stream = connect(&server);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: evil.example:7480\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let reply = read(&mut stream, true);
+        assert_eq!((reply.status, reply.problem().as_str()), (421, "foreign-host"));
+    }
 }
 
 #[test]

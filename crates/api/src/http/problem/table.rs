@@ -207,6 +207,46 @@ const UNKNOWN: Row = row(
      request's id.",
 );
 
+/// All rows.
+pub const ALL: [&Row; 36] = [
+    &NO_KEYSPACE,
+    &KEYSPACE_DROPPED,
+    &KEYSPACE_EXISTS,
+    &BAD_KEYSPACE,
+    &NO_NODE,
+    &AMBIGUOUS_NODE,
+    &NODE_IN_USE,
+    &TOO_FEW_NODES,
+    &NODE_REMOVED,
+    &NO_SHARD,
+    &NOT_LEADER,
+    &NO_SPLIT,
+    &NO_MERGE,
+    &VERSION_REFUSED,
+    &ADMIN_STATE_REFUSED,
+    &KEY_TOO_LONG,
+    &VALUE_TOO_LONG,
+    &BELOW_SAFE_POINT,
+    &IN_FUTURE,
+    &OUT_OF_MEMORY,
+    &DISK_FULL,
+    &BUSY,
+    &CONTENDED,
+    &CONFLICT,
+    &NO_TRANSACTION,
+    &MAYBE_COMMITTED,
+    &TRANSACTION_IN_USE,
+    &BAD_CURSOR,
+    &TOO_MANY_VIEWERS,
+    &TOO_MANY_TRANSACTIONS,
+    &TRANSACTION_TOO_LARGE,
+    &OPERATION_REFUSED,
+    &LOADING,
+    &STOPPING,
+    &STORAGE_FAILED,
+    &UNKNOWN,
+];
+
 /// The row of an error.
 pub fn row_of(error: &ApiError) -> &'static Row {
     match error {

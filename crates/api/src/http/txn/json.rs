@@ -16,10 +16,12 @@ use bytes::Bytes;
 use keyspace::{Timestamp, base64};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use txn::interactive::KEYS_MAX;
+use utoipa::ToSchema;
 
 use super::OPS_MAX;
 use crate::http::Options;
 use crate::http::body::Object;
+use crate::http::openapi::{Text, WholeNumber};
 use crate::http::problem::Problem;
 use crate::{ApiError, Compare, Test, Txn, TxnOp};
 
@@ -35,21 +37,28 @@ pub struct TxnParser<'a> {
 }
 
 /// `POST /v1/txn`.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TxnBody {
+    /// Whose keys it names.
     #[serde(default = "first")]
     keyspace: String,
+    /// What must hold, all of it, …
     #[serde(default)]
+    #[schema(value_type = Vec<CompareBody>, max_items = 1024)]
     compare: BoundedList<Object<CompareBody>>,
+    /// … so that this is done, …
     #[serde(default)]
+    #[schema(value_type = Vec<Op>, max_items = 1024)]
     then: BoundedList<OpBody>,
+    /// … and else this.
     #[serde(default, rename = "else")]
+    #[schema(value_type = Vec<Op>, max_items = 1024)]
     otherwise: BoundedList<OpBody>,
 }
 
 /// `POST /v1/txn/begin`.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginBody {
     /// Whose keys it names.
@@ -57,14 +66,17 @@ pub struct BeginBody {
     pub keyspace: String,
     /// Without a request for so long it ends.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 600_000)]
     pub timeout_ms: Option<u64>,
 }
 
 /// `POST /v1/txn/{id}`.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DoBody {
+    /// The operations.
     #[serde(rename = "do")]
+    #[schema(value_type = Vec<Op>, min_items = 1, max_items = 1024)]
     ops: BoundedList<OpBody>,
 }
 
@@ -72,12 +84,21 @@ fn first() -> String {
     "0".to_owned()
 }
 
-#[derive(serde::Deserialize)]
+/// One condition: one of `exists`, `value` and `version`.
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CompareBody {
+#[schema(as = Compare)]
+pub struct CompareBody {
+    /// The key that is looked at.
+    #[schema(value_type = Text)]
     key: Bytes64,
+    /// It has a value, or has none.
     exists: Option<bool>,
+    /// It has this value.
+    #[schema(value_type = Option<Text>)]
     value: Option<Bytes64>,
+    /// Its value was written then; 0: it has none.
+    #[schema(value_type = Option<WholeNumber>)]
     version: Option<Number>,
 }
 
@@ -87,6 +108,23 @@ enum OpBody {
     Delete(Bytes64),
     Increment(Object<IncrementBody>),
     Range(Object<RangeBody>),
+}
+
+/// An operation.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "the shape of `OpBody`, for the document")]
+pub enum Op {
+    /// The value of a key.
+    Get(Text),
+    /// A new value for a key.
+    Put(PutBody),
+    /// No value for a key.
+    Delete(Text),
+    /// Adds to the number that a key has.
+    Increment(IncrementBody),
+    /// Keys in order, with their values; of ordered keyspaces.
+    Range(RangeBody),
 }
 
 /// What operations there are, for messages.
@@ -137,27 +175,50 @@ fn shown(word: &str) -> String {
     format!("`{}`", word.chars().take(40).collect::<String>().escape_debug())
 }
 
-#[derive(serde::Deserialize)]
+/// A new value for a key.
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct PutBody {
+#[schema(as = PutOp)]
+pub struct PutBody {
+    /// The key.
+    #[schema(value_type = Text)]
     key: Bytes64,
+    /// Its value.
+    #[schema(value_type = Text)]
     value: Bytes64,
+    /// It ends after so long.
+    #[schema(minimum = 1)]
     ttl_ms: Option<u64>,
 }
 
-#[derive(serde::Deserialize)]
+/// Adds to the number that a key has.
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct IncrementBody {
+#[schema(as = IncrementOp)]
+pub struct IncrementBody {
+    /// The key.
+    #[schema(value_type = Text)]
     key: Bytes64,
+    /// What is added: 1, unless it is given.
+    #[schema(value_type = Option<WholeNumber>)]
     by: Option<Number>,
 }
 
-#[derive(serde::Deserialize)]
+/// Keys in order.
+#[derive(serde::Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct RangeBody {
+#[schema(as = RangeOp)]
+pub struct RangeBody {
+    /// The first key that may be shown.
+    #[schema(value_type = Option<Text>)]
     from: Option<Bytes64>,
+    /// The first key behind those.
+    #[schema(value_type = Option<Text>)]
     to: Option<Bytes64>,
+    /// At most so many keys.
+    #[schema(maximum = 65_536)]
     limit: Option<u64>,
+    /// From high to low.
     #[serde(default)]
     reverse: bool,
 }
@@ -384,75 +445,5 @@ impl<'de> Deserialize<'de> for Number {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn txn(json: &str) -> Result<Txn, String> {
-        let options = Options::new(1);
-        let judge = TxnParser { options: &options, now_ms: 1000 };
-        let body = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        let Object(body): Object<TxnBody> = body;
-        judge.txn(body).map_err(|problem| format!("{problem:?}"))
-    }
-
-    #[test]
-    fn a_transaction_has_its_words() {
-        let all = txn(r#"{"keyspace": "k",
-            "compare": [{"key": "a", "exists": true}, {"key": "a", "value": {"base64": "/w=="}},
-                        {"key": "a", "version": 7}, {"key": "a", "version": "0"}],
-            "then": [{"get": {"base64": "/w"}}, {"put": {"key": "a", "value": "1", "ttl_ms": 5}},
-                     {"delete": "a"}, {"increment": {"key": "a", "by": "-3"}}],
-            "else": [{"increment": {"key": "n"}}, {"range": {"from": "a", "limit": 3}},
-                     {"range": {"reverse": true}}]}"#)
-        .unwrap();
-        let key = Bytes::from_static;
-        let tests: Vec<Test> = all.compare.into_iter().map(|compare| compare.test).collect();
-        let version = |at| Test::Version(Timestamp(at));
-        assert_eq!(tests, [Test::Exists(true), Test::Value(key(b"\xff")), version(7), version(0)]);
-        let put = TxnOp::Put { key: key(b"a"), value: key(b"1"), expires_at_ms: Some(1005) };
-        let (get, delete) = (TxnOp::Get { key: key(b"\xff") }, TxnOp::Delete { key: key(b"a") });
-        let increment = TxnOp::Increment { key: key(b"a"), by: -3 };
-        assert_eq!(all.then, [get, put, delete, increment]);
-        let from = Some(key(b"a"));
-        let few = TxnOp::Range { from, to: None, limit: 3, reverse: false };
-        let every = TxnOp::Range { from: None, to: None, limit: 1000, reverse: true };
-        let increment = TxnOp::Increment { key: key(b"n"), by: 1 };
-        assert_eq!(all.otherwise, [increment, few, every]);
-        assert_eq!(txn("{}").unwrap().keyspace, "0");
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_said() {
-        let many = format!(r#"{{"then": [{}]}}"#, vec![r#"{"get":"a"}"#; OPS_MAX + 1].join(","));
-        for (json, word) in [
-            (r#"{"them": []}"#, "`them`"),
-            (r#"{"then": [{"gte": "a"}]}"#, "`gte` is no operation; those are `get`"),
-            (r#"{"then": [{}]}"#, "one of `get`, `put`, `delete`, `increment` and `range`"),
-            (r#"{"then": [{"get": "a", "put": {}}]}"#, "this one has `get` and `put`"),
-            (r#"{"then": ["get"]}"#, "an operation such as {\"get\": \"KEY\"}"),
-            (r#"{"then": [["get", "a"]]}"#, "an operation such as"),
-            (r#"{"then": [{"get": 7}]}"#, "a string, or"),
-            (r#"{"then": [{"get": {"hex": "ff"}}]}"#, "`base64`"),
-            (r#"{"then": [{"get": {"base64": "?"}}]}"#, "no base64"),
-            (r#"{"then": [{"put": {"key": "a"}}]}"#, "`value`"),
-            (r#"{"then": [{"put": {"key": "a", "value": "", "ttl_ms": 0}}]}"#, "ttl_ms"),
-            (r#"{"then": [{"increment": {"key": "a", "by": 1.5}}]}"#, "whole number"),
-            (r#"{"then": [{"increment": {"key": "a", "by": "9223372036854775808"}}]}"#, "64 bits"),
-            (r#"{"then": [{"range": {"limit": 65537}}]}"#, "65536"),
-            (r#"{"compare": [{"key": "a"}]}"#, "version, and says none"),
-            (
-                r#"{"compare": [{"key": "a", "exists": true, "version": 1}]}"#,
-                "one of exists, value and version, and says exists and version",
-            ),
-            (r#"{"compare": [{"key": "a", "version": -1}]}"#, "no version"),
-            (&many, "at most 1024"),
-            ("[", "expected"),
-            (r#"{"then": [{"put": ["a", "1"]}]}"#, "an object"),
-        ] {
-            let error = txn(json).unwrap_err();
-            assert!(error.contains(word), "{json}: {error}");
-        }
-        let key = "k".repeat(1 << 20);
-        assert!(txn(&format!(r#"{{"then": [{{"get": "{key}"}}]}}"#)).unwrap_err().contains("key"));
-    }
-}
+#[path = "json_tests.rs"]
+mod tests;

@@ -26,10 +26,13 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::cluster::Nothing;
 use super::context::{Context, Shared};
 use super::keyspaces::json_within;
+use super::openapi;
 use super::problem::Problem;
 use super::uri::parameters;
 use crate::{ApiError, Done, RequestId};
@@ -50,22 +53,21 @@ pub const TIMEOUT_MS_MAX: u64 = 600_000;
 const TIMES: u32 = 4;
 
 /// A transaction that was begun.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct BegunTxn {
+    /// Its name in further requests.
     id: String,
+    /// Without a request for so long it ends.
     timeout_ms: u64,
 }
 
 /// One that was committed.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct CommittedTxn {
+    /// Always.
+    #[schema(schema_with = openapi::always)]
     committed: bool,
 }
-
-/// Nothing is said, and may be later.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
 
 impl Context {
     fn judge(&self) -> TxnParser<'_> {
@@ -86,7 +88,16 @@ impl Context {
     }
 }
 
-/// Compare, then do the one or the other.
+/// Compares, then does the one or the other: all of it at one moment.
+#[utoipa::path(
+    post, path = "/v1/txn", operation_id = "transact", tag = "transactions",
+    request_body = TxnBody,
+    responses((status = 200, description = "It is done.", body = TxnShown)),
+    extensions(("x-problems" = json!([
+        "no-keyspace", "key-too-long", "value-too-long", "operation-refused", "conflict",
+        "transaction-too-large", "too-many-transactions", "out-of-memory"
+    ])))
+)]
 pub async fn transact(
     State(context): State<Shared>,
     uri: Uri,
@@ -102,7 +113,15 @@ pub async fn transact(
     Ok(Json(TxnShown::from(&done)).into_response())
 }
 
-/// Begins one: 201.
+/// Begins a transaction that takes several requests.
+#[utoipa::path(
+    post, path = "/v1/txn/begin", operation_id = "begin", tag = "transactions",
+    request_body = BeginBody,
+    responses((status = 201, description = "It is open.", body = BegunTxn)),
+    extensions(("x-problems" = json!([
+        "no-keyspace", "too-many-transactions", "loading", "stopping", "busy", "no-answer"
+    ])))
+)]
 pub async fn begin(
     State(context): State<Shared>,
     uri: Uri,
@@ -123,7 +142,18 @@ pub async fn begin(
     Ok((StatusCode::CREATED, Json(BegunTxn { id, timeout_ms })))
 }
 
-/// Runs operations of one.
+/// Runs operations of a transaction.
+#[utoipa::path(
+    post, path = "/v1/txn/{id}", operation_id = "run", tag = "transactions",
+    params(("id" = String, Path, description = "Its name.")),
+    request_body = DoBody,
+    responses((status = 200, description = "What each has come to.", body = Results)),
+    extensions(("x-problems" = json!([
+        "no-transaction", "key-too-long", "value-too-long", "operation-refused", "conflict",
+        "transaction-in-use", "transaction-too-large", "too-many-transactions", "no-keyspace",
+        "loading", "stopping", "busy", "no-answer"
+    ])))
+)]
 pub async fn run(
     State(context): State<Shared>,
     Path(txn): Path<String>,
@@ -151,7 +181,17 @@ pub async fn run(
     }
 }
 
-/// Has all of it done.
+/// Commits a transaction: all of it is done, or nothing.
+#[utoipa::path(
+    post, path = "/v1/txn/{id}/commit", operation_id = "commit", tag = "transactions",
+    params(("id" = String, Path, description = "Its name.")),
+    request_body = Nothing,
+    responses((status = 200, description = "It is done.", body = CommittedTxn)),
+    extensions(("x-problems" = json!([
+        "no-transaction", "conflict", "transaction-in-use", "transaction-too-large",
+        "no-keyspace", "out-of-memory"
+    ])))
+)]
 pub async fn commit(
     State(context): State<Shared>,
     Path(txn): Path<String>,
@@ -167,7 +207,13 @@ pub async fn commit(
     Ok(Json(CommittedTxn { committed: true }))
 }
 
-/// Ends it with nothing done: 204.
+/// Rolls a transaction back: nothing of it is done.
+#[utoipa::path(
+    delete, path = "/v1/txn/{id}", operation_id = "rollback", tag = "transactions",
+    params(("id" = String, Path, description = "Its name.")),
+    responses((status = 204, description = "It is over.")),
+    extensions(("x-problems" = json!(["no-transaction", "transaction-in-use"])))
+)]
 pub async fn rollback(
     State(context): State<Shared>,
     Path(txn): Path<String>,

@@ -2,13 +2,19 @@
 
 use keyspace::base64;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use utoipa::ToSchema;
 
+use crate::http::openapi;
 use crate::{TxnDone, TxnPair, TxnResult};
 
 /// What a transaction in one request answers.
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = TxnDone)]
 pub struct TxnShown<'a> {
+    /// Whether all conditions held: `then` is done if so, else `else`.
     succeeded: bool,
+    /// What each operation has come to.
+    #[schema(value_type = Vec<openapi::TxnResult>)]
     results: Vec<Shown<'a>>,
 }
 
@@ -19,8 +25,11 @@ impl<'a> From<&'a TxnDone> for TxnShown<'a> {
 }
 
 /// What operations answer.
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = TxnResults)]
 pub struct Results<'a> {
+    /// What each operation has come to.
+    #[schema(value_type = Vec<openapi::TxnResult>)]
     results: Vec<Shown<'a>>,
 }
 

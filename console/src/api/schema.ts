@@ -1,0 +1,4236 @@
+// Made by `npm run types` from docs/openapi.json. Not to be changed by hand.
+
+export interface paths {
+    "/health/live": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the process runs. */
+        get: operations["live"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/health/ready": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the node serves. */
+        get: operations["ready"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the node counts, for Prometheus. */
+        get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Decisions of this node about the shards that it leads; or, with `dry=true`, those that the
+         *     balancer would make now.
+         */
+        get: operations["decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happens, as it happens: a stream of server-sent events (docs/events.md). */
+        get: operations["events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keys/{keyspace}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Keys of a keyspace, page by page. */
+        get: operations["keys"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keyspaces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All keyspaces. */
+        get: operations["keyspaces"];
+        put?: never;
+        /** Makes a keyspace. */
+        post: operations["createKeyspace"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keyspaces/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One keyspace. */
+        get: operations["keyspace"];
+        put?: never;
+        post?: never;
+        /** Removes a keyspace with all its keys. */
+        delete: operations["dropKeyspace"];
+        options?: never;
+        head?: never;
+        /** Changes of a keyspace what the body names. */
+        patch: operations["changeKeyspace"];
+        trace?: never;
+    };
+    "/v1/kv/{keyspace}/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The value of a key as it is; its tag, when it was written and when it ends in headers. */
+        get: operations["get"];
+        /** Gives a key a value, as durably as its keyspace asks for. */
+        put: operations["put"];
+        post?: never;
+        /** Takes the value of a key away. */
+        delete: operations["delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/level": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The cluster version, and which versions all nodes support. */
+        get: operations["clusterVersion"];
+        put?: never;
+        /** Raises the cluster version. */
+        post: operations["raiseClusterVersion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All members. */
+        get: operations["nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{node}/{action}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Changes a node's admin state. */
+        post: operations["changeNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/route/{keyspace}/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How the owner of a key is found, by one lookup or by all of them. */
+        get: operations["route"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/shards": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All shards, or those of one keyspace, a page at a time. */
+        get: operations["shards"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/shards/{shard}/merge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Merges a shard that this node leads with its right neighbour. */
+        post: operations["mergeShard"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/shards/{shard}/split": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Splits a shard that this node leads. */
+        post: operations["splitShard"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How the node is, and whether all is well. */
+        get: operations["status"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/txn": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Compares, then does the one or the other: all of it at one moment. */
+        post: operations["transact"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/txn/begin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begins a transaction that takes several requests. */
+        post: operations["begin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/txn/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Runs operations of a transaction. */
+        post: operations["run"];
+        /** Rolls a transaction back: nothing of it is done. */
+        delete: operations["rollback"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/txn/{id}/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Commits a transaction: all of it is done, or nothing. */
+        post: operations["commit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /**
+         * @description A node's admin state.
+         * @enum {string}
+         */
+        AdminState: "member" | "cordoned" | "draining" | "removed";
+        /** @description `POST /v1/txn/begin`. */
+        BeginBody: {
+            /** @description Whose keys it names. */
+            keyspace?: string;
+            /**
+             * Format: int64
+             * @description Without a request for so long it ends.
+             */
+            timeout_ms?: number | null;
+        };
+        /** @description A transaction that was begun. */
+        BegunTxn: {
+            /** @description Its name in further requests. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Without a request for so long it ends.
+             */
+            timeout_ms: number;
+        };
+        /** @description The cluster in numbers, as `/v1/status` shows them. */
+        ClusterStatus: {
+            /** @description Its id, in hexadecimal. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Members that are dead, paused or cut off.
+             */
+            members_down: number;
+            /**
+             * Format: int64
+             * @description Of these, members that did not answer lately.
+             */
+            members_suspected: number;
+            /**
+             * Format: int64
+             * @description Members that answer; this node is one.
+             */
+            members_up: number;
+            /**
+             * Format: int64
+             * @description Shards that this node leads.
+             */
+            shards_led: number;
+            /**
+             * Format: int64
+             * @description Shards of which this node has a replica, and which have fewer live replicas than their
+             *     keyspace asks for.
+             */
+            shards_under_replicated: number;
+            /**
+             * Format: int64
+             * @description Shards of which this node has a replica and knows no leader, or is elected to be and cannot.
+             */
+            shards_without_leader: number;
+        };
+        /** @description The answer of `GET` and `POST /v1/level`: the cluster version, and what its nodes support. */
+        ClusterVersionStatus: {
+            /** @description Whether this node, when it leads the system shard, raises it by itself. */
+            automatic: boolean;
+            /**
+             * Format: int32
+             * @description The cluster version.
+             */
+            level: number;
+            /** @description All nodes that must support it, by their ids. */
+            nodes: components["schemas"]["NodeVersions"][];
+            /**
+             * @description Why the next version cannot be used yet, as clauses. Empty if it can, or if this node knows
+             *     no next one.
+             */
+            objections: string[];
+            /** @description The lowest and the highest that this node supports. */
+            speaks: [
+                number,
+                number
+            ];
+        };
+        /** @description One that was committed. */
+        CommittedTxn: {
+            /**
+             * @description Always.
+             * @enum {boolean}
+             */
+            committed: true;
+        };
+        /** @description One condition: one of `exists`, `value` and `version`. */
+        Compare: {
+            /** @description It has a value, or has none. */
+            exists?: boolean | null;
+            /** @description The key that is looked at. */
+            key: components["schemas"]["Text"];
+            value?: components["schemas"]["Text"] | null;
+            version?: components["schemas"]["WholeNumber"] | null;
+        };
+        /** @description How a shard is to be cut. */
+        Cut: {
+            at?: components["schemas"]["CutAt"] | null;
+        };
+        /** @description Where a shard is split: at the first slot of its right half, or at its first key, as text. */
+        CutAt: number | string;
+        /** @description A node that something is decided about. */
+        DecisionNode: {
+            /** @description Its id, in hexadecimal. */
+            id: string;
+            /** @description Its name; its id if it has none. */
+            name: string;
+        };
+        /**
+         * @description What came of a decision.
+         * @enum {string}
+         */
+        DecisionOutcomeStatus: "dry" | "under-way" | "done" | "not-done" | "handed-on";
+        /** @description A decision about one shard: its replicas, its leader, a split or a merge. */
+        DecisionStatus: {
+            /** @description Nodes that get a new replica each. */
+            add: components["schemas"]["DecisionNode"][];
+            /**
+             * Format: int64
+             * @description When, in milliseconds since 1970.
+             */
+            at_ms: number;
+            /** @description What came of it. */
+            came: components["schemas"]["DecisionOutcomeStatus"];
+            deviation: components["schemas"]["Deviation"] | null;
+            /** @description Its keyspace's name; `null` for the shard that holds the catalogue. */
+            keyspace: string | null;
+            leader: components["schemas"]["DecisionNode"] | null;
+            merge: components["schemas"]["MergeStatus"] | null;
+            /** @description Replicas that go. */
+            remove: number[];
+            /**
+             * Format: int64
+             * @description About which shard.
+             */
+            shard: number;
+            split: components["schemas"]["SplitStatus"] | null;
+            /**
+             * Format: int64
+             * @description How long it took, if it is done.
+             */
+            took_ms: number | null;
+            /** @description Why it would wait, if it is only what would be decided. */
+            waits: string | null;
+            /** @description Why, in words. */
+            why: string;
+        };
+        /** @description What `GET /v1/decisions` answers. */
+        Decisions: {
+            /** @description Whether the node moves replicas and leaders to be even: `balance` in its configuration. */
+            balances: boolean;
+            /**
+             * @description The decisions among the events that this node remembers, the oldest first; or what it would
+             *     decide now.
+             */
+            decisions: components["schemas"]["DecisionStatus"][];
+        };
+        /**
+         * @description How even the nodes are: the root of the mean square by which they miss the mean of bytes and
+         *     replicas, in parts of it. 0: all are equal.
+         */
+        Deviation: {
+            /**
+             * Format: double
+             * @description As it was when the decision had been carried out.
+             */
+            achieved: number | null;
+            /**
+             * Format: double
+             * @description When it was decided.
+             */
+            before: number;
+            /**
+             * Format: double
+             * @description As it was to be.
+             */
+            predicted: number;
+        };
+        /** @description `POST /v1/txn/{id}`. */
+        DoBody: {
+            /** @description The operations. */
+            do: components["schemas"]["Op"][];
+        };
+        /**
+         * @description When a write is answered.
+         * @enum {string}
+         */
+        Durability: "sync" | "interval" | "memory";
+        /** @description How things are, and why. */
+        Health: {
+            /** @description Why it is not `ok`, the worst first: a sentence each. */
+            reasons: string[];
+            /** @description In one word. */
+            verdict: components["schemas"]["Verdict"];
+        };
+        /** @description Adds to the number that a key has. */
+        IncrementOp: {
+            by?: components["schemas"]["WholeNumber"] | null;
+            /** @description The key. */
+            key: components["schemas"]["Text"];
+        };
+        /** @description A page as JSON. */
+        KeysPage: {
+            /** @description Its keys: maybe none, though there are more behind it. */
+            keys: components["schemas"]["Text"][];
+            /** @description Where the next page begins; `null`: this was the last one. */
+            next: string | null;
+        };
+        /** @description What to change of a keyspace. */
+        KeyspaceChange: {
+            durability?: components["schemas"]["Durability"] | null;
+            /**
+             * Format: int32
+             * @description How many nodes hold each of its keys from now on: not fewer than now.
+             */
+            replicas?: number | null;
+            /**
+             * Format: int64
+             * @description How long replaced versions stay readable from now on.
+             */
+            retention_ms?: number | null;
+        };
+        /** @description A keyspace as it is. */
+        KeyspaceInfo: {
+            /** @description When its writes are answered. */
+            durability: components["schemas"]["Durability"];
+            /**
+             * Format: int32
+             * @description Its id, never used again.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description How many keys it has.
+             */
+            keys: number;
+            /** @description Its name. */
+            name: string;
+            /** @description Where its keys live. */
+            placement: components["schemas"]["Placement"];
+            /**
+             * Format: int32
+             * @description How many nodes are to hold each of its keys.
+             */
+            replicas: number;
+            /**
+             * Format: int64
+             * @description How long replaced versions stay readable.
+             */
+            retention_ms: number;
+            /**
+             * Format: int64
+             * @description How many shards it has.
+             */
+            shards: number;
+        };
+        /** @description The answer of `GET /v1/keyspaces`: an object, so that later versions can add fields. */
+        KeyspaceList: {
+            keyspaces: components["schemas"]["KeyspaceInfo"][];
+        };
+        /** @description A keyspace to be made. */
+        KeyspaceSpec: {
+            durability?: components["schemas"]["Durability"] | null;
+            /** @description Its name. */
+            name: string;
+            /** @description Where its keys live; cannot be changed later. */
+            placement?: components["schemas"]["Placement"];
+            /**
+             * Format: int32
+             * @description How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
+             */
+            replicas?: number | null;
+            /**
+             * Format: int64
+             * @description How long replaced versions stay readable; the node's default if not given.
+             */
+            retention_ms?: number | null;
+        };
+        /** @description One listener. */
+        ListenerStatus: {
+            /** @description Address as bound. */
+            address: string;
+            /** @description `resp`, `native` or `http`. */
+            protocol: string;
+        };
+        /** @description What data takes on disk. */
+        LogStatus: {
+            /**
+             * Format: int64
+             * @description All files of the log.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Of `bytes`, what came since the last checkpoint.
+             */
+            bytes_since_checkpoint: number;
+            /**
+             * Format: int64
+             * @description When the last checkpoint was finished, in milliseconds since 1970; 0 = never.
+             */
+            checkpoint_at_ms: number;
+            /**
+             * Format: int64
+             * @description How many files.
+             */
+            segments: number;
+        };
+        /** @description What data takes in memory. */
+        MemoryStatus: {
+            /**
+             * Format: int64
+             * @description `memory_max`.
+             */
+            max_bytes: number;
+            /**
+             * Format: int64
+             * @description Of that, replaced versions kept for retention.
+             */
+            old_versions_bytes: number;
+            /**
+             * Format: int64
+             * @description Keys and values, all versions, and what keeps them.
+             */
+            used_bytes: number;
+        };
+        /** @description The merge of a shard with its right neighbour. */
+        MergeStatus: {
+            /** @description Whether the shard's replicas go to where those of the other are first: it takes longer then. */
+            moves: boolean;
+            /**
+             * Format: int64
+             * @description The one that ends.
+             */
+            right: number;
+            /**
+             * Format: int64
+             * @description The shard, which will have the slots of both.
+             */
+            shard: number;
+        };
+        /** @description What may be said beside the path. */
+        NodeActionBody: {
+            /** @description An id is meant that no node here knows. */
+            unknown?: boolean;
+        };
+        /** @description Where a node is reached: `HOST:PORT`, if it listens. */
+        NodeAddresses: {
+            /** @description By HTTP. */
+            http: string | null;
+            /** @description By clients of the native protocol. */
+            native: string | null;
+            /** @description By other nodes. */
+            peer: string | null;
+            /** @description By Redis clients. */
+            resp: string | null;
+        };
+        /** @description A node's admin state, and what it still holds. */
+        NodeAdminState: {
+            /**
+             * Format: int64
+             * @description Its keys and values, in bytes, as it last told.
+             */
+            data_bytes: number;
+            /** @description Its id, in hexadecimal. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Of these, those that it leads.
+             */
+            leads: number;
+            /** @description Its name, if it is known. */
+            name: string | null;
+            /**
+             * Format: int64
+             * @description Shards that have a replica there.
+             */
+            replicas: number;
+            /** @description Its admin state from now on. */
+            standing: components["schemas"]["AdminState"];
+        };
+        /**
+         * @description Whether a node is up.
+         * @enum {string}
+         */
+        NodeState: "up" | "suspected" | "down" | "left";
+        /** @description A member of the cluster, as this node knows it. */
+        NodeStatus: {
+            /** @description Where it is reached. */
+            addresses: components["schemas"]["NodeAddresses"];
+            /**
+             * Format: int64
+             * @description Its keys and values, in bytes, as it last told.
+             */
+            data_bytes: number;
+            /** @description Its failure domain; empty: unknown. */
+            domain: string;
+            /** @description Its id, in hexadecimal. */
+            id: string;
+            /**
+             * Format: int64
+             * @description When it joined, in milliseconds since 1970: nodes are in this order.
+             */
+            joined_at_ms: number;
+            /**
+             * Format: int64
+             * @description Of these, the ones that lead.
+             */
+            leaders: number;
+            /**
+             * Format: int64
+             * @description Of these, those that it leads.
+             */
+            leads: number;
+            /** @description Whether this node has a link to it. */
+            linked: boolean;
+            /** @description Its name; not unique. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Shards that have a replica there, as far as the answering node knows.
+             */
+            replicas: number;
+            /**
+             * Format: int64
+             * @description Requests a second for the shards it leads, as it last reported, roughly; 0 below some 500.
+             */
+            requests_per_second: number;
+            /**
+             * Format: int64
+             * @description Replicas it holds, as it last reported.
+             */
+            shards: number;
+            /**
+             * Format: int64
+             * @description Since when this node sees it in this state, in milliseconds since 1970.
+             */
+            since_at_ms: number;
+            /** @description Whether its disk is slow, so that it transfers its leaderships; as it last reported. */
+            slow_disk: boolean;
+            /** @description Its admin state. */
+            standing: components["schemas"]["AdminState"];
+            /** @description Whether it is there. */
+            state: components["schemas"]["NodeState"];
+            /** @description Whether it is the node that answers. */
+            this: boolean;
+            /** @description The program it runs. */
+            version: string;
+        };
+        /** @description A node, and the cluster versions that it supports. */
+        NodeVersions: {
+            /** @description Its id, in hexadecimal. */
+            id: string;
+            /** @description Its name, or its id. */
+            name: string;
+            /** @description The lowest and the highest version that it supports; `null`: not known. */
+            speaks: [
+                number,
+                number
+            ] | null;
+        };
+        /** @description What `GET /v1/nodes` answers. */
+        Nodes: {
+            /** @description Whether all is well, as this node sees it. */
+            health: components["schemas"]["Health"];
+            /** @description All members. */
+            nodes: components["schemas"]["NodeStatus"][];
+            /** @description Ids of nodes that were removed for good, in hexadecimal. */
+            removed: string[];
+        };
+        /** @description Nothing more is to be said. */
+        Nothing: Record<string, never>;
+        /** @description An operation. */
+        Op: {
+            /** @description The value of a key. */
+            get: components["schemas"]["Text"];
+        } | {
+            /** @description A new value for a key. */
+            put: components["schemas"]["PutOp"];
+        } | {
+            /** @description No value for a key. */
+            delete: components["schemas"]["Text"];
+        } | {
+            /** @description Adds to the number that a key has. */
+            increment: components["schemas"]["IncrementOp"];
+        } | {
+            /** @description Keys in order, with their values; of ordered keyspaces. */
+            range: components["schemas"]["RangeOp"];
+        };
+        /**
+         * @description Where a keyspace's keys live.
+         * @enum {string}
+         */
+        Placement: "hashed" | "ordered" | "linear-hash";
+        /** @description Its JSON. */
+        Problem: {
+            /** @description What happened. */
+            detail: string;
+            /** @description `not done` or `unknown`: whether anything was changed. */
+            outcome: components["schemas"]["ProblemOutcome"];
+            /** @description What to do. */
+            remedy: string;
+            /** @description The request whose outcome is unknown, as the node's log names it. */
+            request_id?: string;
+            /**
+             * Format: int32
+             * @description The reply's status.
+             */
+            status: number;
+            /** @description The kind in words. */
+            title: string;
+            /** @description `urn:carillon:problem:` and what kind it is. */
+            type: string;
+        };
+        /**
+         * @description Whether anything was changed.
+         * @enum {string}
+         */
+        ProblemOutcome: "not done" | "unknown";
+        /** @description A new value for a key. */
+        PutOp: {
+            /** @description The key. */
+            key: components["schemas"]["Text"];
+            /**
+             * Format: int64
+             * @description It ends after so long.
+             */
+            ttl_ms?: number | null;
+            /** @description Its value. */
+            value: components["schemas"]["Text"];
+        };
+        /** @description How it is to rise. */
+        RaiseBody: {
+            /**
+             * Format: int32
+             * @description The cluster version from then on; the next one, if it is left out.
+             */
+            to?: number | null;
+        };
+        /** @description Keys in order. */
+        RangeOp: {
+            from?: components["schemas"]["Text"] | null;
+            /**
+             * Format: int64
+             * @description At most so many keys.
+             */
+            limit?: number | null;
+            /** @description From high to low. */
+            reverse?: boolean;
+            to?: components["schemas"]["Text"] | null;
+        };
+        /**
+         * @description What a replica does in its shard.
+         * @enum {string}
+         */
+        ReplicaRole: "voter" | "learner" | "outgoing";
+        /** @description One replica of a shard. */
+        ReplicaStatus: {
+            /** @description Whether a snapshot is on its way to it. */
+            awaits_snapshot: boolean;
+            /**
+             * Format: int64
+             * @description Entries that it lacks of the leader's log; only the leader knows, once it has heard of it.
+             */
+            behind: number | null;
+            /**
+             * Format: int64
+             * @description How long ago the leader sent it something that it has answered; only the leader knows.
+             */
+            contact_ms: number | null;
+            /** @description Whether it leads, as far as this node knows. */
+            leader: boolean;
+            /** @description Whether its node is up. */
+            live: boolean;
+            /** @description Its node's name, if that is known. */
+            name: string | null;
+            /** @description Its node's id. */
+            node: string;
+            /**
+             * Format: int64
+             * @description Its id in the shard.
+             */
+            replica: number;
+            /** @description What it does. */
+            role: components["schemas"]["ReplicaRole"];
+            snapshot: components["schemas"]["SnapshotStatus"] | null;
+        };
+        /** @description The route of one lookup. */
+        RouteStatus: {
+            /** @description Why no owner was found. */
+            failure?: string;
+            /** @description `iterative`, `recursive` or `semi-recursive`. */
+            form: string;
+            /**
+             * Format: int32
+             * @description Moves from shard to shard.
+             */
+            hops: number;
+            /** @description Whether nodes went by whatever they happened to know. */
+            images: boolean;
+            /** @description The id of the node that leads it, in hexadecimal. */
+            leader: string | null;
+            /** @description `full`, `chord`, `chord-sharp`, `linear` or `lh`. */
+            lookup: string;
+            /**
+             * Format: int32
+             * @description Messages between nodes; none if the route was not traced.
+             */
+            messages: number | null;
+            /**
+             * Format: int64
+             * @description How long it took.
+             */
+            micros: number;
+            /**
+             * Format: int64
+             * @description The shard that owns the key; none if none was found.
+             */
+            shard: number | null;
+            /** @description Every move, if it was traced. */
+            steps: components["schemas"]["RouteStep"][];
+        };
+        /** @description One move. */
+        RouteStep: {
+            /** @description Which entry of a table led there. */
+            by: string;
+            /**
+             * Format: int64
+             * @description How long it took; none where another node has asked.
+             */
+            micros?: number;
+            /** @description What its name is, if it is known. */
+            name: string;
+            /** @description The id of the node, in hexadecimal. */
+            node: string;
+            /**
+             * Format: int64
+             * @description To which shard; 0 if any of the node's was asked.
+             */
+            shard: number;
+        };
+        /** @description A shard, as this node knows it. */
+        ShardStatus: {
+            /**
+             * Format: int64
+             * @description Up to where they are applied here.
+             */
+            applied: number;
+            /**
+             * @description The first position that it owns and the first that it does not, in hexadecimal, of a
+             *     keyspace without slots. Empty: the ends of the circle.
+             */
+            arc: [
+                string,
+                string
+            ] | null;
+            /**
+             * Format: int64
+             * @description What they take in memory here, in bytes, with old versions.
+             */
+            bytes: number;
+            /** @description Whether a change of its replicas is under way. */
+            changing: boolean;
+            /**
+             * Format: int64
+             * @description Up to where this node knows entries to be committed.
+             */
+            committed: number;
+            /**
+             * Format: int64
+             * @description How often its replicas or ends have changed.
+             */
+            generation: number;
+            /** @description Whether this node has a replica of it. If not, the members below are those of its bootstrap. */
+            here: boolean;
+            /**
+             * Format: int64
+             * @description Its id.
+             */
+            id: number;
+            /**
+             * Format: int64
+             * @description Its keys.
+             */
+            keys: number;
+            /** @description Its keyspace's name; `null` for the shard that holds the catalogue of keyspaces. */
+            keyspace: string | null;
+            /** @description Voters that it cannot count on, if this node leads it: they lag, or have not answered. */
+            lagging: number[];
+            /** @description The id of the node that leads it. */
+            leader: string | null;
+            /**
+             * Format: int64
+             * @description If this node leads it: how long its lease lasts. `null` for a sole replica, which needs no
+             *     lease.
+             */
+            lease_ms: number | null;
+            /**
+             * @description Quarantined replicas that are not replaced yet: this node's own, or, if it leads, all of
+             *     them.
+             */
+            quarantined: number[];
+            /** @description Its replicas. */
+            replicas: components["schemas"]["ReplicaStatus"][];
+            /**
+             * Format: int64
+             * @description How many of its voters are on nodes that are up.
+             */
+            replicas_live: number;
+            /**
+             * Format: int64
+             * @description How many replicas its keyspace asks for.
+             */
+            replicas_wanted: number;
+            /**
+             * Format: int64
+             * @description Its sessions: nodes whose forwarded writes it remembers, so that none is done twice.
+             */
+            sessions: number;
+            /** @description The first and the last of its slots, of a hashed keyspace. */
+            slots: [
+                number,
+                number
+            ] | null;
+            /**
+             * Format: int64
+             * @description Its term, at this node.
+             */
+            term: number;
+            /** @description Whether it is well, by itself. */
+            verdict: components["schemas"]["Verdict"];
+            /**
+             * Format: int64
+             * @description How many voters it has; some may have no node any more.
+             */
+            voters: number;
+            /**
+             * Format: int64
+             * @description For how long no leader has been known, or this node, which is elected, has committed
+             *     nothing; 0 if it has a leader.
+             */
+            without_leader_ms: number;
+        };
+        /** @description What `GET /v1/shards` answers. */
+        Shards: {
+            /** @description The health of all shards, as this node sees it, whichever were asked for. */
+            health: components["schemas"]["Health"];
+            /**
+             * Format: int64
+             * @description There are more: those after this id.
+             */
+            next: number | null;
+            /** @description The id of the answering node. */
+            node: string;
+            /** @description Shards by id. */
+            shards: components["schemas"]["ShardStatus"][];
+        };
+        /** @description The progress of a snapshot to a replica. */
+        SnapshotStatus: {
+            /**
+             * Format: int64
+             * @description Bytes there are, about.
+             */
+            about_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes that have left; those sent again count again.
+             */
+            sent_bytes: number;
+        };
+        /** @description The split of a shard. */
+        SplitStatus: {
+            /** @description Its first slot, or its first key. */
+            at: components["schemas"]["CutAt"];
+            /**
+             * Format: int64
+             * @description The new shard, with all from `at` on.
+             */
+            right: number;
+            /**
+             * Format: int64
+             * @description The shard, which keeps its part below `at`.
+             */
+            shard: number;
+        };
+        /** @description How a node is. */
+        Status: {
+            /** @description The cluster in numbers. */
+            cluster: components["schemas"]["ClusterStatus"];
+            /**
+             * Format: int64
+             * @description Clients connected now, by Redis and native protocol.
+             */
+            connections: number;
+            /** @description Its data directory. */
+            dir: string;
+            /** @description Whether all is well, as this node sees it. */
+            health: components["schemas"]["Health"];
+            /**
+             * Format: int64
+             * @description How many keys there are in all keyspaces.
+             */
+            keys: number;
+            /**
+             * Format: int64
+             * @description How many keyspaces there are.
+             */
+            keyspaces: number;
+            /** @description The cluster version, and which versions its nodes support. */
+            level?: components["schemas"]["ClusterVersionStatus"];
+            /** @description Where it listens. */
+            listeners: components["schemas"]["ListenerStatus"][];
+            /** @description Its log. */
+            log: components["schemas"]["LogStatus"];
+            /** @description Its memory. */
+            memory: components["schemas"]["MemoryStatus"];
+            /** @description Its name. */
+            name: string;
+            /** @description Its id, in hexadecimal: JSON's numbers do not hold 64 bits everywhere. */
+            node_id: string;
+            /** @description Why it does not. */
+            not_ready?: string;
+            /** @description Whether it serves. */
+            ready: boolean;
+            /** @description What was found in the data directory at start, in words. */
+            recovered: string;
+            /**
+             * Format: int64
+             * @description How many shards there are.
+             */
+            shards: number;
+            /**
+             * Format: int64
+             * @description How many event loops it has.
+             */
+            threads: number;
+            /**
+             * Format: int64
+             * @description How long the process has run.
+             */
+            uptime_ms: number;
+            /** @description The program's version. */
+            version: string;
+            /** @description What to know before relying on this node. */
+            warnings: string[];
+        };
+        /** @description Bytes: a string if they are UTF-8, else in base64. */
+        Text: string | {
+            /** @description In base64. */
+            base64: string;
+        };
+        /** @description `POST /v1/txn`. */
+        TxnBody: {
+            /** @description What must hold, all of it, … */
+            compare?: components["schemas"]["Compare"][];
+            /** @description … and else this. */
+            else?: components["schemas"]["Op"][];
+            /** @description Whose keys it names. */
+            keyspace?: string;
+            /** @description … so that this is done, … */
+            then?: components["schemas"]["Op"][];
+        };
+        /** @description What a transaction in one request answers. */
+        TxnDone: {
+            /** @description What each operation has come to. */
+            results: components["schemas"]["TxnResult"][];
+            /** @description Whether all conditions held: `then` is done if so, else `else`. */
+            succeeded: boolean;
+        };
+        /** @description A key with its value. */
+        TxnPair: {
+            /** @description The key. */
+            key: components["schemas"]["Text"];
+            /** @description Its value. */
+            value: components["schemas"]["Text"];
+            /** @description When it was written, as digits. */
+            version?: string;
+        };
+        /** @description What an operation of a transaction has come to. */
+        TxnResult: {
+            value: components["schemas"]["Text"] | null;
+            /** @description When it was written, as digits. */
+            version?: string;
+        } | {
+            /**
+             * @description Always.
+             * @enum {boolean}
+             */
+            put: true;
+        } | {
+            /** @description So. */
+            deleted: boolean;
+        } | {
+            /** @description The keys. */
+            keys: components["schemas"]["TxnPair"][];
+        };
+        /** @description What operations answer. */
+        TxnResults: {
+            /** @description What each operation has come to. */
+            results: components["schemas"]["TxnResult"][];
+        };
+        /**
+         * @description The health verdict, in one word.
+         * @enum {string}
+         */
+        Verdict: "ok" | "degraded" | "failing";
+        /** @description A whole number, or its digits as a string. */
+        WholeNumber: number | string;
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    live: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It runs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ready: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It does. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-ready`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    metrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The text format of Prometheus, version 0.0.4. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    decisions: {
+        parameters: {
+            query?: {
+                /** @description What would be decided now. */
+                dry?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The oldest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Decisions"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    events: {
+        parameters: {
+            query?: {
+                /** @description Only these types, separated by commas. */
+                types?: string;
+                /** @description Only those about this keyspace. */
+                keyspace?: string;
+                /** @description Of this node, unless it says otherwise. */
+                scope?: "node" | "cluster";
+                /** @description Behind this cursor; 0: all. */
+                from?: string;
+                /** @description It ends at this time, or `now`. */
+                until?: string;
+                /** @description Requests shown a second. */
+                samples?: number;
+            };
+            header?: {
+                /** @description As `from`, and goes first. */
+                "last-event-id"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, each a JSON object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `stopping`, `too-many-viewers`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    keys: {
+        parameters: {
+            query?: {
+                /** @description What keys begin with: any bytes. */
+                prefix?: string;
+                /** @description `next` of the page before. */
+                cursor?: string;
+                /** @description About so many. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                keyspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeysPage"];
+                };
+            };
+            /** @description `bad-request`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    keyspaces: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyspaceList"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createKeyspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyspaceSpec"];
+            };
+        };
+        responses: {
+            /** @description As it is. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyspaceInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `keyspace-exists`, `no-level`, `too-few-nodes`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    keyspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyspaceInfo"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `loading`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    dropKeyspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone, with all its keys. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-keyspace`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeKeyspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyspaceChange"];
+            };
+        };
+        responses: {
+            /** @description As it is from now on. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyspaceInfo"];
+                };
+            };
+            /** @description `bad-keyspace`, `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `too-few-nodes`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get: {
+        parameters: {
+            query?: {
+                /** @description The value of then: a timestamp, or milliseconds since 1970 with `ms` behind them. */
+                at?: string;
+                /** @description The value may be so old, in milliseconds. */
+                stale?: number;
+                /** @description How the owner is found: see `route`. */
+                lookup?: string;
+            };
+            header?: {
+                /** @description Entity tags, or `*`. */
+                "if-match"?: string | null;
+                /** @description Entity tags, or `*`. */
+                "if-none-match"?: string | null;
+            };
+            path: {
+                /** @description Its name. */
+                keyspace: string;
+                /** @description The key: any bytes. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The value. */
+            200: {
+                headers: {
+                    /** @description With `stale`: how old it may be. */
+                    "carillon-age-ms"?: number | null;
+                    /** @description When it ends. */
+                    "carillon-expires-at-ms"?: number | null;
+                    /** @description With `lookup`: the route. */
+                    "carillon-route"?: string | null;
+                    /** @description When it was written. */
+                    "carillon-timestamp"?: number;
+                    /** @description Its version, in quotes. */
+                    etag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
+                };
+            };
+            /** @description The client has it already. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `in-future`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `nil-yet`, `nil`, `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `below-safe-point`. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `condition-failed`. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put: {
+        parameters: {
+            query?: {
+                /** @description It ends after so long. */
+                ttl_ms?: number;
+                /** @description What must be so for it to be done. */
+                if?: "absent" | "present";
+                /** @description How the owner is found: see `route`. */
+                lookup?: string;
+            };
+            header?: {
+                /** @description Entity tags, or `*`. */
+                "if-match"?: string | null;
+                /** @description Entity tags, or `*`. */
+                "if-none-match"?: string | null;
+            };
+            path: {
+                /** @description Its name. */
+                keyspace: string;
+                /** @description The key: any bytes. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": number[];
+            };
+        };
+        responses: {
+            /** @description It is written. */
+            204: {
+                headers: {
+                    /** @description When. */
+                    "carillon-timestamp"?: number | null;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `condition-failed`. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `value-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete: {
+        parameters: {
+            query?: {
+                /** @description How the owner is found: see `route`. */
+                lookup?: string;
+            };
+            header?: {
+                /** @description Entity tags, or `*`. */
+                "if-match"?: string | null;
+                /** @description Entity tags, or `*`. */
+                "if-none-match"?: string | null;
+            };
+            path: {
+                /** @description Its name. */
+                keyspace: string;
+                /** @description The key: any bytes. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. */
+            204: {
+                headers: {
+                    /** @description When. */
+                    "carillon-timestamp"?: number | null;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `nil`, `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `condition-failed`. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    clusterVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The version. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterVersionStatus"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    raiseClusterVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RaiseBody"];
+            };
+        };
+        responses: {
+            /** @description From now on. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterVersionStatus"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    nodes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By the time when they joined. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Nodes"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id or name. */
+                node: string;
+                /** @description What is done with it. */
+                action: "cordon" | "uncordon" | "drain" | "remove";
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NodeActionBody"];
+            };
+        };
+        responses: {
+            /** @description Its admin state from now on. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeAdminState"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-node`, `unknown-path`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `ambiguous-node`, `no-level`, `no-standing`, `node-in-use`, `node-removed`, `too-few-nodes`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    route: {
+        parameters: {
+            query?: {
+                /** @description `full`, `chord`, `chord-sharp`, `linear`, `lh` or `all`, with a form and `noimages` if wanted, separated by blanks. */
+                lookup?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its name. */
+                keyspace: string;
+                /** @description The key: any bytes. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A route for each lookup. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteStatus"][];
+                };
+            };
+            /** @description `bad-request`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    shards: {
+        parameters: {
+            query?: {
+                /** @description Those of this keyspace. */
+                keyspace?: string;
+                /** @description Behind this id: `next` of a page. */
+                after?: number;
+                /** @description So many. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Shards"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `loading`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    mergeShard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                shard: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description They are being merged. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MergeStatus"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-shard`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `no-merge`, `not-leader`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    splitShard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                shard: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Cut"];
+            };
+        };
+        responses: {
+            /** @description It is being split. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SplitStatus"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-shard`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-level`, `no-split`, `not-leader`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    status: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How it is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    transact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TxnBody"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TxnDone"];
+                };
+            };
+            /** @description `bad-request`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `conflict`, `operation-refused`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`, `value-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BeginBody"];
+            };
+        };
+        responses: {
+            /** @description It is open. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BegunTxn"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DoBody"];
+            };
+        };
+        responses: {
+            /** @description What each has come to. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TxnResults"];
+                };
+            };
+            /** @description `bad-request`, `key-too-long`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-transaction`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `conflict`, `operation-refused`, `transaction-in-use`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`, `value-too-long`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `no-answer`, `stopping`, `storage-failed`, `too-many-transactions`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rollback: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is over. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-transaction`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `transaction-in-use`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    commit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description It is done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommittedTxn"];
+                };
+            };
+            /** @description `bad-request`. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-origin`. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `no-keyspace`, `no-transaction`. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-timeout`. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `conflict`, `transaction-in-use`. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `body-too-long`, `transaction-too-large`. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `uri-too-long`. */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not-json`. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `foreign-host`. */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `head-too-long`. */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `busy`, `loading`, `stopping`, `storage-failed`. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before it is sent again. */
+                    "retry-after"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unknown-outcome`. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `disk-full`, `out-of-memory`. */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+}

@@ -1,0 +1,59 @@
+//! All kinds of problems: how the `type` of each ends, and its status.
+//!
+//! Most stand in the table of the node's errors. [`OTHERS`] are those that HTTP itself finds; what
+//! makes a problem of a kind that is in neither, or of another status, does not pass a test.
+
+use axum::http::StatusCode as S;
+
+use super::table;
+
+/// Kinds that are no errors of the node.
+const OTHERS: [(&str, S); 18] = [
+    ("bad-request", S::BAD_REQUEST),
+    ("foreign-origin", S::FORBIDDEN),
+    ("unknown-path", S::NOT_FOUND),
+    ("nil", S::NOT_FOUND),
+    ("nil-yet", S::NOT_FOUND),
+    ("unknown-method", S::METHOD_NOT_ALLOWED),
+    ("body-timeout", S::REQUEST_TIMEOUT),
+    ("condition-failed", S::PRECONDITION_FAILED),
+    ("body-too-long", S::PAYLOAD_TOO_LARGE),
+    ("uri-too-long", S::URI_TOO_LONG),
+    ("not-json", S::UNSUPPORTED_MEDIA_TYPE),
+    ("foreign-host", S::MISDIRECTED_REQUEST),
+    ("head-too-long", S::REQUEST_HEADER_FIELDS_TOO_LARGE),
+    ("busy", S::SERVICE_UNAVAILABLE),
+    ("no-answer", S::SERVICE_UNAVAILABLE),
+    ("not-ready", S::SERVICE_UNAVAILABLE),
+    ("loading", S::SERVICE_UNAVAILABLE),
+    ("stopping", S::SERVICE_UNAVAILABLE),
+];
+
+/// The status of problems of a kind, if there is such a kind.
+pub fn status_of(kind: &str) -> Option<S> {
+    let rows = table::ALL.iter().map(|row| (row.slug, row.status));
+    rows.chain(OTHERS).find(|(one, _)| *one == kind).map(|(_, status)| status)
+}
+
+/// Whether problems of a kind may have a status.
+pub(super) fn has(kind: &str, status: S) -> bool {
+    // The libraries refuse bad requests with other statuses, too.
+    status_of(kind) == Some(status) || kind == "bad-request"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_one_status() {
+        for row in table::ALL {
+            assert_eq!(status_of(row.slug), Some(row.status), "{}", row.slug);
+        }
+        for (kind, status) in OTHERS {
+            assert_eq!(status_of(kind), Some(status), "{kind}");
+        }
+        assert_eq!(status_of("nonsense"), None);
+        assert!(!has("nil", S::GONE) && !has("nonsense", S::NOT_FOUND));
+    }
+}
