@@ -67,6 +67,8 @@ export interface SimBegin {
   clients?: number;
   domains?: number;
   placement?: Placement;
+  /** Whether clients also run transactions over several shards. */
+  transactions?: boolean;
   scenario?: string | null;
   plants?: string[];
 }

@@ -31,6 +31,9 @@ export const INTERVALS = {
 /** How long after an event that reshapes shards they are asked for. */
 const RESHAPE_DELAY_MS = 150;
 
+/** What stands for the directory of a node that is simulated. */
+const SIMULATED = "simulated";
+
 type Resource = keyof typeof INTERVALS;
 
 export class Live {
@@ -129,7 +132,7 @@ export class Live {
       "status",
       (signal) => this.api.status(signal),
       (value) => {
-        this.#meet(value.surfaces ?? ["sim", "dev"]);
+        this.#meet(value.surfaces ?? [value.dir === SIMULATED ? "sim" : "dev"]);
         this.#answer({ kind: "status", value });
       },
     );

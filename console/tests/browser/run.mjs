@@ -5,6 +5,7 @@ import { Checks } from "./checks.mjs";
 import { openBrowser } from "./page.mjs";
 import { checkReal } from "./real.mjs";
 import { checkRecorded } from "./recorded.mjs";
+import { checkSim } from "./sim.mjs";
 import { checkSimulated } from "./simulated.mjs";
 
 if (!existsSync(new URL("../../dist/index.html", import.meta.url))) {
@@ -17,6 +18,7 @@ try {
   const only = process.argv.find((word) => word.startsWith("--only="))?.slice("--only=".length);
   if (!only || only === "recorded") await checkRecorded(checks, browser);
   if (!only || only === "simulated") await checkSimulated(checks, browser);
+  if (!process.argv.includes("--recorded") && (!only || only === "sim")) await checkSim(checks, browser);
   if (!process.argv.includes("--recorded") && (!only || only === "real")) await checkReal(checks, browser);
 } finally {
   await browser.close();

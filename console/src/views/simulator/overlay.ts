@@ -1,7 +1,7 @@
 /** Where members of a simulated ring are drawn, and by which of them a lookup comes. Pure. */
 
 import type { SimNode } from "../../api/sim";
-import type { Route } from "../../api/types";
+import type { Route, ShardStatus } from "../../api/types";
 import { fraction, pointAt, type Point } from "../../model/ring";
 import type { Targets } from "../../model/swarm";
 
@@ -15,12 +15,23 @@ export interface Member {
 }
 
 /** Members that are not gone for good, at their positions; without positions in the order of the list. */
-export function membersOf(nodes: readonly SimNode[]): Member[] {
+export function membersOf(
+  nodes: readonly SimNode[],
+  starts: ReadonlyMap<string, string> = new Map(),
+): Member[] {
   const there = nodes.filter((node) => node.state !== "gone");
   return there.map((node, i) => {
-    const turn = node.start === undefined ? i / there.length : fraction(node.start);
+    const start = node.start ?? starts.get(node.id);
+    const turn = start === undefined ? i / there.length : fraction(start);
     return { name: node.name, state: node.state, turn, point: pointAt(turn, MEMBER_CIRCLE) };
   });
+}
+
+/** Where members begin, by the shards that they lead: a member's shard is its arc. */
+export function startsOf(shards: readonly ShardStatus[]): Map<string, string> {
+  return new Map(
+    shards.flatMap((shard) => (shard.leader && shard.arc ? [[shard.leader, shard.arc[0]]] : [])),
+  );
 }
 
 /** Colours of members, by state. */

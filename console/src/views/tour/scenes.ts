@@ -99,11 +99,11 @@ export const SCENES = {
     watch: "Kill a node, and watch its shards: each elects another leader. Clients go on asking meanwhile.",
   },
   commits: {
-    begin: cluster(3, 2),
+    begin: cluster(3, 4, { transactions: true }),
     then: [],
-    switches: [always("The coordinator dies", { do: "crash", node: "leader:bell" }), restart, heal],
+    switches: [always("A coordinator dies", { do: "crash", node: "leader:bell" }), restart, heal],
     watch:
-      "Run the transaction below. Let a leader die, and run it again: what was begun is finished by somebody else.",
+      "Watch the phases. Let a leader die in the middle: what it has begun is finished by somebody else.",
   },
   grows: {
     begin: cluster(3, 2, { placement: "linear-hash" }),
