@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
-# redis-py in target/venv, ioredis beside its test, go-redis built into target/clients; what
-# tests/programs tries, in target/programs and beside its test; and what the console needs: Debian's
-# chromium, and npm packages in console/node_modules.
+# redis-py in target/venv, schemathesis in target/openapi-venv, ioredis beside its test, go-redis
+# built into target/clients; what tests/programs tries, in target/programs and beside its test; and
+# what the console needs: Debian's chromium, and npm packages in console/node_modules.
 # `setup.sh bench` installs for benchmarks of clusters besides: Debian's etcd, and its driver built into
 # target/clients. Without them these benchmarks leave etcd out, so that is no failure.
 # `setup.sh soak` installs for Redis's Tcl suites besides; without that soak skips them.
@@ -61,6 +61,16 @@ if [ "$(cat target/venv/wanted 2>/dev/null)" != "$want" ]; then
   quietly target/venv/bin/pip install --quiet --disable-pip-version-check \
     -r tests/clients/requirements.txt
   echo "$want" >target/venv/wanted
+fi
+
+want=$(cksum <tests/openapi/requirements.txt)
+if [ "$(cat target/openapi-venv/wanted 2>/dev/null)" != "$want" ]; then
+  say "schemathesis into target/openapi-venv"
+  rm -rf target/openapi-venv
+  quietly python3 -m venv target/openapi-venv
+  quietly target/openapi-venv/bin/pip install --quiet --disable-pip-version-check \
+    -r tests/openapi/requirements.txt
+  echo "$want" >target/openapi-venv/wanted
 fi
 
 want=$(cksum <tests/clients/ioredis/package-lock.json)

@@ -361,6 +361,7 @@ impl Cluster {
             (format!("redis-cli -p {} set greeting hello", first.resp.port()), "any node answers"),
             (format!("redis-cli -p {} get greeting", last.resp.port()), ""),
             (format!("carillon status --http {}", last.http), "a node's state, and health"),
+            (format!("http://{}/", first.http), "the console, in a browser; at every node"),
         ];
         if plan::replicas(self.nodes.len()) > 1 {
             let pid = self.children[0].pid();
