@@ -92,7 +92,12 @@ async function live() {
       seen("svg path.owner"),
       3000,
     );
-    await shot("console-lookups", "lookups?keyspace=catalog&key=bell-7&motion=off", seen("svg path.owner"), 2000);
+    await shot(
+      "console-lookups",
+      "lookups?keyspace=catalog&key=bell-7&motion=off",
+      seen("svg path.owner"),
+      2000,
+    );
     await shot("console-shards", "shards?keyspace=orders", seen("table tbody tr"), 3000);
     await shot("console-transactions", "transactions", seen("svg .mark"), 5000);
     await shot("console-keys", "keys?keyspace=orders&key=order/00042", seen("pre"), 1000);

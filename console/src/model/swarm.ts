@@ -36,6 +36,8 @@ export class Swarm {
   /** Numbers of the points that move; the first `moving` of them count. */
   #list = new Int32Array();
   moving = 0;
+  /** Numbers of all points, by colour. */
+  #order = new Int32Array();
 
   get count(): number {
     return this.names.length;
@@ -61,7 +63,10 @@ export class Swarm {
       else this.#list[this.moving++] = i;
     }
     // One colour after the other: a change of colour is the dear part of drawing.
-    this.#list.subarray(0, this.moving).sort((a, b) => (this.color[a] ?? 0) - (this.color[b] ?? 0));
+    const { color } = targets;
+    const byColor = (a: number, b: number) => (color[a] ?? 0) - (color[b] ?? 0);
+    this.#list.subarray(0, this.moving).sort(byColor);
+    this.#order = Int32Array.from({ length: count }, (_, i) => i).sort(byColor);
   }
 
   #rename(targets: Targets, isFirst: boolean): void {
@@ -123,6 +128,14 @@ export class Swarm {
     // All are drawn as moving until the last one rests: then the layer below is drawn once.
     if (still === this.moving) this.moving = 0;
     return this.moving - (this.moving === 0 ? 0 : still);
+  }
+
+  /** The points that are not on the moving layer, by colour. */
+  resting(): Int32Array {
+    if (this.moving === 0) return this.#order;
+    const isMoving = new Uint8Array(this.count);
+    for (const i of this.movers()) isMoving[i] = 1;
+    return this.#order.filter((i) => isMoving[i] === 0);
   }
 
   /** The points that are drawn on the moving layer, by colour. */

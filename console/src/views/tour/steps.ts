@@ -117,7 +117,7 @@ export const STEPS: readonly Step[] = [
     text: () => [
       "Rings of old let one member join after the other, and had to wait each time. Two that joined at the same place and moment could break the ring.",
       "Here any number may join together. A newcomer asks for its successor, and then again and again, each round, who stands between them. Wrong pointers are found and mended the same way, so the ring closes by itself.",
-      "Lookups go on meanwhile: whoever is asked for what it does not own says who is nearer.",
+      "Lookups go on meanwhile: a member that is asked for what it does not own says which one is nearer.",
     ],
   },
   {

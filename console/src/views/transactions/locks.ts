@@ -115,7 +115,7 @@ export function recovery(
   if (!recover) {
     if (transaction.outcome !== "running" || !isDown(first)) return null;
     const held = changes(transaction).filter((each) => each.kind === "lock" && each.toStep === null);
-    return `Its coordinator, ${name(first)}, is down. ${held.length} shards still hold its locks; whoever meets one of them will finish it.`;
+    return `Its coordinator, ${name(first)}, is down. ${held.length} shards still hold its locks; the next transaction that meets one of them will finish it.`;
   }
   const asked = steps.some((step) => step.phase === "prevent");
   const end = steps.findLast((step) => step.phase === "finished");
