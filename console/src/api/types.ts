@@ -49,6 +49,8 @@ export interface Status {
   log: { bytes: number; segments: number; bytes_since_checkpoint: number; checkpoint_at_ms: number };
   recovered: string;
   warnings: string[];
+  /** What else the server answers: `sim`, `dev`. Older nodes do not say. */
+  surfaces?: string[];
 }
 
 export type NodeState = "up" | "suspected" | "down" | "left";
@@ -225,6 +227,12 @@ export interface Route {
 
 /** Bytes in JSON: text, or base64 where they are no UTF-8. */
 export type JsonBytes = string | { base64: string };
+
+/** `GET /v1/keys/{keyspace}`: one page. */
+export interface KeyPage {
+  keys: JsonBytes[];
+  next: string | null;
+}
 
 export type TxnCondition = { key: JsonBytes } & (
   { exists: boolean } | { value: JsonBytes } | { version: string }
