@@ -1,0 +1,1 @@
+//! Loads from other hosts.
