@@ -132,10 +132,9 @@ mod tests {
         input.put_slice(b"bHTTP/1.1 204 No Content\r\n\r\n");
         assert_eq!(http.decode(&mut input), Ok(Some(Reply::Value("ab".into()))));
         assert_eq!(http.decode(&mut input), Ok(Some(Reply::Done)));
-        for (kind, reply) in [
-            ("nil", Reply::Absent),
-            ("no-keyspace", Reply::Refused("404 no-keyspace".into())),
-        ] {
+        for (kind, reply) in
+            [("nil", Reply::Absent), ("no-keyspace", Reply::Refused("404 no-keyspace".into()))]
+        {
             let body = format!("{{\"type\":\"/problems/{kind}\"}}");
             let head = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {}\r\n\r\n", body.len());
             input.put_slice(head.as_bytes());

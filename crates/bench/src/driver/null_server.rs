@@ -179,7 +179,6 @@ impl Connection {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;

@@ -64,7 +64,8 @@ impl Comparison {
             }
         }
         let unmatched = after.figures.iter().filter(compared);
-        let unmatched = unmatched.filter(|figure| !before.figures.iter().any(|f| is_same(f, figure)));
+        let unmatched =
+            unmatched.filter(|figure| !before.figures.iter().any(|f| is_same(f, figure)));
         only_in_one.extend(unmatched.map(name_of));
         only_in_one.sort();
         only_in_one.dedup();
@@ -95,7 +96,8 @@ impl Comparison {
                 false => "new".to_owned(),
             };
             let name = one.metric.name();
-            let line = format!("{what}  {name:<10}  {before:>12}  {after:>12}  {change:>9}  {meaning}");
+            let line =
+                format!("{what}  {name:<10}  {before:>12}  {after:>12}  {change:>9}  {meaning}");
             lines.push(line.trim_end().to_owned());
         }
         lines.extend(self.only_in_one.iter().map(|name| format!("only in one result: {name}")));
@@ -144,7 +146,7 @@ fn difference(before: &Figure, after: &Figure, threshold: f64) -> Option<Differe
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::load::random::Random;
     use crate::machine::Machine;
@@ -152,7 +154,7 @@ mod tests {
     use crate::measure::result::{FORMAT, Origin, RunFile};
 
     /// Repetitions whose latencies are near a millisecond, times `factor`.
-    fn results(seed: u64, repetitions: u64, factor: f64, noise: f64) -> Results {
+    pub fn results(seed: u64, repetitions: u64, factor: f64, noise: f64) -> Results {
         let mut random = Random::new(seed);
         let runs = (0..repetitions).map(|repetition| {
             let speed = factor * (1.0 + noise * (random.fraction() - 0.5));

@@ -39,7 +39,7 @@ fn verdict(criterion: &Criterion, phase: &PhaseResult) -> Verdict {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use super::*;

@@ -236,11 +236,8 @@ impl Recorder {
             failures: record.failures,
             latencies: pairs(&record.latencies),
         });
-        let data = PhaseData {
-            entries: entries.collect(),
-            lag: pairs(&self.lag),
-            ..PhaseData::default()
-        };
+        let data =
+            PhaseData { entries: entries.collect(), lag: pairs(&self.lag), ..PhaseData::default() };
         ((!is_empty).then_some(last), data)
     }
 }

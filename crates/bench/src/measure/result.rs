@@ -243,7 +243,8 @@ fn figures(runs: &[RunFile]) -> Vec<Figure> {
             };
             let all: Vec<PhaseResult> = cell.iter().filter_map(same).collect();
             let entries = phase.data.entries.iter().map(|data| Some(data.name.clone()));
-            let entries = [None].into_iter().chain(entries.filter(|_| phase.data.entries.len() > 1));
+            let entries =
+                [None].into_iter().chain(entries.filter(|_| phase.data.entries.len() > 1));
             for entry in entries {
                 for (name, metric) in Metric::ALL {
                     let values: Vec<f64> =

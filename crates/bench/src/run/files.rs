@@ -18,6 +18,9 @@ pub fn checksum(plan: &Plan) -> String {
     for (key, value) in &plan.sets {
         hash.update(format!("\0{key}={value}").as_bytes());
     }
+    if let Some(seconds) = plan.seconds_max {
+        hash.update(format!("\0{seconds}"));
+    }
     let bytes = hash.finalize();
     bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -18,8 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use phase::{Alone, Part, Seconds, Step, Watch, resolve, run_part};
 pub use session::{Local, Session, StepOutcome};
 
-pub use self::files::{checksum, read_results};
 use self::files::{OutDir, origin};
+pub use self::files::{checksum, read_results};
 use self::targets::Targets;
 use crate::driver::refusal;
 use crate::measure::criteria::judge;

@@ -147,8 +147,7 @@ pub fn run_part(
             let (start, started) = channel();
             starts.push(start);
             let (to_us, stop, phase) = (to_us.clone(), &stop, &phase);
-            let job =
-                Job { scenario, phase, is_walk, addresses, worker, workers, memory, stop };
+            let job = Job { scenario, phase, is_walk, addresses, worker, workers, memory, stop };
             scope.spawn(move || {
                 let ended = work(job, &to_us, &started);
                 // Whoever listened has failed, and waits for this thread alone.

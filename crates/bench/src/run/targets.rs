@@ -85,9 +85,7 @@ impl Targets {
         } else {
             targets.start_commands(target)?;
         }
-        if !matches!(target.driver, Driver::Exec { .. }) || !target.commands.is_empty() {
-            targets.wait(target)?;
-        }
+        targets.wait(target)?;
         Ok(targets)
     }
 

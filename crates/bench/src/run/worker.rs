@@ -15,6 +15,9 @@
 //! sent later, and its latency counts from when it was due; what is still due at the end has
 //! failed as `not sent`.
 
+mod connections;
+mod requests;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddr;
@@ -28,14 +31,12 @@ use super::RunError;
 use super::link::{Broken, Link, READ_BYTES};
 use super::timer::Timer;
 use crate::driver::memory::MemoryStore;
-use crate::driver::{Reply, Request, codec};
 use crate::load::keys::KeyPicker;
 use crate::load::mix::Mix;
 use crate::load::random::Random;
 use crate::load::schedule::Schedule;
-use crate::load::values::{is_value_of, write_value};
 use crate::measure::record::{PhaseData, Recorder, Second};
-use crate::scenario::{Action, Driver, Phase, Scenario};
+use crate::scenario::{Driver, Phase, Scenario};
 
 /// Between two looks for requests that take too long, connections to open again, and the end.
 const TICK_NANOS: u64 = 100_000_000;
@@ -127,9 +128,10 @@ impl<'a> Worker<'a> {
         let Job { scenario, phase, worker, workers, .. } = job;
         let poll = Poll::new()?;
         let timer = Timer::new(poll.registry(), TIMER)?;
-        let phase_seed = phase.name.bytes().fold(0u64, |seed, byte| {
-            seed.wrapping_mul(31).wrapping_add(u64::from(byte))
-        });
+        let phase_seed = phase
+            .name
+            .bytes()
+            .fold(0u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
         let seed = scenario.seed.wrapping_add(phase_seed.rotate_left(20)) ^ (worker << 40);
         let mut random = Random::new(seed);
         let seconds = phase.length.as_secs_f64();
@@ -170,59 +172,6 @@ impl<'a> Worker<'a> {
 
     fn is_memory(&self) -> bool {
         matches!(self.job.scenario.target.driver, Driver::Memory)
-    }
-
-    fn connect_all(&mut self) -> Result<(), RunError> {
-        let mut events = Events::with_capacity(EVENTS_MAX);
-        let begun = Instant::now();
-        for index in 0..self.clients.len() {
-            if self.is_memory() {
-                self.enqueue(index);
-                continue;
-            }
-            self.open(index).map_err(|why| self.unreachable(index, &why))?;
-        }
-        while self.clients.iter().any(|client| !client.is_queued) {
-            self.poll.poll(&mut events, Some(Duration::from_millis(20)))?;
-            for event in events.iter().filter(|event| event.token() != TIMER) {
-                let index = event.token().0;
-                self.handle(index, event.is_writable(), 0)
-                    .map_err(|why| self.unreachable(index, &why))?;
-            }
-            if self.job.stop.load(Ordering::Relaxed) {
-                return Err(RunError::Stopped);
-            }
-            if begun.elapsed() > CONNECT_TIMEOUT {
-                let late = self.clients.iter().position(|client| !client.is_queued);
-                let why = Broken(format!("no connection within {CONNECT_TIMEOUT:?}"));
-                return Err(self.unreachable(late.unwrap_or(0), &why));
-            }
-        }
-        Ok(())
-    }
-
-    fn unreachable(&self, index: usize, why: &Broken) -> RunError {
-        let address = self.job.addresses.get(self.clients[index].target);
-        let target = address.map_or_else(|| "the program".to_owned(), SocketAddr::to_string);
-        RunError::Unreachable { target, why: why.0.clone() }
-    }
-
-    fn open(&mut self, index: usize) -> Result<(), Broken> {
-        let driver = &self.job.scenario.target.driver;
-        let address = self.job.addresses.get(self.clients[index].target);
-        let host = address.map(SocketAddr::to_string).unwrap_or_default();
-        let Some(codec) = codec(driver, &host) else { return Ok(()) };
-        let mut link = match (driver, address) {
-            (Driver::Exec { program }, _) => {
-                let filled = program.iter().map(|word| word.replace("{address}", &host));
-                Link::start(&filled.collect::<Vec<_>>(), codec)?
-            }
-            (_, Some(address)) => Link::connect(*address, codec)?,
-            (_, None) => return Err(Broken("no address".to_owned())),
-        };
-        link.register(self.poll.registry(), Token(index))?;
-        self.clients[index].link = Some(link);
-        Ok(())
     }
 
     fn enqueue(&mut self, index: usize) {
@@ -285,11 +234,7 @@ impl<'a> Worker<'a> {
         self.finish(cpu, second)
     }
 
-    fn finish(
-        mut self,
-        cpu: f64,
-        second: &mut dyn FnMut(Second),
-    ) -> Result<PhaseData, RunError> {
+    fn finish(mut self, cpu: f64, second: &mut dyn FnMut(Second)) -> Result<PhaseData, RunError> {
         let now = self.now();
         let late = Broken("timeout".to_owned());
         (0..self.clients.len()).for_each(|index| self.fail(index, &late, now));
@@ -315,143 +260,12 @@ impl<'a> Worker<'a> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Looks for the end, for requests that take too long, and for connections to open again.
-    fn tick(&mut self, now: u64) -> Result<(), RunError> {
-        if self.job.stop.load(Ordering::Relaxed) {
-            return Err(RunError::Stopped);
-        }
-        let timeout = self.job.scenario.target.request_timeout.as_nanos() as u64;
-        for index in 0..self.clients.len() {
-            let client = &mut self.clients[index];
-            if client.pending.front().is_some_and(|first| first.sent + timeout < now) {
-                self.fail(index, &Broken("timeout".to_owned()), now);
-            } else if client.retry.is_some_and(|at| at <= now) {
-                client.retry = None;
-                self.reconnects += 1;
-                if let Err(why) = self.open(index) {
-                    self.fail(index, &why, now);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A connection is of no use any more: all that was under way on it has failed.
-    fn fail(&mut self, index: usize, why: &Broken, now: u64) {
-        let client = &mut self.clients[index];
-        if client.link.take().is_some() {
-            client.retry = Some(now + RETRY_NANOS);
-            if client.pending.is_empty() && now < self.end && !self.is_walked {
-                // A connection that cannot be opened is a failure too.
-                self.recorder.failed(0, &why.0, 1);
-            }
-        }
-        for pending in client.pending.drain(..) {
-            self.under_way -= 1;
-            self.recorder.failed(pending.entry, &why.0, 1);
-        }
-    }
-
     fn wake(&mut self, now: u64) {
         while self.sleepers.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             if let Some(Reverse((_, index))) = self.sleepers.pop() {
                 self.clients[index].is_asleep = false;
                 self.enqueue(index);
             }
-        }
-    }
-
-    /// Sends what may be sent now.
-    fn issue(&mut self, now: u64) {
-        if self.schedule.is_some() {
-            self.issue_due(now);
-            return;
-        }
-        for _ in 0..self.queue.len() {
-            let Some(index) = self.queue.pop_front() else { return };
-            self.clients[index].is_queued = false;
-            while self.is_free(index) && !self.is_walked {
-                let entry = self.mix.draw(&mut self.random);
-                if let Action::Sleep(time) = &self.job.phase.mix[entry].action {
-                    self.clients[index].is_asleep = true;
-                    self.sleepers.push(Reverse((now + time.as_nanos() as u64, index)));
-                    break;
-                }
-                let now = if self.is_memory() { self.now() } else { now };
-                self.send(index, entry, now, now);
-                if self.is_memory() {
-                    self.enqueue(index);
-                    break;
-                }
-            }
-            self.unsent.push(index);
-        }
-    }
-
-    /// Sends what is due, as far as there are free clients.
-    fn issue_due(&mut self, now: u64) {
-        while let Some(due) = self.schedule.as_ref().and_then(Schedule::next)
-            && due <= now
-        {
-            let Some(index) = self.queue.pop_front() else {
-                self.starved_at = now;
-                return;
-            };
-            self.clients[index].is_queued = false;
-            if !self.is_free(index) {
-                continue;
-            }
-            let entry = self.mix.draw(&mut self.random);
-            self.send(index, entry, due, now);
-            if due >= self.starved_at {
-                self.recorder.lagged(now - due);
-            }
-            self.unsent.push(index);
-            if self.is_free(index) {
-                self.enqueue(index);
-            }
-            if let Some(schedule) = &mut self.schedule {
-                schedule.advance(&mut self.random);
-            }
-        }
-    }
-
-    fn is_free(&self, index: usize) -> bool {
-        let client = &self.clients[index];
-        let is_ready = client.link.as_ref().is_some_and(Link::is_ready) || self.is_memory();
-        is_ready && (client.pending.len() as u64) < self.job.phase.pipeline
-    }
-
-    fn send(&mut self, index: usize, entry: usize, since: u64, now: u64) {
-        let action = &self.job.phase.mix[entry].action;
-        let key = match action {
-            _ if self.job.is_walk => match self.keys.walk() {
-                Some(key) => key,
-                None => {
-                    self.is_walked = true;
-                    return;
-                }
-            },
-            Action::Insert => self.keys.insert(),
-            _ => self.keys.pick(&mut self.random),
-        };
-        write_key(&self.job.scenario.keys.prefix, key, &mut self.key);
-        self.value.clear();
-        let writes = matches!(action, Action::Put | Action::Insert | Action::Command(_));
-        if writes {
-            let len = self.job.scenario.sizes.draw(&mut self.random);
-            write_value(key, self.random.bits(), len, &mut self.value);
-        }
-        let request = Request { action, key: &self.key, value: &self.value };
-        let pending = Pending { entry, key, since, sent: now };
-        if let Some(link) = &mut self.clients[index].link {
-            link.send(&request);
-            self.under_way += 1;
-            self.clients[index].pending.push_back(pending);
-        } else {
-            let reply = self.job.memory.ask(&request);
-            let now = self.now();
-            self.judge(&pending, &reply, now);
         }
     }
 
@@ -464,68 +278,6 @@ impl<'a> Worker<'a> {
             }
         }
         self.unsent = unsent;
-    }
-
-    /// Something happened on a connection.
-    fn handle(&mut self, index: usize, is_writable: bool, now: u64) -> Result<(), Broken> {
-        // It was opened anew since: the event is of the one before.
-        let Some(mut link) = self.clients[index].link.take() else { return Ok(()) };
-        let handled = self.read(index, &mut link, is_writable, now);
-        let is_ready = link.is_ready();
-        self.clients[index].link = Some(link);
-        handled?;
-        if is_ready && (self.clients[index].pending.len() as u64) < self.job.phase.pipeline {
-            self.enqueue(index);
-        }
-        Ok(())
-    }
-
-    fn read(
-        &mut self,
-        index: usize,
-        link: &mut Link,
-        is_writable: bool,
-        now: u64,
-    ) -> Result<(), Broken> {
-        if is_writable {
-            link.on_writable()?;
-        }
-        loop {
-            let more = link.fill(&mut self.buffer)?;
-            while let Some(reply) = link.next_reply()? {
-                let Some(pending) = self.clients[index].pending.pop_front() else {
-                    return Err(Broken("protocol: a reply to no request".to_owned()));
-                };
-                self.under_way -= 1;
-                self.judge(&pending, &reply, now);
-            }
-            if !more {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Records a reply, good or bad.
-    fn judge(&mut self, pending: &Pending, reply: &Reply, now: u64) {
-        let Job { scenario, phase, .. } = self.job;
-        let is_null = matches!(scenario.target.driver, Driver::Null);
-        let judged = match (&phase.mix[pending.entry].action, reply) {
-            (_, Reply::Refused(why)) => Err(refused(why)),
-            (Action::Get, Reply::Absent) if phase.requires_values && !is_null => {
-                Err("missing value".to_owned())
-            }
-            (Action::Get, Reply::Absent) => Ok(true),
-            (Action::Get, Reply::Value(value)) => {
-                let is_good = !scenario.verifies || is_value_of(pending.key, &scenario.sizes, value);
-                if is_good { Ok(false) } else { Err("wrong value".to_owned()) }
-            }
-            (Action::Get, Reply::Done) => Err("no value and no word that there is none".to_owned()),
-            _ => Ok(false),
-        };
-        match judged {
-            Ok(absent) => self.recorder.answered(pending.entry, pending.since, now, absent),
-            Err(kind) => self.recorder.failed(pending.entry, &kind, 1),
-        }
     }
 
     /// Waits for what comes next: an event, a request that is due, a client that wakes, a tick.
@@ -560,57 +312,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The kind of a refusal: its first words, without what differs each time.
-fn refused(why: &[u8]) -> String {
-    let why = String::from_utf8_lossy(&why[..why.len().min(200)]).into_owned();
-    let plain = |word: &&str| !word.contains(|c: char| c.is_ascii_digit() || c == '\'');
-    let words: Vec<&str> = why.split_whitespace().collect();
-    let head = words.iter().take(1).copied();
-    let rest = words.iter().skip(1).copied().take_while(plain).take(5);
-    format!("refused: {}", head.chain(rest).collect::<Vec<_>>().join(" "))
-}
-
-/// The bytes of a key: its prefix and its number, all of one length.
-pub fn write_key(prefix: &str, key: u64, out: &mut Vec<u8>) {
-    out.clear();
-    out.extend_from_slice(prefix.as_bytes());
-    let from = out.len();
-    let digits = (key.checked_ilog10().unwrap_or(0) as usize + 1).max(KEY_DIGITS);
-    out.resize(from + digits, b'0');
-    let mut rest = key;
-    for digit in out[from..].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-}
-
 /// Processor time of this thread, in seconds.
 fn thread_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_of_one_length() {
-        let mut out = Vec::new();
-        let mut text = |key| {
-            write_key("k:", key, &mut out);
-            String::from_utf8(out.clone()).unwrap()
-        };
-        assert_eq!(text(0), "k:000000000000");
-        assert_eq!(text(1_234), "k:000000001234");
-        assert_eq!(text(9_999_999_999_999), "k:9999999999999");
-    }
-
-    #[test]
-    fn refusals_are_few_kinds() {
-        assert_eq!(refused(b"OOM command not allowed"), "refused: OOM command not allowed");
-        assert_eq!(refused(b"MOVED 3999 127.0.0.1:1"), "refused: MOVED");
-        assert_eq!(refused(b"ERR unknown command 'X', with"), "refused: ERR unknown command");
-        assert_eq!(refused(b"503 busy"), "refused: 503 busy");
-    }
 }

@@ -253,3 +253,6 @@ impl Metric {
         !matches!(self, Metric::Throughput | Metric::Failures)
     }
 }
+
+#[cfg(test)]
+mod tests;

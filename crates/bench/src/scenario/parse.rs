@@ -94,10 +94,9 @@ fn keys(root: &Section<'_, '_>) -> Read<Keys> {
         "zipf" => KeyChoice::Zipf { exponent },
         "latest" => KeyChoice::Latest { exponent },
         "sequential" => KeyChoice::Sequential,
-        "hot" => KeyChoice::Hot {
-            keys: hot_keys.unwrap_or(0.01),
-            requests: hot_requests.unwrap_or(0.9),
-        },
+        "hot" => {
+            KeyChoice::Hot { keys: hot_keys.unwrap_or(0.01), requests: hot_requests.unwrap_or(0.9) }
+        }
         _ => KeyChoice::Uniform,
     };
     let count = section.number("count", 1..=KEYS_MAX)?.unwrap_or(default.count);

@@ -1,5 +1,7 @@
 //! A scenario with its matrix: all cells, each checked before anything is started.
 
+use std::time::Duration;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -27,6 +29,8 @@ pub struct Plan {
     pub text: String,
     /// What flags set on top of the text.
     pub sets: Vec<(String, String)>,
+    /// The longest that a phase may take, in seconds, if that was shortened.
+    pub seconds_max: Option<f64>,
 }
 
 /// A combination of the matrix.
@@ -63,11 +67,7 @@ impl Plan {
     ///
     /// # Errors
     /// The first thing that is wrong, with its place.
-    pub fn parse(
-        file: &str,
-        text: &str,
-        sets: &[(String, String)],
-    ) -> Result<Self, ScenarioError> {
+    pub fn parse(file: &str, text: &str, sets: &[(String, String)]) -> Result<Self, ScenarioError> {
         let source = Source { file, text };
         let parsed = DeTable::parse(text).map_err(|error| {
             let at = error.span().unwrap_or(0..0);
@@ -114,7 +114,17 @@ impl Plan {
             cells: cells.into_iter().map(|cell| cell.0).collect(),
             text: text.to_owned(),
             sets: sets.to_vec(),
+            seconds_max: None,
         })
+    }
+}
+
+impl Plan {
+    /// Lets no phase take longer than this.
+    pub fn shorten(&mut self, most: Duration) {
+        self.seconds_max = Some(most.as_secs_f64());
+        let phases = self.cells.iter_mut().flat_map(|cell| &mut cell.scenario.phases);
+        phases.for_each(|phase| phase.length = phase.length.min(most));
     }
 }
 
