@@ -135,7 +135,7 @@ fn failed(why: &RunError) -> Exit {
     complain(&why.to_string());
     match why {
         RunError::Unreachable { .. } => Exit::Unreachable,
-        RunError::Unfit(_) | RunError::Files { .. } => Exit::Usage,
+        RunError::Mismatch(_) | RunError::Files { .. } => Exit::Usage,
         _ => Exit::Refused,
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::process::Directory;
@@ -25,7 +26,7 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
 /// # Errors
 /// The address cannot be had.
 pub fn serve(listen: &str, secret: &Secret, log: &mut dyn FnMut(&str)) -> Result<(), RunError> {
-    let cannot = |why: io::Error| RunError::Unfit(format!("cannot listen on {listen}: {why}"));
+    let cannot = |why: io::Error| RunError::Mismatch(format!("cannot listen on {listen}: {why}"));
     let listener = TcpListener::bind(listen).map_err(cannot)?;
     let address = listener.local_addr()?;
     log(&format!("listening on {address}"));
@@ -108,7 +109,11 @@ impl Work {
             let most = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
             plan.shorten(most);
         }
-        let dir = Directory::new("bench-agent").map_err(|error| error.to_string())?;
+        // Two agents of one process have two directories.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let plan_number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = Directory::new(&format!("bench-agent-{plan_number}"));
+        let dir = dir.map_err(|error| error.to_string())?;
         for file in files {
             let path = write_file(&dir, file)?;
             for cell in &mut plan.cells {
@@ -133,7 +138,7 @@ impl Work {
     }
 
     fn step(&mut self, step: Step, channel: &mut Channel) -> Result<PhaseData, RunError> {
-        let unfit = |why: &str| RunError::Unfit(why.to_owned());
+        let unfit = |why: &str| RunError::Mismatch(why.to_owned());
         let (_, part) = self.plan.as_ref().ok_or_else(|| unfit("a step of no plan"))?;
         let scenario = self.scenario.as_ref().ok_or_else(|| unfit("a step of no cell"))?;
         if matches!(step, Step::Phase(number) if number >= scenario.phases.len()) {
@@ -188,7 +193,7 @@ impl Watch for Controlled<'_> {
                 let most = LOST_AFTER.as_micros() as u64;
                 Ok(Instant::now() + Duration::from_micros(after_micros.min(most)))
             }
-            other => Err(RunError::Unfit(format!("expected the order to go, got {other:?}"))),
+            other => Err(RunError::Mismatch(format!("expected the order to go, got {other:?}"))),
         }
     }
 

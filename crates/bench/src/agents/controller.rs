@@ -75,7 +75,7 @@ impl Remote {
     /// # Errors
     /// One cannot be reached, knows another secret or refuses the plan: nothing has been started.
     pub fn connect(names: &[String], secret: &Secret, plan: &Plan) -> Result<Self, RunError> {
-        let unfit = |why: String| Err(RunError::Unfit(why));
+        let unfit = |why: String| Err(RunError::Mismatch(why));
         if names.len() > AGENTS_MAX {
             return unfit(format!("more than {AGENTS_MAX} agents"));
         }

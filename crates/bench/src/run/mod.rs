@@ -51,7 +51,7 @@ pub enum RunError {
     },
     /// The scenario and the way it is run do not fit.
     #[error("{0}")]
-    Unfit(String),
+    Mismatch(String),
     /// An agent is of no use any more.
     #[error("agent {agent}: {why}")]
     Agent {
@@ -132,7 +132,7 @@ pub fn check(plan: &Plan) -> Result<(), RunError> {
         for entry in entries {
             if let Some(why) = refusal(driver, &entry.action) {
                 let why = format!("operation {}: this driver {why}", entry.name);
-                return Err(RunError::Unfit(why));
+                return Err(RunError::Mismatch(why));
             }
         }
     }
@@ -183,7 +183,7 @@ pub fn run(
     match (failure, results) {
         (Some(why), _) => Err(why),
         (None, Some(results)) => Ok(results),
-        (None, None) => Err(RunError::Unfit("the plan has no runs".to_owned())),
+        (None, None) => Err(RunError::Mismatch("the plan has no runs".to_owned())),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::scenario::{Action, Entry, Phase, Scenario};
 
 /// Between the moment when all are ready and the start.
 const LEAD: Duration = Duration::from_millis(20);
-/// How often whoever waits for workers looks whether it should go on.
+/// How often the thread that waits for workers looks whether it should go on.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A step of a run.
@@ -150,7 +150,7 @@ pub fn run_part(
             let job = Job { scenario, phase, is_walk, addresses, worker, workers, memory, stop };
             scope.spawn(move || {
                 let ended = work(job, &to_us, &started);
-                // Whoever listened has failed, and waits for this thread alone.
+                // The thread that listened has failed, and waits for this one alone.
                 let _unheard = to_us.send(Message::Ended(ended));
             });
         }

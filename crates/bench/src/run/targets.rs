@@ -12,6 +12,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::ports::unused;
@@ -90,7 +91,10 @@ impl Targets {
     }
 
     fn start_commands(&mut self, target: &Target) -> Result<(), RunError> {
-        let dir = Directory::new("bench-target")?;
+        // Two runs of one process have two directories.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let run = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = Directory::new(&format!("bench-target-{run}"))?;
         let path = dir.path().to_string_lossy().into_owned();
         self._dir = Some(dir);
         let mut all: Vec<Places> = Vec::new();

@@ -202,6 +202,7 @@ impl<'a> Worker<'a> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let grace = self.job.scenario.target.request_timeout.as_nanos() as u64;
         let mut tick = TICK_NANOS;
+        let mut is_closed = false;
         loop {
             let now = self.now();
             while let Some(past) = self.recorder.past_second(now) {
@@ -212,6 +213,11 @@ impl<'a> Worker<'a> {
                 self.tick(now)?;
             }
             let is_over = now >= self.end || self.is_walked;
+            // What was due until the end, and has a free client, is still sent: once.
+            if is_over && !std::mem::replace(&mut is_closed, true) && self.schedule.is_some() {
+                self.issue(now);
+                self.flush(now);
+            }
             if is_over && (self.under_way == 0 || now >= self.end.saturating_add(grace)) {
                 break;
             }

@@ -104,7 +104,7 @@ fn errors_name_file_line_and_key() {
         ("sleep = \"5ms\"", "sleep = 5", ": op.pause.sleep: expected a time from"),
         ("phase.open.rate\"", "phase.warm.rate_to\"", "phase.warm.rate_to: needs `rate`, too"),
         ("seconds = 2", "", "phase.open: needs seconds"),
-        ("name = \"open\"", "name = \"warm\"", "phase.warm.name: another phase has this name"),
+        ("name = \"warm\"", "name = \"open\"", "phase.open.name: another phase has this name"),
         ("mix = { get = 1 }", "", "so its mix cannot sleep"),
         ("op = \"get\"", "op = \"put\"", "pass.1.op: not in the mix of that phase"),
         ("phase = \"open\"", "phase = \"warm\"", "pass.1.phase: no measured phase"),
