@@ -24,7 +24,7 @@ fn text(path: impl AsRef<Path>) -> &'static str {
 fn scenarios_are_listed_shown_and_checked() {
     let list = bench(&["list"]);
     assert_eq!(list.code, 0, "{}", list.err);
-    assert!(list.text().contains("instrument-null  What instrument and sockets cost"));
+    assert!(list.text().contains("  What instrument and sockets cost"));
     for line in list.text().lines() {
         let name = line.split(' ').next().unwrap();
         let checked = bench(&["check", name]);
@@ -73,9 +73,9 @@ fn a_node_is_measured_by_all_its_protocols() {
         assert!(again.err.contains("measured before"), "{}", again.err);
     }
     let native = dir.path().join("native.toml");
-    let scenario = "[target]\ndriver = \"native\"\ncommand = [\"{carillon}\", \"start\", \"--dir\", \
-                    \"{dir}/data\", \"--resp\", \"off\", \"--http\", \"off\", \"--native\", \
-                    \"127.0.0.1:{port}\"]\n[keys]\ncount = 200\n[load]\npipeline = 8\n\
+    let scenario = "[target]\ndriver = \"native\"\ncommand = [\"{carillon}\", \"start\", \
+                    \"--dir\", \"{dir}/data\", \"--resp\", \"off\", \"--http\", \"off\", \
+                    \"--native\", \"127.0.0.1:{port}\"]\n[keys]\ncount = 200\n[load]\npipeline = 8\n\
                     mix = { get = 2, put = 1, delete = 1 }\n\
                     [[phase]]\nname = \"run\"\nseconds = 0.5\n\
                     [[pass]]\nmetric = \"failures\"\nat_most = 0\n";

@@ -65,7 +65,7 @@ pub fn codec(driver: &Driver, host: &str) -> Option<Box<dyn Codec>> {
         Driver::Resp { greeting } => Some(Box::new(resp::Resp::new(greeting.clone()))),
         Driver::Null => Some(Box::new(resp::Resp::new(Vec::new()))),
         Driver::Http { keyspace } => Some(Box::new(http::Http::new(host, keyspace))),
-        Driver::Native => Some(Box::new(native::Native::default())),
+        Driver::Native => Some(Box::new(native::Native)),
         Driver::Exec { .. } => Some(Box::new(exec::Exec)),
         Driver::Memory => None,
     }

@@ -9,7 +9,6 @@ use crate::scenario::Action;
 const HEAD_BYTES: usize = 11;
 
 /// One connection's.
-#[derive(Default)]
 pub struct Native;
 
 impl Codec for Native {

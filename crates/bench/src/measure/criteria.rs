@@ -24,7 +24,7 @@ fn verdict(criterion: &Criterion, phase: &PhaseResult) -> Verdict {
     let Criterion { entry, metric, bound, is_upper, .. } = criterion;
     let found = phase.metric(*metric, entry.as_deref());
     // Latencies of a phase without answers are no small latencies.
-    let has_any = phase.latencies(entry.as_deref()).len() > 0 || !metric.is_time();
+    let has_any = !phase.latencies(entry.as_deref()).is_empty() || !metric.is_time();
     let is_met = has_any && if *is_upper { found <= *bound } else { found >= *bound };
     let of = entry.as_ref().map_or(String::new(), |entry| format!(" of {entry}"));
     let relation = if *is_upper { "at most" } else { "at least" };

@@ -181,7 +181,7 @@ pub fn notes(phase: &PhaseResult) -> String {
     let cpu = 100.0 * phase.data.instrument_cpu / phase.seconds;
     write!(notes, "; instrument {cpu:.0} % of a core").expect("a string takes all");
     let lag = from_pairs(&phase.data.lag);
-    if lag.len() > 0 {
+    if !lag.is_empty() {
         let p99 = shown_time(lag.value_at_quantile(0.99) as f64);
         write!(notes, ", sends late by {p99} (p99)").expect("a string takes all");
     }

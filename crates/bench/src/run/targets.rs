@@ -123,8 +123,7 @@ impl Targets {
     fn wait(&mut self, target: &Target) -> Result<(), RunError> {
         let begun = Instant::now();
         for (name, address) in self.addresses.iter().zip(resolve(&self.addresses)?) {
-            loop {
-                let Err(why) = accepts(address) else { break };
+            while let Err(why) = accepts(address) {
                 // What we have not started is there, or is not.
                 let most = if self.processes.is_empty() { LOOK } else { target.ready_timeout };
                 if begun.elapsed() >= most {

@@ -19,11 +19,12 @@ Examples:
   carillon bench run redis --seconds 1            a short try
   carillon bench run ramp --set target.addresses='[\"10.0.0.7:6379\"]'
   carillon bench compare before after --fail-over 5%
-  carillon bench agent --listen 10.0.0.8:7700 --secret-file secret     on other hosts, and then
+  carillon bench agent --listen 10.0.0.8:7700 --secret-file secret      on another host; then
   carillon bench run mine.toml --agents 10.0.0.8:7700 --secret-file secret
 
-Exit codes: 0 done and passed; 1 a criterion failed, something is worse, or the run failed; 2 the
-scenario or the command line is wrong: nothing was started; 3 a target or an agent is unreachable.")]
+Exit codes: 0 done and passed; 1 a criterion failed, something is worse, or the run failed;
+2 the scenario or the command line is wrong: nothing was started; 3 a target or an agent is
+unreachable.")]
 pub struct BenchArgs {
     /// What to do.
     #[command(subcommand)]
