@@ -104,14 +104,18 @@ impl Client {
     /// Waits until it has heard of a key, alone or with others, or of all keys, as when a shard
     /// has another leader; and keeps what it heard.
     pub fn hears_among(&mut self, key: &str) {
-        let names = |push: &String| push.split(' ').any(|word| word == key || word == "nil");
-        while !self.pushes.iter().any(names) {
+        while !names(&self.pushes, key) {
             match self.frame() {
                 (true, push) => self.pushes.push(push),
                 (false, reply) => panic!("{reply:?} instead of {key}: {:?}", self.pushes),
             }
         }
     }
+}
+
+/// Whether one of these pushes is about a key, or about all.
+pub fn names(pushes: &[String], key: &str) -> bool {
+    pushes.iter().any(|push| push.split(' ').any(|word| word == key || word == "nil"))
 }
 
 /// Three nodes, ready, that know each other.

@@ -176,7 +176,7 @@ impl Broker {
         self.ring.push(event);
     }
 
-    /// A sample: it goes to those who want one now. `group` and `is_first` as in [`Sample`].
+    /// A sample: it goes to those who want one now. `group` and `is_first` as in `Sample`.
     pub fn sample(
         &mut self,
         at: Moment,
