@@ -75,7 +75,8 @@ fn a_node_is_measured_by_all_its_protocols() {
     let native = dir.path().join("native.toml");
     let scenario = "[target]\ndriver = \"native\"\ncommand = [\"{carillon}\", \"start\", \
                     \"--dir\", \"{dir}/data\", \"--resp\", \"off\", \"--http\", \"off\", \
-                    \"--native\", \"127.0.0.1:{port}\"]\n[keys]\ncount = 200\n[load]\npipeline = 8\n\
+                    \"--native\", \"127.0.0.1:{port}\"]\n[keys]\ncount = 200\n\
+                    [load]\npipeline = 8\n\
                     mix = { get = 2, put = 1, delete = 1 }\n\
                     [[phase]]\nname = \"run\"\nseconds = 0.5\n\
                     [[pass]]\nmetric = \"failures\"\nat_most = 0\n";

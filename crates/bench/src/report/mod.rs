@@ -180,6 +180,11 @@ pub fn notes(phase: &PhaseResult) -> String {
     write!(notes, "; {clients} clients, pipeline {pipeline}").expect("a string takes all");
     let cpu = 100.0 * phase.data.instrument_cpu / phase.seconds;
     write!(notes, "; instrument {cpu:.0} % of a core").expect("a string takes all");
+    let answered = phase.latencies(None).len();
+    if answered > 0 {
+        let each = shown_time(1e9 * phase.data.instrument_cpu / answered as f64);
+        write!(notes, ", {each} a request").expect("a string takes all");
+    }
     let lag = from_pairs(&phase.data.lag);
     if !lag.is_empty() {
         let p99 = shown_time(lag.value_at_quantile(0.99) as f64);
