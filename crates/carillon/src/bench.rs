@@ -114,9 +114,17 @@ fn start(args: &RunArgs) -> Exit {
     screen.clear();
     match ran {
         Ok(results) => finish(&results, &options.out),
+        // Results that cannot be written are no error of the command line.
+        Err(why @ RunError::Files { .. }) if screen.has_begun => {
+            complain(&why.to_string());
+            Exit::Refused
+        }
         Err(why) => {
             let exit = failed(&why);
-            note(&format!("results of the runs before it are in {}", options.out.display()));
+            if screen.has_begun {
+                let out = options.out.display();
+                note(&format!("results of the runs before it, if there are any, are in {out}"));
+            }
             exit
         }
     }
@@ -172,6 +180,11 @@ fn compare(args: &CompareArgs) -> Exit {
     if before.origin.machine.cpu != after.origin.machine.cpu {
         note("the results are of different machines");
     }
+    for (path, results) in [(&args.before, &before), (&args.after, &after)] {
+        if !results.is_complete() {
+            note(&format!("{}: not complete", path.display()));
+        }
+    }
     let found = Comparison::new(&before, &after, args.fail_over);
     if found.differences.is_empty() {
         complain("the results have no figure in common: they are of different scenarios");
@@ -212,6 +225,8 @@ struct Screen {
     step: String,
     seconds: f64,
     has_bar: bool,
+    /// Whether a run has begun.
+    has_begun: bool,
     shown: Option<u64>,
 }
 
@@ -219,6 +234,7 @@ impl Screen {
     fn show(&mut self, progress: &Progress<'_>) {
         match progress {
             Progress::Run { number, count, label, is_done } => {
+                self.has_begun = true;
                 let done = if *is_done { ": measured before" } else { "" };
                 let label = if label.is_empty() { String::new() } else { format!(": {label}") };
                 self.print(&format!("run {number} of {count}{label}{done}"));

@@ -104,6 +104,46 @@ pub fn fill_word(word: &str, request: &Request<'_>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::random::Random;
+
+    /// Replies of all protocols, whole and damaged, in pieces.
+    #[test]
+    fn no_bytes_make_a_codec_panic() {
+        let drivers = [
+            Driver::Resp { greeting: Vec::new() },
+            Driver::Http { keyspace: "0".to_owned() },
+            Driver::Native,
+            Driver::Exec { program: Vec::new() },
+        ];
+        let good: [&[u8]; 4] = [
+            b"$3\r\nabc\r\n+OK\r\n*2\r\n:1\r\n$-1\r\n-ERR x\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 204 No\r\n\r\n",
+            b"GOK\0\0\0\x01\0\0\0\x02kvwPOK\0\0\0\x01\0\0\0\0k",
+            b"{\"value\":\"v\"}\n{\"ok\":true}\n{\"error\":1}\n",
+        ];
+        let mut random = Random::new(1);
+        for round in 0..20_000 {
+            for (driver, good) in drivers.iter().zip(good) {
+                let mut codec = codec(driver, "h:1").expect("it speaks over a connection");
+                let mut bytes = good.to_vec();
+                for _ in 0..round % 4 {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] = random.bits() as u8;
+                }
+                let cut = random.below(bytes.len() as u64 + 1) as usize;
+                let mut input = BytesMut::new();
+                let mut count = 0;
+                for piece in [&bytes[..cut], &bytes[cut..]] {
+                    input.extend_from_slice(piece);
+                    while let Ok(Some(_)) = codec.decode(&mut input) {
+                        count += 1;
+                    }
+                }
+                assert!(count <= bytes.len(), "each reply takes bytes");
+                assert!(round % 4 != 0 || count >= 2, "good ones are read");
+            }
+        }
+    }
 
     #[test]
     fn words_have_their_placeholders_filled() {

@@ -153,6 +153,9 @@ impl Link {
     /// It is broken, or closed.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, Broken> {
         loop {
+            if !self.is_connected {
+                return Ok(false);
+            }
             let read = match &mut self.socket {
                 Socket::Tcp(socket) => socket.read(buffer),
                 Socket::Process(socket, _) => socket.read(buffer),
