@@ -1,5 +1,6 @@
 //! The command line: arguments and help.
 
+pub mod bench;
 mod keys;
 mod keyspaces;
 mod nodes;
@@ -37,6 +38,7 @@ Examples:
   carillon prove --survive domain            whether the cluster survives a lost domain
   carillon recover --help                    recovers shards that lost their majority for good
   carillon dev                               three nodes on this machine
+  carillon bench run redis                   measures a store under load
 
 Exit codes:
   0  done, found
@@ -101,6 +103,8 @@ pub enum Command {
     RepairClock(RepairClockArgs),
     /// Simulate a node or a cluster with faults, and check that no invariant breaks.
     Sim(SimArgs),
+    /// Measure a store: this one, or any that speaks a protocol the test bed knows.
+    Bench(bench::BenchArgs),
     /// Print the script for command completion in a shell.
     #[command(after_help = "\
 Example:

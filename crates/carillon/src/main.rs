@@ -6,6 +6,7 @@
 
 mod all_nodes;
 mod allocator;
+mod bench;
 mod cli;
 mod cluster;
 mod colour;
@@ -78,6 +79,7 @@ fn run(command: Command) -> Exit {
         Command::Recover(args) => recover::recover(&args.command),
         Command::RepairClock(args) => repair_clock::repair_clock(&args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
             let mut script = Vec::new();
