@@ -21,7 +21,8 @@ help: ## Lists the targets
 setup: ## Installs what the tests need, skipping what is there
 	@scripts/setup.sh
 
-build: ## Builds target/release/carillon
+build: ## Builds target/release/carillon, and the console where Node.js is
+	@scripts/bundle.sh
 	@cargo build --release --locked
 
 dist: ## Builds target/dist/carillon by what it does under load: a quarter faster, in ten minutes

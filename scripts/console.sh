@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All checks of the console: types, lint, format, unit tests, the build, and the built page in
-# Chromium, on a recorded cluster and on a real one. scripts/setup.sh installs what it needs.
+# All checks of the console: types, lint, format, unit tests, the build, that bundle/ is what it
+# gives, and the built page in Chromium, on a recorded cluster and on a real one, whose nodes serve
+# it. scripts/setup.sh installs what it needs.
 # The last line sums up: `console: N passed, N failed`.
 set -uo pipefail
 cd "$(dirname "$0")/../console"
@@ -29,7 +30,9 @@ count() {
 
 count "types, lint, format" "^no such line$" npm run --silent check
 count "unit tests" "Tests +[0-9]+ passed" env NO_COLOR=1 npm run --silent test
-count "build" "^no such line$" npm run --silent build &&
+if count "build" "^no such line$" npm run --silent build; then
+  count "the bundle is current" "^no such line$" node scripts/bundle.mjs --check
   count "browser" "^console browser: [0-9]+ passed" npm run --silent browser
+fi
 echo "console: $passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -16,8 +16,8 @@ use super::origin::foreign_origin;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{
-    cluster, cluster_version, events, keys, keyspaces, kv, linger, nodes, preconditions, routes,
-    txn,
+    cluster, cluster_version, console, events, keys, keyspaces, kv, linger, nodes, preconditions,
+    routes, txn,
 };
 use crate::Status;
 
@@ -51,6 +51,7 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/txn/begin", post(txn::begin))
         .route("/v1/txn/{id}", post(txn::run).delete(txn::rollback))
         .route("/v1/txn/{id}/commit", post(txn::commit))
+        .merge(console::routes())
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(from_fn_with_state(context.clone(), with_common_checks))
@@ -79,7 +80,7 @@ async fn with_common_checks(
     if !body.was_read() {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -194,7 +195,7 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "unknown-path",
         "Unknown path",
         format!("there is nothing at {path}"),
-        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
+        "There are / (the console), /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/events, /v1/keyspaces, \
          /v1/keyspaces/{name}, /v1/keys/{keyspace}, /v1/kv/{keyspace}/{key}, \

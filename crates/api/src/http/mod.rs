@@ -3,6 +3,7 @@
 //! HTTP/1.1 runs on a thread of its own, beside the event loops: it cannot slow the hot path down.
 //!
 //! ```text
+//!   GET    /                                     the console: a page for browsers ([`console`])
 //!   GET    /health/live                          the process runs: 200
 //!   GET    /health/ready                         the node serves: 200, else 503
 //!   GET    /metrics                              Prometheus text
@@ -77,6 +78,7 @@
 mod body;
 mod cluster;
 mod cluster_version;
+pub mod console;
 mod context;
 mod events;
 mod handlers;

@@ -248,7 +248,9 @@ fn health_status_and_metrics() {
 fn unknown_outcome_is_a_problem() {
     let server = serve(options());
     for (method, path, status, kind) in [
-        ("GET", "/", 404, "unknown-path"),
+        ("GET", "/nothing", 404, "unknown-path"),
+        ("GET", "/assets/none.js", 404, "unknown-path"),
+        ("POST", "/", 405, "unknown-method"),
         ("GET", "/v1/kv", 404, "unknown-path"),
         ("GET", "/v1/kv/0", 400, "bad-request"),
         ("POST", "/v1/kv/0/k", 405, "unknown-method"),
