@@ -37,6 +37,7 @@ Examples:
   carillon prove --survive domain            whether the cluster survives a lost domain
   carillon recover --help                    recovers shards that lost their majority for good
   carillon dev                               three nodes on this machine
+  carillon console                           a simulated cluster, with the console
 
 Exit codes:
   0  done, found
@@ -99,6 +100,8 @@ pub enum Command {
     Recover(RecoverArgs),
     /// Rewrite a lone node's data after a start with a clock that was far ahead.
     RepairClock(RepairClockArgs),
+    /// Show the console with a simulated cluster behind it, to try faults and lookups.
+    Console(crate::console::ConsoleArgs),
     /// Simulate a node or a cluster with faults, and check that no invariant breaks.
     Sim(SimArgs),
     /// Print the script for command completion in a shell.

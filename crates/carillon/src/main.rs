@@ -9,6 +9,7 @@ mod allocator;
 mod cli;
 mod cluster;
 mod colour;
+mod console;
 mod decisions;
 mod dev;
 mod drain;
@@ -77,6 +78,7 @@ fn run(command: Command) -> Exit {
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),
         Command::RepairClock(args) => repair_clock::repair_clock(&args),
+        Command::Console(args) => console::console(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();

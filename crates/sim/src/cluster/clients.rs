@@ -355,6 +355,9 @@ impl World {
         self.trace.event(format_args!(
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
+        let (route_shown, name) = (route.clone(), names[0].clone());
+        let is_write = !command.is_read();
+        self.sample(at, &route_shown, &name, names.len(), is_write);
         let tile = route.arc(route.place_of(shard).expect("the entry was found above"));
         let plant = self.options.plant;
         let version = self.node_slots[at].machine.as_ref().expect("the node runs").cluster_version;

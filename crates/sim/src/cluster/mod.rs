@@ -152,7 +152,7 @@ pub struct World {
     right_halves: BTreeSet<ShardId>,
     /// Nodes that stand still until they are told to go on, and since when.
     paused_since: BTreeMap<usize, u64>,
-    /// What who watches is to see, if anybody does.
+    /// What viewers are to see, if anybody does.
     pub(crate) watched: Option<live::Watched>,
     /// What it has seen.
     pub counts: Counts,

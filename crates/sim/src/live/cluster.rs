@@ -39,7 +39,7 @@ pub struct ClusterSim {
 }
 
 impl ClusterSim {
-    /// Before its first millisecond.
+    /// Its nodes have started, and nothing else has happened.
     pub fn new(setup: &Setup, is_watched: bool) -> Result<Self, Wrong> {
         let live = LiveSetup {
             seed: setup.seed,
@@ -50,8 +50,10 @@ impl ClusterSim {
             transactions: setup.transactions,
             plant: setup.plant()?,
         };
+        let mut world = World::for_viewers(&live, is_watched);
+        world.begin_forming().map_err(|found| Wrong(found.to_string()))?;
         Ok(Self {
-            world: World::for_viewers(&live, is_watched),
+            world,
             domains: setup.domains,
             is_formed: false,
             open: BTreeMap::new(),
@@ -71,9 +73,6 @@ impl ClusterSim {
     /// # Errors
     /// What is broken.
     pub fn millisecond(&mut self) -> Result<(), Violation> {
-        if self.world.now_ms == 0 {
-            self.world.begin_forming()?;
-        }
         if !self.is_formed {
             self.is_formed = self.world.form();
         }

@@ -141,7 +141,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A simulation before its first millisecond. Events and answers are kept for who watches.
+    /// A simulation before its first millisecond. Events and answers are kept for viewers.
     ///
     /// # Errors
     /// If there can be no such simulation.
@@ -369,6 +369,15 @@ impl Simulation {
                 events.into_iter().map(named).collect()
             }
             Driven::Ring(sim) => sim.take_events().into_iter().map(|event| (event, None)).collect(),
+        }
+    }
+
+    /// Whether requests and transactions of clients are shown as events, too.
+    pub fn set_sampling(&mut self, is_sampling: bool) {
+        if let Driven::Cluster(sim) = &mut self.driven
+            && let Some(watched) = &mut sim.world.watched
+        {
+            watched.is_sampling = is_sampling;
         }
     }
 

@@ -48,7 +48,7 @@ pub struct RingSim {
     is_watched: bool,
 }
 
-/// A member and its tables, for who watches.
+/// A member and its tables, for viewers.
 #[derive(Clone, Debug)]
 pub struct MemberView {
     /// Its name.

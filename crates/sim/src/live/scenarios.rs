@@ -1,7 +1,7 @@
-//! Simulations by name: what happens, and when. Each is a plan like any other, so that who watches
+//! Simulations by name: what happens, and when. Each is a plan like any other, so that a viewer
 //! can do something else meanwhile.
 //!
-//! Some play the disasters of [`crate::scenario`], slowly enough to watch. Those that try every
+//! Some play the disasters of [`crate::scenario`], slowly enough to watch. Scenarios that try every
 //! moment of something, in a world for each, have no form here.
 
 use super::action::{Action, Layout, TimedAction};
@@ -49,7 +49,7 @@ scenarios! {
     "hundred-joins", Overlay, "a hundred members join a hundred at once";
     "members-fail", Overlay, "ten of two hundred members fail at once, and come back";
     "members-leave", Overlay, "a tenth of all members leave at once";
-    "thousand", Overlay, "a thousand members, of which some fail";
+    "thousand", Overlay, "ten of a thousand members fail, one a second";
 }
 
 /// The plan of a scenario.

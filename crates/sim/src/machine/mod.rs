@@ -62,7 +62,7 @@ use tracking::NodeTracking;
 pub const NOBODY: Origin = Origin(u32::MAX);
 /// The origin of the virtual clients.
 pub const CLIENTS: Origin = Origin(1);
-/// The origin of who watches a simulation and takes part in it ([`crate::live`]).
+/// The origin of viewers that take part in a simulation ([`crate::live`]).
 pub const VIEWERS: Origin = Origin(2);
 
 /// Limits of the cores which no short run would reach as they usually are.

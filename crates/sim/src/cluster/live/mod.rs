@@ -10,14 +10,18 @@ pub(crate) mod form;
 pub(crate) mod view;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use command::{NotDone, Reply, Write};
 use hlc::Physical;
 use keyspace::{AdminState, CatalogueError, CatalogueOp, NodeId, ShardId, Timestamp};
 use node::control::{self, Request};
-use node::event::{Event, EventKind, MemberChange};
+use node::event::{Event, EventKind, MemberChange, SampledRequest, Trace, TraceStep};
 use node::executor::{Answer, Input};
 use node::replica::entry::{Batch, Waiter};
+use node::routing::route::Route;
+use overlay::LookupChoice;
+use overlay::request::{HopSource, RouteHop};
 use txn::coordinator::TxnOutcome;
 
 use super::directed::SYSTEM;
@@ -32,20 +36,22 @@ const LOOK_MS: u64 = 100;
 /// Numbers of viewers' transactions begin here, above those of all clients.
 pub(in crate::cluster) const VIEWERS_FIRST: u64 = 1 << 62;
 
-/// What who watches is to see.
+/// What viewers are to see.
 #[derive(Default)]
 pub(crate) struct Watched {
     /// Events since they were last taken.
     pub events: Vec<Event>,
     /// Answers to his requests, since they were last taken.
     pub answers: Vec<(u64, ViewerAnswer)>,
+    /// Whether requests and transactions of clients are shown, too.
+    pub is_sampling: bool,
     /// Nodes that the others call down.
     down: BTreeSet<NodeId>,
     /// Since when each node is silent, by its place.
     silent_since: Vec<Option<u64>>,
 }
 
-/// What comes of a request of who watches.
+/// What comes of a viewer's request.
 #[derive(Debug)]
 pub(crate) enum ViewerAnswer {
     /// A write is applied.
@@ -61,7 +67,7 @@ pub(crate) enum ViewerAnswer {
 }
 
 impl World {
-    /// Shows an event to who watches.
+    /// Shows an event to viewers.
     pub(super) fn show(&mut self, event: Event) {
         if let Some(watched) = &mut self.watched {
             watched.events.push(event);
@@ -100,7 +106,7 @@ impl World {
         self.viewer_told(number, ViewerAnswer::Control(reply));
     }
 
-    /// Shows who watches what has come of his request.
+    /// Shows viewers what has come of his request.
     pub(in crate::cluster) fn viewer_told(&mut self, number: u64, answer: ViewerAnswer) {
         self.trace.event(format_args!("request {number}: {answer:?}"));
         if let Some(watched) = &mut self.watched {
@@ -116,10 +122,62 @@ impl World {
         self.lose_links();
         self.decay();
         self.millisecond()?;
+        self.take_traces();
         if self.now_ms.is_multiple_of(LOOK_MS) {
             self.tell_members();
         }
         Ok(())
+    }
+
+    /// Shows the phases of transactions, while that is wanted.
+    fn take_traces(&mut self) {
+        let is_sampling = self.watched.as_ref().is_some_and(|watched| watched.is_sampling);
+        for at in 0..self.node_slots.len() {
+            let Some(machine) = &mut self.node_slots[at].machine else { continue };
+            machine.trace_transactions(is_sampling);
+            for trace in std::mem::take(&mut machine.coordinates.traces) {
+                self.show_at(at, EventKind::Transaction(trace));
+            }
+        }
+    }
+
+    /// Shows a client's request, while that is wanted.
+    pub(super) fn sample(
+        &mut self,
+        at: usize,
+        route: &Route,
+        key: &[u8],
+        keys: usize,
+        write: bool,
+    ) {
+        if !self.watched.as_ref().is_some_and(|watched| watched.is_sampling) {
+            return;
+        }
+        let Some(machine) = &self.node_slots[at].machine else { return };
+        let shard = route.shard(route.place_of_key(key));
+        let owner = machine.table().shard(shard).cloned();
+        let leader = owner.as_ref().and_then(|known| known.leader());
+        let leg = leader.map(|node| RouteHop { shard, node, by: HopSource::Full });
+        let took = Duration::ZERO;
+        let trace = Trace {
+            way: LookupChoice::default(),
+            failure: owner.is_none().then_some("the node knows no owner"),
+            owner,
+            hops: 0,
+            messages: Some(if leader == Some(machine.node()) { 0 } else { 2 }),
+            steps: leg.into_iter().map(|leg| TraceStep { leg, took: None }).collect(),
+            took,
+        };
+        let request = SampledRequest {
+            is_write: write,
+            keyspace: route.keyspace.name.clone(),
+            key: key.into(),
+            keys,
+            shard,
+            leader,
+            route: trace,
+        };
+        self.show_at(at, EventKind::Request(Box::new(request)));
     }
 
     /// The first node that is awake tells which others have fallen silent, or are back.
@@ -249,7 +307,7 @@ impl World {
         }
     }
 
-    // ---- requests of who watches ----
+    // ---- requests of viewers ----
 
     /// Proposes a write of one key where its shard is led; false if nobody leads it.
     pub(crate) fn viewer_writes(

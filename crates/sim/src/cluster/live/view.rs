@@ -1,4 +1,4 @@
-//! What who watches a cluster sees of it: everything, from everywhere at once, as no node could.
+//! What viewers of a cluster see of it: everything, from everywhere at once, as no node could.
 //!
 //! Looking sends nothing and changes nothing: no read waits for a lease, and what a shard holds is
 //! what its leader has applied.
@@ -41,7 +41,7 @@ impl NodeState {
     }
 }
 
-/// A node as who watches sees it.
+/// A node as viewers see it.
 #[derive(Clone, Debug)]
 pub struct NodeView {
     /// Its id.
