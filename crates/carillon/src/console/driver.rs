@@ -59,7 +59,7 @@ pub struct Driver {
     stream: CurrentStream,
     waiting: BTreeMap<u64, Waiting>,
     /// Milliseconds to pass at once, and whom to tell.
-    steps: Vec<(u64, Box<dyn FnOnce(&mut Driver) + Send>)>,
+    steps: Vec<(u64, Job)>,
     /// Virtual milliseconds that are owed.
     debt: f64,
     last: Instant,

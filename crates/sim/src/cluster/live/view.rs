@@ -206,19 +206,20 @@ impl World {
     /// Of each shard the leader that is up, or else the replica that has applied most; and where
     /// it is.
     fn best_replicas(&self) -> BTreeMap<ShardId, (usize, &Replica)> {
-        let mut best: BTreeMap<ShardId, ((bool, bool, u64), usize, &Replica)> = BTreeMap::new();
-        for (at, slot) in self.node_slots.iter().enumerate() {
+        let rank = |(at, replica): (usize, &Replica)| {
             let is_awake = self.is_awake(at);
+            (is_awake && replica.is_leader(), is_awake, replica.view().read().applied_index)
+        };
+        let mut best: BTreeMap<ShardId, (usize, &Replica)> = BTreeMap::new();
+        for (at, slot) in self.node_slots.iter().enumerate() {
             for replica in slot.machine.iter().flat_map(replicas_of) {
-                let applied = replica.view().read().applied_index;
-                let rank = (is_awake && replica.is_leader(), is_awake, applied);
-                let is_better = best.get(&replica.id()).is_none_or(|found| found.0 < rank);
-                if is_better {
-                    best.insert(replica.id(), (rank, at, replica));
+                let found = best.entry(replica.id()).or_insert((at, replica));
+                if rank(*found) < rank((at, replica)) {
+                    *found = (at, replica);
                 }
             }
         }
-        best.into_iter().map(|(id, (_, at, replica))| (id, (at, replica))).collect()
+        best
     }
 
     fn shard_view(&self, at: usize, shard: &Replica, catalogue: Option<&Catalogue>) -> ShardView {
