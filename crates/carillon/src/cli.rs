@@ -39,6 +39,7 @@ Examples:
   carillon recover --help                    recovers shards that lost their majority for good
   carillon dev                               three nodes on this machine
   carillon bench run redis                   measures a store under load
+  carillon console                           a simulated cluster, with the console
 
 Exit codes:
   0  done, found
@@ -101,6 +102,8 @@ pub enum Command {
     Recover(RecoverArgs),
     /// Rewrite a lone node's data after a start with a clock that was far ahead.
     RepairClock(RepairClockArgs),
+    /// Show the console with a simulated cluster behind it, to try faults and lookups.
+    Console(crate::console::ConsoleArgs),
     /// Simulate a node or a cluster with faults, and check that no invariant breaks.
     Sim(SimArgs),
     /// Measure a store: this one, or any that speaks a protocol the test bed knows.

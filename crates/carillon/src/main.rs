@@ -10,6 +10,7 @@ mod bench;
 mod cli;
 mod cluster;
 mod colour;
+mod console;
 mod decisions;
 mod dev;
 mod drain;
@@ -78,6 +79,7 @@ fn run(command: Command) -> Exit {
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),
         Command::RepairClock(args) => repair_clock::repair_clock(&args),
+        Command::Console(args) => console::console(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => {
