@@ -32,7 +32,7 @@ pub const SETTLE: Duration = Duration::from_millis(1_200);
 
 /// A cluster in which every node answers for every key, and every key is on all of them.
 fn start() -> Cluster {
-    started(Cluster::undisturbed(NODES))
+    started(Cluster::new(NODES))
 }
 
 /// The same of a cluster that was made already.
@@ -222,7 +222,7 @@ fn cluster_recovers_after_all_nodes_are_killed() {
 /// One node without room: the two others are a majority.
 #[test]
 fn full_disk_of_one_node_leaves_the_others_serving() {
-    let mut cluster = Cluster::undisturbed(NODES);
+    let mut cluster = Cluster::new(NODES);
     if !cluster.on_small_disk(2, 64) {
         return;
     }

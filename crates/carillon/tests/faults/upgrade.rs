@@ -107,7 +107,7 @@ fn directory_with_too_high_cluster_version_is_refused() {
 
 #[test]
 fn cluster_version_rises_after_last_node_is_upgraded() {
-    let mut cluster = Cluster::undisturbed(NODES);
+    let mut cluster = Cluster::new(NODES);
     (1..=NODES).for_each(|number| run_as(&mut cluster, number, OLD));
     cluster.start();
     all_well(&cluster);

@@ -5,8 +5,8 @@
 //! with it and the next run removes the namespaces. After a failure the directory stays, and the
 //! ends of the nodes' logs are printed.
 //!
-//! Clusters live beside each other, as many as the harness runs tests at a time. Tests that measure
-//! how long something takes have the machine for themselves: [`Cluster::undisturbed`].
+//! One cluster lives at a time: tests that measure how long something takes do not share a machine
+//! with each other.
 
 pub mod node;
 pub mod proxy;
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,25 +33,7 @@ pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a node may take to say how it is, before it is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-static MACHINE: RwLock<()> = RwLock::new(());
-
-/// The right to use the machine, beside others or alone. A test that panicked while it held one has
-/// removed its cluster.
-#[expect(dead_code, reason = "held for as long as the cluster lives")]
-enum Turn {
-    Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
-}
-
-impl Turn {
-    fn shared() -> Self {
-        Self::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn alone() -> Self {
-        Self::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner))
-    }
-}
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Nodes and what is between them. Fields are dropped in this order.
 pub struct Cluster {
@@ -61,7 +43,7 @@ pub struct Cluster {
     /// What is between them.
     pub net: Net,
     dir: PathBuf,
-    _turn: Turn,
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// How nodes reach each other.
@@ -78,26 +60,23 @@ enum Links {
 impl Cluster {
     /// So many nodes that know each other, not started yet.
     pub fn new(nodes: usize) -> Self {
-        Self::made(nodes, Links::Direct, Turn::shared())
+        Self::made(nodes, Links::Direct)
     }
 
-    /// The same, while no other cluster lives.
-    pub fn undisturbed(nodes: usize) -> Self {
-        Self::made(nodes, Links::Direct, Turn::alone())
-    }
-
-    /// The same, with a proxy in front of each node by way of which the others know it.
+    /// So many nodes that know each other by way of a proxy in front of each, not started yet.
     pub fn behind_proxies(nodes: usize, seed: u64) -> Self {
-        Self::made(nodes, Links::Proxies { seed }, Turn::alone())
+        Self::made(nodes, Links::Proxies { seed })
     }
 
     /// So many nodes that do not know each other, not started yet.
     pub fn strangers(nodes: usize) -> Self {
-        Self::made(nodes, Links::None, Turn::shared())
+        Self::made(nodes, Links::None)
     }
 
-    fn made(count: usize, links: Links, turn: Turn) -> Self {
+    fn made(count: usize, links: Links) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        // A test that panicked while it held this lock has removed its cluster.
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("carillon-faults-{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(name);
