@@ -6,6 +6,7 @@
 //! | `stream` | the stream of events |
 //! | `service` | what nodes' API asks for; `views`: as its types |
 //! | `decisions` | what nodes have decided lately |
+//! | `transactions` | those of one request |
 //! | `control` | `/v1/sim` |
 //! | [`file`] | simulations as files, also for `carillon sim --file` |
 
@@ -16,6 +17,7 @@ pub mod file;
 
 mod service;
 mod stream;
+mod transactions;
 mod views;
 
 use std::net::{SocketAddr, TcpListener};
