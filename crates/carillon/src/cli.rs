@@ -35,6 +35,7 @@ Examples:
   carillon shards                            the shards, their leaders and lagging replicas
   carillon route greeting                    how each lookup finds the shard of a key
   carillon record --out file                 what has happened lately, as lines of JSON
+  carillon replay file                       the same again, as text, in its own pace
   carillon prove --survive domain            whether the cluster survives a lost domain
   carillon recover --help                    recovers shards that lost their majority for good
   carillon dev                               three nodes on this machine
@@ -92,6 +93,8 @@ pub enum Command {
     Merge(crate::merge::MergeArgs),
     /// Record what happens in the cluster, from the past or from now on, into a file.
     Record(crate::record::RecordArgs),
+    /// Play a recording back, as text.
+    Replay(crate::replay::ReplayArgs),
     /// Raise the cluster version once all nodes run a new version.
     Upgrade(UpgradeArgs),
     /// Prove which losses of nodes or failure domains the cluster survives now.

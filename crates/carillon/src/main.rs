@@ -25,6 +25,7 @@ mod prove;
 mod record;
 mod recover;
 mod repair_clock;
+mod replay;
 mod route;
 mod sim;
 mod split;
@@ -74,6 +75,7 @@ fn run(command: Command) -> Exit {
         Command::Split(args) => split::split(&args),
         Command::Merge(args) => merge::merge(&args),
         Command::Record(args) => record::record(&args),
+        Command::Replay(args) => replay::replay(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),

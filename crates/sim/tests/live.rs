@@ -1,9 +1,11 @@
 //! Simulations that somebody watches: the same plan comes to the same digest, however it is driven,
 //! and what is done to a cluster happens to it.
 
-use sim::live::action::{Action, Bytes, TimedAction};
+use command::ObservedVersion;
+use sim::live::action::{Action, Bytes, TimedAction, TxnOp, WatchedKey};
 use sim::live::setup::{Kind, Plan, Setup, SetupChange};
 use sim::live::{KeyView, NodeState, Outcome, Phase, Simulation, scenarios};
+use txn::coordinator::TxnOutcome;
 
 /// A cluster has formed within so long.
 const FORMED_MS: u64 = 15_000;
@@ -118,6 +120,7 @@ fn same_plan_comes_to_the_same_digest_however_it_is_driven() {
     assert_eq!(saved.ends_ms, live.now_ms());
     for is_watched in [false, true] {
         let mut again = Simulation::new(saved.clone(), is_watched).expect("it was one");
+        again.set_sampling(true);
         again.advance(saved.ends_ms);
         assert_eq!(again.refused(), []);
         assert_eq!(again.digest(), live.digest());
@@ -126,6 +129,35 @@ fn same_plan_comes_to_the_same_digest_however_it_is_driven() {
     let mut other = Simulation::new(other, false).expect("it was one");
     other.advance(live.now_ms());
     assert_ne!(other.digest(), live.digest());
+}
+
+#[test]
+fn transaction_is_done_only_if_what_it_watches_has_not_changed() {
+    let mut sim = formed(3);
+    let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
+    let put = |key: &str| TxnOp::Put { key: bytes(key), value: bytes("v") };
+    let txn = |watched: Vec<WatchedKey>| Action::Txn {
+        keyspace: None,
+        watched,
+        // They are in several shards.
+        ops: vec![put("a"), put("b"), put("c"), TxnOp::Get(bytes("a")), TxnOp::Delete(bytes("b"))],
+    };
+    sim.set_sampling(true);
+    let seen = match sim.version("0", b"a").expect("it is led") {
+        ObservedVersion::Absent(at) => at,
+        other => panic!("{other:?}"),
+    };
+    let watched = WatchedKey { key: bytes("a"), version: seen.0.to_string(), absent: true };
+    let done = answer(&mut sim, txn(vec![watched.clone()]));
+    let Outcome::Txn(TxnOutcome::Done(replies)) = done else { panic!("{done:?}") };
+    assert_eq!(replies.len(), 5);
+    assert!(matches!(sim.key("0", b"c", None), KeyView::Value(_)));
+    assert_eq!(sim.key("0", b"b", None), KeyView::Nil);
+    let again = answer(&mut sim, txn(vec![watched]));
+    assert!(matches!(again, Outcome::Txn(TxnOutcome::Changed(_))), "{again:?}");
+    let events = sim.take_events();
+    let is_phase = |name: &str| events.iter().any(|(one, _)| one.what.event_type().name() == name);
+    assert!(is_phase("transaction") && is_phase("request"), "samples are shown");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What simulated nodes have decided lately about shards that they lead, gathered from their events.
+//! What simulated nodes have decided lately about shards that they lead, gathered from events.
 
 use std::collections::VecDeque;
 

@@ -6,6 +6,7 @@
 //! | `stream` | the stream of events |
 //! | `service` | what nodes' API asks for; `views`: as its types |
 //! | `decisions` | what nodes have decided lately |
+//! | `transactions` | those of one request |
 //! | `control` | `/v1/sim` |
 //! | [`file`] | simulations as files, also for `carillon sim --file` |
 
@@ -16,6 +17,7 @@ pub mod file;
 
 mod service;
 mod stream;
+mod transactions;
 mod views;
 
 use std::net::{SocketAddr, TcpListener};
@@ -185,7 +187,8 @@ pub fn run_file(path: &Path) -> Exit {
         let _forming = sim.act(sim::live::action::Action::Check);
     }
     let text = format!(
-        "{} of {} nodes, seed {}: {ends_ms} ms, {} actions, {} requests answered\ndigest {digest:016x}\n",
+        "{} of {} nodes, seed {}: {ends_ms} ms, {} actions, {} requests answered\n\
+         digest {digest:016x}\n",
         setup.kind.name(),
         setup.nodes,
         setup.seed,

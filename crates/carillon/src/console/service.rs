@@ -20,12 +20,12 @@ use sim::live::{KeyView, Outcome, Phase, Simulation};
 
 use super::decisions::cut_at;
 use super::driver::{Driver, Handle};
-use super::views;
+use super::{transactions, views};
 
 const PAUSED: &str = "the simulation is paused: nothing was done; press play, or let time pass by \
                       steps";
 const ENDED: &str = "the simulation has ended, or a rule is broken: nothing was done; begin anew";
-const NO_LEADER: &str = "no simulated node that is up leads the shard; nothing was done";
+pub(super) const NO_LEADER: &str = "no simulated node that is up leads the shard; nothing was done";
 const NOT_SIMULATED: &str = "transactions of several requests are not simulated; nothing was done";
 
 /// See the module's documentation.
@@ -77,7 +77,7 @@ impl Service {
     }
 }
 
-fn may_act(driver: &Driver) -> Result<(), ApiError> {
+pub(super) fn may_act(driver: &Driver) -> Result<(), ApiError> {
     match driver.sim.phase() {
         Phase::Broken | Phase::Over => Err(ApiError::Busy { why: ENDED }),
         _ if !driver.is_running => Err(ApiError::Busy { why: PAUSED }),
@@ -87,11 +87,11 @@ fn may_act(driver: &Driver) -> Result<(), ApiError> {
 }
 
 /// A refusal of the simulation.
-fn refused(why: String) -> ApiError {
+pub(super) fn refused(why: String) -> ApiError {
     ApiError::AdminStateRefused { why }
 }
 
-fn not_done(why: command::NotDone, id: Option<RequestId>) -> ApiError {
+pub(super) fn not_done(why: command::NotDone, id: Option<RequestId>) -> ApiError {
     use command::NotDone;
     match (why, id) {
         (NotDone::DiskFull, _) => ApiError::DiskFull,
@@ -113,7 +113,7 @@ fn of_node(error: CatalogueError) -> ApiError {
     ApiError::AdminStateRefused { why: error.to_string() }
 }
 
-fn keyspace_named(sim: &Simulation, name: &str) -> Result<keyspace::Keyspace, ApiError> {
+pub(super) fn keyspace_named(sim: &Simulation, name: &str) -> Result<keyspace::Keyspace, ApiError> {
     let found = sim.keyspaces().into_iter().find(|keyspace| &*keyspace.name == name);
     found.ok_or_else(|| ApiError::NoKeyspace { name: name.to_owned() })
 }
@@ -238,8 +238,8 @@ impl NodeService for Service {
         self.handle.have_done(Box::new(job));
     }
 
-    fn transact(&self, _: RequestId, _: Txn, done: Done<TxnDone>) {
-        done(Err(ApiError::Busy { why: NOT_SIMULATED }));
+    fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
+        transactions::transact(&self.handle, id, txn, done);
     }
 
     fn txn_begin(&self, _: &str, _: u64, done: Done<String>) {

@@ -229,8 +229,58 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keyspace: Option<String>,
     },
+    /// A transaction over keys of a keyspace, in whichever shards they are.
+    Txn {
+        /// Its keyspace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keyspace: Option<String>,
+        /// It is done only if these have not changed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        watched: Vec<WatchedKey>,
+        /// What it does, in this order.
+        ops: Vec<TxnOp>,
+    },
     /// All is healed, everybody answered, and the judges look at everything.
     Check,
+}
+
+/// A key that a transaction watches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchedKey {
+    /// The key.
+    pub key: Bytes,
+    /// The time of its value, or of its last end if it has none: a timestamp's digits.
+    pub version: String,
+    /// Whether it has none.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub absent: bool,
+}
+
+/// An operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TxnOp {
+    /// The value of a key.
+    Get(Bytes),
+    /// A new value for a key.
+    Put {
+        /// The key.
+        key: Bytes,
+        /// Its value.
+        value: Bytes,
+    },
+    /// No value for a key.
+    Delete(Bytes),
+}
+
+impl TxnOp {
+    /// Its key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Self::Get(key) | Self::Put { key, .. } | Self::Delete(key) => &key.0,
+        }
+    }
 }
 
 /// Where a shard is split.
@@ -304,7 +354,7 @@ impl From<Layout> for keyspace::Placement {
 
 impl Action {
     /// The names of all that are there for clusters.
-    pub const OF_CLUSTERS: [&str; 24] = [
+    pub const OF_CLUSTERS: [&str; 27] = [
         "add-nodes",
         "remove-node",
         "crash",
@@ -328,11 +378,15 @@ impl Action {
         "admin",
         "keyspace",
         "drop-keyspace",
+        "txn",
         "plant",
+        "lookup",
+        "check",
     ];
 
     /// The names of all that are there for rings.
-    pub const OF_RINGS: [&str; 5] = ["add-nodes", "remove-node", "crash", "lookup", "heal"];
+    pub const OF_RINGS: [&str; 7] =
+        ["add-nodes", "remove-node", "crash", "restart", "heal", "lookup", "check"];
 }
 
 /// An action with its time.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use command::{Expiry, SetIf, SetReply, Write};
-use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId};
+use command::{Expiry, ObservedVersion, Read, SetIf, SetReply, Step, Transaction, Write};
+use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId, Timestamp};
 use node::control::{CutAt, Request};
 use node::event::Event;
 
-use super::action::{Action, AdminWord, Bytes, Layout, SplitAt};
+use super::action::{Action, AdminWord, Bytes, Layout, SplitAt, TxnOp, WatchedKey};
 use super::setup::{
     BYTES_MAX, CLIENTS_MAX, FILL_MAX, NODES_MAX, SKEW_MS_MAX, SYNC_MS_MAX, Setup, Wrong,
     plant_named, wrong,
@@ -20,6 +20,8 @@ use crate::cluster::{KEYSPACE, ViewerAnswer, World};
 
 /// A request without an answer is given up after so long.
 const REQUEST_MS: u64 = 3_000;
+/// Operations and watched keys of a transaction.
+const TXN_OPS_MAX: usize = 128;
 /// Writes of `fill` and `clear` in a millisecond.
 const WRITES_A_MS: usize = 10;
 /// Old versions of a keyspace that is made by an action stay readable for so long.
@@ -240,6 +242,9 @@ impl ClusterSim {
                 let op = CatalogueOp::Drop { name };
                 return self.requested(|sim, number| sim.world.viewer_changes(number, &op));
             }
+            Action::Txn { keyspace, watched, ops } => {
+                return self.transact(keyspace.as_deref(), watched, ops);
+            }
             Action::Plant { bug, on } => {
                 let plant = plant_named(bug)?;
                 self.world.set_plant(on.then_some(plant));
@@ -310,6 +315,44 @@ impl ClusterSim {
             None => Write::Delete { key },
         };
         self.world.viewer_writes(number, (keyspace, key), &write)
+    }
+
+    fn transact(
+        &mut self,
+        keyspace: Option<&str>,
+        watched: &[WatchedKey],
+        ops: &[TxnOp],
+    ) -> Result<Option<u64>, Wrong> {
+        if ops.is_empty() || ops.len() + watched.len() > TXN_OPS_MAX {
+            return wrong(format!("a transaction has from 1 to {TXN_OPS_MAX} operations"));
+        }
+        let mut name = keyspace.unwrap_or(KEYSPACE).to_owned();
+        for op in ops {
+            name = match op {
+                TxnOp::Get(_) => name,
+                TxnOp::Put { key, .. } | TxnOp::Delete(key) => {
+                    self.writable(Some(&name), &key.0)?
+                }
+            };
+        }
+        let seen = watched.iter().map(|watched| {
+            let at = watched
+                .version
+                .parse()
+                .map(Timestamp)
+                .map_err(|_| Wrong(format!("version {:?} is no timestamp", watched.version)))?;
+            let seen = match watched.absent {
+                true => ObservedVersion::Absent(at),
+                false => ObservedVersion::Version(at),
+            };
+            Ok((&watched.key.0[..], seen))
+        });
+        let transaction = Transaction {
+            watched: seen.collect::<Result<_, Wrong>>()?,
+            commands: ops.iter().map(step_of).collect(),
+            ..Transaction::default()
+        };
+        self.requested(|sim, number| sim.world.viewer_transacts(number, &name, &transaction))
     }
 
     /// A write that nobody waits for.
@@ -414,6 +457,21 @@ impl ClusterSim {
             return wrong(format!("{name} is {}", state.name()));
         }
         Ok(at)
+    }
+}
+
+/// An operation as a step of a transaction.
+fn step_of(op: &TxnOp) -> Step<'_> {
+    match op {
+        TxnOp::Get(key) => Step::Read(Read::Get(&key.0)),
+        TxnOp::Put { key, value } => Step::Write(Write::Set {
+            key: &key.0,
+            value: &value.0,
+            when: SetIf::Always,
+            expiry: Expiry::Never,
+            reply: SetReply::Ok,
+        }),
+        TxnOp::Delete(key) => Step::Write(Write::Delete { key: &key.0 }),
     }
 }
 

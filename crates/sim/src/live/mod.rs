@@ -30,7 +30,7 @@ pub mod setup;
 
 use std::collections::VecDeque;
 
-use command::{NotDone, Reply};
+use command::{NotDone, ObservedVersion, Reply};
 use keyspace::{CatalogueError, Keyspace, NodeId, Timestamp};
 use node::control;
 use node::event::{Event, Trace};
@@ -426,6 +426,15 @@ impl Simulation {
         match &self.driven {
             Driven::Cluster(sim) => sim.world.key_seen(keyspace, key, at),
             Driven::Ring(_) => KeyView::Nil,
+        }
+    }
+
+    /// What a transaction has to watch, so that a key stays as it is. None if nobody who is up
+    /// leads its shard.
+    pub fn version(&self, keyspace: &str, key: &[u8]) -> Option<ObservedVersion> {
+        match &self.driven {
+            Driven::Cluster(sim) => sim.world.version_seen(keyspace, key),
+            Driven::Ring(_) => None,
         }
     }
 

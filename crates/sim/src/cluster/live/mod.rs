@@ -12,7 +12,7 @@ pub(crate) mod view;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use command::{NotDone, Reply, Write};
+use command::{NotDone, Reply, Transaction, Write};
 use hlc::Physical;
 use keyspace::{AdminState, CatalogueError, CatalogueOp, NodeId, ShardId, Timestamp};
 use node::control::{self, Request};
@@ -324,6 +324,27 @@ impl World {
         batch.push(write, Waiter(number));
         let machine = self.node_slots[at].machine.as_mut().expect("the node leads");
         machine.submit(shard, Input::Propose { shard, origin: VIEWERS, batch });
+        true
+    }
+
+    /// Begins a transaction at the first node that is awake; false if there is none that knows the
+    /// keyspace.
+    pub(crate) fn viewer_transacts(
+        &mut self,
+        number: u64,
+        keyspace: &str,
+        transaction: &Transaction<'_>,
+    ) -> bool {
+        let id_at = |at: usize| {
+            let route = self.node_slots[at].machine.as_ref()?.routes.get(keyspace)?;
+            self.is_awake(at).then_some((at, route.keyspace.id))
+        };
+        let Some((at, id)) = (0..self.node_slots.len()).find_map(id_at) else { return false };
+        self.set_clocks(at);
+        self.trace.event(format_args!("request {number}: {transaction:?}"));
+        let machine = self.node_slots[at].machine.as_mut().expect("the node runs");
+        machine.coordinate(&[(id, transaction)], VIEWERS_FIRST + number, None);
+        self.follow_coordinator(at);
         true
     }
 

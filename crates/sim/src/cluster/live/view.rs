@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use command::ObservedVersion;
 use keyspace::{AdminState, Catalogue, Descriptor, Keyspace, NodeId, ShardId, Timestamp};
+use node::replica::read::nothing_since;
 use node::replica::{Replica, ShardReport};
 use overlay::KnownShard;
 use replication::Members;
@@ -284,6 +286,21 @@ impl World {
             ReadResult::Nil => KeyView::Nil,
             ReadResult::NilYet => KeyView::NilYet,
         }
+    }
+
+    /// What a transaction has to watch, so that a key stays as it is.
+    pub(crate) fn version_seen(&self, keyspace: &str, key: &[u8]) -> Option<ObservedVersion> {
+        let (place, shard) = self.leader_of_key(keyspace, key)?;
+        let view = self.node_slots[place].machine.as_ref()?.view(shard)?;
+        let state = view.read();
+        let engine = state.engine()?;
+        let hasher = engine.hasher();
+        let hashed = hasher.key(key);
+        let now = state.last.max(Timestamp::from_millis(self.true_wall_ms()));
+        Some(match engine.newest(&hashed, now) {
+            Some(version) => ObservedVersion::Version(version.timestamp),
+            None => ObservedVersion::Absent(nothing_since(engine, &hashed)),
+        })
     }
 
     /// All keys with a prefix behind one, in the order of their bytes, and one more than is wanted
